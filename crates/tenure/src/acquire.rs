@@ -1,4 +1,4 @@
-//! The future of a lock: named, so that it can be stored; it borrows nothing.
+//! The future of an acquisition: a named type that borrows nothing, so that it can be stored and spawned.
 
 use std::fmt;
 use std::future::Future;
@@ -11,21 +11,22 @@ use crate::engine::attempt::{Attempt, OnWaiting, Taken};
 use crate::error::Error;
 use crate::guard::Guard;
 
-/// A lock being acquired. It does nothing until it is polled.
+/// A future that acquires a lock. It does nothing until it is polled.
 ///
 /// # Cancel safety
-/// Dropped at any point, it leaves nothing behind: a call that is under way is finished by the watchdog, and the
-/// claim is withdrawn, within a round trip as a rule. An unfair waiter loses its place in this client's queue, a
-/// fair one its place in the store's.
+/// Dropping the future at any point leaves nothing behind: the watchdog completes a call in flight and withdraws the
+/// claim, usually within a round trip. An unfair waiter loses its place in this client's queue, a fair waiter its place
+/// in the store's queue.
 ///
-/// It may be kept without being polled (beside a `select!`, say): that delays others by
-/// [`offer_window`](crate::Settings::offer_window) at the most, once; it is then passed over until it is polled.
+/// The future may be kept without being polled, for example across iterations of a `select!` loop. If it is then
+/// offered the lock, it delays other waiters once, by at most [`offer_window`](crate::Settings::offer_window). After
+/// that it is skipped until it is polled.
 ///
 /// # Errors
-/// [`Error::Timeout`] with a time limit, if the lock was busy until then; [`Error::Mismatch`], [`Error::Unsupported`],
-/// [`Error::Invalid`], [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] at once. While it waits it asks an
-/// unavailable store again; one that does not answer when the limit comes, or has not said by then that the lock is
-/// busy, is [`Error::Backend`], as is every other fault of the store.
+/// [`Error::Timeout`] if the lock was busy until the time limit; [`Error::Mismatch`], [`Error::Unsupported`],
+/// [`Error::Invalid`], [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] at once. While it waits, it
+/// retries if the store is unavailable. If the store does not answer at the time limit, or has not reported by then
+/// that the lock is busy, the error is [`Error::Backend`], as for every other fault of the store.
 ///
 /// # Examples
 /// ```
@@ -53,14 +54,14 @@ enum State<G> {
     Several(Pin<Box<dyn Search<G>>>),
 }
 
-/// A search for several locks at once.
+/// An acquisition of several locks.
 pub(crate) trait Search<G>: Future<Output = Result<G, Error>> + Send {
-    /// Sets what is called once, when the search begins to wait.
+    /// Sets a function that is called once, when the acquisition begins to wait.
     fn on_waiting(self: Pin<&mut Self>, call: OnWaiting);
 }
 
 impl<G> Acquire<G> {
-    /// Acquires one lock. `finish` makes the output; it gets `None` only from an attempt that tries.
+    /// Acquires one lock. `finish` makes the output; it gets `None` only from a `try_` attempt.
     pub(crate) fn one(attempt: Attempt, finish: fn(Option<Taken>) -> G) -> Self {
         Acquire(State::One(attempt, finish))
     }
@@ -70,20 +71,20 @@ impl<G> Acquire<G> {
     }
 }
 
-/// The guard of an attempt that waits.
+/// Makes the guard of an attempt that waits.
 pub(crate) fn guard(taken: Option<Taken>) -> Guard {
     try_guard(taken).expect("an acquisition that waits ends in a guard or an error")
 }
 
-/// The guard of an attempt that tries.
+/// Makes the guard of a `try_` attempt; `None` if the lock was busy.
 pub(crate) fn try_guard(taken: Option<Taken>) -> Option<Guard> {
     taken.map(Guard::new)
 }
 
 impl<G> Acquire<G> {
-    /// Has `told` called once if the lock is not granted at once: with the claim that waits.
+    /// Calls `told` once, with the waiting claim, if the lock is not granted at once.
     ///
-    /// An unfair waiter that stands in this client's queue may later be granted another claim.
+    /// An unfair waiter in this client's queue may later be granted under another claim.
     pub fn on_waiting(mut self, told: impl FnOnce(&ClaimRef) + Send + 'static) -> Self {
         match &mut self.0 {
             State::One(attempt, _) => attempt.on_waiting(Box::new(told)),

@@ -1,4 +1,4 @@
-//! From a URL to a client. The only place that knows every store.
+//! Connects to a store by URL. The only file that knows every store.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::settings::Settings;
 #[cfg(feature = "testing")]
 pub(crate) use tenure_memory::{Memory, MemoryStore};
 
-/// The Redis store, for programs that build its [`Config`](redis::Config) themselves: other connection settings than a URL can
-/// say, or credentials from a callback.
+/// The Redis store, for programs that build its [`Config`](redis::Config) themselves: for connection settings that a
+/// URL cannot express, or credentials from a callback.
 ///
 /// # Examples
 /// ```no_run
@@ -31,15 +31,16 @@ pub mod redis {
     pub use tenure_redis::{Config, Credentials, Host, RedisStore, Secret, StoreUrl, Tls};
 }
 
-/// Connects to the store that `url` names, with default settings. The runtime needs its timers and its I/O enabled, unless
-/// there is [`Settings::own_thread`].
+/// Connects to the store at `url`, with default settings. The runtime must have timers and I/O enabled, unless
+/// [`connect_with`] is called with [`Settings::own_thread`].
 ///
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a URL that makes no sense (never showing its password); [`Error::Unsupported`] for a store
-/// that was left out of this build, with the feature to enable; [`Error::Backend`] if the store cannot be reached.
+/// [`Error::Invalid`] for an invalid URL (the message never shows its password); [`Error::Unsupported`] for a store
+/// that is not in this build (the message names the feature to enable); [`Error::Backend`] if the store cannot be
+/// reached.
 ///
 /// # Examples
 /// ```
@@ -51,13 +52,13 @@ pub async fn connect(url: &str) -> Result<Client, Error> {
     connect_with(url, Settings::default()).await
 }
 
-/// Connects to the store that `url` names. The store is tried once.
+/// Connects to the store at `url`. A failed connection is not retried.
 ///
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.
 ///
 /// # Errors
-/// As [`connect`]; [`Error::Closed`] if the client is to have a thread of its own, and the system gives none.
+/// Those of [`connect`]; [`Error::Closed`] if [`Settings::own_thread`] is set and the system cannot start a thread.
 pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error> {
     let url = StoreUrl::parse(url)?;
     if !settings.own_thread {
@@ -77,13 +78,14 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     }
 }
 
-/// The statements that make the tables of the SQL store that `url` names. Connects to nothing.
+/// Returns the SQL statements that create the tables of the store at `url`. Does not connect.
 ///
-/// A store makes its tables by itself where it may; this is for those who want to see them, or to make them beforehand.
+/// A store creates its tables itself if it has the permission. Use this to review the statements, or to create the
+/// tables in advance.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a store without tables, or one that was left out of this build; [`Error::Invalid`] for a
-/// URL that makes no sense.
+/// [`Error::Unsupported`] for a store without tables, or one that is not in this build; [`Error::Invalid`] for an
+/// invalid URL.
 ///
 /// # Examples
 /// ```
@@ -126,7 +128,7 @@ fn memory(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("memory"))
 }
 
-/// What an SQLite URL may say after its `?`.
+/// The options of an SQLite URL, after its `?`.
 #[cfg(feature = "sqlite")]
 const SQLITE_OPTIONS: &[tenure_endpoint::Known] = &[tenure_endpoint::Known::one_of("layout", &["claims"])];
 
@@ -170,7 +172,7 @@ async fn redis(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("redis"))
 }
 
-/// A scheme that names no store, or one that is not served.
+/// The error for a scheme of an unknown or unsupported store.
 fn left_out_or_unknown(scheme: &str) -> Error {
     if let "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" | "redlock" = scheme {
         return unsupported(format!(

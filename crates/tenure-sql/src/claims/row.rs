@@ -10,7 +10,7 @@ use tenure_backend::{Claim, ClaimId, Instant, MAX_NOT_AFTER, Mode, TokenRange};
 pub(crate) enum Phase {
     /// The claim was released or withdrawn. The row stays for a while so that a late acquire cannot place it again.
     Ended = 0,
-    /// The claim was evicted. The row stays so that its holder learns by whom, and to enforce the cooldown.
+    /// The claim was evicted. The row stays to tell its holder which client evicted it, and to enforce the cooldown.
     Evicted = 1,
     /// A watcher: an unfair claim that was not granted and wants wake-ups. It blocks other claims only while the key
     /// is reserved for it.

@@ -7,14 +7,16 @@ use super::runtime::Runtime;
 use crate::engine::request::Options;
 use crate::lock::options::Configure;
 
-/// A value of the async API whose methods block the calling thread. Each type of [this module](super) is a name for one.
+/// A value of the async API whose methods block the calling thread. Each type of [this module](super) is an alias of
+/// it.
 ///
-/// A method that waits has the name, the arguments and the errors of the async method for which it waits. Methods that do no
-/// I/O are those of the async value, to which it dereferences.
+/// A blocking method has the name, the arguments and the errors of the async method that it waits for. Methods that do
+/// no I/O are those of the async value, to which this type dereferences.
 #[derive(Clone)]
 #[must_use = "a guard that is dropped gives its lock back"]
 pub struct Blocking<T> {
-    // Dropped first: what it leaves behind is done by the thread, which then finds nobody else in the client.
+    // Dropped before the thread's handle, so that the thread finishes its releases and then finds no other user of the
+    // client.
     pub(crate) inner: T,
     pub(crate) runtime: Runtime,
 }
@@ -126,7 +128,7 @@ macro_rules! blocking {
                 /// Those of the async method.
                 ///
                 /// # Panics
-                /// On a thread that drives async tasks; what it held is then given back by the watchdog.
+                /// On a thread that drives async tasks. The watchdog then releases the value's locks.
                 pub fn $end(self) -> Result<(), crate::Error> {
                     self.runtime.block_on(self.inner.$end())
                 }

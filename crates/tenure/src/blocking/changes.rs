@@ -1,4 +1,4 @@
-//! What changes among a store's locks, for threads.
+//! Changes to a store's locks, for threads.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use super::adapter::{Blocking, blocking};
 use crate::changes::Change;
 use crate::error::Error;
 
-/// The changes among the locks of a store, one after the other: see [`tenure::Changes`](crate::Changes).
+/// The changes to the locks of a store, one after the other: see [`tenure::Changes`](crate::Changes).
 ///
-/// An iterator that waits for the next change, and ends after an error only.
+/// An iterator that waits for the next change, and ends only after an error.
 ///
 /// # Errors
-/// An item is an error when the watch cannot go on: those of [`tenure::Changes::next`](crate::Changes::next). Threads that
-/// wait are answered [`Error::Closed`] when the client is closed.
+/// An item is an error when the watch cannot go on: those of [`tenure::Changes::next`](crate::Changes::next). Waiting
+/// threads get [`Error::Closed`] when the client is closed.
 ///
 /// # Panics
 /// Asking for the next change panics on a thread that drives async tasks.
@@ -42,10 +42,11 @@ blocking!(Changes sets {
 });
 
 impl Changes {
-    /// Waits for the next change for at most `limit`; `None` if there was none. Loses no change: the next call gives it.
+    /// Waits for the next change for at most `limit`; `None` if there was none. No change is lost: the next call
+    /// returns it.
     ///
     /// # Errors
-    /// As the items'. Called again, it looks again.
+    /// Those of the iterator's items. After an error, the next call scans the store again.
     pub fn next_within(&mut self, limit: Duration) -> Result<Option<Change>, Error> {
         let next = self.inner.next();
         self.runtime.block_within(limit, next).transpose()

@@ -13,10 +13,10 @@ use super::runtime::Runtime;
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// A client of one store. Clone it freely: clones are the same client, with one watchdog and one thread.
+/// A client of one store. Cheap to clone: all clones are the same client and share one watchdog and one thread.
 ///
-/// When the last clone, lock and guard of it has gone, its thread gives back what is left, and ends; nobody waits for
-/// that. Where the process ends at once, `close` it.
+/// After the last clone, lock and guard is dropped, the thread releases the remaining claims in the background and
+/// ends. Call `close` before the process exits, to wait for that.
 ///
 /// # Examples
 /// ```
@@ -30,20 +30,20 @@ use crate::settings::Settings;
 /// ```
 pub type Client = Blocking<crate::Client>;
 
-/// Connects to the store that `url` names, with default settings.
+/// Connects to the store at `url`, with default settings.
 ///
 /// # Errors
-/// As [`tenure::connect`](crate::connect); [`Error::Closed`] if the system gives no thread.
+/// Those of [`tenure::connect`](crate::connect); [`Error::Closed`] if the system cannot start a thread.
 pub fn connect(url: &str) -> Result<Client, Error> {
     connect_with(url, Settings::default())
 }
 
-/// Connects to the store that `url` names. The store is tried once.
+/// Connects to the store at `url`. A failed connection is not retried.
 ///
-/// [`Settings::own_thread`] says nothing here: the client has a thread of its own in any case.
+/// Ignores [`Settings::own_thread`]: a blocking client always has its own thread.
 ///
 /// # Errors
-/// As [`connect`].
+/// Those of [`connect`].
 pub fn connect_with(url: &str, settings: Settings) -> Result<Client, Error> {
     let runtime = Runtime::start()?;
     let inner = runtime.block_on(crate::connect_with(url, settings.own_thread(false)))?;
@@ -51,10 +51,10 @@ pub fn connect_with(url: &str, settings: Settings) -> Result<Client, Error> {
 }
 
 impl Client {
-    /// A client of your own backend.
+    /// Creates a client of your own backend.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the system gives no thread.
+    /// [`Error::Closed`] if the system cannot start a thread.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Client, Error> {
         let inner = crate::Client::new(backend, settings.own_thread(false));
         Self::on(Runtime::start()?, inner)

@@ -1,4 +1,4 @@
-//! Leader election, for threads: a lock that is held for as long as its holder lives, under the words of the field.
+//! Leader election, for threads: a mutex with the vocabulary of elections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use super::guard::{Guard, Holds};
 use crate::error::{Error, Lost};
 use crate::lock::scope::log_unconfirmed;
 
-/// An election: of all that campaign for its name, one leads at a time: see [`tenure::Election`](crate::Election).
+/// An election: of all candidates that campaign for its name, one leads at a time. See
+/// [`tenure::Election`](crate::Election).
 ///
 /// # Examples
 /// ```
@@ -50,13 +51,13 @@ impl Election {
     /// Runs `work` on this thread while this candidate leads: campaigns, runs it, and campaigns again whenever the lead is
     /// lost.
     ///
-    /// When the lead is lost, `work` is not stopped: it asks the leader it is given, between its steps, and returns. What it
-    /// gives then is dropped, another may have led at the same time, and when this candidate is elected once more, `work`
-    /// is called once more. When `work` ends while it leads, the leader resigns and its output is returned, even if the
-    /// resignation cannot be confirmed: the watchdog sees to that.
+    /// When the lead is lost, `work` is not stopped: it should call `check` on its leader between steps, and return on
+    /// an error. Its output is then dropped, because another leader may have worked at the same time, and `work` is
+    /// called again when this candidate is elected again. When `work` ends while this candidate leads, the leader
+    /// resigns and the output is returned, even if the resignation cannot be confirmed: the watchdog retries it.
     ///
     /// # Errors
-    /// As `campaign`.
+    /// Those of `campaign`.
     pub fn lead<T>(&self, mut work: impl FnMut(&Leader) -> T) -> Result<T, Error> {
         loop {
             let leader = self.campaign()?;
@@ -79,8 +80,8 @@ impl Election {
     }
 }
 
-/// A leader, for as long as `is_leader` is true: see [`tenure::Leader`](crate::Leader). Dropping it resigns, without waiting
-/// for that.
+/// The lead of an election, while `is_leader` is true: see [`tenure::Leader`](crate::Leader). Dropping it resigns in
+/// the background.
 ///
 /// # Examples
 /// ```
@@ -115,7 +116,7 @@ impl Holds for crate::Leader {
     }
 }
 
-/// The guard without the words of elections.
+/// Returns the guard, to use the leader as an ordinary lock.
 impl From<Leader> for Guard {
     fn from(leader: Leader) -> Guard {
         leader.change(Into::into)

@@ -1,17 +1,17 @@
-//! What a holding thread holds, and how it learns that it holds it no more.
+//! The guard of a held lock, for threads.
 
 use std::time::Duration;
 
 use super::adapter::{Blocking, blocking};
 use crate::error::{Error, Lost};
 
-/// A held lock. Dropping it gives the lock back, without waiting for that; `unlock` confirms it.
+/// A held lock. Dropping the guard releases the lock in the background; `unlock` waits for confirmation.
 ///
-/// It is a value: whoever has it holds the lock, whatever thread it is on. What it promises is said at
-/// [`tenure::Guard`](crate::Guard), to which it dereferences.
+/// The guard may move between threads. It dereferences to [`tenure::Guard`](crate::Guard), which documents its
+/// guarantees.
 ///
 /// # Examples
-/// A thread that is to stop when its lock is lost asks between its steps:
+/// A thread calls `check` between steps, to stop when its lock is lost:
 /// ```
 /// # fn main() -> Result<(), tenure::Error> {
 /// let client = tenure::blocking::connect("memory:")?;
@@ -29,7 +29,7 @@ blocking!(Guard ends {
     unlock();
 });
 
-/// A guard of the async API: the calls that have the same name in the blocking one.
+/// A guard of the async API: the methods that have the same name in the blocking API.
 pub trait Holds {
     #[doc(hidden)]
     fn check_held(&self) -> Result<(), Lost>;
@@ -68,31 +68,32 @@ impl Holds for &crate::Guard {
 }
 
 impl<T: Holds> Blocking<T> {
-    /// Goes on only while it is held: for the steps of a long work. Reads a clock, does no I/O.
+    /// Returns an error once the lock is lost. Call it between the steps of long work. Reads a clock, does no I/O.
     ///
     /// # Errors
-    /// [`Lost`], and then for ever; of several locks, that of the first that is lost.
+    /// [`Lost`] on every call after the loss; for several locks, the loss of the first lost member.
     pub fn check(&self) -> Result<(), Lost> {
         self.inner.check_held()
     }
 
-    /// Waits until it is lost, and says why: for a second thread that watches over the first.
+    /// Waits until the lock is lost, and returns the reason: for a second thread that stops the first.
     pub fn lost(&self) -> Lost {
         self.runtime.block_on(self.inner.wait_lost())
     }
 
-    /// Waits until it is lost, for at most `limit`; `None` if it is held until then.
+    /// Waits until the lock is lost, for at most `limit`; `None` if it is still held then.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
         self.runtime.block_within(limit, self.inner.wait_lost())
     }
 
-    /// Runs `work` on this thread, and answers what it gave if all was held from its beginning to its end.
+    /// Runs `work` on this thread, and returns its output if the lock was held from the beginning to the end.
     ///
-    /// `work` does not begin once it is lost, and is not stopped when it is lost meanwhile: it may `check` what it is given.
+    /// `work` does not begin if the lock is already lost, and is not stopped if the lock is lost meanwhile: call
+    /// `check` between its steps.
     ///
     /// # Errors
-    /// [`Lost`] if it was lost before `work` had finished: what `work` gave is dropped, and another may have worked at the
-    /// same time.
+    /// [`Lost`] if the lock was lost before `work` finished: the output of `work` is dropped, and another holder may
+    /// have worked at the same time.
     pub fn while_held<R>(&self, work: impl FnOnce(&Self) -> R) -> Result<R, Lost> {
         self.check()?;
         let output = work(self);
@@ -100,7 +101,7 @@ impl<T: Holds> Blocking<T> {
         Ok(output)
     }
 
-    /// Waits for [`tenure::Guard::verify`](crate::Guard::verify), of each lock.
+    /// Calls [`tenure::Guard::verify`](crate::Guard::verify) for each lock and waits for the answers.
     ///
     /// # Errors
     /// Those of the async method.

@@ -1,4 +1,4 @@
-//! The locks: a name and options each, no state.
+//! The locks: each is a key and options, without state.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use super::guard::Guard;
 use super::scope::scoped;
 use crate::lock::options::{Configure, options};
 
-/// A lock that one holds at a time, among all clients of the store: see [`tenure::Mutex`](crate::Mutex).
+/// A lock with one holder at a time among all clients of the store: see [`tenure::Mutex`](crate::Mutex).
 ///
-/// A second `lock` waits, also on the thread that has the first one, and then for ever: to nest, pass the guard down, or use
-/// an [`Owner`](super::Owner). Only `Client::close` ends a wait without a limit.
+/// A `Mutex` is not reentrant: a second `lock` on the thread that holds the guard waits for ever. To nest, pass the
+/// guard down, or use an [`Owner`](super::Owner). A wait without a limit can be ended only by `Client::close`.
 ///
 /// # Examples
 /// ```
@@ -33,14 +33,13 @@ blocking!(Mutex waits {
 });
 
 impl Mutex {
-    /// Keeps the lock in this client's memory for that time after an unlock: see
-    /// [`tenure::Mutex::linger`](crate::Mutex::linger).
+    /// Keeps the claim in this client for `time` after an unlock: see [`tenure::Mutex::linger`](crate::Mutex::linger).
     pub fn linger(self, time: Duration) -> Self {
         Configure::set(self, |options| options.linger = time)
     }
 }
 
-/// One lock of any kind, in the mode in which it is to be held: see [`tenure::Lock`](crate::Lock).
+/// One lock of any kind, in a fixed mode: see [`tenure::Lock`](crate::Lock).
 ///
 /// # Examples
 /// ```
@@ -78,8 +77,7 @@ impl From<&Lock> for Lock {
     }
 }
 
-/// A lock that many readers share and one writer holds alone, among all clients of the store: see
-/// [`tenure::RwLock`](crate::RwLock).
+/// A lock for many readers or one writer, among all clients of the store: see [`tenure::RwLock`](crate::RwLock).
 ///
 /// # Examples
 /// ```
@@ -131,8 +129,8 @@ blocking!(Semaphore makes {
     try_acquire_many(permits: u32) -> Option<Guard>;
 });
 
-/// A fixed number of mutexes that stand for any number of names: see [`tenure::Striped`](crate::Striped). A name has the
-/// same stripe here and there.
+/// A fixed number of mutexes for any number of names: see [`tenure::Striped`](crate::Striped). A name has the same
+/// stripe in both APIs.
 ///
 /// # Examples
 /// ```
@@ -145,12 +143,12 @@ blocking!(Semaphore makes {
 pub type Striped = Blocking<crate::Striped>;
 
 impl Striped {
-    /// The mutex that stands for `name`: `key#stripe`.
+    /// The mutex for `name`: `key#stripe`.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         self.beside(self.inner.mutex(name).clone())
     }
 
-    /// All mutexes, in order: to take any one that is free, try them one after the other.
+    /// All mutexes, in order: to acquire any free one, try them one after the other.
     pub fn stripes(&self) -> impl ExactSizeIterator<Item = Mutex> {
         let all = self.inner.stripes().iter();
         all.map(|stripe| self.beside(stripe.clone()))

@@ -1,7 +1,8 @@
-//! The same locks for threads: the same names without async. What a lock is and promises is said at the async types;
-//! here stands only what differs: work is handed the guard to `check`, since it cannot be dropped in its midst; what is
-//! waited for without an end has a second name that ends in `_within`; [`Changes`] is an iterator; and there is no
-//! `on_waiting`: a thread that is to say that it waits asks `try_lock` first.
+//! The same locks for threads: the same names without async. The async types document the locks and their guarantees.
+//! The differences are: Work under a lock should call `check` on its guard, because a thread cannot be dropped in the
+//! middle of its work. Every method that waits without a limit has a variant with a limit, whose name ends in
+//! `_within`. [`Changes`] is an iterator. There is no `on_waiting`: to report that a thread waits, call `try_lock`
+//! first.
 //!
 //! ```
 //! # fn main() -> Result<(), tenure::Error> {
@@ -16,9 +17,9 @@
 //! ```
 //!
 //! # Guarantees
-//! - A call runs on its caller's thread and blocks nothing else. Each client has one thread of its own, `tenure-blocking`,
-//!   on which its watchdog and its I/O run; no code of yours runs there, so nothing you do delays a renewal. It ends
-//!   when the client, its locks and its guards are gone and what they held is given back.
+//! - A call runs on its caller's thread and blocks nothing else. Each client has one thread of its own,
+//!   `tenure-blocking`, on which its watchdog and its I/O run; no code of yours runs there, so nothing you do delays a
+//!   renewal. The thread ends when the client, its locks and its guards are dropped and their claims released.
 //! - Dropping a guard or a client never blocks and never panics, wherever that happens.
 //! - No guarantee that work under a lock stops when the lock is lost: a thread cannot be stopped from outside. Ask
 //!   `Guard::check` between steps, or wait on another thread with `Guard::lost_within`.

@@ -9,7 +9,7 @@ use super::runtime::Runtime;
 use super::scope::scoped;
 use crate::error::{Error, Lost};
 
-/// Several locks that are taken and given back together, of one client or of several: see
+/// Combines several locks, of one client or of several, that are acquired and released together: see
 /// [`tenure::Multi`](crate::Multi).
 ///
 /// # Examples
@@ -25,9 +25,9 @@ use crate::error::{Error, Lost};
 /// ```
 pub type Multi = Blocking<crate::Multi>;
 
-/// Locks to be held together: of one kind from a list, of other kinds by [`and`](Multi::and).
+/// Locks to be held together. [`multi`] takes a list of one kind; [`and`](Multi::and) adds locks of other kinds.
 ///
-/// A member named twice, or none at all, is `Invalid` at first use.
+/// A member that is given twice, or an empty list, is `Invalid` at first use.
 pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     let each = members.into_iter().map(Into::into);
     let (members, runtimes): (Vec<_>, Vec<_>) = each.map(|member| (member.inner, member.runtime)).unzip();
@@ -51,7 +51,7 @@ blocking!(Multi waits {
     try_lock() -> Option<MultiGuard>;
 });
 
-/// Several held locks. Dropping it gives them all back, without waiting for that.
+/// Several held locks. Dropping it releases them all in the background.
 ///
 /// # Examples
 /// ```
@@ -88,7 +88,7 @@ impl Holds for crate::MultiGuard {
 }
 
 impl MultiGuard {
-    /// The guards, in the order in which the members were named.
+    /// The guards, in the order in which the members were given.
     pub fn members(&self) -> Vec<Blocking<&crate::Guard>> {
         self.inner
             .members()

@@ -1,5 +1,4 @@
-//! The thread on which a client's watchdog and I/O run, and how a caller's thread waits for a future beside it.
-//! The futures are the async face's.
+//! The thread on which a blocking client's watchdog and I/O run, and `block_on` for the caller's thread.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,22 +17,23 @@ const ADOPTED: &str = "whatever waits for so long came from the client that runs
 const ON_A_WORKER: &str = "tenure::blocking was called on a thread that drives async tasks, and would stop them all: \
      use tenure::Client there, or make the call inside tokio::task::spawn_blocking";
 
-/// The runtime of one client, shared by all that came from it; or those of several, of which the first is waited on.
+/// The runtime of one client, shared by its locks and guards; or the runtimes of several clients, the first of which
+/// drives the waits.
 ///
-/// One for each client and not one for the process: it then ends with its client, and clients do not share a fate. The
-/// caller's future is polled on the caller's thread, so that a store that answers at once costs no hop.
+/// Each client has its own runtime, so that the runtime ends with its client and clients do not affect each other. The
+/// caller's future is polled on the caller's thread, which saves a thread switch if the store answers at once.
 #[derive(Clone)]
 pub(crate) struct Runtime(Arc<[Arc<Shared>]>);
 
 struct Shared {
     handle: Handle,
     client: OnceLock<crate::Client>,
-    /// Tells the thread that nobody is left, and gives it the client to close.
+    /// Ends the thread when the last handle is dropped, and carries the client that it should close.
     nobody_left: Option<oneshot::Sender<crate::Client>>,
 }
 
 impl Runtime {
-    /// Starts the thread. It ends when the last clone has gone and what the client held is given back.
+    /// Starts the thread. It ends when the last clone is dropped and the client's claims are released.
     pub(crate) fn start() -> Result<Self, Error> {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -44,7 +44,7 @@ impl Runtime {
         let thread = std::thread::Builder::new().name("tenure-blocking".to_owned());
         let until_nobody_is_left = async move {
             if let Ok(client) = told.await {
-                // Every hand-back ends with its lease at the latest: there is nobody to tell if one could not be confirmed.
+                // An unconfirmed release is ignored: no caller is left, and the lock becomes free when its lease ends.
                 let _ = client.close(Duration::MAX).await;
             }
         };
@@ -54,7 +54,7 @@ impl Runtime {
         Ok(Self::with(handle, Some(nobody_left)))
     }
 
-    /// A runtime that is driven, and ended, by somebody else.
+    /// Wraps a runtime that other code drives and ends.
     #[cfg(feature = "testing")]
     pub(crate) fn beside(handle: Handle) -> Self {
         Self::with(handle, None)
@@ -69,14 +69,14 @@ impl Runtime {
         })]))
     }
 
-    /// Those of several clients.
+    /// Combines the runtimes of several clients.
     pub(super) fn of_all(runtimes: &[Runtime]) -> Self {
         let each = runtimes.iter().flat_map(|runtime| runtime.0.iter());
         Runtime(each.cloned().collect())
     }
 
-    /// Makes `client` the one that runs here. Its watchdog starts at once: a lock held together with another client's
-    /// would else start it on that one's thread.
+    /// Binds `client` to this thread. Its watchdog starts at once: otherwise a multi-lock could start it on another
+    /// client's thread.
     pub(crate) fn adopt(&self, client: &crate::Client) -> Result<(), Error> {
         let own = &self.0[0];
         let _entered = own.handle.enter();
@@ -85,7 +85,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Waits for `future` on this thread; its timers and I/O are the client's thread's.
+    /// Polls `future` on this thread until it is ready; its timers and I/O run on the client's thread.
     ///
     /// # Panics
     /// On a thread that drives async tasks.
@@ -98,8 +98,8 @@ impl Runtime {
         }
     }
 
-    /// Waits for `future` as [`block_on`](Self::block_on) does, for at most `limit` on the client's belief clock; `None` if
-    /// it was not done by then, and dropped.
+    /// Waits for `future` as [`block_on`](Self::block_on) does, for at most `limit` on the client's lease clock. Drops
+    /// the future and returns `None` if it was not ready by then.
     pub(crate) fn block_within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         let client = self.0.first().and_then(|first| first.client.get());
         let services = &client.expect(ADOPTED).engine.services;
@@ -108,8 +108,8 @@ impl Runtime {
 }
 
 impl Shared {
-    /// Threads of `spawn_blocking` are in a runtime too: only an attempt to wait tells whether one may. Tokio says its own
-    /// sentence first.
+    /// Threads of `spawn_blocking` are inside a runtime too and may block, so the only check is to try. Tokio prints
+    /// its own panic message first.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         if Handle::try_current().is_ok() {
             let attempt = catch_unwind(AssertUnwindSafe(|| self.handle.block_on(async {})));
@@ -122,7 +122,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if let (Some(nobody_left), Some(client)) = (self.nobody_left.take(), self.client.take()) {
-            // If the thread has ended, the client was closed, or never made.
+            // Sending fails if the thread has ended: then the client was closed or never created.
             let _ = nobody_left.send(client);
         }
     }

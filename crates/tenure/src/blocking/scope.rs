@@ -11,8 +11,8 @@ macro_rules! scoped {
             ///
             /// # Errors
             #[doc = concat!("Those of `", stringify!($wait), "`.")]
-            /// [`Error::Lost`](crate::Error::Lost) if the lock was lost before `work` had finished: its output is dropped, and
-            /// another may have worked at the same time.
+            /// [`Error::Lost`](crate::Error::Lost) if the lock was lost before `work` finished: its output is dropped,
+            /// and another holder may have worked at the same time.
             ///
             /// # Panics
             /// On a thread that drives async tasks.

@@ -1,5 +1,4 @@
-//! What changes among a store's locks, seen by looking at it again and again. Not here: a single look, which is
-//! [`Client::inspect`].
+//! Changes to a store's locks, found by polling the store.
 
 mod scan;
 
@@ -21,14 +20,14 @@ use crate::engine::services::Services;
 use crate::engine::timer::nap;
 use crate::error::Error;
 
-/// How long it rests between two looks, unless told otherwise.
+/// Default pause between two scans.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// It rests at least so long: without a rest it would never let others go on.
+/// Minimum pause between two scans: without a pause, the watch would starve other tasks.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// How many keys it keeps in mind, unless told otherwise.
+/// Default limit of keys that a watch remembers.
 const LIMIT: usize = 100_000;
 
-/// A change among the locks of a store. Each status is what the store showed when the change was seen.
+/// A change to the locks of a store. Each status is as the store reported it in the scan that found the change.
 ///
 /// # Examples
 /// ```
@@ -47,31 +46,31 @@ const LIMIT: usize = 100_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// Somebody holds a key that nobody held before.
+    /// A key that was free is held.
     Held(LockStatus),
-    /// Nobody holds the key any more. Somebody may wait for it.
+    /// A key that was held has no holder. Claims may wait for it.
     Freed(LockStatus),
-    /// Others hold the key than before.
+    /// The holders of the key have changed.
     Holders(LockStatus),
-    /// The same hold the key, or still nobody does, and others wait for it than before.
+    /// The waiters of the key have changed, and the holders have not.
     Waiters(LockStatus),
-    /// The store does not answer. Said once; the watch goes on.
+    /// The store does not answer. Reported once; the watch continues.
     Unavailable(Error),
-    /// The store answers again. What has changed meanwhile follows.
+    /// The store answers again. The changes since then follow.
     Available,
 }
 
-/// The changes among the locks of a store, one after the other.
+/// The changes to the locks of a store, one after the other.
 ///
-/// It begins with what stands: every key that is held, and every key that is only waited for. From then on it looks
-/// at the store once a second ([`every`](Changes::every)) and tells what is different, in the order of the keys. All watchers of
-/// a client share their looks: watchers of one prefix, or of prefixes that begin with it, cost a store as much as one.
-/// Unavailability of the store does not end it; the end of its client does, at once.
+/// The watch begins with the current state: every key with holders or waiters. Then it scans the store once a second
+/// ([`every`](Changes::every)) and reports the differences, in the order of the keys. All watchers of a client share
+/// their scans: many watchers of one prefix, or of prefixes that begin with it, cost the store as much as one. The
+/// watch continues while the store is unavailable, and ends when its client is closed.
 ///
 /// # Guarantees
-/// - Whoever follows it knows the store as it stood at the last look.
-/// - No guarantee that every hand-over is seen: what begins and ends between two looks is not, nor is a claim that is
-///   passed on in the memory of one client. Never decide by it who holds a lock.
+/// - A caller that applies every change knows the state of the store at the last scan.
+/// - No guarantee that every hand-over is reported: a hold that begins and ends between two scans is not, nor is a
+///   local hand-over within one client. Do not use the watch to decide whether a lock is held.
 ///
 /// # Examples
 /// ```
@@ -91,21 +90,21 @@ pub struct Changes {
     scope: Result<Scope, Error>,
     interval: Duration,
     limit: usize,
-    /// The registration for the client's scans, from the first look on. A single key needs none.
+    /// The registration for the client's scans, made at the first scan. A watch of a single key needs none.
     watcher: Option<Arc<Watcher>>,
     seen: Seen,
-    /// Seen and not told yet.
+    /// Changes that were found and not returned yet.
     untold: VecDeque<Change>,
-    /// The look that is under way, or rests before it begins.
+    /// The current scan, or the pause before it.
     look: Option<Look>,
     unavailable: bool,
     ended: bool,
 }
 
-/// What was seen, and when.
+/// The result of a scan, and when it ended.
 type Look = Pin<Box<dyn Future<Output = Result<(Seen, Instant), Error>> + Send>>;
 
-/// Which keys are watched.
+/// The watched keys.
 #[derive(Clone, Debug)]
 pub(crate) enum Scope {
     /// The mutex at this key, and no other kind of lock.
@@ -114,7 +113,7 @@ pub(crate) enum Scope {
     Prefix(Arc<str>, Arc<Scans>),
 }
 
-/// What one look looks at.
+/// The keys that one scan covers.
 enum Watched {
     Key(LockKey),
     Prefix(Arc<Watcher>),
@@ -136,14 +135,14 @@ impl Changes {
         }
     }
 
-    /// Sets how long it rests between two looks: 1 s by default, which costs a store little; at least 1 ms.
+    /// Sets the pause between two scans: 1 s by default, which costs a store little; at least 1 ms.
     pub fn every(mut self, interval: Duration) -> Self {
         self.interval = interval.max(SHORTEST);
         self
     }
 
-    /// Sets how many keys it keeps in mind: 100,000 by default, some hundred bytes each. More end it with
-    /// [`Error::Limit`].
+    /// Limits the number of keys that the watch remembers: 100,000 by default, at some hundred bytes each. More keys
+    /// end the watch with [`Error::Limit`].
     pub fn limit(mut self, keys: usize) -> Self {
         self.limit = keys;
         self.watcher = None;
@@ -153,13 +152,13 @@ impl Changes {
     /// Waits for the next change.
     ///
     /// # Cancel safety
-    /// Dropping the future loses no change: the next call gives it.
+    /// Dropping the future loses no change: the next call returns it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that is no key; [`Error::Unsupported`] where the store cannot list keys;
-    /// [`Error::Limit`] if there are more keys than [`limit`](Changes::limit): name a longer prefix;
-    /// [`Error::Closed`] once the client is closed or the runtime of its watchdog has ended, and outside a tokio runtime
-    /// with timers; [`Error::Backend`] for a fault of the store that time does not mend. Called again, it looks again.
+    /// [`Error::Invalid`] for an invalid key; [`Error::Unsupported`] if the store cannot list keys; [`Error::Limit`] if
+    /// there are more keys than [`limit`](Changes::limit): name a longer prefix; [`Error::Closed`] once the client is
+    /// closed or the runtime of its watchdog has ended, and outside a tokio runtime with timers; [`Error::Backend`] for
+    /// a permanent fault of the store. After an error, the next call scans the store again.
     pub async fn next(&mut self) -> Result<Change, Error> {
         poll_fn(|context| self.poll(context)).await
     }
@@ -187,7 +186,7 @@ impl Changes {
         }
     }
 
-    /// A look after a rest.
+    /// Scans after a pause.
     fn next_look(&mut self, from: Instant) -> Look {
         let (engine, interval) = (self.engine.clone(), self.interval);
         let watched = match &self.scope {
@@ -213,7 +212,7 @@ impl Changes {
         })
     }
 
-    /// Returns when the look ended.
+    /// Returns the time at which the scan ended.
     fn take_in(&mut self, looked: Result<(Seen, Instant), Error>) -> Instant {
         match looked {
             Ok((seen, ended)) => {
@@ -234,7 +233,7 @@ impl Changes {
     }
 }
 
-/// As [`next`](Changes::next), but that it ends after an error.
+/// Like [`next`](Changes::next), but the stream ends after an error.
 impl Stream for Changes {
     type Item = Result<Change, Error>;
 
@@ -258,7 +257,7 @@ impl fmt::Debug for Changes {
     }
 }
 
-/// Rests until then on the belief clock, unless the client ends meanwhile.
+/// Sleeps until this time on the lease clock, unless the client is closed earlier.
 async fn rest(services: &Services, until: Instant) -> Result<(), Error> {
     let Services { context, tasks, .. } = services;
     loop {
@@ -307,7 +306,7 @@ fn difference(before: Option<&LockStatus>, after: Option<&LockStatus>) -> Option
     }
 }
 
-/// The status of a key of which nothing is left: stores do not show such keys.
+/// The status of a key without holders and waiters: stores do not list such keys.
 fn vacated(before: &LockStatus) -> LockStatus {
     LockStatus {
         key: before.key.clone(),

@@ -1,9 +1,10 @@
 //! One scan of the store for all watchers of a client.
 //!
 //! A watcher registers its prefix. A scan lists each registered prefix once, and a prefix that begins with another
-//! registered one not at all: its keys are among the other's. A watcher whose rest is over takes the latest scan, if the watcher
-//! has not seen it and it ended less than one rest ago; otherwise the watcher starts the next scan. The next rest runs from the
-//! end of the scan, so watchers with the same interval come to share every scan. At most one scan is under way.
+//! registered one not at all: its keys are among the other's. A watcher whose pause is over takes the latest scan, if
+//! the watcher has not seen it and it ended less than one pause ago; otherwise the watcher starts the next scan. The
+//! next pause runs from the end of the scan, so watchers with the same interval come to share every scan. At most one
+//! scan is under way.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -24,7 +25,7 @@ use crate::error::Error;
 /// How many keys one call lists.
 const PAGE: NonZeroU32 = NonZeroU32::MIN.saturating_add(255);
 
-/// The state of every key in a scope at one look.
+/// The state of every key in a scope at one scan.
 pub(crate) type Seen = BTreeMap<LockKey, LockStatus>;
 
 /// The scans of one client, and the watchers for which they are made.
@@ -39,7 +40,7 @@ struct State {
     last_scan: u64,
 }
 
-/// What one watcher wants to see.
+/// The prefix and limit of one watcher.
 #[derive(Clone, Debug)]
 struct Scope {
     prefix: Arc<str>,
@@ -56,7 +57,7 @@ struct Scan {
 #[derive(Debug)]
 struct Outcome {
     ended: Instant,
-    /// What was found for each watcher, until the watcher takes it.
+    /// The results for each watcher, until the watcher takes them.
     found: Result<Mutex<Found>, Error>,
 }
 
@@ -102,7 +103,7 @@ impl Watcher {
             let Scan { number, mut outcome } = self.scans.join(services, self, interval);
             let ended = outcome.wait_for(Option::is_some).await;
             let ended = ended.map_err(|_| ABANDONED)?.clone();
-            // One that was under way before this watcher came says too little.
+            // A scan that began before this watcher registered may lack its keys.
             if let Some(outcome) = ended.filter(|_| number > self.last_seen.load(Ordering::Relaxed)) {
                 self.last_seen.store(number, Ordering::Relaxed);
                 let mut found = outcome.found.as_ref().map_err(Error::clone)?.lock();
@@ -118,7 +119,7 @@ impl Drop for Watcher {
         let mut state = self.scans.0.lock();
         state.watchers.remove(&self.number);
         if state.watchers.is_empty() {
-            // It may be large, and no watcher is left that could take it.
+            // Free the result, which may be large: no watcher is left to take it.
             state.latest = None;
         }
     }
@@ -134,7 +135,7 @@ impl Scans {
                     latest.number > watcher.last_seen.load(Ordering::Relaxed)
                         && services.context.now() < outcome.ended + interval
                 }
-                // One whose task has ended unfinished, with its runtime, is not under way.
+                // A scan whose task was dropped with its runtime will never end.
                 None => latest.outcome.has_changed().is_ok(),
             };
             if serves {

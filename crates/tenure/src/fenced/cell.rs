@@ -9,9 +9,9 @@ use super::stale::Stale;
 
 /// A value that refuses writes with an older token than one that has written.
 ///
-/// It does in memory what `WHERE fence <= ?` does in a database, atomically. It is as fenced as its process is alone
-/// with it: share it by `Arc` between the tasks that play several services. Equal tokens are accepted: one holder may
-/// write often, and concurrent readers may share a token.
+/// Does in memory what `WHERE fence <= ?` does in a database, atomically. It fences only writers of this process: share
+/// it by `Arc` between tasks that stand for several services. Equal tokens are accepted: one holder may write often,
+/// and concurrent readers may share a token.
 ///
 /// # Examples
 /// ```
@@ -35,7 +35,7 @@ struct Inner<T> {
 }
 
 impl<T> FencedCell<T> {
-    /// A value that nobody has written yet: it accepts every token.
+    /// Creates a value without a writer yet: it accepts every token.
     pub fn new(value: T) -> Self {
         FencedCell(Mutex::new(Inner { newest: None, value }))
     }
@@ -48,7 +48,7 @@ impl<T> FencedCell<T> {
         self.update(token, |old| *old = value)
     }
 
-    /// Changes the value in place, atomically: nobody reads or writes it meanwhile. `change` must not use the cell.
+    /// Changes the value in place, atomically: all other reads and writes wait. `change` must not use the cell.
     ///
     /// # Errors
     /// [`Stale`] if a newer token has written; `change` is not run.
@@ -61,7 +61,7 @@ impl<T> FencedCell<T> {
         Ok(change(&mut inner.value))
     }
 
-    /// The value as it is. Anybody may read, holder or not.
+    /// The current value. Reading needs no token.
     pub fn read(&self) -> T
     where
         T: Clone,

@@ -1,4 +1,4 @@
-//! Which SQL is spoken, and how its parameters are written.
+//! The SQL dialects, and how they write parameters.
 
 use super::name::{Name, Table};
 
@@ -30,7 +30,7 @@ pub enum Dialect {
     MySql,
 }
 
-/// How parameters are written.
+/// The syntax of parameters.
 ///
 /// # Examples
 /// ```
@@ -55,7 +55,7 @@ pub enum Placeholders {
 }
 
 impl Dialect {
-    /// What the usual clients of that database take: `$1` on PostgreSQL, else `?`.
+    /// The syntax that the usual clients of the database accept: `$1` on PostgreSQL, else `?`.
     pub(crate) fn placeholders(self) -> Placeholders {
         match self {
             Dialect::Postgres => Placeholders::Dollar,
@@ -67,7 +67,7 @@ impl Dialect {
     pub(crate) fn quote(self, name: &Name) -> String {
         match self {
             Dialect::Postgres => format!("\"{}\"", name.as_str()),
-            // In double quotes SQLite takes the misspelt name of a column for a text.
+            // SQLite reads a misspelt column name in double quotes as a string.
             Dialect::Sqlite | Dialect::MySql => format!("`{}`", name.as_str()),
         }
     }

@@ -30,7 +30,7 @@ pub struct Fence {
     pub(crate) fence: Name,
 }
 
-/// Why there is no such statement.
+/// The reason why a statement cannot be made.
 ///
 /// # Examples
 /// ```
@@ -44,7 +44,7 @@ pub struct Fence {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadStatement {
-    /// A name is not one.
+    /// A name is not valid.
     #[error(transparent)]
     Name(#[from] BadName),
     /// A column is named twice, or is both a key and written, or is the fence itself.
@@ -85,7 +85,7 @@ impl Fence {
         Ok(fence)
     }
 
-    /// Calls the column that remembers the token differently.
+    /// Sets another name for the column that remembers the token.
     ///
     /// # Errors
     /// [`BadStatement`] if the name is not plain, or is a key's.
@@ -105,7 +105,7 @@ impl Fence {
     /// `UPDATE … SET columns, fence WHERE keys AND fence <= token`. Judge the number of rows with
     /// [`applied`](crate::fenced::applied).
     ///
-    /// With no columns it only fences the row: whoever is older can write it no more.
+    /// Without columns it only fences the row: holders with an older token can no longer write it.
     ///
     /// # Errors
     /// [`BadStatement`] if a name is not plain or named twice.
@@ -130,8 +130,8 @@ impl Fence {
     /// Inserts a row that is not there; if it is, nothing is written and no row counted: then [`update`](Fence::update)
     /// it. The keys must be unique together.
     ///
-    /// On MySQL it is `INSERT IGNORE`: also a row of other keys that has the value of another unique index is one that is
-    /// there, and values that do not fit are cut or changed to some that do, with a warning instead of an error.
+    /// On MySQL it is `INSERT IGNORE`: a row with other keys but an equal value in another unique index also counts as
+    /// present, and values that do not fit are truncated or changed, with a warning instead of an error.
     ///
     /// # Errors
     /// [`BadStatement`] if a name is not plain or named twice.

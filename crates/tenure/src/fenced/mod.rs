@@ -1,9 +1,9 @@
-//! Writes that only the newest holder of a lock can make: SQL for any client, and a cell for tests. Nothing here talks
-//! to a database: it gives text and parameters, and judges the answer.
+//! Writes that only the newest holder of a lock can make: SQL for any client, and a cell for tests. This module does
+//! not connect to a database: it makes SQL text and parameters, and interprets the row count.
 //!
 //! A holder that was paused beyond its lease, or whose request was on the wire for too long, writes after another has
-//! taken the lock; no lock can prevent that. The resource can: it keeps the greatest
-//! [token](crate::Guard::token) that has written, and refuses a smaller one. That takes one column and one line of SQL:
+//! taken the lock; no lock can prevent that. The resource can: it keeps the greatest [token](crate::Guard::token) that
+//! has written, and refuses a smaller one. That takes one column and one line of SQL:
 //!
 //! ```
 //! use tenure::fenced::{self, Dialect, Fence};
@@ -21,8 +21,8 @@
 //! ```
 //!
 //! # What it gives, and what not
-//! - **Old holders do not interleave.** Once a token has written a row, no smaller one writes it again, whatever was
-//!   paused, delayed or repeated.
+//! - **Old holders do not interleave.** Once a token has written a row, no smaller token writes it again, even if
+//!   requests are paused, delayed or repeated.
 //! - **Not atomicity.** What an old holder wrote *before* the new one's first write stays: two rows may be half an old
 //!   holder's and half a new one's. Write what belongs together in one transaction, and let the new holder write (or
 //!   only fence, with no columns) every row before it trusts what it reads.

@@ -1,11 +1,11 @@
-//! Names of tables and columns: what is accepted, so that no name can be more than a name.
+//! Names of tables and columns: accepts only plain names, so that no name can inject SQL.
 
 use std::fmt;
 
 /// The longest name: PostgreSQL cuts longer ones silently, and MySQL refuses more than 64.
 const LONGEST: usize = 63;
 
-/// A name that is not one of a table or a column.
+/// The error for an invalid name of a table or a column.
 ///
 /// # Examples
 /// ```

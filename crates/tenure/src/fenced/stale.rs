@@ -1,12 +1,12 @@
-//! The refusal of a write, and how to read it out of a count of rows. Who refuses is the resource's business.
+//! The refusal of a write, and how to detect it from a row count.
 
 use tenure_backend::FencingToken;
 
-/// What every error of a [guard](crate::fenced::Fence::guard)'s triggers begins with, so that a program can tell it from
-/// another error of its database.
+/// The prefix of every error of a [guard](crate::fenced::Fence::guard)'s triggers, so that a program can distinguish it
+/// from other errors of its database.
 pub const REFUSED: &str = "refused by fence";
 
-/// A write was refused: its token is older than one that has written. Stop: another holds the lock.
+/// A write was refused: its token is older than one that has written. Stop: another client holds the lock.
 ///
 /// # Examples
 /// ```
@@ -24,11 +24,11 @@ pub const REFUSED: &str = "refused by fence";
     }
 )]
 pub struct Stale {
-    /// The greatest token that has written, where it is known. A count of rows does not tell it.
+    /// The greatest token that has written, if known. A row count does not tell it.
     pub newest: Option<FencingToken>,
 }
 
-/// Judges the number of rows that a fenced statement has written: none means that it was refused.
+/// Interprets the number of rows that a fenced statement has written: zero means that the write was refused.
 ///
 /// A row that does not exist counts as refused too: [`Fence::read`](crate::fenced::Fence::read) tells the two apart.
 /// MySQL counts the rows that *changed*, unless the client asks for those that were found (`CLIENT_FOUND_ROWS`, which

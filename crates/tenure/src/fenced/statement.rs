@@ -1,11 +1,11 @@
-//! A statement with its parameters in order. What it says is decided in `fence.rs`.
+//! A statement with its parameters in order.
 
 use tenure_backend::FencingToken;
 
 use super::dialect::Placeholders;
 use super::name::Name;
 
-/// SQL text, and what to bind to it. It holds no values and can be used for ever.
+/// SQL text and its parameters. It contains no values and can be reused.
 ///
 /// # Examples
 /// ```
@@ -27,7 +27,7 @@ pub struct Statement {
     slots: Vec<Slot>,
 }
 
-/// What is bound to one parameter.
+/// The value to bind to one parameter.
 ///
 /// # Examples
 /// ```
@@ -43,11 +43,11 @@ pub struct Statement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Slot {
-    /// The new value of that column.
+    /// The new value of this column.
     Column(Box<str>),
     /// The writer's token.
     Token,
-    /// Which row: the value of that key column.
+    /// The value of this key column, which selects the row.
     Key(Box<str>),
 }
 
@@ -57,9 +57,9 @@ impl Statement {
         &self.sql
     }
 
-    /// What is bound to each parameter, in order: columns, token, keys, each as they were named.
+    /// The values to bind, in order: columns, token, keys, each in the order in which they were given.
     ///
-    /// With [`Placeholders::Question`] the token of an update stands at the end once more.
+    /// With [`Placeholders::Question`] the token of an update is repeated at the end.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }

@@ -1,5 +1,5 @@
-//! Triggers that refuse writes with an old token, or with none, also of statements that do not ask for it.
-//! What each database can see of a statement differs; that is said at [`Trigger`].
+//! Triggers that refuse writes with an old token, or without one, even by statements without a fencing condition. The
+//! databases differ in what they can refuse: see the table at [`Trigger`].
 
 use super::dialect::Dialect;
 use super::fence::Fence;
@@ -11,8 +11,8 @@ const NONE: &str = "this write brings no token";
 const DELETED: &str = "a deleted row would forget its token";
 const MOVED: &str = "a changed key would forget its token";
 
-/// Triggers on a fenced table, as DDL. Each statement is sent by itself; in a transaction, where the database has DDL in
-/// transactions.
+/// Triggers on a fenced table, as DDL. Send each statement separately, in one transaction if the database supports DDL
+/// in transactions.
 ///
 /// | a write | SQLite | PostgreSQL | MySQL |
 /// |---|---|---|---|
@@ -24,12 +24,14 @@ const MOVED: &str = "a changed key would forget its token";
 /// | `DELETE` (`TRUNCATE`), unless [`allow_delete`](Trigger::allow_delete) | refused | refused (both) | refused (`DELETE` alone) |
 ///
 /// A refusal is an error of the database whose message begins with [`REFUSED`](crate::fenced::REFUSED); nothing is
-/// written. Not guarded against: who drops the triggers, changes the table's definition or restores a backup; and on
-/// MySQL, which asks no trigger then, a foreign key's `ON DELETE` or `ON UPDATE` action.
+/// written. The triggers do not protect against a user who drops them, changes the table's definition or restores a
+/// backup. On MySQL they do not protect against a foreign key's `ON DELETE` or `ON UPDATE` action either, because it
+/// fires no triggers.
 ///
-/// On SQLite, `REPLACE` and every `OR REPLACE` also remove rows that have the new one's value in *another* unique index,
-/// without asking a trigger and whatever their token. Where the keys are not the only unique index, set
-/// `PRAGMA recursive_triggers = ON` on each connection: every replacement of a row is then asked as a `DELETE`.
+/// On SQLite, `REPLACE` and every `OR REPLACE` also remove rows that have the new one's value in *another* unique
+/// index, without firing a trigger and regardless of their token. If the keys are not the only unique index, set
+/// `PRAGMA recursive_triggers = ON` on each connection: every replacement of a row then fires the triggers for
+/// `DELETE`.
 ///
 /// # Examples
 /// ```
@@ -65,24 +67,24 @@ impl Trigger {
         }
     }
 
-    /// Refuses an equal token too: each hold of the lock then writes a row that is there at most once. It is the only way in
-    /// which MySQL notices an update that does not set the token.
+    /// Refuses an equal token too: each hold of the lock can then update an existing row at most once. It is the only
+    /// way in which MySQL notices an update that does not set the token.
     pub fn once(mut self) -> Self {
         self.once = true;
         self
     }
 
-    /// Lets rows be deleted, and their keys be changed. What was deleted, or has another key since, may be inserted again
-    /// by any holder, an old one too.
+    /// Allows deleting rows and changing their keys. Any holder, even an old one, may then insert a row again under the
+    /// old key.
     pub fn allow_delete(mut self) -> Self {
         self.deletes = true;
         self
     }
 
-    /// The statements that make the guard. They fail if it is there already.
+    /// The statements that create the triggers. They fail if the triggers exist already.
     ///
     /// # Errors
-    /// [`BadName::TooLong`] if the table's name leaves no room for the triggers' own.
+    /// [`BadName::TooLong`] if the table's name is too long for the names of the triggers, which contain it.
     pub fn create(&self) -> Result<Vec<String>, BadName> {
         match self.fence.dialect {
             Dialect::Sqlite => self.sqlite(),
@@ -91,10 +93,10 @@ impl Trigger {
         }
     }
 
-    /// The statements that take the guard away, if it is there.
+    /// The statements that drop the triggers, if they exist.
     ///
     /// # Errors
-    /// As [`create`](Trigger::create).
+    /// Those of [`create`](Trigger::create).
     pub fn drop(&self) -> Result<Vec<String>, BadName> {
         let Fence { dialect, table, .. } = &self.fence;
         if *dialect == Dialect::Postgres {
@@ -124,9 +126,9 @@ impl Trigger {
         Ok(all)
     }
 
-    /// Of a statement SQLite shows a trigger which columns it sets, by `UPDATE OF`, but not which it leaves. So the
-    /// trigger `bring`, which fires only if the token is set, leaves a mark for the row, and `check`, which always fires
-    /// and after it, wants to find it.
+    /// By `UPDATE OF`, a trigger in SQLite can react to the columns that a statement sets, but not to those that it
+    /// leaves. The trigger `bring`, which fires only if the token is set, therefore inserts a mark for the row. The
+    /// trigger `check`, which fires after it on every update, requires that mark.
     ///
     /// A row that is not written after all (`UPDATE OR IGNORE`, `OR FAIL`) keeps its mark beyond the statement; `clear`
     /// takes it away when the next one begins. It must fire before `bring`, and does, because SQLite begins with the
@@ -147,7 +149,7 @@ impl Trigger {
             pairs.join(" AND ")
         };
         let too_old = if self.once { "<=" } else { "<" };
-        // The row that `OR REPLACE` would put this one in the place of.
+        // The row that `OR REPLACE` would replace.
         let unless_replaced = format!(
             "SELECT RAISE(ABORT, '{REFUSED}: {OLD}') WHERE EXISTS \
              (SELECT 1 FROM {table} WHERE {} AND NEW.{fence} {too_old} {fence})",
@@ -189,7 +191,7 @@ impl Trigger {
                 self.beside("fence_check")?,
                 same = same("IS")
             ),
-            // `INSERT OR REPLACE` removes the old row without asking the triggers of DELETE.
+            // `INSERT OR REPLACE` removes the old row without firing the DELETE triggers.
             format!(
                 "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW BEGIN \
                  SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE {no_token}; \
@@ -207,9 +209,9 @@ impl Trigger {
         Ok(all)
     }
 
-    /// Triggers fire in the order of their names, and each sees what the one before it made of the row. The first,
-    /// which fires only if the token is set, turns its sign; the second, which always fires, wants to find it turned,
-    /// and turns it back.
+    /// Triggers fire in the order of their names, and each sees the row as the previous one left it. The first, which
+    /// fires only if the token is set, negates it. The second, which always fires, requires a negated token and negates
+    /// it back.
     fn postgres(&self) -> Result<Vec<String>, BadName> {
         let dialect = self.fence.dialect;
         let table = dialect.quote_table(&self.fence.table);
@@ -286,7 +288,7 @@ impl Trigger {
             ("fence_insert", "INSERT", unless_token),
         ];
         if !self.deletes {
-            // `REPLACE` asks it too.
+            // `REPLACE` fires it too.
             triggers.push(("fence_delete", "DELETE", signal(DELETED)));
         }
         let mut all = Vec::new();

@@ -9,12 +9,12 @@ use crate::lock::mutex::Mutex;
 use crate::lock::options::LockHandle;
 use crate::lock::scope::scoped;
 
-/// One lock of any kind, in the mode in which it is to be held.
+/// One lock of any kind, in a fixed mode.
 ///
-/// It is the read or write side of a [`RwLock`](crate::RwLock) ([`reader`](crate::RwLock::reader),
+/// A `Lock` is the read or write side of a [`RwLock`](crate::RwLock) ([`reader`](crate::RwLock::reader),
 /// [`writer`](crate::RwLock::writer)), some permits of a [`Semaphore`](crate::Semaphore)
-/// ([`permits`](crate::Semaphore::permits)), or a [`Mutex`]. Functions that need any one lock take it, and
-/// [`multi`](crate::multi) takes several. It holds no data and does no I/O.
+/// ([`permits`](crate::Semaphore::permits)), or a [`Mutex`]. Use it for functions that accept any kind of lock;
+/// [`multi`](crate::multi) accepts several. It contains no data and does no I/O.
 ///
 /// # Examples
 /// ```
@@ -49,7 +49,7 @@ impl Lock {
         self.0.lock(Patience::Within(limit))
     }
 
-    /// Takes the lock if it is free; `None` if it is busy.
+    /// Acquires the lock if it is free; `None` if it is busy.
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.

@@ -1,5 +1,4 @@
-//! Leader election: a lock that is held for as long as its holder lives, under the words of the field.
-//! Decides nothing itself: who leads is who holds.
+//! Leader election: a mutex with the vocabulary of elections. The holder of the mutex is the leader.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,17 +15,19 @@ use crate::guard::Guard;
 use crate::lock::mutex::Mutex;
 use crate::lock::scope::log_unconfirmed;
 
-/// An election: of all that [campaign](Election::campaign) for its name, one leads at a time.
+/// An election: of all candidates that [campaign](Election::campaign) for its name, one leads at a time.
 ///
 /// The name is a key and the leader holds it as a mutex: `tenure show NAME` shows the leader and the candidates,
-/// `tenure evict NAME --all` deposes, and [`Client::mutex`](crate::Client::mutex) of that name is the same lock. Candidates are elected in the
-/// order in which they began to campaign, where the store has an order. It holds no data and does no I/O.
+/// `tenure evict NAME --all` deposes the leader, and [`Client::mutex`](crate::Client::mutex) of that name is the same
+/// lock. Candidates are elected in the order in which they began to campaign, if the store supports fair locks. An
+/// `Election` contains no data and does no I/O.
 ///
 /// # Guarantees
-/// - While a leader [leads](Leader::is_leader), no other believes that it does, as with every [`Guard`].
-/// - When a leader dies, the next is elected when its lease ends: 30 s by default. Nobody leads until then.
-/// - No guarantee that a leader which was paused sends nothing after its time: only the [token](Guard::token), checked
-///   by what it writes to, protects against that.
+/// - While [`is_leader`](Leader::is_leader) is true for one leader, it is false for all others, as
+///   [`is_held`](Guard::is_held) for a [`Guard`].
+/// - When a leader dies, the next one is elected when the lease ends: 30 s by default. There is no leader until then.
+/// - No guarantee that a paused leader sends nothing after its local deadline: only a [token](Guard::token) that the
+///   resource checks protects against that.
 ///
 /// # Examples
 /// ```
@@ -55,7 +56,7 @@ impl Election {
         }
     }
 
-    /// Sets the lease: how long a dead leader is waited for. The default is
+    /// Sets the lease: how long the candidates wait for a dead leader. The default is
     /// [`Settings::lease`](crate::Settings::lease), 30 s.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
@@ -65,7 +66,7 @@ impl Election {
         }
     }
 
-    /// Ends each term after that time: the lead is then lost, and the watchdog gives it back. No limit by default.
+    /// Limits each term to `time`: the lead is then lost, and the watchdog releases it. No limit by default.
     #[must_use]
     pub fn max_hold(self, time: Duration) -> Self {
         Election {
@@ -74,7 +75,7 @@ impl Election {
         }
     }
 
-    /// Sets what others see of this candidate: an address, say, at which the leader is to be asked.
+    /// Sets the label that others see for this candidate, for example the address at which the leader serves requests.
     #[must_use]
     pub fn label(self, label: impl Into<Arc<str>>) -> Self {
         Election {
@@ -89,7 +90,7 @@ impl Election {
     /// Dropping the future withdraws the candidate and leaves nothing behind, as [`Acquire`](crate::Acquire).
     ///
     /// # Errors
-    /// As [`Mutex::lock`]; it waits for a store that is unavailable.
+    /// Those of [`Mutex::lock`]. While the store is unavailable, it waits.
     #[doc(alias = "elect")]
     pub fn campaign(&self) -> Acquire<Leader> {
         self.seat(Patience::Forever)
@@ -98,10 +99,10 @@ impl Election {
     /// Waits until this candidate is elected, for at most `limit`.
     ///
     /// # Cancel safety
-    /// As [`campaign`](Election::campaign).
+    /// The same as [`campaign`](Election::campaign).
     ///
     /// # Errors
-    /// [`Error::Timeout`]: the candidate is withdrawn; else as [`campaign`](Election::campaign).
+    /// [`Error::Timeout`]: the candidate is withdrawn. Otherwise those of [`campaign`](Election::campaign).
     pub fn campaign_within(&self, limit: Duration) -> Acquire<Leader> {
         self.seat(Patience::Within(limit))
     }
@@ -119,7 +120,7 @@ impl Election {
     /// Dropping the future drops `work`, and withdraws the candidate or resigns.
     ///
     /// # Errors
-    /// As [`campaign`](Election::campaign).
+    /// The same as [`campaign`](Election::campaign).
     pub async fn lead<T>(&self, mut work: impl AsyncFnMut(&Leader) -> T) -> Result<T, Error> {
         loop {
             let leader = self.campaign().await?;
@@ -149,32 +150,35 @@ impl Election {
         self.lead(work).await?
     }
 
-    /// Who leads, as the store shows it; `None` while nobody does. One look, which is out of date at once.
+    /// Returns the leader as shown by the store; `None` if there is no leader. The answer may be out of date at once.
     ///
-    /// A key that holds another kind of lock, or something that is no lock, has no leader.
+    /// A key in use as another kind of lock, or for something other than a lock, has no leader.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the name is no key; [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`].
+    /// [`Error::Invalid`] if the name is not a valid key; [`Error::Backend`], [`Error::Unsupported`],
+    /// [`Error::Closed`].
     pub async fn leader(&self) -> Result<Option<HolderStatus>, Error> {
         let key = self.key.clone()?;
         let status = mutex_at(&self.engine, &key).await?;
         Ok(status.and_then(|status| status.holders.into_iter().next()))
     }
 
-    /// Watches who leads and who campaigns, beginning with who does.
+    /// Watches the leader and the candidates, starting with the current ones.
     ///
-    /// While the key holds another kind of lock, or something that is no lock, nobody leads or campaigns; the watch goes on.
+    /// While the key is in use as another kind of lock, or for something other than a lock, the watch shows no leader
+    /// and no candidates, and continues.
     pub fn observe(&self) -> Changes {
         Changes::new(&self.engine, self.key.clone().map(Scope::Key))
     }
 }
 
-/// A leader, for as long as [`is_leader`](Leader::is_leader) is true. Dropping it resigns.
+/// The lead of an election, while [`is_leader`](Leader::is_leader) is true. Dropping it resigns.
 ///
-/// It dereferences to its [`Guard`], whose methods it has: `token`, `check`, `lost`, `while_held`, `verify` and the rest.
+/// Dereferences to its [`Guard`] and thus has its methods: `token`, `check`, `lost`, `while_held`, `verify` and the
+/// rest.
 ///
 /// # Examples
 /// ```
@@ -190,29 +194,29 @@ impl Election {
 pub struct Leader(Guard);
 
 impl Leader {
-    /// Whether it is believed to lead at this moment: [`is_held`](Guard::is_held) in the words of elections.
+    /// Returns true until the lead is lost or its local deadline passes: the same as [`is_held`](Guard::is_held).
     pub fn is_leader(&self) -> bool {
         self.0.is_held()
     }
 
-    /// Gives the lead up, and confirms it: [`resign`](Leader::resign) in the words of locks.
+    /// Gives up the lead and waits for confirmation: the same as [`resign`](Leader::resign).
     ///
     /// # Cancel safety
-    /// Dropped at any point, the watchdog resigns.
+    /// If the future is dropped at any point, the watchdog resigns.
     ///
     /// # Errors
-    /// As [`Guard::unlock`].
+    /// Those of [`Guard::unlock`].
     pub async fn unlock(self) -> Result<(), Error> {
         self.0.unlock().await
     }
 
-    /// Gives the lead up, and confirms it: the next candidate may lead.
+    /// Gives up the lead and waits for confirmation, so that the next candidate can be elected.
     ///
     /// # Cancel safety
-    /// Dropped at any point, the watchdog resigns.
+    /// If the future is dropped at any point, the watchdog resigns.
     ///
     /// # Errors
-    /// As [`Guard::unlock`].
+    /// Those of [`Guard::unlock`].
     pub async fn resign(self) -> Result<(), Error> {
         self.0.unlock().await
     }
@@ -226,7 +230,7 @@ impl Deref for Leader {
     }
 }
 
-/// The guard without the words of elections.
+/// Returns the guard, to use the leader as an ordinary lock.
 impl From<Leader> for Guard {
     fn from(leader: Leader) -> Guard {
         leader.0

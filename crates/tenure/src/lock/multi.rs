@@ -24,10 +24,10 @@ use crate::guard::{Guard, while_all_held};
 use crate::lock::any::Lock;
 use crate::lock::scope::scoped;
 
-/// Several locks that are acquired and released together, of one client or of several.
+/// Combines several locks, of one client or of several, that are acquired and released together.
 ///
-/// It never holds while it waits: on a busy member all others are released, that member alone is waited for, and the
-/// attempt starts again from it. So two of them never block each other for ever, whatever their order.
+/// A multi-lock holds no member while it waits: if a member is busy, it releases all others, waits for the busy one
+/// alone, and starts again from it. Two multi-locks therefore never deadlock, in any order of their members.
 ///
 /// # Examples
 /// ```
@@ -44,9 +44,9 @@ pub struct Multi {
     members: Vec<Lock>,
 }
 
-/// Locks to be held together: of one kind from a list, of other kinds by [`and`](Multi::and).
+/// Locks to be held together. [`multi`] takes a list of one kind; [`and`](Multi::and) adds locks of other kinds.
 ///
-/// A member named twice, or none at all, is [`Invalid`](Error::Invalid) at first use.
+/// A member that is given twice, or an empty list, is [`Invalid`](Error::Invalid) at first use.
 ///
 /// # Examples
 /// ```
@@ -66,7 +66,7 @@ pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     }
 }
 
-/// A member is never kept in memory after an unlock: another search may wait for it.
+/// A member never lingers in memory after an unlock, because another multi-lock may wait for it.
 fn member(lock: Lock) -> Lock {
     Lock(lock.0.set(|options| options.member = true))
 }
@@ -97,7 +97,7 @@ impl Multi {
         self.search(Patience::Within(limit), guards)
     }
 
-    /// Takes all members if they are free; `None` if any is busy.
+    /// Acquires all members if they are free; `None` if any is busy.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -106,7 +106,7 @@ impl Multi {
     }
 }
 
-/// Several held locks. Dropping it gives them all back.
+/// Several held locks. Dropping it releases them all.
 ///
 /// # Examples
 /// ```
@@ -133,37 +133,37 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    /// The guards, in the order in which the members were named.
+    /// The guards, in the order in which the members were given.
     pub fn members(&self) -> &[Guard] {
         &self.guards
     }
 
-    /// Whether all members are believed to be held at this moment.
+    /// Returns true until any member is lost or its local deadline passes.
     pub fn is_held(&self) -> bool {
         self.guards.iter().all(Guard::is_held)
     }
 
-    /// How long all members are believed to be held unless renewals come; zero once any is lost.
+    /// Time left until the earliest local deadline of the members, which renewals extend; zero once any member is lost.
     pub fn remaining(&self) -> Duration {
         let remaining = self.guards.iter().map(Guard::remaining);
         remaining.min().unwrap_or(Duration::ZERO)
     }
 
-    /// The moment at which belief in the first member ends unless renewals come; the clock's origin once any is lost.
+    /// The earliest local deadline of the members, which renewals extend; the clock's origin once any member is lost.
     pub fn believe_until(&self) -> Instant {
         let ends = self.guards.iter().map(Guard::believe_until);
         ends.min().unwrap_or(Instant::ORIGIN)
     }
 
-    /// Which member was lost, and why; `None` while all are held. Of several losses, that of the first member.
+    /// The lost member and the reason; `None` while all are held. If several are lost, the first in their order.
     pub fn loss(&self) -> Option<Lost> {
         self.check().err()
     }
 
-    /// Returns an error once any member is lost: for the steps of long work. Reads a clock, does no I/O.
+    /// Returns an error once any member is lost. Call it between the steps of long work. Reads a clock, does no I/O.
     ///
     /// # Errors
-    /// [`Lost`] with the [`member`](Lost::member), from the first loss on.
+    /// [`Lost`] with the [`member`](Lost::member), on every call after the loss.
     pub fn check(&self) -> Result<(), Lost> {
         for (at, guard) in self.guards.iter().enumerate() {
             guard.check().map_err(|lost| of_member(lost, at))?;
@@ -171,7 +171,7 @@ impl MultiGuard {
         Ok(())
     }
 
-    /// Waits until any member is lost, and says which and why.
+    /// Waits until any member is lost, and returns the member and the reason.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -192,7 +192,7 @@ impl MultiGuard {
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// Those of [`Guard::verify`], of the first member that has one.
+    /// The error of [`Guard::verify`] for the first member that fails.
     pub async fn verify(&self) -> Result<(), Error> {
         let each = self.guards.iter().enumerate();
         let verified = each.map(async |(at, guard)| (at, guard.verify().await));
@@ -202,24 +202,24 @@ impl MultiGuard {
         Ok(())
     }
 
-    /// Runs `work` for as long as all members are held; see [`Guard::while_held`].
+    /// Runs `work` while all members are held; see [`Guard::while_held`].
     ///
     /// # Cancel safety
     /// Dropping the future drops `work`.
     ///
     /// # Errors
-    /// [`Lost`] as soon as any member is.
+    /// [`Lost`] as soon as any member is lost.
     pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
         while_all_held(|| self.check(), self.lost(), work).await
     }
 
-    /// Gives all members back, at the same time, and confirms it.
+    /// Releases all members at the same time and waits for confirmation.
     ///
     /// # Cancel safety
-    /// Dropped at any point, the locks are given back by the watchdog.
+    /// If the future is dropped at any point, the watchdog releases the locks.
     ///
     /// # Errors
-    /// The first member's error; the others are given back all the same.
+    /// The error of the first member that fails; the others are released nevertheless.
     pub async fn unlock(self) -> Result<(), Error> {
         let each = self.guards.into_iter().enumerate();
         let mut unlocks: FuturesUnordered<_> = each
@@ -233,7 +233,7 @@ impl MultiGuard {
     }
 }
 
-/// Names the member in a loss.
+/// Adds the member's position to a loss.
 fn of_member(mut lost: Lost, at: usize) -> Lost {
     lost.member = Some(at);
     lost
@@ -269,12 +269,12 @@ impl Multi {
     }
 }
 
-/// The guards of a search that waits.
+/// Returns the guards of an acquisition that waits.
 fn guards(found: Option<MultiGuard>) -> MultiGuard {
     found.expect("an acquisition that waits ends in a guard or an error")
 }
 
-/// The search for all members at once.
+/// Acquires all members, with or without waiting.
 struct MemberSearch<G> {
     members: Vec<Lock>,
     patience: Patience,
@@ -310,7 +310,7 @@ impl<G> Future for MemberSearch<G> {
     }
 }
 
-/// The search is dropped when its time is over; it leaves nothing behind wherever that is.
+/// When the time limit passes, the acquisition is dropped. It leaves nothing behind at any point.
 async fn search_within(
     limit: Duration,
     members: Vec<Lock>,
@@ -322,7 +322,7 @@ async fn search_within(
         .iter()
         .filter_map(|member| Some(member.0.queue.as_ref().ok()?.services.clone()))
         .collect();
-    // The timer belongs to the first client.
+    // The time limit uses the timer of the first member's client.
     let first = &services[0];
     first.start()?;
     let met_busy = AtomicBool::default();
@@ -330,7 +330,7 @@ async fn search_within(
     if let Some(found) = within(&first.tasks, &*first.context.clock, limit, work).await {
         return found;
     }
-    // A store that does not answer is not a member that is busy.
+    // If the store did not answer, report its error: a time-out would say that a member is busy.
     Err(
         match services
             .iter()
@@ -343,7 +343,7 @@ async fn search_within(
     )
 }
 
-/// Takes the members one by one; on a busy one it lets go of all others, waits for that one, and starts from it.
+/// Acquires the members one by one. If one is busy, releases all others, waits for that one, and starts again from it.
 async fn search(
     members: Vec<Lock>,
     patience: Patience,
@@ -369,7 +369,7 @@ async fn search(
                 let guards = taken.into_iter().filter_map(Taken::keep).collect();
                 return Ok(Some(MultiGuard { guards }));
             }
-            // A member was lost while the others were taken: all are given back, and the search starts again.
+            // A member was lost while others were acquired: release all and start again.
             awaited = Some(0);
         }
         let mut returns: FuturesUnordered<_> = taken.into_iter().map(Taken::give_up).collect();
@@ -384,8 +384,7 @@ async fn search(
     unreachable!("the rounds have no end")
 }
 
-/// A member that was taken while the search goes on: given back at once unless the search keeps it, whatever `at_least`
-/// says.
+/// A member that is held during the acquisition. Dropping it releases the member at once and ignores `at_least`.
 struct Taken(Option<Guard>);
 
 impl Taken {
@@ -399,7 +398,7 @@ impl Taken {
 
     async fn give_up(mut self) {
         if let Some(guard) = self.0.take() {
-            // What could not be confirmed is seen through by the watchdog.
+            // The watchdog retries a release that could not be confirmed.
             let _ = guard.give_up().await;
         }
     }
@@ -413,7 +412,7 @@ impl Drop for Taken {
     }
 }
 
-/// Tries every member that is not held yet; answers which one is busy.
+/// Tries every member that is not held yet, and returns the first busy one.
 async fn fill(
     members: &[Lock],
     guards: &mut [Option<Taken>],
@@ -430,7 +429,7 @@ async fn fill(
                 met_busy.store(true, Ordering::Relaxed);
                 return Ok(Some(at));
             }
-            // While it waits, weather is not an answer.
+            // An acquisition that waits retries after a transient error.
             Err(error) if error.is_transient() && !matches!(patience, Patience::Try) => return Ok(Some(at)),
             Err(error) => return Err(error),
         }
@@ -438,15 +437,15 @@ async fn fill(
     Ok(None)
 }
 
-/// Waits a little, differently for each search, so that two of them do not chase each other.
+/// Pauses for a random time, so that two multi-locks do not collide again and again.
 async fn pause(members: &[Lock], round: u32) {
-    // A search with a bad key ended before.
+    // Members with an invalid key were refused earlier.
     let Ok(queue) = &members[0].0.queue else { return };
     let most = Duration::from_millis(1 << round.min(5));
     sleep(&queue.services.tasks, most.mul_f64(queue.context().fraction())).await;
 }
 
-/// Refuses what can never be held together, before anything is sent.
+/// Refuses members that can never be held together, before anything is sent.
 fn check(members: &[Lock]) -> Result<(), Error> {
     if members.is_empty() {
         return Err(Error::Invalid("a multi-lock has at least one member".into()));

@@ -1,4 +1,4 @@
-//! A lock that many readers share and one writer holds alone.
+//! A lock for many readers or one writer.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::guard::Guard;
 use crate::lock::any::Lock;
 use crate::lock::options::{LockHandle, options};
 
-/// A lock that many readers share and one writer holds alone, among all clients of the store.
+/// A lock for many readers or one writer, among all clients of the store.
 ///
-/// Unfair, a writer may wait as long as new readers keep coming; [`fair`](RwLock::fair), readers and writers are
-/// served in order of arrival. To run work under one side, see [`reader`](RwLock::reader) and
+/// By default, a writer may wait as long as new readers keep arriving. With [`fair`](RwLock::fair), readers and writers
+/// are served in order of arrival. To run work under one side, see [`reader`](RwLock::reader) and
 /// [`writer`](RwLock::writer).
 ///
 /// # Examples
@@ -41,7 +41,7 @@ impl RwLock {
         Lock(self.0.with_mode(Mode::Write))
     }
 
-    /// Waits to read, for as long as it takes.
+    /// Waits for the read lock, for as long as it takes.
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
@@ -49,7 +49,7 @@ impl RwLock {
         self.reader().lock()
     }
 
-    /// Waits to read for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
+    /// Waits for the read lock for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
@@ -57,7 +57,7 @@ impl RwLock {
         self.reader().lock_within(limit)
     }
 
-    /// Reads if that is possible at once; `None` if it is busy.
+    /// Acquires the read lock if that is possible at once; `None` if it is busy.
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
@@ -65,7 +65,7 @@ impl RwLock {
         self.reader().try_lock()
     }
 
-    /// Waits to write, for as long as it takes.
+    /// Waits for the write lock, for as long as it takes.
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
@@ -73,7 +73,7 @@ impl RwLock {
         self.writer().lock()
     }
 
-    /// Waits to write for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
+    /// Waits for the write lock for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
@@ -81,7 +81,7 @@ impl RwLock {
         self.writer().lock_within(limit)
     }
 
-    /// Writes if that is possible at once; `None` if it is busy.
+    /// Acquires the write lock if that is possible at once; `None` if it is busy.
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.

@@ -1,11 +1,11 @@
-//! The methods that run work under a lock: one definition, so that they read the same for every kind of lock.
+//! The methods that run work under a lock: one definition, so that every kind of lock has the same methods and docs.
 //!
 //! `with` and `try_with` are two methods because Rust cannot choose by the closure's output: a trait that is implemented
 //! for every `T` cannot treat `Result<T, E>` differently.
 
 use crate::error::{Causes, Error};
 
-/// Logs a release that was not confirmed: the work was done under the lock, so its output is returned all the same.
+/// Logs a release that was not confirmed. The work was done under the lock, so its output is returned nevertheless.
 pub(crate) fn log_unconfirmed(released: Result<(), Error>) {
     if let Err(error) = released {
         tracing::warn!(error = %Causes(&error), "work was done under a lock whose release is not confirmed");

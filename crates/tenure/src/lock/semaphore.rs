@@ -10,8 +10,8 @@ use crate::lock::scope::scoped;
 
 /// A lock of several permits, of which each holder takes one or more, among all clients of the store.
 ///
-/// Permits are leased: those of a crashed holder come back with the end of its lease. The number of permits is part of
-/// what the key is: a key in use with another number answers [`Mismatch`](crate::Error::Mismatch).
+/// Permits are leased: those of a crashed holder become free when its lease ends. All users of a key must give the same
+/// number of permits: while the key is in use, another number fails with [`Mismatch`](crate::Error::Mismatch).
 ///
 /// # Examples
 /// ```
@@ -30,9 +30,9 @@ options!(Semaphore);
 scoped!(Semaphore -> Guard by acquire, acquire_within);
 
 impl Semaphore {
-    /// That many permits, as a lock of its own: for [`with`](Lock::with) and [`multi`](crate::multi).
+    /// A [`Lock`] of `permits` permits, for [`with`](Lock::with) and [`multi`](crate::multi).
     ///
-    /// No permits, or more than the semaphore has, are [`Invalid`](crate::Error::Invalid) at first use.
+    /// Zero permits, or more than the semaphore has, are [`Invalid`](crate::Error::Invalid) at first use.
     pub fn permits(&self, permits: u32) -> Lock {
         Lock(self.0.taking(permits))
     }
@@ -45,7 +45,7 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Waits for `permits` at once, for as long as it takes. More than the semaphore has are
+    /// Waits until `permits` permits are free together, for as long as it takes. More than the semaphore has are
     /// [`Invalid`](crate::Error::Invalid).
     ///
     /// # Cancel safety
@@ -54,7 +54,7 @@ impl Semaphore {
         self.permits(permits).lock()
     }
 
-    /// Waits for `permits` for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
+    /// Waits for `permits` permits for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
@@ -71,7 +71,7 @@ impl Semaphore {
         self.acquire_many_within(1, limit)
     }
 
-    /// Takes a permit if one is free; `None` if it is busy.
+    /// Acquires a permit if one is free; `None` otherwise.
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
@@ -79,7 +79,7 @@ impl Semaphore {
         self.try_acquire_many(1)
     }
 
-    /// Takes `permits` if so many are free; `None` if it is busy.
+    /// Acquires `permits` permits if they are free; `None` otherwise.
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.

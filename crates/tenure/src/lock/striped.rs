@@ -1,4 +1,4 @@
-//! Many names on a few locks.
+//! Many names mapped to a few mutexes.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::lock::mutex::Mutex;
 
-/// A fixed number of mutexes that stand for any number of names: bounded in the store, whatever the names are.
+/// A fixed number of mutexes for any number of names: limits the number of keys in the store.
 ///
 /// Every client that uses the same key and number of stripes maps a name to the same stripe (FNV-1a, 64 bits). Two
-/// names may share a stripe and then exclude each other; holding two names of one `Striped` at once may therefore
-/// wait for itself: use a [`multi`](crate::multi) of distinct stripes instead.
+/// names may share a stripe and then exclude each other. A task that locks two names of one `Striped` may therefore
+/// deadlock with itself: use a [`multi`](crate::multi) of distinct stripes instead.
 ///
 /// # Examples
 /// ```
@@ -28,8 +28,8 @@ pub struct Striped {
 }
 
 impl Striped {
-    /// The most stripes that there may be: each is a mutex that is made at once. More are
-    /// [`Invalid`](crate::Error::Invalid) at first use.
+    /// Maximum number of stripes, because all mutexes are created at once. More are [`Invalid`](crate::Error::Invalid)
+    /// at first use.
     pub const MOST: usize = 1 << 16;
 
     pub(crate) fn new(engine: &Arc<Engine>, key: &str, stripes: usize) -> Self {
@@ -44,7 +44,8 @@ impl Striped {
                 stripes: Arc::new([refused]),
             };
         }
-        // Either all names can be locked or none: which stripe is whose is the hash's choice.
+        // If the longest key is invalid, all stripes are: otherwise the hash of a name would decide whether it can be
+        // locked.
         let longest = format!("{key}#{}", stripes.max(1) - 1);
         let fits = LockKey::new(&longest).is_ok();
         let name = |stripe| {
@@ -61,12 +62,12 @@ impl Striped {
         }
     }
 
-    /// The mutex that stands for `name`: `key#stripe`.
+    /// The mutex for `name`: `key#stripe`.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> &Mutex {
         &self.stripes[self.stripe(name.as_ref())]
     }
 
-    /// All mutexes, in order: to take any one that is free, try them one after the other.
+    /// All mutexes, in order. To acquire any free one, try them one after the other.
     pub fn stripes(&self) -> &[Mutex] {
         &self.stripes
     }

@@ -1,4 +1,4 @@
-//! The instruments of one client, or of one key where that was asked for. What they are called is in `names.rs`.
+//! The metrics of one client, or of one key with `Settings::key_labels`. Their names are in `names.rs`.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use super::names::{
 };
 use crate::error::{Error, LostCause};
 
-/// Made once, so that to record is one atomic step: the recorder is the one that is installed by then.
+/// Created once, so that recording is one atomic operation. Uses the recorder that is installed at that time.
 pub(crate) struct Meters {
     labels: Vec<Label>,
-    /// By outcome, as [`Outcome::ALL`] has them.
+    /// One counter for each outcome, in the order of [`Outcome::ALL`].
     acquisitions: [(Counter, Histogram); Outcome::ALL.len()],
-    /// By cause. All are there from the start: a counter that begins at 1 has never increased, as dashboards reckon.
+    /// One counter for each cause. All exist from the start, because dashboards do not see an increase in a counter
+    /// that first appears as 1.
     lost: [(&'static str, Counter); LostCause::WORDS.len()],
     pub(crate) hold: Histogram,
     pub(crate) held: Gauge,
@@ -56,7 +57,7 @@ impl Outcome {
         Outcome::Closed,
     ];
 
-    /// The outcome of an acquisition that was polled to its end; the `Option` is empty if it was busy.
+    /// The outcome of an acquisition that was polled to its end; the `Option` is `None` if the lock was busy.
     pub(crate) fn of<T>(end: &Result<Option<T>, Error>) -> Self {
         match end {
             Ok(Some(_)) => Outcome::Acquired,
@@ -82,7 +83,7 @@ impl Outcome {
 }
 
 impl Meters {
-    /// Instruments for a store, and for one of its keys if that is to be told apart.
+    /// Creates the metrics for a store, with a label for the key if there is one.
     pub(crate) fn new(store: &'static str, key: Option<&str>) -> Self {
         describe();
         let mut labels = vec![Label::from_static_parts("store", store)];

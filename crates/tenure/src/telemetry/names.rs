@@ -10,7 +10,7 @@ pub const HOLD: &str = "tenure_hold_seconds";
 pub const HELD: &str = "tenure_held";
 /// Gauge: acquisitions that wait.
 pub const WAITERS: &str = "tenure_waiters";
-/// Counter: grants that were handed on in memory, without a call to the store.
+/// Counter: local hand-overs, grants made in memory without a call to the store.
 pub const PASSED: &str = "tenure_local_handovers_total";
 /// Counter: locks that were lost, by `cause`.
 pub const LOST: &str = "tenure_lost_total";
@@ -18,9 +18,9 @@ pub const LOST: &str = "tenure_lost_total";
 pub const RENEWAL: &str = "tenure_renewal_seconds";
 /// Counter: claims that were to be renewed, by `outcome`.
 pub const RENEWALS: &str = "tenure_renewals_total";
-/// Histogram, seconds: how long a claim would still have been believed when its renewal was confirmed.
+/// Histogram, seconds: time left until a claim's local deadline when its renewal was confirmed.
 pub const MARGIN: &str = "tenure_renewal_margin_seconds";
-/// Histogram, seconds: how late the watchdog looked at what was due.
+/// Histogram, seconds: how late the watchdog started a renewal round.
 pub const LATENESS: &str = "tenure_watchdog_lateness_seconds";
-/// Counter: locks that could not be given back in time, and end with their lease.
+/// Counter: locks that could not be released in time, and become free when their lease ends.
 pub const UNRETURNED: &str = "tenure_unreturned_total";

@@ -1,15 +1,15 @@
-//! The spans in which locks are taken, held and renewed. Where nobody subscribes they cost a flag.
+//! The spans in which locks are acquired, held and renewed. Without a subscriber, a span costs one check of a flag.
 
 use tenure_backend::{ClaimRef, FencingToken, LockKey, Mode};
 use tracing::Span;
 use tracing::field::{Empty, display};
 
-/// An acquisition; the claim and its token are told when it is [granted].
+/// The span of an acquisition; [`granted`] records the claim and its token.
 pub(crate) fn acquiring(key: &LockKey, mode: Mode) -> Span {
     tracing::debug_span!("acquire", %key, %mode, claim = Empty, token = Empty)
 }
 
-/// Tells an acquisition's span what came of it.
+/// Records the granted claim in the acquisition's span.
 pub(crate) fn granted(span: &Span, claim: &ClaimRef, token: Option<FencingToken>) {
     if !span.is_disabled() {
         span.record("claim", display(claim.id));
@@ -17,13 +17,13 @@ pub(crate) fn granted(span: &Span, claim: &ClaimRef, token: Option<FencingToken>
     }
 }
 
-/// Work that is done while a lock is held.
+/// The span of work under a lock.
 pub(crate) fn holding(at: &ClaimRef, token: Option<FencingToken>) -> Span {
     let token = token.map(FencingToken::get);
     tracing::info_span!("hold", key = %at.key, claim = %at.id, token)
 }
 
-/// One call that renews so many claims.
+/// The span of one call that renews `claims` claims.
 pub(crate) fn renewing(claims: usize) -> Span {
     tracing::debug_span!("renew", claims)
 }

@@ -1,5 +1,4 @@
-//! The memory store as one client of a lab reaches it: or not, or without its claims. What a claim's rules are is the
-//! memory store's business.
+//! One client's connection to the lab's memory store, which can be cut off or lose claims.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,18 +16,18 @@ use crate::connect::Memory;
 /// What the lab has done to all its clients.
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
-    /// Nobody reaches the store.
+    /// The store is unavailable to all clients.
     pub(crate) down: AtomicBool,
-    /// Claims that were taken away, and what their holders are told.
+    /// Claims that the lab took away, and the loss reported to their holders.
     pub(crate) losses: Mutex<HashMap<ClaimId, Loss>>,
 }
 
-/// One client's way to the store.
+/// One client's connection to the store.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) store: Arc<Memory>,
     pub(crate) fate: Arc<Fate>,
-    /// This client does not reach the store.
+    /// This client is cut off from the store.
     pub(crate) cut: AtomicBool,
 }
 
@@ -41,7 +40,7 @@ impl Link {
         Ok(())
     }
 
-    /// Calls the store, if this client reaches it.
+    /// Calls the store, or fails if this client is cut off.
     fn call<T: Send + 'static>(&self, call: impl FnOnce(Arc<Memory>) -> Call<T>) -> Call<T> {
         match self.reach() {
             Ok(()) => call(self.store.clone()),
@@ -49,7 +48,7 @@ impl Link {
         }
     }
 
-    /// What the store answers about claims that it has, and the lab about those that it took.
+    /// Answers for claims: the lab for those that it took away, the store for all others.
     async fn renew_each(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         let ids: Vec<ClaimId> = batch.iter().map(|renewal| renewal.claim.id).collect();
         let mut answers = self.store.clone().renew(batch).await;

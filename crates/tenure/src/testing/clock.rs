@@ -1,4 +1,4 @@
-//! The time of a lab: a runtime's, which can be moved, plus the time it was suspended.
+//! The clock of a lab: a runtime's time, which can be advanced, plus the time it was suspended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tenure_backend::{Clock, Instant};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::{Mutex, oneshot};
 
-/// So far from the origin that arithmetic never saturates below.
+/// A start far enough from the origin that subtractions never saturate.
 const START: Instant = Instant::from_nanos(1_000_000_000_000_000);
 
 /// A clock that follows one runtime's time, whatever thread reads it.
@@ -18,14 +18,14 @@ pub(crate) struct LabClock {
     pub(crate) runtime: Handle,
     began: tokio::time::Instant,
     suspended_nanos: AtomicU64,
-    /// Time passes for one caller at a time: each pauses and resumes the runtime's.
+    /// Allows one caller at a time to advance the time, because each pauses and resumes the runtime's time.
     passing: Mutex<()>,
     /// Dropped with the lab, which ends the runtime if it is the lab's own.
     _alive: Option<oneshot::Sender<()>>,
 }
 
 impl LabClock {
-    /// The time of the current runtime, if it has one thread; else that of a runtime of its own.
+    /// Uses the time of the current runtime if it is single-threaded, and otherwise starts a runtime.
     pub(crate) fn new() -> Self {
         let current = Handle::try_current().ok();
         let movable = current.filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread);
@@ -46,21 +46,21 @@ impl LabClock {
         }
     }
 
-    /// Lets time pass while everybody runs: timer after timer fires, in order.
+    /// Advances the time while all tasks run: timers fire in order.
     pub(crate) async fn pass(&self, time: Duration) {
         let _one_at_a_time = self.passing.lock().await;
         let was_paused = is_paused();
         if !was_paused {
             tokio::time::pause();
         }
-        // Paused time goes on to the next timer whenever nothing else is left to do.
+        // Tokio advances paused time to the next timer whenever all tasks are idle.
         tokio::time::sleep(time).await;
         if !was_paused {
             tokio::time::resume();
         }
     }
 
-    /// Lets time pass in which nobody runs and no timer counts.
+    /// Advances the time while no task runs and no timer counts.
     pub(crate) fn suspend(&self, time: Duration) {
         let nanos = (Instant::ORIGIN + time).as_nanos();
         self.suspended_nanos.fetch_add(nanos, Ordering::SeqCst);
@@ -75,7 +75,7 @@ impl Clock for LabClock {
     }
 }
 
-/// Whether the current runtime's time stands still. Tokio does not tell.
+/// Returns true if the current runtime's time is paused. Tokio has no query for this.
 fn is_paused() -> bool {
     let (theirs, real) = (tokio::time::Instant::now(), std::time::Instant::now());
     while real.elapsed() < Duration::from_micros(10) {

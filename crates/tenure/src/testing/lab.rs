@@ -28,10 +28,10 @@ const READY: &str = "the memory store answers at once";
 ///
 /// # Guarantees
 /// - Time goes on by itself as tokio's does, and [`advance`](Lab::advance) lets it pass without waiting. Made on a
-///   current-thread runtime (`#[tokio::test]`), the lab's time *is* that runtime's: your own timers move along, and
-///   where time is paused it goes on only when tokio lets it. Elsewhere (on a multi-thread runtime, or in a plain test) the
+///   current-thread runtime (`#[tokio::test]`), the lab's time *is* that runtime's: your own timers advance with it,
+///   and paused time advances only when tokio allows it. Elsewhere (on a multi-thread runtime, or in a plain test) the
 ///   lab has a runtime of its own, on a thread of its own, and moves the time of its locks alone.
-/// - What the lab does to a lock is what a store would do: guards learn it by the answer to a renewal.
+/// - The lab takes locks away as a store would: guards detect it by the reply to a renewal.
 /// - No guarantee on the order in which tasks *of other threads* see time pass.
 ///
 /// # Examples
@@ -52,7 +52,7 @@ pub struct Lab(Arc<Inner>);
 struct Inner {
     clock: Arc<LabClock>,
     store: MemoryStore,
-    /// The lab's own way to the store, always open.
+    /// The lab's own connection to the store, always available.
     own: Arc<Memory>,
     fate: Arc<Fate>,
     members: Mutex<Vec<Member>>,
@@ -121,8 +121,8 @@ impl Lab {
             .expect("a client that was just made is open, and its runtime is the lab's")
     }
 
-    /// Lets time pass, for the store, the clients and their timers, without waiting for it. Everybody runs meanwhile:
-    /// leases are renewed as the time for it comes, time limits pass.
+    /// Advances the time of the store, the clients and their timers, without waiting. All tasks run meanwhile: leases
+    /// are renewed when due, and time limits pass.
     ///
     /// On a current-thread runtime it waits for the end of every `spawn_blocking` under way: until then tokio lets no
     /// paused time pass.
@@ -132,12 +132,12 @@ impl Lab {
     pub async fn advance(&self, time: Duration) {
         let clock = self.0.clock.clone();
         let passing = self.0.clock.runtime.spawn(async move { clock.pass(time).await });
-        // It cannot panic, and is not aborted but with the runtime itself.
+        // The task cannot panic, and is aborted only with the runtime.
         let _ = passing.await;
     }
 
-    /// Lets time pass in which nobody runs, as when a machine sleeps or a process is stopped, and then one second in which
-    /// everybody finds out: leases that ended meanwhile are lost.
+    /// Advances the time while no task runs, as when a machine sleeps or a process is stopped, and then one second in
+    /// which all tasks run and detect the leases that ended meanwhile.
     ///
     /// # Cancel safety
     /// As [`advance`](Lab::advance).
@@ -155,22 +155,21 @@ impl Lab {
         crate::blocking::Runtime::beside(self.0.clock.runtime.clone()).block_on(self.advance(time));
     }
 
-    /// What the lab's clock shows: the one on which guards believe.
+    /// The current time of the lab's clock, on which local deadlines are measured.
     pub fn now(&self) -> Instant {
         self.0.clock.now()
     }
 
-    /// Takes a lock away from everybody who holds it, as an operator's eviction does, and lets the holders renew at
-    /// once, so that they learn it.
+    /// Evicts all holders of a key, as an operator does, and lets them renew at once, so that they detect it.
     ///
     /// # Panics
-    /// If nobody holds the key, or it is none: such a test would test nothing.
+    /// If the key has no holder or is invalid: such a test would test nothing.
     pub fn lose(&self, key: &str) {
         let by = Some("the lab".into());
         self.lose_as(key, Loss::Evicted { by });
     }
 
-    /// Takes a lock away for that reason: an expired lease, a session that ended, a record that is missing.
+    /// Takes a lock away for the given reason: an expired lease, a session that ended, a record that is missing.
     ///
     /// # Panics
     /// As [`lose`](Lab::lose).
@@ -215,13 +214,13 @@ impl Lab {
         }
     }
 
-    /// Makes the store unavailable to everybody, until [`restore`](Lab::restore): calls fail at once, without effect.
-    /// Leases go on.
+    /// Makes the store unavailable to all clients, until [`restore`](Lab::restore): calls fail at once, without effect.
+    /// Leases keep running.
     pub fn fail(&self) {
         self.0.fate.down.store(true, Ordering::SeqCst);
     }
 
-    /// Makes the store available again, to everybody.
+    /// Makes the store available to all clients again.
     pub fn restore(&self) {
         self.0.fate.down.store(false, Ordering::SeqCst);
         for member in self.0.members.lock().iter() {
@@ -229,7 +228,8 @@ impl Lab {
         }
     }
 
-    /// Keeps one client from the store, until [`restore`](Lab::restore): others can take over when its leases end.
+    /// Cuts one client off from the store, until [`restore`](Lab::restore): other clients can acquire its locks when
+    /// its leases end.
     ///
     /// # Panics
     /// If it is not a client of this lab.
@@ -241,16 +241,16 @@ impl Lab {
         member.link.cut.store(true, Ordering::SeqCst);
     }
 
-    /// Who holds a key, as the store sees it.
+    /// The holders of a key, as the store sees them.
     ///
     /// # Panics
-    /// If it is no key.
+    /// If the key is invalid.
     pub fn holders(&self, key: &str) -> Vec<HolderStatus> {
         let found = self.look(Query::Key(checked(key)));
         found.into_iter().flat_map(|status| status.holders).collect()
     }
 
-    /// Every key that somebody holds or queues for, as the store sees it.
+    /// Every key with holders or waiters, as the store sees it.
     pub fn keys(&self) -> Vec<LockStatus> {
         self.look(Query::Prefix {
             prefix: "".into(),

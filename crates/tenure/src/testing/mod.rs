@@ -1,5 +1,5 @@
-//! A laboratory for tests of programs that take locks: a store in memory whose locks can be lost, that can be out of
-//! reach, and whose time can be moved. No lock is taken differently here; engines and guards are the real ones.
+//! Support for tests of programs that use locks: an in-memory store that can lose locks, become unavailable and advance
+//! its time. Locks, guards and the engine are the same as in production.
 //!
 //! **How to test that my job stops when its lock is lost.**
 //! ```
