@@ -46,7 +46,7 @@ use crate::telemetry::holding;
 /// guard.unlock().await?;
 /// # Ok(()) }
 /// ```
-#[must_use = "a lock is given back when its guard is dropped"]
+#[must_use = "a guard releases its lock when it is dropped"]
 pub struct Guard {
     held: Option<Held>,
     /// Counts this guard towards the client's `max_claims` until it is dropped.
@@ -302,7 +302,7 @@ impl Guard {
     }
 }
 
-/// What remains to be done when a guard ends.
+/// The release work that remains when a guard ends.
 enum Rest {
     /// Other guards of the owner share the claim.
     Shared,

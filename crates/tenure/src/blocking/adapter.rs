@@ -13,7 +13,7 @@ use crate::lock::options::Configure;
 /// A blocking method has the name, the arguments and the errors of the async method that it waits for. Methods that do
 /// no I/O are those of the async value, to which this type dereferences.
 #[derive(Clone)]
-#[must_use = "a guard that is dropped gives its lock back"]
+#[must_use = "a guard releases its lock when it is dropped"]
 pub struct Blocking<T> {
     // Dropped before the thread's handle, so that the thread finishes its releases and then finds no other user of the
     // client.

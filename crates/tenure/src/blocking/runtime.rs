@@ -13,7 +13,7 @@ use crate::engine::timer::within;
 use crate::error::Error;
 
 const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
-const ADOPTED: &str = "whatever waits for so long came from the client that runs here";
+const ADOPTED: &str = "a wait with a limit needs the client that runs on this thread";
 const ON_A_WORKER: &str = "tenure::blocking was called on a thread that drives async tasks, and would stop them all: \
      use tenure::Client there, or make the call inside tokio::task::spawn_blocking";
 
@@ -94,7 +94,7 @@ impl Runtime {
             Some(first) => first.block_on(future),
             None => future
                 .now_or_never()
-                .expect("what belongs to no client is refused before it waits"),
+                .expect("a call without a client is refused before it waits"),
         }
     }
 

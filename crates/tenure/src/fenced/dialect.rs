@@ -63,7 +63,7 @@ impl Dialect {
         }
     }
 
-    /// A name as an identifier, whatever word it is.
+    /// Quotes a name as an identifier, so that it may be a reserved word.
     pub(crate) fn quote(self, name: &Name) -> String {
         match self {
             Dialect::Postgres => format!("\"{}\"", name.as_str()),
@@ -76,7 +76,7 @@ impl Dialect {
         self.quote_beside(table, &table.name)
     }
 
-    /// Something of that name in the table's schema.
+    /// Quotes a name and qualifies it with the table's schema.
     pub(crate) fn quote_beside(self, table: &Table, name: &Name) -> String {
         match &table.schema {
             Some(schema) => format!("{}.{}", self.quote(schema), self.quote(name)),

@@ -64,7 +64,7 @@ impl Fence {
     /// A fence on `table` (or `schema.table`), whose rows are found by the columns `keys`. The column that remembers
     /// the token is called `fence`.
     ///
-    /// That column is an integer of 64 bits and NOT NULL, as [`column_ddl`](Fence::column_ddl) makes it. Where it is NULL,
+    /// That column is an integer of 64 bits and NOT NULL, as [`column_ddl`](Fence::column_ddl) makes it. If it is NULL,
     /// every write of the row is refused, as if a newer token had written it; in a column of texts `'10'` is less than
     /// `'9'`, and an older token gets through.
     ///

@@ -23,19 +23,19 @@
 //! # What it gives, and what not
 //! - **Old holders do not interleave.** Once a token has written a row, no smaller token writes it again, even if
 //!   requests are paused, delayed or repeated.
-//! - **Not atomicity.** What an old holder wrote *before* the new one's first write stays: two rows may be half an old
-//!   holder's and half a new one's. Write what belongs together in one transaction, and let the new holder write (or
-//!   only fence, with no columns) every row before it trusts what it reads.
-//! - **Not reading.** An old holder may read, and show what it read.
-//! - **Only where it is asked.** A statement written without the condition is not fenced, unless the table has a
+//! - **Not atomicity.** The writes of an old holder *before* the new holder's first write stay: two rows may be half an
+//!   old holder's and half a new one's. Write related rows in one transaction, and let the new holder write (or only
+//!   fence, with no columns) every row before it relies on what it reads.
+//! - **Not reading.** An old holder may read, and use what it read.
+//! - **Only for statements with the condition.** A statement without it is not fenced, unless the table has a
 //!   [guard](Fence::guard): triggers that refuse it.
 //!
 //! **Why `<=` and not `<`.** One holder may write a row many times with one token, and concurrent readers may share
 //! one. With `<` the second write of a holder would be refused as stale.
 //!
 //! **What the column is.** `BIGINT NOT NULL DEFAULT 0` ([`Fence::column_ddl`]): tokens are 1 to `i64::MAX`, so 0 is
-//! older than all. An integer that is NOT NULL, as [`Fence::new`] says. A row that is deleted takes its fence along:
-//! keep it, and mark it as deleted.
+//! older than all. [`Fence::new`] explains why it must be an integer and NOT NULL. Deleting a row deletes its fence:
+//! keep the row, and mark it as deleted.
 
 mod cell;
 mod dialect;

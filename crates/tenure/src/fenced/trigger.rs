@@ -301,19 +301,19 @@ impl Trigger {
         Ok(all)
     }
 
-    /// Whether any key is one that `differs`, which compares the old and the new value of a quoted name.
+    /// The SQL condition that any key has changed. `differs` makes the comparison for one quoted key column.
     fn changed(&self, differs: impl Fn(String) -> String) -> String {
         let Fence { dialect, keys, .. } = &self.fence;
         let each: Vec<_> = keys.iter().map(|key| differs(dialect.quote(key))).collect();
         each.join(" OR ")
     }
 
-    /// The name of something of the guard's.
+    /// The name of a trigger, function or table that belongs to this guard.
     fn name(&self, suffix: &str) -> Result<Name, BadName> {
         Name::new(&format!("{}_{suffix}", self.fence.table.name.as_str()))
     }
 
-    /// The same, in the table's schema and quoted.
+    /// The same name, quoted and in the table's schema.
     fn beside(&self, suffix: &str) -> Result<String, BadName> {
         Ok(self
             .fence

@@ -127,7 +127,7 @@ impl Multi {
 /// assert!(!guards.is_held() && guards.members()[0].is_held());
 /// # Ok(()) }
 /// ```
-#[must_use = "locks are given back when their guard is dropped"]
+#[must_use = "a guard releases its locks when it is dropped"]
 pub struct MultiGuard {
     pub(crate) guards: Vec<Guard>,
 }

@@ -167,7 +167,7 @@ fn describe() {
     histogram!(HOLD, Unit::Seconds, "From the grant to the end of its guard");
     gauge!(HELD, "Guards that are alive");
     gauge!(WAITERS, "Acquisitions that wait");
-    counter!(PASSED, "Grants that were handed on in memory");
+    counter!(PASSED, "Local hand-overs: grants made in memory");
     counter!(LOST, "Locks that were lost, by cause");
     histogram!(
         RENEWAL,
@@ -178,12 +178,12 @@ fn describe() {
     histogram!(
         MARGIN,
         Unit::Seconds,
-        "Belief that was left when a renewal was confirmed"
+        "Time left until the local deadline when a renewal was confirmed"
     );
     histogram!(
         LATENESS,
         Unit::Seconds,
-        "How late the watchdog looked at what was due"
+        "How late the watchdog started a renewal round"
     );
-    counter!(UNRETURNED, "Locks that could not be given back in time");
+    counter!(UNRETURNED, "Locks that could not be released in time");
 }

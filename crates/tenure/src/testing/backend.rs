@@ -13,7 +13,7 @@ use tenure_backend::{
 
 use crate::connect::Memory;
 
-/// What the lab has done to all its clients.
+/// The faults that the lab has injected for all its clients.
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
     /// The store is unavailable to all clients.

@@ -89,7 +89,7 @@ fn on_a_thread() -> (Handle, Option<oneshot::Sender<()>>) {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("a test's system gives a runtime what it needs");
+        .expect("the system can create a runtime");
     let handle = runtime.handle().clone();
     let (alive, gone) = oneshot::channel::<()>();
     std::thread::Builder::new()
@@ -99,6 +99,6 @@ fn on_a_thread() -> (Handle, Option<oneshot::Sender<()>>) {
                 let _ = gone.await;
             });
         })
-        .expect("a test's system has a thread left");
+        .expect("the system can start a thread");
     (handle, Some(alive))
 }

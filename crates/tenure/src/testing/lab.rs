@@ -140,7 +140,7 @@ impl Lab {
     /// which all tasks run and detect the leases that ended meanwhile.
     ///
     /// # Cancel safety
-    /// As [`advance`](Lab::advance).
+    /// The same as [`advance`](Lab::advance).
     pub async fn suspend(&self, time: Duration) {
         self.0.clock.suspend(time);
         self.advance(RECHECK).await;
@@ -172,7 +172,7 @@ impl Lab {
     /// Takes a lock away for the given reason: an expired lease, a session that ended, a record that is missing.
     ///
     /// # Panics
-    /// As [`lose`](Lab::lose).
+    /// The same as [`lose`](Lab::lose).
     pub fn lose_as(&self, key: &str, loss: Loss) {
         let holders = self.holders(key);
         assert!(
