@@ -31,8 +31,8 @@ use crate::telemetry::holding;
 /// - While [`is_held`](Guard::is_held) is true, it is false for every conflicting guard of another client, on every
 ///   store whose clock is correct. The exceptions are an eviction, a session that ended, and data that the store lost:
 ///   the holder detects them at its next renewal, within a third of its lease, or within a second after a connection to
-///   the store was replaced. The guard's local deadline is earlier than the end of the lease: `held_from + lease −
-///   lease/100 − max(10 ms, lease/100)`.
+///   the store was replaced. The guard's local deadline is earlier than the end of the lease:
+///   `held_from + lease − lease/100 − max(10 ms, lease/100)`.
 /// - Loss is permanent: a guard that has reported a loss is never held again.
 /// - No guarantee that a process that was paused does nothing after the local deadline: only a [`token`](Guard::token)
 ///   that the resource checks protects against that.

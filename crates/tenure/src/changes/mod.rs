@@ -101,7 +101,7 @@ pub struct Changes {
     ended: bool,
 }
 
-/// The result of a scan, and when it ended.
+/// A scan in progress: returns its result and the time at which it ended.
 type Look = Pin<Box<dyn Future<Output = Result<(Seen, Instant), Error>> + Send>>;
 
 /// The watched keys.

@@ -183,7 +183,7 @@ fn describe() {
     histogram!(
         LATENESS,
         Unit::Seconds,
-        "How late the watchdog started a renewal round"
+        "How late the watchdog handled due claims"
     );
     counter!(UNRETURNED, "Locks that could not be released in time");
 }

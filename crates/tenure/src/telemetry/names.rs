@@ -20,7 +20,7 @@ pub const RENEWAL: &str = "tenure_renewal_seconds";
 pub const RENEWALS: &str = "tenure_renewals_total";
 /// Histogram, seconds: time left until a claim's local deadline when its renewal was confirmed.
 pub const MARGIN: &str = "tenure_renewal_margin_seconds";
-/// Histogram, seconds: how late the watchdog started a renewal round.
+/// Histogram, seconds: how late the watchdog handled due claims.
 pub const LATENESS: &str = "tenure_watchdog_lateness_seconds";
 /// Counter: locks that could not be released in time, and become free when their lease ends.
 pub const UNRETURNED: &str = "tenure_unreturned_total";
