@@ -143,7 +143,7 @@ mod tests {
                 "A key is asked for anew.\ntest: a\n+ // lest",
                 1,
             ),
-            ("crates/tenure-sql/src/lib.rs", "// Whoever.", 0),
+            ("crates/tenure-sql/src/lib.rs", "// Whoever.", 1),
         ] {
             assert_eq!(check(path, text).len(), findings, "{path}: {text}");
         }
