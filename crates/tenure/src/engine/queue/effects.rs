@@ -18,7 +18,7 @@ pub(crate) struct Effects {
     pub(crate) poller: Option<PollerEffect>,
     /// Pollers of fair waiters that left.
     pub(crate) notify: Vec<Arc<Notify>>,
-    /// Holds to be released for callers that do not wait for it.
+    /// Releases that no caller waits for.
     pub(crate) releases: Vec<ReleaseOrder>,
     /// Whether a claim was handed over in memory.
     pub(crate) handed_over: bool,
