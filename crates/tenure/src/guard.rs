@@ -140,13 +140,13 @@ impl Guard {
 
     /// Returns true until the lock is lost or its local deadline passes. Reads a clock, does no I/O.
     pub fn is_held(&self) -> bool {
-        self.hold().is_believed(self.now())
+        self.hold().is_held(self.now())
     }
 
     /// Time left until the local deadline, which each renewal extends; zero once the lock is lost.
     pub fn remaining(&self) -> Duration {
         let now = self.now();
-        if self.hold().is_believed(now) {
+        if self.hold().is_held(now) {
             self.hold().deadline() - now
         } else {
             Duration::ZERO
@@ -155,7 +155,7 @@ impl Guard {
 
     /// The local deadline, on the client's lease clock. Each renewal extends it; once the lock is lost, it is the
     /// clock's origin.
-    pub fn believe_until(&self) -> Instant {
+    pub fn local_deadline(&self) -> Instant {
         if self.is_held() {
             self.hold().deadline()
         } else {
@@ -295,7 +295,7 @@ impl Guard {
         }
         let kept = hold.kept_until().filter(|until| {
             let now = held.now();
-            *until > now && hold.is_believed(now)
+            *until > now && hold.is_held(now)
         });
         let rest = kept.map_or(Rest::Release, Rest::Keep);
         Some((held, rest))

@@ -23,10 +23,10 @@ pub struct Deadline {
 impl Deadline {
     /// Computes the deadline that keeps the promise of `tenure run`.
     ///
-    /// KILL is due before `believe_until`, by a thirtieth of the lease or 100 ms, whichever is longer. TERM is due a
+    /// KILL is due before `local_deadline`, by a thirtieth of the lease or 100 ms, whichever is longer. TERM is due a
     /// grace earlier. With a grace of zero there is no TERM.
-    pub fn before(believe_until: Instant, lease: Duration, grace: Duration) -> Deadline {
-        let kill_at = believe_until - (lease / 30).max(Duration::from_millis(100));
+    pub fn before(local_deadline: Instant, lease: Duration, grace: Duration) -> Deadline {
+        let kill_at = local_deadline - (lease / 30).max(Duration::from_millis(100));
         Deadline {
             term_at: kill_at - grace,
             kill_at,

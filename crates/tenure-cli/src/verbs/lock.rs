@@ -269,8 +269,8 @@ impl HeldLock {
     }
 
     /// Returns the earliest local deadline of all members. It is the clock's origin once any member is lost.
-    pub(super) fn believe_until(&self) -> Instant {
-        let all = self.members().iter().map(Guard::believe_until);
+    pub(super) fn local_deadline(&self) -> Instant {
+        let all = self.members().iter().map(Guard::local_deadline);
         all.min().unwrap_or(Instant::ORIGIN)
     }
 

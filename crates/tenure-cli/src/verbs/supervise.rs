@@ -121,7 +121,7 @@ impl<'a> SupervisedCommand<'a> {
 
     /// Sends the guardian a new deadline if a renewal has moved the local deadline, be it later or earlier.
     fn move_deadline(&mut self) {
-        let Some(until) = deadline_to_arm(self.armed_until, self.held.believe_until()) else {
+        let Some(until) = deadline_to_arm(self.armed_until, self.held.local_deadline()) else {
             return;
         };
         self.armed_until = until;

@@ -100,7 +100,7 @@ impl Entry {
     fn believes_until(&self, guard: &Guard) -> Instant {
         match self.plant {
             Some(PlantedBug::Believe) => Instant::NEVER,
-            _ => guard.believe_until(),
+            _ => guard.local_deadline(),
         }
     }
 }

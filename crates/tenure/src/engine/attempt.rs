@@ -10,7 +10,7 @@ use tenure_backend::{AcquireReply, BackendError, Call, Claim, ClaimRef, Effect, 
 use tracing::Span;
 
 use super::context::Place;
-use super::deadline::believe_until;
+use super::deadline::local_deadline;
 use super::hold::Hold;
 use super::in_flight::{InFlight, Progress};
 use super::own_call::{Asking, Judged, OwnCall};
@@ -308,7 +308,7 @@ impl Attempt {
             return Err(BackendError::unsupported(message).into());
         }
         let lease = self.request.options.lease;
-        if believe_until(Instant::ORIGIN, lease, profile.limits.margin) == Instant::ORIGIN {
+        if local_deadline(Instant::ORIGIN, lease, profile.limits.margin) == Instant::ORIGIN {
             let message = format!(
                 "{} takes more off a lease than this one has: ask for a longer one",
                 profile.store

@@ -14,7 +14,7 @@ fn margin(lease: Duration) -> Duration {
 }
 
 /// The local deadline of a grant: `held_from + lease − drift − margin`, where drift is a hundredth of the lease.
-pub(crate) fn believe_until(held_from: Instant, lease: Duration, own: Option<Duration>) -> Instant {
+pub(crate) fn local_deadline(held_from: Instant, lease: Duration, own: Option<Duration>) -> Instant {
     held_from
         + lease
             .saturating_sub(lease / 100)
@@ -50,7 +50,7 @@ mod tests {
         for ms in [30, 31, 100, 999, 1_000, 30_000, 86_400_000] {
             let lease = Duration::from_millis(ms);
             let from = Instant::ORIGIN + SECOND;
-            let until = believe_until(from, lease, None);
+            let until = local_deadline(from, lease, None);
             assert!(
                 until > from && until + lease / 100 + Duration::from_millis(10) <= from + lease,
                 "{lease:?}"
@@ -60,20 +60,20 @@ mod tests {
 
     #[test]
     fn the_default_lease_is_believed_for_29_4_seconds() {
-        let until = believe_until(Instant::ORIGIN, 30 * SECOND, None);
+        let until = local_deadline(Instant::ORIGIN, 30 * SECOND, None);
         assert_eq!(until - Instant::ORIGIN, Duration::from_millis(29_400));
     }
 
     #[test]
     fn a_backends_own_margin_replaces_ours() {
-        let until = believe_until(Instant::ORIGIN, 100 * SECOND, Some(5 * SECOND));
+        let until = local_deadline(Instant::ORIGIN, 100 * SECOND, Some(5 * SECOND));
         assert_eq!(until - Instant::ORIGIN, 94 * SECOND);
     }
 
     #[test]
     fn a_lease_shorter_than_its_margins_is_never_believed() {
         assert_eq!(
-            believe_until(Instant::ORIGIN + SECOND, Duration::from_millis(5), None),
+            local_deadline(Instant::ORIGIN + SECOND, Duration::from_millis(5), None),
             Instant::ORIGIN + SECOND
         );
     }

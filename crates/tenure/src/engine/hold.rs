@@ -8,7 +8,7 @@ use tenure_backend::{Claim, Evidence, FencingToken, Grant, Instant};
 use tokio::sync::Notify;
 
 use super::context::Context;
-use super::deadline::believe_until;
+use super::deadline::local_deadline;
 use super::wheel::Mark;
 use crate::error::{Lost, LostCause};
 use crate::telemetry::Meters;
@@ -108,7 +108,7 @@ impl Hold {
         } else {
             grant.lease.min(claim.lease)
         };
-        let mut deadline = believe_until(grant.held_from, believed, profile.limits.margin);
+        let mut deadline = local_deadline(grant.held_from, believed, profile.limits.margin);
         let extra = Extra::of(terms, grant.evidence, now);
         if let Some(end) = extra.as_ref().and_then(|extra| extra.max_hold_ends) {
             deadline = deadline.min(end);
@@ -164,7 +164,7 @@ impl Hold {
     }
 
     /// Like [`check`](Self::check), without the cause.
-    pub(crate) fn is_believed(&self, now: Instant) -> bool {
+    pub(crate) fn is_held(&self, now: Instant) -> bool {
         self.check(now).is_ok()
     }
 
@@ -218,7 +218,7 @@ impl Hold {
         if self.confirmed.fetch_max(sent, Ordering::AcqRel) > sent {
             return;
         }
-        let mut later = believe_until(held_from, lease, margin);
+        let mut later = local_deadline(held_from, lease, margin);
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }

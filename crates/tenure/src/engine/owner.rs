@@ -128,7 +128,7 @@ impl Owner {
         let mut holds = self.0.holds.lock();
         let hold = holds.entry(name.clone()).or_default();
         for held in hold.claims.iter().filter_map(Weak::upgrade) {
-            if !held.is_believed(now) || held.has_departed() {
+            if !held.is_held(now) || held.has_departed() {
                 continue;
             }
             if held.claim.mode == Mode::Read && mode == Mode::Write {

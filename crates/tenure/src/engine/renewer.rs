@@ -295,7 +295,7 @@ async fn renew_all(shared: Arc<Shared>, held: Vec<Watched>) {
     let batches = u32::try_from(held.len().div_ceil(most)).unwrap_or(u32::MAX);
     for batch in held.chunks(most) {
         let now = shared.context.now();
-        let alive = |watched: &&Watched| watched.hold.is_believed(now) && !watched.hold.has_departed();
+        let alive = |watched: &&Watched| watched.hold.is_held(now) && !watched.hold.has_departed();
         shared.spawn_renewal(batch.iter().filter(alive).cloned().collect());
         tokio::time::sleep(RECONNECT_SPREAD / batches).await;
         if shared.tasks.is_closed() {

@@ -150,8 +150,8 @@ impl MultiGuard {
     }
 
     /// The earliest local deadline of the members, which renewals extend; the clock's origin once any member is lost.
-    pub fn believe_until(&self) -> Instant {
-        let ends = self.guards.iter().map(Guard::believe_until);
+    pub fn local_deadline(&self) -> Instant {
+        let ends = self.guards.iter().map(Guard::local_deadline);
         ends.min().unwrap_or(Instant::ORIGIN)
     }
 

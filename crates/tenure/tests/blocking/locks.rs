@@ -280,7 +280,7 @@ fn the_blocking_client_shows_profile_and_settings() {
     assert_eq!(guard.require_token().ok(), guard.token());
     assert_eq!(guard.lease(), Settings::default().get_lease());
     let now = SystemClock.now();
-    assert!(guard.believe_until() > now && guard.believe_until() < now + guard.lease());
+    assert!(guard.local_deadline() > now && guard.local_deadline() < now + guard.lease());
     let seen = statuses_of(&client, "k");
     assert_eq!((seen[0].kind, seen[0].holders.len()), (Kind::Mutex, 1));
     assert_eq!(seen[0].holders[0].token, guard.token());

@@ -164,7 +164,7 @@ async fn a_lost_multi_lock_says_which_member() {
     let members = [client.mutex("a"), client.mutex("b").fixed_lease(SECOND)];
     let guards = multi(members).lock().await.unwrap();
     assert!(guards.check().is_ok() && guards.verify().await.is_ok());
-    assert!(guards.remaining() < SECOND && guards.believe_until() == guards.members()[1].believe_until());
+    assert!(guards.remaining() < SECOND && guards.local_deadline() == guards.members()[1].local_deadline());
     let token = guards.members()[1].token();
     let lost = guards.lost().await;
     assert_eq!(

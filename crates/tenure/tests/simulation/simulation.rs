@@ -49,7 +49,7 @@ impl ObservedHold {
     pub(crate) fn look(&self, sim: &Simulation) -> Option<Instant> {
         let guard = self.guard.lock();
         let guard = guard.as_ref().filter(|guard| guard.is_held())?;
-        let left = guard.believe_until() - sim.bodies[self.client].clock.now();
+        let left = guard.local_deadline() - sim.bodies[self.client].clock.now();
         let until = sim.now() + left;
         *self.until.lock() = until;
         Some(until)

@@ -84,11 +84,11 @@ impl Fixture {
 
     fn check(&self) {
         let now = self.store.context.now();
-        let is_believed = |caller: &&Caller| match &caller.state {
+        let is_held = |caller: &&Caller| match &caller.state {
             CallerState::Holding(hold) => now < hold.deadline() && !self.store.is_evicted(hold),
             _ => false,
         };
-        let believed = self.callers.iter().filter(is_believed).count();
+        let believed = self.callers.iter().filter(is_held).count();
         assert!(believed <= 1, "Q2: {believed} callers hold the key");
         let is_calling = |caller: &&Caller| {
             let calls = matches!(caller.state, CallerState::Calling | CallerState::Adopted);
