@@ -187,8 +187,11 @@ impl OverdueCalls {
         self.0.drain(..ended);
     }
 }
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::task::Wake;
     use std::time::Duration;
 
     use super::*;
@@ -199,6 +202,47 @@ mod tests {
 
     impl Adopt for Call {
         fn adopt(self: Arc<Self>) {}
+    }
+
+    /// A store call without an answer, whose caller polls again when it is adopted.
+    struct Unanswered;
+
+    impl Future for Unanswered {
+        type Output = ();
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+    }
+
+    impl Adoptable for Unanswered {
+        fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker> {
+            waker
+        }
+
+        fn finished(self, (): ()) {}
+    }
+
+    /// Counts how often its waker was called.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn adopting_wakes_the_waker_of_the_last_poll() {
+        let call = InFlight::new(&Tasks::new(false), Unanswered, None);
+        let tasks: [Arc<Wakes>; 2] = Default::default();
+        for task in &tasks {
+            let waker = Waker::from(task.clone());
+            assert!(call.poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        call.adoptable().adopt();
+        assert_eq!(tasks.map(|task| task.0.load(Relaxed)), [0, 1]);
     }
 
     fn push(calls: &mut OverdueCalls, due: Instant) -> Arc<Call> {
