@@ -1,6 +1,7 @@
 //! A model of one queue with its callers and a store of one key. Each method of [`Fixture`] applies one event, carries out
 //! the reply and the effects, and records both. `script.rs` lists the events.
 
+mod caller;
 mod properties;
 mod script;
 mod store;
@@ -9,13 +10,14 @@ mod tables;
 use std::collections::HashSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Wake, Waker};
+use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::Duration;
 
 use tenure_backend::{ClientId, Fairness, Mode};
 use tokio::sync::Notify;
 
+use self::caller::{Caller, CallerState, WakeFlag};
 use self::store::{Holder, Store};
 use crate::engine::hold::Hold;
 use crate::engine::owner::Owner;
@@ -30,54 +32,12 @@ use crate::engine::queue::polls::{
     IsWanted, Look, PollGranted, PollerLooks, QueueGranted, SuccessorAnswered,
 };
 use crate::engine::queue::state::{Close, Event, KeyQueue, Rules};
-use crate::engine::queue::waiter::{Places, WaiterId};
+use crate::engine::queue::waiter::Places;
 use crate::engine::request::{LockRequest, Options};
 use crate::engine::tasks::Releases;
 use crate::error::{Error, LostCause};
 
 const MS: Duration = Duration::from_millis(1);
-
-/// A caller, with the state that its future would have.
-struct Caller {
-    id: WaiterId,
-    request: LockRequest,
-    kind: CallerKind,
-    /// Number of grants that its own claim reserves.
-    reserve: u32,
-    state: CallerState,
-    flag: Arc<WakeFlag>,
-    /// Whether the caller was woken after its last poll.
-    is_woken: bool,
-}
-
-impl Caller {
-    fn waker(&self) -> Waker {
-        self.flag.clone().into()
-    }
-}
-
-#[derive(Debug)]
-enum CallerState {
-    /// The caller polls its own call.
-    Calling,
-    /// A task polls the caller's call.
-    Adopted,
-    /// The caller was dropped while its call is in flight.
-    Left,
-    Waiting,
-    Holding(Arc<Hold>),
-    Gone,
-}
-
-/// A waker that records whether it was woken.
-#[derive(Default)]
-struct WakeFlag(AtomicBool);
-
-impl Wake for WakeFlag {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 struct Fixture {
     queue: KeyQueue,
