@@ -11,7 +11,7 @@ use std::time::Duration;
 #[cfg(unix)]
 use std::{fs, io::Read, sync::mpsc, thread};
 
-/// Time limit for a directory service, because it delays the start of the command.
+/// Time limit of a query to a directory service. The start of the command waits for that query.
 #[cfg(unix)]
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 
@@ -40,7 +40,7 @@ impl Account {
         })
     }
 
-    /// Returns an account without a name: other systems tell the home directory only.
+    /// Returns an account with an empty name: on systems other than Unix, only the home directory is looked up.
     #[cfg(not(unix))]
     pub fn of_this_user() -> Option<Account> {
         Some(Account {
@@ -63,7 +63,7 @@ impl Account {
     }
 }
 
-/// Returns the output of a command that ends within `limit`. Kills a command that does not.
+/// Returns the output of a command that ends within `limit`. Kills a slower command and returns `None`.
 #[cfg(unix)]
 fn output_of(mut command: Command, limit: Duration) -> Option<String> {
     command.stdin(Stdio::null()).stderr(Stdio::null());
@@ -72,7 +72,7 @@ fn output_of(mut command: Command, limit: Duration) -> Option<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut output = Vec::new();
-        // Fails if the receiver has timed out.
+        // Sending fails if the receiver has timed out.
         let _ = sender.send(stdout.read_to_end(&mut output).is_ok().then_some(output));
     });
     let output = receiver.recv_timeout(limit).ok().flatten();

@@ -1,4 +1,4 @@
-//! The `tenure` command: runs a helper process if started as one, and otherwise parses the command line.
+//! The `tenure` command: parses the command line and runs the verb. Started as a helper, runs the guardian or the stub.
 
 use std::env;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! `tenure man`: manual pages generated from the parser's own definition. Installs nothing and starts no pager: `tenure
-//! man | man -l -`.
+//! `tenure man`: manual pages generated from the parser's own definition. Only prints a page; `tenure man | man -l -`
+//! shows it.
 
 use std::io;
 

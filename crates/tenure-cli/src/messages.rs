@@ -172,10 +172,10 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
 
 /// Masks every possible password of a URL, in text that repeats a user's input.
 ///
-/// In each line that is the text from the first `:` after `://` to the last `@`. A password may hold spaces, quotes and
-/// other special characters, so the mask rather covers too much. Without such a `:`, the user name is masked, because
-/// it may be a password whose colon is missing; inside quotes it may hold spaces. A line that holds no URL except our
-/// own examples is not changed.
+/// In each line, masks the text from the first `:` after `://` to the last `@`. A password may hold spaces, quotes and
+/// other special characters, so the mask covers too much rather than too little. Without such a `:`, masks the user
+/// name, because it may be a password whose colon is missing; inside quotes it may hold spaces. Does not change a line
+/// that holds no URL except our own examples.
 ///
 /// Also masks the values of unknown options: they may be misspelled credentials.
 pub fn without_passwords(text: &str) -> String {
@@ -183,8 +183,8 @@ pub fn without_passwords(text: &str) -> String {
     lines.map(|line| without_option_values(&line)).collect()
 }
 
-/// Masks the rest of the query from the first unknown option on, until the next known option or the end of the URL. The
-/// URL ends at the quote that encloses it, or with the line.
+/// Masks the values of unknown options in the first URL of a line. A masked part goes on to the next known option or to
+/// the end of the URL. The URL ends at the quote that encloses it, or with the line.
 fn without_option_values(line: &str) -> String {
     let Some(query) = first_query(line) else {
         return line.to_owned();
@@ -221,7 +221,7 @@ fn first_query(line: &str) -> Option<usize> {
     })
 }
 
-/// Returns the quote in front of the last word of `before`.
+/// Returns the first quotation mark in the last word of `before`: the URL that follows ends at the same mark.
 fn quote_before_the_url(before: &str) -> Option<char> {
     let word = before.rsplit(char::is_whitespace).next()?;
     word.chars().find(|c| matches!(c, '\'' | '"' | '`'))

@@ -16,7 +16,7 @@ use crate::args::Global;
 const ETC_URL: &str = "/etc/tenure/url";
 /// File name of the embedded store.
 const FILE: &str = "locks.db";
-/// Limit of the first line of a file. A longer line is no URL.
+/// Number of bytes of a URL file that are read, at most. A longer line is no URL.
 const LONGEST_URL: u64 = 64 * 1024;
 /// The characters of a path that are not percent-encoded in a URL.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
@@ -26,7 +26,7 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// All inputs of the choice, except the contents of the files.
+/// Everything that the choice of a store depends on, except the contents of files.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// `--url`.
@@ -130,8 +130,8 @@ pub enum NoStore {
 /// the embedded store.
 ///
 /// # Errors
-/// If a source exists but cannot be used. It is never skipped: the next source could name another store, and so another
-/// lock.
+/// If a source exists but cannot be used. Such a source is never skipped: the next one could name another store, and so
+/// another lock.
 pub fn choose(environment: &Environment) -> Result<Choice, NoStore> {
     let (source, named) = match named_url(environment)? {
         Some(named) => named,
@@ -243,7 +243,7 @@ fn some_url(text: &str, source: &str) -> Result<String, NoStore> {
     }
 }
 
-/// Chooses the embedded store, with the query of the given URL.
+/// Chooses the embedded store. `query` is appended to its URL.
 fn embedded(environment: &Environment, source: Source, query: &str) -> Result<Choice, NoStore> {
     let usual = environment
         .home
@@ -274,7 +274,7 @@ fn in_url(path: &Path) -> impl fmt::Display {
     percent_encode(path.as_os_str().as_encoded_bytes(), IN_PATH)
 }
 
-/// Ignores a relative path, as the XDG specification demands of the variables that name folders.
+/// Returns an absolute path. Ignores a relative one, as the XDG specification demands for variables that name folders.
 fn absolute(value: Option<&OsStr>) -> Option<PathBuf> {
     value.map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -19,7 +19,7 @@ pub fn store_findings(environment: &Environment, choice: &Choice) -> Vec<Finding
     findings
 }
 
-/// Finds files that name another store, unless the store was named on the command line.
+/// Finds URL files that name another store than the chosen one, unless the store was named on the command line.
 fn shadowed_files(environment: &Environment, choice: &Choice) -> Vec<Finding> {
     let (source, whose) = match &choice.source {
         Source::Variable => (
@@ -39,7 +39,7 @@ fn shadowed_files(environment: &Environment, choice: &Choice) -> Vec<Finding> {
         choose(&named).is_ok_and(|named| named.url != choice.url)
     };
     let names_another = |file: &PathBuf| {
-        // A file that cannot be read names no store for any command.
+        // A file that cannot be read names no store, so it is no finding.
         let url = first_line(file).ok().flatten();
         choice.source != Source::File(file.clone()) && url.is_some_and(is_another)
     };

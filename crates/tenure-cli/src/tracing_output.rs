@@ -43,8 +43,8 @@ pub fn listen(verbosity: Verbosity) {
     let _ = Registry::default().with(lines).try_init();
 }
 
-/// Returns whether an event is printed. Events of other crates never are: they may quote data from a connection, also
-/// passwords.
+/// Returns whether an event is printed. Always false for other projects' crates: their events may quote data from a
+/// connection, even passwords.
 fn is_printed(metadata: &Metadata<'_>, verbosity: Verbosity) -> bool {
     let ours = metadata.target().split("::").next();
     let ours = ours.is_some_and(|name| name == "tenure" || name.starts_with("tenure_"));
@@ -97,7 +97,7 @@ where
     }
 }
 
-/// Returns the prefix of the line, which is that of the command's own messages.
+/// Returns the first word of an event's line: `error`, `warning` or `debug`.
 fn name(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error",

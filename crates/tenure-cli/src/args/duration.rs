@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Parses a duration: `500ms`, `5s`, `2m`, `1h30m`.
 ///
 /// # Errors
-/// What is wrong and what to write instead, as a text that follows "invalid value '…' for '…': ".
+/// What is wrong and what to write instead. The parser prints this text after "invalid value '…' for '…': ".
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let is_negative = text
         .strip_prefix('-')

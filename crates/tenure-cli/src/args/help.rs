@@ -1,7 +1,7 @@
 //! The parts of `--help` that do not describe single options: examples, exit codes, and the promise of `run`. The
 //! README uses the same words. The objects that verbs print for programs are described in `objects`.
 
-/// Printed below the short help.
+/// Printed below `tenure -h`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   tenure run backup -- ./backup.sh             wait for the lock, run, release
@@ -87,9 +87,9 @@ INT, TERM, HUP and QUIT are forwarded to its group, USR1 and USR2 to the
 command alone. While still waiting for the lock, INT, TERM, HUP and QUIT give
 up: the command never runs. After a second of waiting, a line on the terminal
 shows the holder, where the store shows it; if stderr is no terminal, one line
-is printed after 10 s. With -q or --json there is neither. Signals that you ignore stay ignored in the
-command, except CHLD and PIPE, which have their default. What is printed on
-stdout is the command's alone, also with --json.
+is printed after 10 s. With -q or --json there is neither. Signals that you
+ignore stay ignored in the command, except CHLD and PIPE, which have their
+default. What is printed on stdout is the command's alone, also with --json.
 
 ",
     promise!(),
@@ -121,8 +121,9 @@ order. When the command ends by itself, elect gives up the lead and ends. When
 the lead is lost, the command is stopped (TERM, and KILL a grace later) and
 elect campaigns again: it starts the command again when it leads again. At
 --max-hold the command is stopped too, and elect ends. NAME is a key, held as a
-mutex: `tenure show NAME` shows the leader and the candidates. The command sees TENURE_KEY, TENURE_TOKEN,
-TENURE_CLAIM and TENURE_STORE; signals reach it as under `run`.
+mutex: `tenure show NAME` shows the leader and the candidates. The command sees
+TENURE_KEY, TENURE_TOKEN, TENURE_CLAIM and TENURE_STORE; signals reach it as
+under `run`.
 
 ",
     promise!(),

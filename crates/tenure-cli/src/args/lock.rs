@@ -56,12 +56,12 @@ pub struct LockArgs {
     #[arg(short, long, help_heading = "Waiting")]
     no_wait: bool,
 
-    /// How long the store keeps the lock without a renewal; renewed at a third
+    /// How long the store keeps the lock without a renewal; tenure renews after a third of it
     #[arg(long, value_name = "D", default_value = DEFAULT_LEASE, value_parser = parse_lease)]
     #[arg(allow_hyphen_values = true, help_heading = "Holding")]
     pub lease: Duration,
 
-    /// Release the lock after this time (default: no limit)
+    /// After this time, `run` stops the command and `hold` gives the lock up (default: no limit)
     #[arg(long, value_name = "D", value_parser = more_than_zero)]
     #[arg(allow_hyphen_values = true, help_heading = "Holding")]
     pub max_hold: Option<Duration>,
@@ -71,7 +71,7 @@ pub struct LockArgs {
     #[arg(value_parser = parse_duration, allow_hyphen_values = true, help_heading = "Holding")]
     pub at_least: Duration,
 
-    /// Shown by `ls` (default: user@host:pid)
+    /// Name of the holder in `ls` (default: user@host:pid)
     #[arg(long, value_name = "TEXT", help_heading = "Holding")]
     pub label: Option<String>,
 }
@@ -109,7 +109,7 @@ pub enum Kind {
 }
 
 impl LockArgs {
-    /// Returns the keys. Those of `--key` come last.
+    /// Returns the keys. Keys given with `--key` come last.
     pub fn keys(&self) -> Vec<&str> {
         self.positional
             .iter()
@@ -137,7 +137,7 @@ impl LockArgs {
         }
     }
 
-    /// Checks what the parser cannot: options that contradict each other. Returns a sentence with what to do.
+    /// Finds options that contradict each other, which the parser cannot. Returns a sentence that says what to do.
     pub(super) fn contradiction(&self) -> Option<String> {
         let keys = self.keys();
         if keys.is_empty() {

@@ -60,7 +60,7 @@ Looks at the store once a second and prints each difference: `held`, `freed`,
 `holders` (the set of holders changed), `waiters` (the queue changed), and
 `unavailable` and `available` when the store stops and starts to answer. It
 begins with the present state. Changes between two looks are not seen. Ends
-with exit 0 on INT or TERM, and when its output has no reader.
+with exit 0 on INT, TERM, HUP or QUIT, and when its output has no reader.
 
 With --json: an object a line, with the fields of `tenure show --json`, which
 `tenure show --help` explains (key, kind, holders, waiters; none of them of
@@ -109,8 +109,8 @@ With --json: one object, with the fields
 
 /// Printed below `tenure hold --help`.
 pub(super) const HOLD: &str = "\
-Holds until stdin ends, or INT or TERM comes, then releases. Where stdin is the
-null device, as under a service manager, say --no-stdin.
+Holds until stdin ends, or INT, TERM, HUP or QUIT comes, then releases. Where
+stdin is the null device, as under a service manager, say --no-stdin.
 
 Prints one JSON object a line, with or without --json. What happened is in its
 field `event`:
@@ -121,7 +121,7 @@ field `event`:
   released      the lock was released; exit 0
   busy          another client holds it, and --no-wait was given; exit 1
   timeout       it was busy for all of --wait; exit 1
-  cancelled     stdin ended, or INT or TERM came, while waiting; exit 1
+  cancelled     stdin ended, or one of these signals came, while waiting; exit 1
   error         our own failure: message; exit 3
 A usage error prints no event; exit 2.
 

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use super::lock::{DEFAULT_LEASE, more_than_zero, parse_lease};
 use super::{LockArgs, help, objects, parse_duration};
 
-/// All verbs. Each has a manual page.
+/// The names of all verbs, in the order of `--help`. Each verb has a manual page.
 pub(super) const VERBS: [&str; 11] = [
     "run",
     "hold",
@@ -54,10 +54,10 @@ pub struct Global {
     /// Print JSON objects, one per line
     #[arg(long, global = true)]
     pub json: bool,
-    /// No notes on stderr, only errors
+    /// No notes on stderr, only errors and warnings
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// More on stderr
+    /// Also print progress and debug messages on stderr
     #[arg(short, long, global = true)]
     pub verbose: bool,
 }
@@ -82,7 +82,7 @@ pub enum Verb {
     /// Check the store for everything that weakens a lock
     #[command(after_long_help = objects::DOCTOR)]
     Doctor,
-    /// Print the tables of an SQL store, as statements
+    /// Print the SQL statements that create the tables of an SQL store
     Schema(Schema),
     /// Print a script that completes this command line in a shell
     #[command(after_long_help = objects::COMPLETIONS)]
@@ -143,8 +143,8 @@ fn in_words(duration: Duration) -> String {
     }
 }
 
-/// Returns the time between TERM and KILL: what was asked for, or less if the lease that the store gives is too short
-/// for it.
+/// Returns the time between TERM and KILL: `asked`, or by default a sixth of the lease `given` by the store; never more
+/// than a third of that lease.
 pub fn grace(asked: Option<Duration>, given: Duration) -> Duration {
     asked.unwrap_or(given / 6).min(given / 3)
 }
@@ -178,7 +178,7 @@ pub struct Hold {
     /// What to lock.
     #[command(flatten)]
     pub lock: LockArgs,
-    /// Hold until INT or TERM, whatever stdin does
+    /// Hold until a signal comes (INT, TERM, HUP or QUIT), whatever stdin does
     #[arg(long, help_heading = "Holding")]
     pub no_stdin: bool,
 }
@@ -251,7 +251,7 @@ pub struct Schema {
 pub struct Elect {
     /// The name of the election: of all candidates with this name one leads
     pub name: String,
-    /// How long the lead lasts without a renewal; renewed at a third
+    /// How long the lead lasts without a renewal; tenure renews after a third of it
     #[arg(long, value_name = "D", default_value = DEFAULT_LEASE, value_parser = parse_lease)]
     #[arg(allow_hyphen_values = true)]
     pub lease: Duration,
@@ -264,7 +264,7 @@ pub struct Elect {
     /// Time between TERM and KILL, at most a third of the lease (default: a sixth of it)
     #[arg(long, value_name = "D", value_parser = parse_duration, allow_hyphen_values = true)]
     pub grace: Option<Duration>,
-    /// Shown by `ls` (default: user@host:pid)
+    /// Name of the candidate in `show` (default: user@host:pid)
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
     /// The command and its arguments

@@ -1,4 +1,4 @@
-//! The clock of all deadlines: the library's clock, which also counts the time for which the machine is suspended. All
+//! The clock of all deadlines. It is the library's, and also counts the time for which the machine is suspended. All
 //! processes of a machine (in one time namespace) read the same time, so deadlines can be sent between them.
 
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use tenure::Instant;
 use tenure::backend::{Clock, SystemClock};
 
-/// Longest single sleep. Timers do not count suspended time, so every sleeper reads the clock again at least once a
-/// second.
+/// Longest single sleep. Timers do not count the time for which the machine is suspended, so every wait reads the clock
+/// again at least once a second.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Reads the clock.
+/// Returns the present time on the clock of all deadlines.
 pub fn now() -> Instant {
     SystemClock.now()
 }
@@ -29,7 +29,7 @@ pub(crate) async fn reached(at: Instant) {
     }
 }
 
-/// Sends an [`Instant`] to another process as nanoseconds.
+/// Serializes an [`Instant`] as nanoseconds, for messages to another process.
 pub(super) mod nanos {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use tenure::Instant;

@@ -1,4 +1,4 @@
-//! Computes when a command gets TERM and when it gets KILL. Pure arithmetic: the caller passes the time in.
+//! Computes when a command gets TERM and when it gets KILL. Pure arithmetic: the caller passes the present time.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::clock::nanos;
 /// If `term_at` equals `kill_at`, no TERM is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deadline {
-    /// TERM goes to the command and to all its descendants.
+    /// Time of TERM to the command and all its descendants.
     #[serde(with = "nanos")]
     pub term_at: Instant,
-    /// KILL goes to every process of the command that is left.
+    /// Time of KILL to every process of the command that is left.
     #[serde(with = "nanos")]
     pub kill_at: Instant,
 }
@@ -23,8 +23,8 @@ pub struct Deadline {
 impl Deadline {
     /// Computes the deadline that keeps the promise of `tenure run`.
     ///
-    /// KILL is due before `local_deadline`, by a thirtieth of the lease or 100 ms, whichever is longer. TERM is due a
-    /// grace earlier. With a grace of zero there is no TERM.
+    /// KILL is due at `local_deadline - max(lease / 30, 100 ms)`, TERM a grace earlier. With a grace of zero there is
+    /// no TERM.
     pub fn before(local_deadline: Instant, lease: Duration, grace: Duration) -> Deadline {
         let kill_at = local_deadline - (lease / 30).max(Duration::from_millis(100));
         Deadline {
@@ -37,7 +37,7 @@ impl Deadline {
 /// Why a command was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopReason {
-    /// The deadline came, and no renewal had moved it.
+    /// The deadline came before a renewal moved it.
     Deadline,
     /// `tenure` learned that the lock was lost.
     Lost,
@@ -57,7 +57,7 @@ pub(super) enum Due {
     Kill(StopReason),
 }
 
-/// The deadline that was last armed, and the stop that was decided, if one was.
+/// The last deadline that `tenure` set, and the decision to stop the command, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct DeadlineState {
     armed: Armed,
@@ -81,17 +81,18 @@ struct PendingStop {
 }
 
 impl DeadlineState {
-    /// Moves the deadline. A stop that was decided before still takes place.
+    /// Sets or moves the deadline. An earlier decision to stop remains.
     pub(super) fn arm(&mut self, deadline: Deadline) {
         self.armed = Armed::At(deadline);
     }
 
-    /// Removes the deadline. A stop that was decided before still takes place.
+    /// Removes the deadline. An earlier decision to stop remains.
     pub(super) fn waive(&mut self) {
         self.armed = Armed::Waived;
     }
 
-    /// Decides to stop the command: TERM now, KILL a grace later or at the deadline, whichever is sooner.
+    /// Decides to stop the command: TERM now, KILL a grace later or at the deadline, whichever is sooner. A second
+    /// decision has no effect.
     pub(super) fn stop(&mut self, why: StopReason, grace: Duration, now: Instant) {
         if self.pending.is_none() {
             self.pending = Some(PendingStop {
@@ -111,7 +112,7 @@ impl DeadlineState {
         }
     }
 
-    /// Returns the signal that is due. Returns `Term` only once.
+    /// Returns the signal that is due at `now`. Returns `Term` only once.
     pub(super) fn due(&mut self, now: Instant) -> Due {
         if let Armed::At(deadline) = self.armed
             && now >= deadline.term_at
@@ -135,7 +136,7 @@ impl DeadlineState {
         }
     }
 
-    /// Returns the time at which the next signal is due.
+    /// Returns the time at which the next signal is due, `None` if none will be.
     pub(super) fn next_at(&self) -> Option<Instant> {
         match (self.pending, self.armed) {
             (None, Armed::At(deadline)) => Some(deadline.term_at),
@@ -143,7 +144,7 @@ impl DeadlineState {
         }
     }
 
-    /// Returns the time of KILL: that of the stop or that of the deadline, whichever is sooner.
+    /// Returns the time of KILL: the decided stop's or the deadline's, whichever is sooner.
     pub(super) fn kill_at(&self) -> Option<Instant> {
         let armed = match self.armed {
             Armed::At(deadline) => Some(deadline.kill_at),
@@ -155,7 +156,7 @@ impl DeadlineState {
             .min()
     }
 
-    /// Returns the reason of the stop, once one was decided.
+    /// Returns the reason for the stop, `None` before a stop is decided.
     pub(super) fn why(&self) -> Option<StopReason> {
         self.pending.map(|pending| pending.why)
     }

@@ -1,4 +1,4 @@
-//! Chooses by `argv[0]` which of the three processes this one is: `tenure`, its guardian or the stub.
+//! Decides by `argv[0]` whether this process is `tenure`, its guardian, or the stub that becomes the command.
 
 use std::env;
 use std::process::ExitCode;

@@ -19,11 +19,11 @@ use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, li
 use super::sweep::{RoundResult, Sweep, ended, reap, signal_all};
 use super::{LONGEST_SLEEP, StopReason, now, process_tree, signals, stdin_passing, terminal};
 
-/// Limit of the reports that are kept for a `tenure` that does not read. Beyond it reports are dropped, except `Ended`.
+/// Bytes of reports above which further reports, except `Ended`, are dropped while `tenure` does not read.
 const OUTBOX_LIMIT: usize = 64 * 1024;
 
 pub(super) fn main() -> ExitCode {
-    // Without a caller there is nothing to start and no reader for an error.
+    // If `tenure` is gone (`None`), there is no command to start. An error has no reader: the guardian has no terminal.
     match Guardian::begin() {
         Ok(Some(guardian)) => guardian.run(),
         Ok(None) => ExitCode::SUCCESS,
@@ -59,9 +59,9 @@ struct Command {
 /// The next step of the main loop.
 enum Next {
     GoOn,
-    /// End all descendants: they must end (with the reason), or the command has ended by itself (`None`).
+    /// Kill all descendants: for this reason, or, with `None`, because the command has ended by itself.
     End(Option<StopReason>),
-    /// There is no command, and there will be none.
+    /// Exit: the command was not started.
     Exit,
 }
 
@@ -181,7 +181,7 @@ impl Guardian {
                     .as_ref()
                     .map(|stub| stdin_passing::send_stdin(stub, rustix::stdio::stdin()));
                 if matches!(given, Some(Err(_))) {
-                    // The stub died. The loop sees that next, as the end of the command.
+                    // The stub has died. `check_children` will find that the command has ended.
                     command.stub = None;
                 }
             }
@@ -224,7 +224,7 @@ impl Guardian {
         let Some(command) = &mut self.command else {
             return Next::GoOn;
         };
-        // Check for the end first, read the stub's message second: a stub that has ended has sent its message before.
+        // Check for the stub's end before its message: a stub sends its message first, so none is missed.
         let leader_ended = ended(command.leader);
         match command.read_stub() {
             Some(Ok(())) => self.caller.report(&Report::Started),
@@ -284,7 +284,8 @@ impl Guardian {
         if let Some(why) = why {
             self.caller.report(&Report::KillSent { why });
         }
-        // Before the leader is reaped: its process group exists until then, and must be joined to move the terminal.
+        // Must come before the leader is reaped: to move the terminal, the guardian joins the leader's process group,
+        // which exists only until then.
         self.take_terminal_back();
         let mut sweep = Sweep::of(Some(leader), Vec::new());
         let unreached = loop {
@@ -325,7 +326,8 @@ impl Command {
         }
     }
 
-    /// Returns `Some(Ok)` once the stub has become the command, `Some(Err)` if that failed, `None` before.
+    /// Returns `Some(Ok)` once the stub has become the command or has died, `Some(Err)` with the error number if `exec`
+    /// failed, and `None` while the stub waits.
     fn read_stub(&mut self) -> Option<Result<(), i32>> {
         let mut errno = [0; 4];
         let read = self.stub.as_mut()?.read(&mut errno);
@@ -343,7 +345,7 @@ impl Command {
 }
 
 impl Caller {
-    /// Returns an error once `tenure` is gone.
+    /// Returns the next order, `None` if none has arrived. An error means that `tenure` is gone.
     fn next_order(&mut self) -> io::Result<Option<Order>> {
         loop {
             match self.incoming.next() {
@@ -400,7 +402,7 @@ impl Caller {
     }
 }
 
-/// Starts the stub in a process group of its own. The stub waits for its standard input.
+/// Starts the stub in a process group of its own. The stub waits until the guardian sends the command's standard input.
 fn spawn_stub(launch: &Launch) -> io::Result<(Pid, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -419,7 +421,7 @@ fn drain(mut woken: &UnixStream) {
 }
 
 fn timespec(span: Duration) -> Timespec {
-    // All durations here are one second at most.
+    // Fits: all callers pass one second at most.
     Timespec {
         tv_sec: span.as_secs() as i64,
         tv_nsec: i64::from(span.subsec_nanos()),

@@ -1,4 +1,4 @@
-//! The helper processes of `tenure`: the names by which they are started, and how to start one.
+//! Names of `tenure`'s two helper processes, the guardian and the stub, and how to start one.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -8,12 +8,12 @@ use std::{env, io};
 
 /// Name (`argv[0]`) of the guardian process.
 pub(super) const GUARDIAN: &str = "tenure-guardian";
-/// Name (`argv[0]`) of the stub.
+/// Name (`argv[0]`) of the stub, the process that becomes the command.
 pub(super) const STUB: &str = "tenure-stub";
 
 /// Returns the path of the running binary, to be executed again.
 ///
-/// On Linux this is the running file itself, even if another version was installed in its place since.
+/// On Linux the path leads to the running file, even if another version has been installed over it.
 ///
 /// # Errors
 /// Outside of Linux, if the system does not know the path.
@@ -25,7 +25,7 @@ pub fn own_binary() -> io::Result<PathBuf> {
     }
 }
 
-/// Prepares a helper process in a process group of its own. Its standard input is the socket for messages.
+/// Prepares a helper process: named `part`, in a process group of its own, with `socket` as standard input.
 pub(super) fn helper(binary: OsString, part: &str, socket: OwnedFd) -> Command {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(binary);

@@ -11,13 +11,13 @@ use super::{Inbox, terminal};
 #[derive(Debug)]
 pub(super) struct JobControl {
     signals: Inbox,
-    /// The command may have the terminal while `tenure` is in the foreground.
+    /// True if the command gets the terminal while `tenure` is in the foreground.
     pub(super) shares_terminal: bool,
     /// Number of CONT signals that this process has sent to the command.
     continued: u64,
     /// Signal with which this process will stop itself, unless a CONT arrives first.
     stop_due: Option<i32>,
-    /// This process has stopped itself together with the command, and the command was not continued since.
+    /// True from the time at which this process stops itself with the command until the command continues.
     suspended: bool,
 }
 
@@ -25,19 +25,19 @@ pub(super) struct JobControl {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum JobAction {
     Nothing,
-    /// Give it the terminal, if this process has it, and send CONT.
+    /// Give the command the terminal, if this process has it and shares it, and send the command CONT.
     Continue,
-    /// Forward this signal.
+    /// Forward this signal to the command.
     Forward(i32),
-    /// Leave it stopped by this signal. `tenure` does not stop itself, because no shell could continue it.
+    /// Leave the command stopped by this signal. `tenure` does not stop itself, because no shell could continue it.
     Stuck(i32),
 }
 
 impl JobControl {
     /// Starts to listen for the signals of a shell with job control. Returns `None` without a terminal.
     ///
-    /// If the terminal is shared, TSTP keeps its default action: `tenure` is in the background while the command has
-    /// the terminal.
+    /// If the command shares the terminal, TSTP keeps its default action in `tenure`, which is in the background while
+    /// the command has the terminal.
     pub(super) fn open(shares_terminal: bool) -> io::Result<Option<JobControl>> {
         if !terminal::exists() {
             return Ok(None);
@@ -65,7 +65,7 @@ impl JobControl {
         self.suspended = false;
     }
 
-    /// Handles a report that the command was stopped. `continued` is the number of CONTs sent before the stop.
+    /// Handles a report that `signal` stopped the command. `continued` is the number of CONTs sent before the stop.
     pub(super) fn command_stopped(&mut self, signal: i32, continued: u64) -> JobAction {
         let by_terminal = [SIGTSTP, SIGTTIN, SIGTTOU].contains(&signal);
         if continued != self.continued || (!by_terminal && !self.shares_terminal) {
@@ -74,15 +74,15 @@ impl JobControl {
             return JobAction::Nothing;
         }
         if self.shares_terminal && signal != SIGTSTP && by_terminal && terminal::is_ours_to_give() {
-            // This process is in the foreground now. A shell does not tell a running job so (`fg` sends CONT to stopped
-            // jobs only).
+            // A shell has moved this process to the foreground since. The shell sent no CONT: `fg` sends it to stopped
+            // jobs only, and this process runs.
             return self.continue_command();
         }
         if terminal::shell_can_continue_us() {
             self.stop_due = Some(signal);
             return JobAction::Nothing;
         }
-        // Without `tenure`, the command would not stop either: TSTP has no effect if no shell could continue it.
+        // A command without `tenure` would not stop either: the kernel drops TSTP if no shell could continue the job.
         if signal == SIGTSTP {
             self.continue_command()
         } else {
@@ -96,7 +96,7 @@ impl JobControl {
         JobAction::Continue
     }
 
-    /// Waits for a signal, or stops this process if that is due. A CONT that came first wins.
+    /// Waits for a signal. If `stop_due` is set, stops this process unless a CONT is queued.
     ///
     /// # Cancel safety
     /// Dropping the future loses no signal.

@@ -1,4 +1,4 @@
-//! Finds all descendants of this process, and identifies each so that a signal cannot reach another process.
+//! Finds all descendants of this process. Identifies each so that a signal cannot reach a later process with its id.
 //!
 //! Only this process reaps its direct children, so their process ids are safe to use. Any other descendant can be
 //! reaped by its own parent at any time, and its id can be reused. Such a process is identified by a pidfd, which is
@@ -8,7 +8,7 @@
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A process that is below this one in the process tree, and stays so.
+/// A descendant of this process, identified so that `signal` reaches no other process.
 #[derive(Debug)]
 pub(super) struct Descendant {
     pub(super) pid: Pid,
@@ -17,7 +17,7 @@ pub(super) struct Descendant {
 }
 
 impl Descendant {
-    /// Names a direct child. The caller must not have reaped it.
+    /// Identifies a direct child by its id. The caller must not have reaped it.
     pub(super) fn child(pid: Pid) -> Descendant {
         Descendant {
             pid,
@@ -34,7 +34,7 @@ impl Descendant {
         kill_process(self.pid, signal)
     }
 
-    /// Returns its process group while it lives.
+    /// Returns the process group, `None` once the process has been reaped.
     pub(super) fn group(&self) -> Option<Pid> {
         Stat::of(self.pid).and_then(|stat| stat.group)
     }
@@ -51,7 +51,7 @@ pub(super) fn all_below() -> impl Iterator<Item = Descendant> {
     children.flat_map(|child| std::iter::once(Descendant::child(child)).chain(below(child)))
 }
 
-/// Lists every descendant that one walk through /proc finds.
+/// Lists every descendant that one walk through /proc finds, by id and start time.
 pub(super) fn everything_below() -> Vec<ProcessIdentity> {
     let mut pids = children();
     let mut next = 0;
@@ -109,7 +109,7 @@ impl Stat {
 #[cfg(target_os = "linux")]
 pub(super) use proc::below;
 
-/// Without /proc, signals reach only the process group of the command.
+/// Finds nothing: without /proc, signals reach only the command's process group.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn below(_child: Pid) -> Vec<Descendant> {
     Vec::new()
@@ -138,8 +138,8 @@ mod proc {
 
     /// Returns the descendants of a direct child that can be identified safely, nearest first.
     ///
-    /// A process can be missed because it has just been created, has died, or because no descriptor was free. It
-    /// becomes a direct child once its ancestors are dead.
+    /// A process can be missed because it has just been created, has died, or because no descriptor was free. A missed
+    /// process becomes a direct child of this one once its ancestors are dead.
     pub(in super::super) fn below(child: Pid) -> Vec<Descendant> {
         let Ok(handle) = pidfd_open(child, PidfdFlags::empty()) else {
             return Vec::new();
@@ -187,7 +187,7 @@ mod proc {
         }
     }
 
-    /// Reads the kernel's list of children for each thread. Fast, but only some kernels are built with it.
+    /// Reads the kernel's list of children of each thread of `parent`. Fast, but only some kernels have such lists.
     fn listed_children(parent: Pid) -> Vec<Pid> {
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid())) else {
             return Vec::new();

@@ -11,19 +11,19 @@ use super::{Deadline, StopReason};
 /// A message from `tenure` to the guardian.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Sets the deadline. Must come before `Start`, and again after each renewal.
+    /// Sets or moves the deadline. This or `Waive` must come before `Start`.
     Arm(Deadline),
-    /// Removes the deadline for as long as `tenure` lives.
+    /// Removes the deadline. The guardian still kills the command when `tenure` dies.
     Waive,
     /// Starts the stub, which waits for `Go` before it becomes the command.
     Start(Launch),
-    /// Lets the command run. If it may have the terminal, it has it by now.
+    /// Lets the stub become the command. Before this, `tenure` gives the terminal to a command that may have it.
     Go,
     Signal {
         signal: i32,
         to: Recipient,
     },
-    /// Sends TERM now and KILL a grace later; with a grace of zero, KILL now.
+    /// Sends TERM now, and KILL a grace later or at the deadline, whichever is sooner. With a grace of zero: KILL now.
     Stop {
         why: StopReason,
         grace: Duration,
@@ -33,20 +33,20 @@ pub(super) enum Order {
 /// A message from the guardian to `tenure`.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Report {
-    /// The process exists, leads a process group of its own, and waits for `Go`.
+    /// The stub exists, leads a process group of its own, and waits for `Go`.
     Spawned {
         pid: i32,
     },
-    /// The command runs.
+    /// The stub has become the command.
     Started,
-    /// The command could not be executed. No process is left.
+    /// The stub or the command could not be executed. No process is left.
     ExecFailed {
         errno: i32,
     },
-    /// The command was not started: no deadline was armed, or it had passed.
+    /// The command was not started: the guardian had no deadline, or its time of TERM had passed.
     Refused,
-    /// This signal stopped the command's leader, and the terminal went back to `tenure`. `continued` is the number of
-    /// CONTs that were ordered before.
+    /// `signal`, such as TSTP, stopped the command's first process, and `tenure` has the terminal back. `continued` is
+    /// the number of CONTs that `tenure` had ordered by then.
     Stopped {
         signal: i32,
         continued: u64,
@@ -71,7 +71,8 @@ pub struct Launch {
     pub argv: Vec<OsString>,
     /// Variables added to the environment that `tenure` was started with.
     pub env: Vec<(OsString, OsString)>,
-    /// The process group that gets the terminal back. `None` if the command never gets the terminal.
+    /// The process group of `tenure`, which gets the terminal back from the command. `None` if the command never gets
+    /// the terminal.
     pub(super) terminal_owner: Option<i32>,
 }
 
@@ -123,9 +124,9 @@ pub struct Ended {
     pub status: Option<Status>,
     /// Why the command got TERM or KILL. Also set if it exited by itself after TERM.
     pub stopped_by: Option<StopReason>,
-    /// Descendants that still live, because they belong to another user.
+    /// Process ids of descendants that still live, because they belong to another user.
     pub unreached: Vec<i32>,
-    /// True if job control had suspended `tenure` when the deadline came.
+    /// True if job control had stopped `tenure` when the command got TERM or KILL.
     #[serde(default)]
     pub while_suspended: bool,
 }
@@ -151,7 +152,8 @@ impl MessageBuffer {
         &mut self.bytes
     }
 
-    /// Returns the next complete message. An error means that the peer is not `tenure` or its guardian.
+    /// Returns the next message, `None` if none is complete. An error means that the peer is not `tenure` or its
+    /// guardian.
     pub(super) fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, serde_json::Error>> {
         let Some(end) = self.bytes[self.searched..].iter().position(|&b| b == b'\n') else {
             self.searched = self.bytes.len();

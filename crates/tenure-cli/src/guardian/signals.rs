@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that the caller of `tenure` had set to "ignore", as `nohup` does with HUP.
 ///
-/// Must be read before any handler is installed. Empty if the system does not tell.
+/// Must be read before this process installs a handler. Empty where the system has no /proc.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ignored {
     mask: u64,
@@ -37,16 +37,16 @@ impl Ignored {
 /// Makes the guardian survive the signals that a terminal, a shell or `pkill tenure` may send.
 ///
 /// Installs handlers that do nothing. Unlike "ignore", a handler is reset by `exec`, so the command starts with the
-/// signal actions that the caller of `tenure` had set. A signal that the caller ignored stays ignored, for the same
-/// reason. Two signals always have their default action in the command: PIPE, because the standard library resets it,
-/// and CHLD, because a process that ignores it cannot wait for its children.
+/// signal actions that the caller of `tenure` had set. So a signal that the caller ignored gets no handler. Two signals
+/// always have their default action in the command: PIPE, because the standard library resets it, and CHLD, because
+/// `tenure` handles it (a process that ignores CHLD cannot wait for its children).
 pub(super) fn ignore_terminal_signals() -> io::Result<()> {
     install_empty_handlers(&[
         SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGTTIN, SIGTTOU,
     ])
 }
 
-/// Turns a lock file that grows beyond the process's file size limit into an error, where XFSZ would end the process.
+/// Makes a write beyond the process's file size limit fail with an error. Without a handler, XFSZ ends the process.
 ///
 /// # Errors
 /// If the handler cannot be installed.
@@ -71,7 +71,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Starts to listen. Only the first call in a process sees which signals the caller ignored.
+    /// Installs the handlers. Only the first call in a process sees which signals the caller of `tenure` ignored.
     ///
     /// # Errors
     /// If a handler cannot be installed.

@@ -6,16 +6,16 @@ use std::{env, io};
 
 use thiserror::Error;
 
-/// Why the command did not start. No process is left.
+/// Why the command did not start. No process of the command is left.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The system refused to execute it.
+    /// The system could not execute the program.
     #[error("the command could not be executed")]
     Exec(#[source] io::Error),
-    /// No deadline was armed, or it had passed, so the lock could be lost at any moment.
+    /// The guardian had no deadline, or its time of TERM had passed: the lock could end at any moment.
     #[error("the lock's deadline had passed before the command could start")]
     TooLate,
-    /// The guardian has died.
+    /// The guardian has died, or no handler for job control could be installed.
     #[error("the guardian process ended before the command could start")]
     Guardian,
 }

@@ -1,7 +1,7 @@
 //! Passes the caller's standard input on to a helper process, whose own standard input is a socket.
 //!
-//! Without `unsafe` code a child can inherit only three descriptors by number. So the helper starts with the socket as
-//! its standard input, and receives the real one as a descriptor over that socket.
+//! Without `unsafe` code a child can inherit only the descriptors 0, 1 and 2. So the helper starts with the socket as
+//! its standard input, and receives the descriptor of the real standard input over that socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Sends the descriptor `input` over `socket`, together with one byte.
+/// Sends the descriptor `input` over `socket`, with one byte of data, because a descriptor cannot travel alone.
 ///
 /// # Errors
 /// If the other end is gone.
@@ -33,7 +33,7 @@ pub(super) fn own_socket() -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Waits for the real standard input and installs it. Returns `None` if the sender is gone.
+/// Receives the real standard input and makes it descriptor 0. Returns `None` if the sender is gone.
 pub(super) fn receive_stdin(socket: &UnixStream) -> io::Result<Option<()>> {
     let Some(input) = receive(socket)? else {
         return Ok(None);

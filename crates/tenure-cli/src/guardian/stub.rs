@@ -1,5 +1,5 @@
-//! The stub: asks to be killed with the guardian, waits for its standard input, and becomes the command. It keeps no
-//! descriptor open that the command could inherit.
+//! The stub: asks the kernel to kill it when the guardian dies, waits for the command's standard input, and becomes
+//! the command (`exec`). It keeps no descriptor open that the command could inherit.
 
 use std::env::ArgsOs;
 use std::ffi::OsStr;
@@ -12,12 +12,12 @@ use rustix::process::{Pid, getppid};
 
 use super::stdin_passing;
 
-/// Reported if an error of `exec` has no number.
+/// Error number that the stub reports if the error of `exec` has none.
 const UNKNOWN: i32 = Errno::IO.raw_os_error();
 
 /// Runs `tenure-stub GUARDIAN-PID PROGRAM ARG…`, with the guardian's socket as standard input.
 ///
-/// Returns only if the command did not start. The error number was then sent over the socket, or the guardian is gone.
+/// Returns only if the command did not start. If `exec` failed, the guardian gets the error number over the socket.
 /// When the command does start, `exec` closes the socket.
 pub(super) fn main(mut args: ArgsOs) -> ExitCode {
     let guardian = args
@@ -36,12 +36,12 @@ pub(super) fn main(mut args: ArgsOs) -> ExitCode {
     }
     let error = Command::new(program).args(args).exec();
     let errno = error.raw_os_error().unwrap_or(UNKNOWN);
-    // Fails only if the guardian is gone.
+    // Sending fails only if the guardian has died.
     let _ = socket.write_all(&errno.to_ne_bytes());
     ExitCode::FAILURE
 }
 
-/// Asks the kernel for KILL when the parent dies, then checks that the parent still is the guardian.
+/// Asks the kernel to kill this process when its parent dies. Returns false if the parent is not the guardian.
 fn dies_with(guardian: Pid) -> bool {
     #[cfg(target_os = "linux")]
     if rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).is_err() {

@@ -1,4 +1,5 @@
-//! The `tenure` side of the guardian: starts it, arms it, reads its reports, and kills the command itself if it dies.
+//! The `tenure` side of the guardian: starts the guardian, sends deadlines, reads reports, and kills the command if the
+//! guardian dies.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,14 +23,14 @@ use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, li
 use super::sweep::{RoundResult, Sweep};
 use super::{Deadline, StartError, StopReason, now, process_tree, reached, stdin_passing, terminal};
 
-/// A guardian that has not reported KILL this long after it was due counts as stuck.
+/// If the guardian has not reported KILL this long after KILL was due, `tenure` kills guardian and command itself.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
-/// Longest wait for SIGCHLD before the guardian's exit is checked without it.
+/// Longest wait for SIGCHLD before `tenure` checks without it whether the guardian has exited.
 const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for the guardian to exit after its last report.
 const EXIT_LIMIT: Duration = Duration::from_secs(1);
 
-/// A change of the command, as the guardian reported it or as its death implies.
+/// A change of the command's state, reported by the guardian or, if the guardian died, found by `tenure`.
 #[derive(Debug, PartialEq)]
 pub enum Event {
     /// TERM was sent. KILL follows after the grace.
@@ -47,8 +48,8 @@ pub enum Event {
 /// Dropping it kills the command: the socket closes, and the guardian acts as if `tenure` had died.
 ///
 /// If the guardian dies, this process kills all its own descendants, except those that existed when the command was
-/// started. No guarantee for what those start later: once such a process becomes a child of this one, it looks like the
-/// command's.
+/// started. No guarantee for processes that the excepted ones start later: once such a process becomes a child of this
+/// one, it looks like the command's.
 #[derive(Debug)]
 pub struct Supervisor {
     guardian: Child,
@@ -59,14 +60,14 @@ pub struct Supervisor {
     leader: Option<Pid>,
     /// Descendants of this process that existed before the command, without the guardian.
     spared: Vec<process_tree::ProcessIdentity>,
-    /// The deadline and the stop that the guardian was sent.
+    /// Copy of what the guardian was sent: the deadline, and the decision to stop.
     deadline_state: DeadlineState,
-    /// The guardian has reported TERM or KILL.
+    /// True once the guardian has reported TERM or KILL.
     ending: bool,
-    /// The reason, once the guardian has reported KILL.
+    /// The reason for KILL, once the guardian has reported KILL.
     killing: Option<StopReason>,
     job: Option<JobControl>,
-    /// The guardian reported TERM or KILL while job control had suspended this process.
+    /// True if the guardian reported TERM or KILL while job control had stopped this process.
     missed_while_suspended: bool,
     takeover: Option<Sweep>,
     /// The last event, kept until the guardian has exited.
@@ -85,8 +86,8 @@ impl Supervisor {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn spawn(binary: &Path) -> io::Result<Supervisor> {
-        // If the caller ignored SIGCHLD, the kernel reaps each child at once and may reuse its id. A handler prevents
-        // that. `exec` resets handlers, so the helpers and the command start with the default.
+        // If the caller of `tenure` ignored SIGCHLD, the kernel would reap each child at once and could reuse its id. A
+        // handler prevents that. `exec` resets handlers, so the helpers and the command start with the default.
         let child_changed = signal(SignalKind::child())?;
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -116,7 +117,7 @@ impl Supervisor {
         self.guardian.id()
     }
 
-    /// Sets the deadline. Must be called before [`start`](Self::start), and again after each renewal.
+    /// Sets or moves the deadline. This or [`waive`](Self::waive) must come before [`start`](Self::start).
     ///
     /// A later deadline does not save a command that already got TERM.
     pub fn arm(&mut self, deadline: Deadline) {
@@ -124,13 +125,13 @@ impl Supervisor {
         self.order(&Order::Arm(deadline));
     }
 
-    /// Removes the deadline for as long as this process lives.
+    /// Removes the deadline. The guardian still kills the command when this process dies.
     pub fn waive(&mut self) {
         self.deadline_state.waive();
         self.order(&Order::Waive);
     }
 
-    /// Starts the command and returns its process id. Gives it the terminal if it may have it.
+    /// Starts the command and returns its process id. Gives the command the terminal if the two share it.
     ///
     /// # Cancel safety
     /// Not cancel safe: drop the supervisor afterwards, which kills the command.
@@ -152,7 +153,7 @@ impl Supervisor {
                     self.leader = Pid::from_raw(pid);
                     self.order_with_terminal(&Order::Go);
                 }
-                // On KILL the command was stopped before it ran. `Ended` follows.
+                // `KillSent`: the command was stopped before it ran. `Ended` follows.
                 Some(Report::Started | Report::KillSent { .. }) => break,
                 Some(Report::ExecFailed { errno }) => {
                     return Err(StartError::Exec(io::Error::from_raw_os_error(errno)));
@@ -165,7 +166,7 @@ impl Supervisor {
                     self.take_over();
                     break;
                 }
-                // A stub that was never told to run dies with its guardian, before it becomes the command.
+                // A stub that never got `Go` dies with its guardian, before it becomes the command.
                 None => return Err(StartError::Guardian),
             }
         }
@@ -229,7 +230,7 @@ impl Supervisor {
         let bytes = line(order);
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         if !send(self.socket.as_fd(), &bytes, flags).is_ok_and(|sent| sent == bytes.len()) {
-            // An error means that the guardian is dead already. The next read notices its end.
+            // `kill` fails only if the guardian is dead already. The next read notices its end.
             let _ = self.guardian.kill();
         }
     }
@@ -245,7 +246,7 @@ impl Supervisor {
                 self.killing = Some(why);
                 Some(Event::KillSent(why))
             }
-            // A command that is being stopped gets KILL soon, so a stop by the terminal needs no action.
+            // After TERM the command soon gets KILL, so job control takes no action.
             Report::Stopped { .. } if self.ending => None,
             Report::Stopped { signal, continued } => {
                 let action = self
@@ -273,7 +274,7 @@ impl Supervisor {
     async fn await_guardian_exit(&mut self) {
         let exit = async {
             while matches!(self.guardian.try_wait(), Ok(None)) {
-                // The limit is for a caller that has blocked SIGCHLD.
+                // The time limit matters if the caller of `tenure` has blocked SIGCHLD.
                 let _ = tokio::time::timeout(CHILD_POLL_INTERVAL, self.child_changed.recv()).await;
             }
         };
@@ -305,7 +306,7 @@ impl Supervisor {
         None
     }
 
-    /// Gives the terminal to the command if it may have it, then sends the order that lets it run.
+    /// Gives the terminal to the command if the two share it, then sends the order that lets the command run.
     fn order_with_terminal(&mut self, order: &Order) {
         if let (Some(job), Some(leader)) = (&self.job, self.leader)
             && job.shares_terminal
@@ -315,7 +316,7 @@ impl Supervisor {
         self.order(order);
     }
 
-    /// Returns the time by which the guardian must have reported KILL.
+    /// Returns the time by which the guardian must report KILL, `None` if it has done so or has no deadline.
     fn guardian_silent_until(&self) -> Option<Instant> {
         self.leader?;
         if self.killing.is_some() {
@@ -324,10 +325,10 @@ impl Supervisor {
         Some(self.deadline_state.kill_at()? + STUCK_AFTER)
     }
 
-    /// Kills a guardian that is dead or stuck, and makes this process kill the command.
+    /// Kills the guardian, which is dead or stuck, and makes this process kill the command.
     fn take_over(&mut self) -> Option<Event> {
-        // The guardian may be dead already. The sweep reaps it like any child: waiting for it here would delay the deadline,
-        // because a process in a system call or under a debugger can take long to die.
+        // The guardian may be dead already. The sweep reaps it like any child. Waiting for it here could delay the kill
+        // of the command, because a process in a system call or under a debugger can take long to die.
         let _ = self.guardian.kill();
         self.takeover = Some(Sweep::of(self.leader, self.spared.clone()));
         None
@@ -372,7 +373,7 @@ async fn next_action(job: &mut Option<JobControl>) -> JobAction {
     }
 }
 
-/// Reads the next report. Returns `None` once the guardian is gone, or sends something else.
+/// Reads the next report. Returns `None` once the guardian is gone or has sent something that is no report.
 async fn read_report(incoming: &mut MessageBuffer, socket: &mut UnixStream) -> Option<Report> {
     loop {
         if let Some(report) = incoming.next() {
@@ -384,7 +385,7 @@ async fn read_report(incoming: &mut MessageBuffer, socket: &mut UnixStream) -> O
     }
 }
 
-/// Waits until `at`, on the clock that counts suspended time.
+/// Waits until `at`, on the clock that counts suspended time. `None`: waits for ever.
 async fn overdue(at: Option<Instant>) {
     let Some(at) = at else {
         return std::future::pending().await;

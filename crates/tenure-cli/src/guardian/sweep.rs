@@ -11,23 +11,23 @@ use tenure::Instant;
 use super::process_tree;
 use super::protocol::Status;
 
-/// Longest time of attempts to kill a process of another user, before it is reported as unreached.
+/// If only processes of other users are left, they are reported as unreached after attempts to kill them for this long.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
 
 /// Shortest pause between two rounds of kills. Each pause doubles, up to `LONGEST_PAUSE`.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The processes that are alive after a round of kills.
+/// What a round of kills has left alive.
 #[derive(Debug, PartialEq)]
 pub(super) enum RoundResult {
-    /// Processes that can be killed. The next round follows after this pause.
+    /// At least one process that another round may kill. That round follows after this pause.
     Running(Duration),
-    /// At most these processes of other users, which refused signals for longer than the limit.
+    /// Nothing, or only these processes of other users, which have refused KILL for `REFUSAL_LIMIT`.
     Unreachable(Vec<i32>),
 }
 
-/// Kills a command's leader and all descendants of this process, in rounds.
+/// Kills a command's first process (its leader) and all descendants of this process, in rounds.
 ///
 /// The leader is reaped last. Until then no other process can get its process group id.
 #[derive(Debug)]
@@ -70,8 +70,8 @@ impl Sweep {
             }
         }
         for descendant in children.iter().flat_map(|&child| process_tree::below(child)) {
-            // A failure needs no action: the process has died, or it belongs to another user and is counted once it
-            // becomes a child.
+            // A failure needs no action: the process has died, or it belongs to another user and is added to `refused`
+            // once it becomes a direct child.
             let _ = descendant.signal(Signal::KILL);
         }
         children
@@ -86,7 +86,7 @@ impl Sweep {
         RoundResult::Running(pause)
     }
 
-    /// Returns the processes that cannot be killed here, or `None` while another round may help.
+    /// Returns the processes that refuse KILL, empty if all ended. `None`: try another round.
     fn unreachable(&mut self, refused: &[Pid], now: Instant) -> Option<Vec<i32>> {
         let dead_leader = self.leader.filter(|&leader| ended(leader));
         let left: Vec<Pid> = self
@@ -108,8 +108,8 @@ impl Sweep {
         Some(left.into_iter().map(Pid::as_raw_pid).collect())
     }
 
-    /// Asks the kernel whether any child is left: the lists in /proc can miss a process that was just created or
-    /// reparented.
+    /// Returns whether no child is left. Asks the kernel, unless processes are spared: the lists in /proc can miss a
+    /// process that was just created or reparented.
     fn is_over(&mut self) -> bool {
         self.reap_leader();
         if self.leader.is_some() {
@@ -143,7 +143,7 @@ impl Sweep {
                     .or(status.terminating_signal().map(Status::Signaled));
                 self.leader = None;
             }
-            // No child of this process, or not any longer: its status is unknown.
+            // The leader is not, or no longer, a child of this process, so its status is unknown.
             Err(_) => self.leader = None,
             Ok(None) => {}
         }

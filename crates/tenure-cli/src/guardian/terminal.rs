@@ -28,12 +28,12 @@ pub(super) fn is_ours_to_give() -> bool {
 /// Gives the terminal to `group` if this process has it.
 pub(super) fn hand_to(group: Pid) {
     if is_ours_to_give() {
-        // An error means that the group has ended. The report of its end takes the terminal back.
+        // An error means that the group has ended. This process then keeps the terminal.
         let _ = tcsetpgrp(stdin(), group);
     }
 }
 
-/// Returns the terminal to `owner` if the group of `leader` or of another descendant has it.
+/// Gives the terminal back to the process group `owner` if the group of `leader` or of another descendant has it.
 ///
 /// The kernel stops (TTOU) a background process that sets the foreground group, and only `unsafe` code could ignore
 /// that signal. So this process joins the foreground group for the length of one call. A session leader cannot do that.
@@ -48,7 +48,7 @@ pub(super) fn take_back(leader: Pid, owner: Pid) {
     }
     // Fails only if the owner's group has ended, and then no process needs the terminal.
     let _ = tcsetpgrp(terminal, owner);
-    // This process was the leader of its old group, or a shell keeps that group alive, so it can be joined again.
+    // This process leads its old group, or a shell keeps that group alive, so this process can join it again.
     let _ = setpgid(None, Some(home));
 }
 
@@ -56,10 +56,10 @@ fn is_below(group: Pid, leader: Pid) -> bool {
     group == leader || process_tree::all_below().any(|descendant| descendant.group() == Some(group))
 }
 
-/// Returns whether a shell would see that this process group was stopped, and could continue it.
+/// Returns whether a shell would notice that this process group has stopped, and could continue it.
 ///
 /// The kernel's rule: a group can be stopped from a terminal only if some member has a parent in another group of the
-/// same session. This function looks at the ancestors of this process, where a shell with job control would be.
+/// same session. This function checks only the ancestors of this process, because a shell with job control is one.
 pub(super) fn shell_can_continue_us() -> bool {
     let (Ok(session), group) = (getsid(None), getpgrp()) else {
         return false;

@@ -10,7 +10,7 @@ use super::table::cells;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum ChangeEvent {
-    /// A free key is held.
+    /// A key that was free is held.
     Held(KeyStatus),
     /// The key is free again.
     Freed(KeyStatus),

@@ -28,7 +28,7 @@ pub enum Event {
     Busy,
     /// The lock was busy for all of `--wait`; exit 1.
     Timeout,
-    /// Stdin ended, or INT or TERM came, while `hold` waited; exit 1.
+    /// Stdin ended, or INT, TERM, HUP or QUIT came, while `hold` waited; exit 1.
     Cancelled,
     /// `tenure` or the store failed; exit 3.
     Error {
@@ -102,7 +102,7 @@ impl Event {
     /// Writes the event as a line, and flushes it.
     ///
     /// # Errors
-    /// Any error of `out`, for example that its reader is gone.
+    /// Any error of `out`, for example a pipe without a reader.
     pub fn write(&self, mut out: impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut out, self)?;
         out.write_all(b"\n")?;

@@ -1,4 +1,5 @@
-//! The objects of `ls --json` and `show --json`. Programs rely on the fields and their order; `--help` explains them.
+//! The objects of `ls --json`, `show --json` and `watch --json`. Programs rely on the fields and their order; `--help`
+//! explains them.
 
 use serde::Serialize;
 
@@ -34,11 +35,11 @@ pub struct Holder {
     /// The common fields.
     #[serde(flatten)]
     pub who: Claimant,
-    /// Number of permits that it holds of a semaphore. `None` for other kinds.
+    /// Number of permits of a semaphore that this claim holds. `None` for other kinds.
     pub permits: Option<u32>,
-    /// Its fencing token, or the first one if it has reserved several.
+    /// The holder's fencing token, or the first one if the claim has reserved several.
     pub token: Option<u64>,
-    /// Time left of its lease. `None` if there is no time limit, or the store does not show it.
+    /// Time left of the holder's lease. `None` if the store has no time limit or does not show it.
     pub remaining_ms: Option<u64>,
 }
 
@@ -48,7 +49,7 @@ pub struct Waiter {
     /// The common fields.
     #[serde(flatten)]
     pub who: Claimant,
-    /// Its place in the queue, from 0. `None` if the queue has no order.
+    /// The waiter's place in the queue, from 0. `None` if the queue has no order.
     pub position: Option<u32>,
 }
 

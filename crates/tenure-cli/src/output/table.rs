@@ -4,8 +4,8 @@ use tenure::backend::escape_control;
 
 use super::status::{Claimant, Holder, KeyStatus};
 
-/// Formats the table of `ls`: a row for each holder, and one for a key that has only waiters. Returns an empty text
-/// without keys.
+/// Formats the table of `ls`: a row for each holder, and one for a key that has only waiters. Returns an empty text if
+/// there are no keys.
 pub fn list(keys: &[KeyStatus]) -> String {
     let mut rows = Vec::new();
     for status in keys {

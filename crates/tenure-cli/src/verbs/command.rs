@@ -22,11 +22,11 @@ pub(super) enum Ending {
     Own(u8),
     /// The command never ran. The exit code says why.
     NotStarted(u8),
-    /// The command was stopped, or not started, because its lock was lost or its time was over.
+    /// The command was stopped, or not started, because its lock was lost or about to end, or `--max-hold` was reached.
     Stopped {
         /// The reason, as the guardian reported it.
         why: StopReason,
-        /// A signal to terminate that came while the command was being stopped already.
+        /// An INT, TERM, HUP or QUIT that came after the stop had begun. `None` if none came.
         late_signal: Option<i32>,
     },
 }
@@ -40,7 +40,7 @@ pub(super) fn guardian() -> Result<Supervisor, Failure> {
 
 /// Runs the command under the lock, waits for `--at-least`, and releases the lock.
 ///
-/// Returns how the run ended, and whether the store confirmed the release in time. If it did not, a warning was
+/// Returns how the run ended, and whether the store confirmed the release, or the loss, in time. If not, a warning was
 /// printed.
 pub(super) async fn run_under(
     held: HeldLock,
@@ -105,13 +105,13 @@ fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure>
     })
 }
 
-/// Returns the time limit of the claim itself: long enough for the lock to outlive a command that is stopped at
-/// `--max-hold`.
+/// Returns the time limit of the claim, `max_hold + grace + lease`: the lock outlives a command that is stopped at
+/// `--max-hold`. `None` without that option.
 pub(super) fn claim_cap(max_hold: Option<Duration>, grace: Duration, lease: Duration) -> Option<Duration> {
     Some(max_hold? + grace + lease)
 }
 
-/// Returns the exit code of a shell that a signal ended: 128 plus the signal's number.
+/// Returns the exit code that shells show for a process that `signal` ended: 128 plus the signal's number.
 pub(super) fn ended_by(signal: i32) -> u8 {
     Status::Signaled(signal).exit_code()
 }

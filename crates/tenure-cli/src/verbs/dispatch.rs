@@ -60,12 +60,12 @@ fn verbosity(global: &Global) -> Verbosity {
     }
 }
 
-/// Runs a verb on the current thread. No verb needs a second thread.
+/// Runs a verb to its end, on a runtime with one thread.
 fn block_on(verb: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::system("cannot set up timers and sockets", error))?;
     let done = runtime.block_on(verb);
-    // Each verb has waited for its own calls, with a limit. The runtime does not wait for those that are left.
+    // Each verb has waited for its own calls to the store, with a time limit. Do not wait for calls that are left.
     runtime.shutdown_background();
     done
 }

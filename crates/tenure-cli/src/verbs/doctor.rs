@@ -45,7 +45,8 @@ pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
     Ok(summarize(global, &all, notes.len(), &store.masked_url))
 }
 
-/// Prints the summary, and returns the exit code. Notes about the kind of store are counted, but are no findings.
+/// Prints the summary, and returns the exit code: 1 if there are findings. The `notes` about the kind of store are
+/// counted in the summary, but are no findings.
 fn summarize(global: &Global, findings: &[Finding], notes: usize, place: &str) -> u8 {
     let count = |severity| findings.iter().filter(|found| found.severity == severity).count();
     let counts = [

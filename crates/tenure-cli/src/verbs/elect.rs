@@ -13,7 +13,7 @@ use crate::args::{Elect, Global, grace};
 use crate::guardian::{Inbox, StopReason};
 use crate::messages::{Failure, note_as_is, shortened};
 
-/// Campaigns and runs the command, term after term. Returns the exit code of the command's own end.
+/// Campaigns and runs the command, term after term. Returns the exit code.
 pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure> {
     let name = key(&elect.name)?;
     let store = ChosenStore::of(global)?;
@@ -50,7 +50,8 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// Repeats terms until the command ends by itself, a term reaches `--max-hold`, or a signal ends the candidacy.
+    /// Campaigns and runs the command, again and again, until the command ends by itself or cannot be executed, a term
+    /// reaches `--max-hold`, or a signal ends the candidacy.
     async fn serve(&self, inbox: &mut Inbox) -> Result<u8, Failure> {
         loop {
             // Start the guardian first: it gets ready while another candidate leads.
@@ -61,7 +62,7 @@ impl Candidate<'_> {
                 elected = self.campaign() => elected,
             };
             let (options, command) = (self.options(), &self.elect.command);
-            // If the release was not confirmed, a warning was printed, and the leadership ends with its lease.
+            // If the release was not confirmed, `run_under` has printed a warning, and the lead ends with its lease.
             let (ending, _) = run_under(elected?, supervisor, inbox, options, self.store, command).await;
             match ending? {
                 Ending::Own(code) | Ending::NotStarted(code) => return Ok(code),

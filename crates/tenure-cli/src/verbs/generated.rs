@@ -7,7 +7,7 @@ use crate::args::Global;
 use crate::messages::Failure;
 use crate::{completions, manual, output};
 
-/// The script as a JSON object.
+/// The completion script as a JSON object.
 #[derive(Serialize)]
 struct Script<'a> {
     shell: &'a str,

@@ -79,10 +79,10 @@ async fn acquire_and_hold(
     let on_waiting = move |claim: &ClaimRef| {
         begins_to_wait.notify_one();
         let (key, claim) = (claim.key.to_string(), claim.id.to_string());
-        // If the reader is gone, printing the next event fails.
+        // If stdout has lost its reader, printing the next event fails and ends `hold`.
         let _ = print_event(&Event::Waiting { key, claim });
     };
-    // Stdin that has ended cancels only a wait. A free lock is acquired all the same.
+    // The end of stdin cancels only a wait: if stdin has ended and the lock is free, `hold` still acquires the lock.
     let stdin_ended_while_waiting = async {
         stdin.ended().await;
         waits.notified().await;
@@ -127,7 +127,7 @@ fn not_held(why: &Event) -> Result<u8, Failure> {
     Ok(NOT_HELD)
 }
 
-/// Holds the lock until the caller wants it released, or it is lost.
+/// Holds the lock until stdin ends (and `--at-least` is over), a signal comes, or the lock is lost. Then releases it.
 async fn hold_until_end(
     held: HeldLock,
     hold: &Hold,
@@ -161,7 +161,7 @@ async fn hold_until_end(
 fn report_loss(lost: &Lost) -> Result<u8, Failure> {
     warn(&lost.to_string());
     let cause = match &lost.cause {
-        // The client is closed only after the lock was lost, so the lock is missing in the store.
+        // Does not happen, because `hold` closes its client later. `Missing` is a cause that programs know.
         LostCause::Closed => &LostCause::Missing,
         cause => cause,
     };
@@ -171,7 +171,7 @@ fn report_loss(lost: &Lost) -> Result<u8, Failure> {
     Ok(LOST)
 }
 
-/// Prints an event. A failure ends the hold: without a reader the lock protects nothing.
+/// Prints an event to stdout. A failure ends `hold`: without a reader the lock protects nothing.
 fn print_event(event: &Event) -> Result<(), Failure> {
     let written = event.write(io::stdout().lock());
     written.map_err(|error| Failure::system("cannot write the events to stdout", error))

@@ -10,30 +10,30 @@ use tenure::{ClaimRef, Client, HolderId, Instant, LockKey};
 
 use crate::guardian::now;
 
-/// Shortest time between two looks at the store.
+/// Shortest time between two queries of the store for the holder of a lock.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time limit of the last look at the store by a verb that is about to exit.
+/// Time limit of the last query for the holder, by a verb that is about to exit.
 const LAST_LOOK_LIMIT: Duration = Duration::from_millis(500);
-/// Number of keys of a multi-lock for which one look asks.
+/// Number of keys of a multi-lock that one query for the holder covers, at most.
 const KEYS_PER_LOOK: usize = 8;
 
-/// A look at the store in progress. Returns the state of a key that another client holds.
+/// A query of the store in progress. Returns the state of the first key that another client holds.
 type Look<'a> = Pin<Box<dyn Future<Output = Option<LockStatus>> + 'a>>;
 
-/// Finds the holder of a lock, for people to read. A look that fails finds nothing and reports no error.
+/// Finds the holder of a lock, to show it to people. A query that fails finds no holder and reports no error.
 pub(super) struct HolderSearch<'a> {
     client: &'a Client,
     keys: Vec<LockKey>,
-    /// The claim that waits, once the lock was not granted at once.
+    /// The claim of this process. Set when the claim begins to wait.
     waiting: Arc<OnceLock<ClaimRef>>,
-    /// The look in progress.
+    /// The query in progress. Kept if a caller stops waiting for the query.
     look: Option<Look<'a>>,
-    /// Start of the last look.
+    /// Start of the last query.
     began: Option<Instant>,
     found: Option<SeenHolder>,
 }
 
-/// A holder as the store showed it in one look or several.
+/// A holder as the store showed it in one query or several.
 struct SeenHolder {
     key: LockKey,
     id: HolderId,
@@ -46,7 +46,7 @@ struct SeenHolder {
 }
 
 impl<'a> HolderSearch<'a> {
-    /// Creates a search for the holder of one of these keys. Does not look at the store yet.
+    /// Creates a search for the holder of one of these keys. Does not query the store yet.
     pub(super) fn new(
         client: &'a Client,
         keys: &[LockKey],
@@ -62,10 +62,10 @@ impl<'a> HolderSearch<'a> {
         }
     }
 
-    /// Looks at the store once.
+    /// Queries the store for the holder once, and records the result.
     ///
     /// # Cancel safety
-    /// A look whose future is dropped stays in progress; the next call awaits it.
+    /// If this future is dropped, its query is kept, and the next call goes on with it.
     pub(super) async fn look(&mut self) {
         let look = match self.look.take() {
             Some(look) => look,
@@ -79,11 +79,12 @@ impl<'a> HolderSearch<'a> {
         self.record(status.as_ref(), now());
     }
 
-    /// Describes the holder for a verb that gives up, after one more look with a time limit.
+    /// Describes the holder for a verb that gives up. If the last query is older than a second, queries once more, with
+    /// a time limit.
     async fn last_words(&mut self) -> Option<String> {
         let is_recent = self.began.is_some_and(|began| now() - began < LOOK_INTERVAL);
         if self.look.is_some() || !is_recent {
-            // On a timeout, describe the holder that the look before found.
+            // On a timeout, describe the holder that the previous query found.
             let _ = tokio::time::timeout(LAST_LOOK_LIMIT, self.look()).await;
         }
         let holder = self.found.as_ref()?;
@@ -94,7 +95,7 @@ impl<'a> HolderSearch<'a> {
         Some(format!("{subject}{}", holder.describe(now())))
     }
 
-    /// Returns the sentence for a caller that waits: the key, and the holder if one was found.
+    /// Returns the sentence to show while the lock is awaited: the key, and the holder if one was found.
     pub(super) fn sentence(&self) -> String {
         let text = match &self.found {
             Some(holder) => format!("waiting for {:?}: {}", holder.key, holder.describe(now())),
@@ -106,12 +107,12 @@ impl<'a> HolderSearch<'a> {
         escape_control(&text).into_owned()
     }
 
-    /// Returns the id of this client. It may hold other keys of a multi-lock, and does not wait for itself.
+    /// Returns the id of this client, whose own holds are skipped: it may hold other keys of a multi-lock.
     fn own(&self) -> Option<ClientId> {
         self.waiting.get().map(|claim| claim.id.client())
     }
 
-    /// Returns the keys, with the key that the claim waits for in first place.
+    /// Returns the keys. The key that the claim waits for comes first.
     fn keys_in_order(&self) -> Vec<LockKey> {
         let mut keys = self.keys.clone();
         if let Some(claim) = self.waiting.get() {

@@ -70,7 +70,7 @@ async fn listing(client: &Client, ls: &Ls) -> Result<(Vec<KeyStatus>, bool), ten
     }
 }
 
-/// Shows one key.
+/// Prints the holders and waiters of one key, also if it is free.
 pub(super) async fn show(global: &Global, show: &Show) -> Result<u8, Failure> {
     let key = key(&show.key)?;
     let client = connect_if_present(global).await?;

@@ -1,4 +1,4 @@
-//! The lock of `run` and `hold`: from options to a held lock of one key or several.
+//! The lock of `run` and `hold`: turns options into a held lock of one key or several.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
@@ -16,18 +16,18 @@ use crate::args::{Kind, LockArgs, Wait};
 use crate::messages::Failure;
 use crate::output;
 
-/// Shortest time limit of a release. The local deadline can pass although the store still keeps the lock.
+/// Shortest time limit of a release just before the local deadline. The store keeps the lock beyond that deadline.
 const MIN_RELEASE_LIMIT: Duration = Duration::from_millis(100);
 /// Longest time limit of a release.
 const MAX_RELEASE_LIMIT: Duration = Duration::from_secs(5);
-/// Time limit of the release of a lost lock. The store is still asked, to learn how the lock was lost.
+/// Time limit of the release of a lost lock. This release still calls the store, to learn how the lock was lost.
 const LOST_RELEASE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The lock that the options ask for, with valid keys.
 pub(super) struct LockRequest<'a> {
     args: &'a LockArgs,
     keys: Vec<LockKey>,
-    /// The claim that waits, once the lock was not granted at once.
+    /// The claim of this process. Set when the claim begins to wait.
     waiting: Arc<OnceLock<ClaimRef>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct HeldLock {
     guards: Guards,
     /// The lease, after it was rounded to the store's limits.
     pub(super) lease: Duration,
-    /// Duration of the acquisition.
+    /// Time from the first attempt to the grant.
     pub(super) waited: Duration,
 }
 
@@ -45,12 +45,12 @@ enum Guards {
     Several(MultiGuard),
 }
 
-/// The result of an attempt without an error.
+/// The result of an attempt to acquire a lock.
 pub(super) enum Outcome {
     Held(HeldLock),
     /// Another client holds the lock, and `--no-wait` was given.
     Busy,
-    /// `--wait` has passed.
+    /// The time of `--wait` has passed without a grant.
     Timeout,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum Release {
     Confirmed,
     /// The lock was lost before the release.
     WasLost(Lost),
-    /// The store has not confirmed the release.
+    /// The release failed, or the store has not confirmed it in time.
     Unconfirmed(Failure),
 }
 
@@ -79,7 +79,8 @@ impl<'a> LockRequest<'a> {
         names.join(", ")
     }
 
-    /// As `names`, for a lock that was not acquired. Of several keys the library does not tell which one is busy.
+    /// Returns the text of `names` for a lock that was busy: `one of "a", "b"`, because the library does not tell which
+    /// key was busy.
     pub(super) fn one_of_names(&self) -> String {
         match self.keys.as_slice() {
             [_] => self.names(),
@@ -87,7 +88,7 @@ impl<'a> LockRequest<'a> {
         }
     }
 
-    /// Connects with the label of the options.
+    /// Connects to the store, with the label of `--label`.
     pub(super) async fn connect(&self, store: &ChosenStore) -> Result<Client, Failure> {
         store.connect(self.args.label.as_deref()).await
     }
@@ -102,7 +103,7 @@ impl<'a> LockRequest<'a> {
         HolderSearch::new(client, &self.keys, self.waiting.clone())
     }
 
-    /// Waits for the lock as long as the options say. `max_hold` limits the claim itself.
+    /// Acquires the lock. Waits as long as the options say. The claim ends after `max_hold`.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the claim. Closing the client waits for the withdrawal.
@@ -268,7 +269,7 @@ impl HeldLock {
         }
     }
 
-    /// Returns the earliest local deadline of all members. It is the clock's origin once any member is lost.
+    /// Returns the earliest local deadline of all members: the clock's origin once any member is lost.
     pub(super) fn local_deadline(&self) -> Instant {
         let all = self.members().iter().map(Guard::local_deadline);
         all.min().unwrap_or(Instant::ORIGIN)
@@ -306,7 +307,7 @@ impl HeldLock {
         )
     }
 
-    /// Releases the lock. Tries until the store has confirmed it, or until the lease would have ended anyway.
+    /// Releases the lock. Waits for the store's confirmation for at most the rest of the lease, or 5 s if that is less.
     pub(super) async fn release(self) -> Release {
         let limit = release_limit(self.members().iter().map(Guard::remaining));
         let unlocked = async {

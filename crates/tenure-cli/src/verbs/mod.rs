@@ -1,4 +1,4 @@
-//! One module per verb: from arguments to an exit code.
+//! One module per verb. Each carries out its parsed arguments and returns an exit code.
 
 #[cfg(unix)]
 mod command;

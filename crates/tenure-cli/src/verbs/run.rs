@@ -47,7 +47,7 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
                 Ending::Stopped { .. } => STOPPED,
             });
             if !confirmed {
-                // The time limit is used up, so skip the disconnect. The lock ends with its lease.
+                // The release has used up its time limit, so skip the disconnect. The lock ends with its lease.
                 return code;
             }
             code
@@ -72,8 +72,8 @@ fn options(run: &Run, lease: Duration) -> SupervisionOptions {
     }
 }
 
-/// Prints that the command did not run, and the holder of the lock. Prints nothing if `--busy-exit` is 0: such a caller
-/// expects that the lock can be busy, and cron would mail the message.
+/// Prints that the command did not run, and the holder of the lock. Prints nothing with `-q`, or if `--busy-exit` is 0:
+/// such a caller expects that the lock can be busy, and cron would mail the message. Returns the exit code.
 async fn not_run(
     global: &Global,
     run: &Run,

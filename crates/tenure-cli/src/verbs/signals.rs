@@ -1,4 +1,4 @@
-//! The meaning of signals for a verb that waits or holds.
+//! The meaning of signals for a verb that waits for a lock or holds one.
 
 use rustix::process::Signal;
 

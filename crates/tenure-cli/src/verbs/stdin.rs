@@ -14,12 +14,12 @@ use rustix::stdio::stdin;
 use rustix::termios::tcgetpgrp;
 use tokio::sync::watch;
 
-/// Interval of the checks whether the terminal may be read again.
+/// Interval of the checks whether this process may read the terminal again.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Waits for the end of stdin.
+/// Stdin, whose end a caller can wait for.
 pub(super) struct Stdin {
-    /// Closed at the end of stdin. `None` if stdin is ignored.
+    /// Channel that closes at the end of stdin. `None` if stdin is ignored.
     open: Option<watch::Receiver<()>>,
 }
 
@@ -76,7 +76,7 @@ fn is_anothers_terminal() -> bool {
     tcgetpgrp(stdin()).is_ok_and(|foreground| foreground != getpgrp())
 }
 
-/// Returns whether stdin is the null device, as under a service manager. The end of such an input is no request.
+/// Returns whether stdin is the null device, as under a service manager. Its end is no request to release the lock.
 pub(super) fn is_the_null_device() -> bool {
     let (Ok(stdin), Ok(null)) = (fstat(stdin()), stat("/dev/null")) else {
         return false;

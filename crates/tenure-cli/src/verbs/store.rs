@@ -1,4 +1,4 @@
-//! From the command line to a connected store.
+//! Connects to the store that the command line, the environment or a file names.
 
 use std::env;
 use std::path::Path;
@@ -79,7 +79,7 @@ impl ChosenStore {
         let unusable =
             |error: &Error| Failure::of(format!("cannot use the store {}", self.masked_url), error);
         let url = StoreUrl::parse(&self.choice.url).map_err(|error| unusable(&error.into()))?;
-        // The embedded store belongs to this user, so it may be created at any time.
+        // The embedded store may be created here: only this user's commands use it.
         let may_be_anothers = url.scheme() == "sqlite" && self.choice.folder.is_none();
         if !may_be_anothers || !matches!(Path::new(url.path()).try_exists(), Ok(false)) {
             return Ok(false);
@@ -94,7 +94,7 @@ impl ChosenStore {
         Ok(true)
     }
 
-    /// Returns what named the store, unless it was the command line.
+    /// Returns `, as TENURE_URL names it`, or the same with a file. Empty for `--url` and the embedded store.
     fn named_by(&self) -> String {
         match &self.choice.source {
             Source::Option | Source::Default => String::new(),
@@ -115,8 +115,8 @@ pub(super) async fn connect_if_present(global: &Global) -> Result<Client, Failur
     empty.map_err(|error| Failure::of("cannot stand in for a store that is not there", &error))
 }
 
-/// Applies the label: the option, or `user@host:pid`. If the environment does not name the user, as under cron or in a
-/// container, the user database is asked.
+/// Returns settings with the label: the option, or `user@host:pid`. If the environment does not name the user, as under
+/// cron or in a container, the name comes from the user database.
 fn settings(label: Option<&str>) -> Settings {
     let settings = Settings::default();
     if let Some(label) = label {

@@ -16,10 +16,10 @@ use crate::guardian::{
 };
 use crate::messages::warn;
 
-/// Number of checks in a lease whether a renewal has moved the deadline.
+/// How often during one lease `run_to_end` checks whether a renewal has moved the deadline.
 const ARM_CHECKS_PER_LEASE: u32 = 20;
 
-/// The options that decide when and how the command is stopped.
+/// Options for stopping the command, and for `--at-least`.
 pub(super) struct SupervisionOptions {
     pub(super) on_lost: OnLost,
     /// Time between TERM and KILL.
@@ -37,11 +37,11 @@ pub(super) struct SupervisedCommand<'a> {
     /// The time at which the lock was acquired.
     since: Instant,
     armed_until: Instant,
-    /// The lock is known to be lost, and a warning was printed.
+    /// True once the lock is known to be lost and a warning was printed.
     pub(super) lost: bool,
-    /// A warning that the command is being stopped was printed.
+    /// True once a warning has said that the command is being stopped.
     stop_printed: bool,
-    /// The first signal to terminate that came while the command was being stopped already.
+    /// The first INT, TERM, HUP or QUIT that came after the warning that the command is being stopped.
     pub(super) late_signal: Option<i32>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> SupervisedCommand<'a> {
         }
     }
 
-    /// Arms the guardian, then starts the command.
+    /// Sends the guardian the deadline (none with `--on-lost ignore`), then starts the command.
     pub(super) async fn start(
         &mut self,
         argv: Vec<OsString>,
@@ -119,7 +119,7 @@ impl<'a> SupervisedCommand<'a> {
         }
     }
 
-    /// Sends the guardian a new deadline if a renewal has moved the local deadline, be it later or earlier.
+    /// Sends the guardian a new deadline if a renewal has moved the local deadline, to a later or an earlier time.
     fn move_deadline(&mut self) {
         let Some(until) = deadline_to_arm(self.armed_until, self.held.local_deadline()) else {
             return;
@@ -130,7 +130,7 @@ impl<'a> SupervisedCommand<'a> {
             .arm(Deadline::before(until, self.held.lease, grace));
     }
 
-    /// Stops the command at `--max-hold`. Returns how long the caller may sleep.
+    /// Stops the command at `--max-hold`. Returns how long the caller may sleep before the next check.
     fn enforce_max_hold(&mut self) -> Duration {
         let Some(max_hold) = self.options.max_hold else {
             return LONGEST_SLEEP;
@@ -207,7 +207,7 @@ impl<'a> SupervisedCommand<'a> {
     }
 }
 
-/// Words for a stop that the guardian decided by itself.
+/// Returns the words for the reason of a stop. `None` if the guardian died (`report` prints that) or this process did.
 fn reason(why: StopReason) -> Option<&'static str> {
     match why {
         StopReason::Deadline => Some("the lock could not be renewed in time"),
@@ -219,8 +219,8 @@ fn reason(why: StopReason) -> Option<&'static str> {
 
 /// Returns the local deadline to send to the guardian, if it differs from the one that the guardian has.
 ///
-/// A renewal moves the deadline to an earlier time if the store keeps the lock for less time than before. The clock's
-/// origin marks a lost lock, whose command is stopped by `on_loss`.
+/// A renewal moves the deadline to an earlier time if the store keeps the lock for less time than before. If `local` is
+/// the clock's origin, the lock is lost: then `on_loss` stops the command.
 fn deadline_to_arm(armed: Instant, local: Instant) -> Option<Instant> {
     (local != armed && local != Instant::ORIGIN).then_some(local)
 }

@@ -12,17 +12,17 @@ use crate::args::Global;
 use crate::messages::note_as_is;
 use crate::status_line;
 
-/// A shorter wait prints nothing and does not look at the store.
+/// Time until the first query for the holder. A shorter wait for a lock prints nothing.
 const FIRST_LOOK_AFTER: Duration = Duration::from_secs(1);
 /// Time until the plain line is printed, if stderr is not a terminal.
 const PLAIN_LINE_AFTER: Duration = Duration::from_secs(10);
 
 /// Waits for `acquired`, and shows the holder of the lock meanwhile. Shows nothing with `-q` or `--json`.
 ///
-/// `acquired` is always polled first, so a look at the store delays no lock.
+/// `acquired` is always polled first, so a query for the holder delays no lock.
 ///
 /// # Cancel safety
-/// As that of `acquired`. The line is erased when this future ends or is dropped.
+/// The same as that of `acquired`. The line is erased when this future ends or is dropped.
 pub(super) async fn show_while<T>(
     global: &Global,
     search: &mut HolderSearch<'_>,
@@ -55,19 +55,20 @@ async fn update_line(search: &mut HolderSearch<'_>) -> Infallible {
                 status_line::draw(&search.sentence());
                 sleep(LOOK_INTERVAL).await;
             }
-            // The store is slow: draw the line again, with times computed from the look before.
+            // The store is slow: draw the line again, with times computed from the previous query.
             () = sleep(LOOK_INTERVAL) => {}
         }
     }
 }
 
-/// Looks at the store twice, after 1 s and after 10 s, so that the line can tell how long the holder has held the key.
+/// Prints one line after 10 s. Queries the store twice, after 1 s and after 10 s, so that the line can tell how long
+/// the holder has held the key.
 async fn print_plain_line(search: &mut HolderSearch<'_>) -> Infallible {
     let line_at = Instant::now() + (PLAIN_LINE_AFTER - FIRST_LOOK_AFTER);
-    // If this look takes longer, it stays in progress, and the next call awaits it.
+    // If this query takes longer, it is kept, and the next call of `look` goes on with it.
     let _ = timeout_at(line_at, search.look()).await;
     sleep_until(line_at).await;
-    // On a timeout, the line tells what the look before found.
+    // On a timeout, the line tells what the previous query found.
     let _ = timeout(LOOK_INTERVAL, search.look()).await;
     note_as_is(false, &search.sentence());
     pending().await

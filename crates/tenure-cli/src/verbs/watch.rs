@@ -29,7 +29,7 @@ pub(super) async fn watch(global: &Global, watch: &Watch) -> Result<u8, Failure>
 }
 
 async fn follow(global: &Global, watch: &Watch) -> Result<u8, Failure> {
-    // Connecting creates a missing lock file. A file that another process creates later would not be seen.
+    // Connecting creates a missing lock file. Otherwise the file that another process creates later would not be seen.
     let client = ChosenStore::of(global)?.connect(None).await?;
     let mut changes = client.watch(watch.prefix.as_deref().unwrap_or_default());
     let done = print_all(&mut changes, global.json).await;

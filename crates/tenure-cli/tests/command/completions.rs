@@ -44,8 +44,8 @@ fn output(shell: &str, args: &[&str], path: &OsString, fixture: &Fixture) -> Don
     done
 }
 
-/// Asserts that each case, passed as the last argument, prints each offer at the beginning of a line, and no other
-/// offer.
+/// Runs the shell for each case, with the typed words as the last argument. Asserts that the printed lines begin with
+/// exactly the offers.
 fn assert_offers(shell: &str, script: &str, args: &[&str]) {
     if !needs(shell, shell) {
         return;
@@ -95,8 +95,8 @@ fn zsh_offers_verbs_options_and_values() {
     }
     let fixture = Fixture::new();
     let path = install(&fixture, "zsh", "functions/_tenure");
-    // zsh completes only in an interactive shell on a terminal. The script lies in its function path, as an installed
-    // one does.
+    // zsh completes only in an interactive shell on a terminal. The script lies in the shell's function path, as an
+    // installed script does.
     fixture.write(
         "inner.zsh",
         "PS1= RPS1=\nfpath=($PWD/functions $fpath)\nautoload -Uz compinit && compinit -u -D\n\
@@ -126,7 +126,7 @@ fn zsh_offers_verbs_options_and_values() {
         zpty -d inner
     "#;
     for (typed, offers) in CASES {
-        // One offer is completed in full, which the echo of the typed text alone could not show.
+        // The terminal echoes the typed text. An offer at its end would be found there without any completion.
         assert!(offers.iter().all(|offer| !typed.ends_with(offer)));
         let args = [&["-f", "-c", outer, "zsh", typed], *offers].concat();
         output("zsh", &args, &path, &fixture);

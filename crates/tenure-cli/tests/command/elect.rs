@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use crate::fixture::{Fixture, Process, alive, assert_dead, send, wait_for};
 
-/// Appends its process id to the file `terms`, and runs until it is stopped.
+/// A command that appends its process id to the file `terms`, and runs until a signal ends it.
 const STAY: &str = "echo $$ >> terms; exec sleep 600";
 
 /// Starts `elect chair [options] -- sh -c SCRIPT`.

@@ -60,7 +60,7 @@ impl Fixture {
         Process::start(self.command(&[&["hold"], args].concat()))
     }
 
-    /// Starts a hold and waits until it has its lock.
+    /// Starts `tenure hold`, and waits until it has acquired its lock.
     pub(crate) fn holding(&self, args: &[&str]) -> Process {
         let hold = self.hold(args);
         hold.next("acquired");
@@ -86,8 +86,8 @@ impl Fixture {
         Done::by(self.at_home(args).envs(env.iter().copied()))
     }
 
-    /// Locks the store's file for writing, as a process does that is stopped while it writes. Ends when the connection
-    /// is dropped.
+    /// Locks the store's file for writing, as a process does that is stopped while it writes. Dropping the returned
+    /// connection unlocks the file.
     pub(crate) fn block(&self) -> rusqlite::Connection {
         let connection = rusqlite::Connection::open(self.path("locks.db")).expect("the store is there");
         connection.busy_timeout(LIMIT).expect("a limit");
@@ -130,7 +130,7 @@ impl Done {
         }
     }
 
-    /// Returns the JSON objects that it printed, one per line.
+    /// Returns the JSON objects that the process printed, one per line.
     pub(crate) fn objects(&self) -> Vec<Value> {
         let lines = self.stdout.lines();
         lines
@@ -158,7 +158,7 @@ impl Process {
         event
     }
 
-    /// Waits for the end. Asserts that no event is left, and the exit code.
+    /// Waits until the process ends. Asserts that it printed no further event, and exited with `code`.
     pub(crate) fn ends(self, code: i32) -> Done {
         let done = self.finish();
         assert_eq!((done.code, done.stdout.as_str()), (code, ""), "{done:?}");

@@ -109,7 +109,7 @@ fn the_null_device_as_stdin_is_a_usage_error() {
     assert!(refused.stderr.contains("--no-stdin"), "{refused:?}");
 }
 
-/// R28: a program for which `hold` keeps a lock learns of its loss.
+/// R28: a program for which `hold` keeps a lock learns when the lock is lost.
 #[test]
 fn a_lost_lock_exits_4() {
     let fixture = Fixture::new();

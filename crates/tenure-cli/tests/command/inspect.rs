@@ -49,7 +49,8 @@ fn a_free_key_is_shown_as_an_object_without_a_kind() {
     assert_eq!(shown["holders"].as_array().map(Vec::len), Some(0));
 }
 
-/// With a mistyped path, or before the service has run, a new file would belong to the operator, perhaps to root.
+/// An operator may mistype the path, or look before the service has run. A file created then would belong to the
+/// operator, perhaps to root.
 #[test]
 fn inspecting_creates_no_lock_file() {
     let fixture = Fixture::new();

@@ -9,7 +9,8 @@ use crate::fixture::{Fixture, alive, assert_dead, wait_for};
 /// A command with a child in its group and one outside of it. It writes all three process ids to a file.
 const FAMILY: &str = "sleep 600 & a=$!; setsid sleep 600 & echo $$ $a $! > pids; wait";
 
-/// R22, R24: no process of the command outlives a `tenure` that was killed or stopped, with any `--on-lost`.
+/// R22, R24: if `tenure` is killed (with any `--on-lost`) or stopped, the command's processes die before another client
+/// gets the lock.
 #[test]
 fn a_killed_or_stopped_tenure_leaves_no_process_and_no_lock() {
     for (signal, on_lost, code) in [
@@ -36,8 +37,8 @@ fn a_killed_or_stopped_tenure_leaves_no_process_and_no_lock() {
 #[test]
 fn the_guardian_is_armed_before_the_command_starts() {
     let fixture = Fixture::new();
-    // The command first stops `tenure`, the parent of the guardian. So a deadline that `tenure` sends only after the
-    // start never reaches the guardian.
+    // The command first stops `tenure`, the parent of the guardian. So a deadline that `tenure` sent only after the
+    // start would never reach the guardian.
     let script = "kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat); echo $$ > pid; exec sleep 600";
     let run = fixture.shell(&["k", "--lease", "1s"], script);
     let pid = fixture.pids("pid", 1)[0];
@@ -57,7 +58,7 @@ fn renewals_move_the_deadline_while_the_command_runs() {
     assert!(began.elapsed() >= Duration::from_secs(3));
 }
 
-/// R24: the command does not run without its lock.
+/// R24: the command does not run on without its lock.
 #[test]
 fn an_evicted_command_gets_term_then_kill_and_123() {
     for (on_lost, terms_first) in [("term", true), ("kill", false)] {

@@ -125,8 +125,8 @@ fn nothing_of_ours_goes_to_stdout() {
     }
 }
 
-/// The grace is computed from the lease that the store gives. Computed from the longer one, the deadline would pass
-/// before the start.
+/// The grace is computed from the lease that the store gives. A grace computed from the longer `--lease` would put the
+/// deadline before the start of the command.
 #[test]
 fn a_lease_beyond_the_limits_is_rounded_and_the_command_runs() {
     let fixture = Fixture::new();
@@ -139,7 +139,7 @@ fn a_lease_beyond_the_limits_is_rounded_and_the_command_runs() {
     }
 }
 
-/// Reported as busy, a failing store would let a user wait for a holder, and let cron believe that all is well.
+/// If a failing store were reported as busy, a user would wait for a holder, and cron would take all for well.
 #[test]
 fn a_store_that_does_not_answer_exits_125_not_124() {
     let fixture = Fixture::new();

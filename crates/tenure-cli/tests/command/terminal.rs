@@ -46,7 +46,7 @@ fn a_background_hold_goes_on_and_reads_no_key() {
     });
     assert!(!has_printed(&fixture, "released"));
     fixture.write("go", "", 0o600);
-    // In the foreground the hold reads all keys, including those that were typed before.
+    // In the foreground `hold` reads all keys, including those that were typed while it was in the background.
     assert_eq!(fixture.lines("code", 1), ["0"]);
     assert!(has_printed(&fixture, "released"));
     shell.finish();

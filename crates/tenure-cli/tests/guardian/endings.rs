@@ -1,4 +1,4 @@
-//! The end of a command: no process that it started outlives it.
+//! Tests how a command ends: no process that the command started outlives it.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -30,8 +30,8 @@ trials![
     the_guardian_survives_signals_of_a_terminal,
 ];
 
-/// Starts processes that leave the command's group in three ways (setsid, double fork, new group), and writes four
-/// process ids.
+/// A script that starts processes outside the command's group in three ways (setsid, double fork, new group), and
+/// writes the shell's and their process ids to the file `pids`.
 pub(crate) const ESCAPE: &str = "setsid sleep 600 & a=$!; (setsid sh -c 'sleep 600 & echo $! > daemon' &); \
     while ! [ -s daemon ]; do sleep 0.01; done; timeout 600 sleep 600 & \
     echo $$ $a $(cat daemon) $! > pids";
@@ -155,7 +155,7 @@ fn descendants_are_killed_when_the_command_ends() {
     assert_dead(&fixture.pids("pids", 4)[1..]);
 }
 
-/// R24: nor does a descendant outside the command's process group.
+/// R24: at the deadline, descendants outside the command's process group die too.
 fn descendants_outside_the_group_die_at_the_deadline() {
     let fixture = Fixture::new();
     let run = fixture.shell(
@@ -257,7 +257,7 @@ fn a_stub_of_another_parent_never_runs_the_command() {
     let fixture = Fixture::new();
     let stub = |parent: u32| {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
-        // The stub finds the descriptor that it waits for at once.
+        // Sent before the stub starts, so that the stub does not wait for its standard input.
         let input = File::open("/dev/null").expect("the null device");
         send_stdin(&ours, input.as_fd()).expect("it is sent");
         let stub = Command::new(env!("CARGO_BIN_EXE_tenure"))

@@ -1,4 +1,5 @@
-//! Fixture of one test: a folder, a probe with its command, and functions that wait for an event.
+//! Fixture of one test: a folder, a probe (which stands in for `tenure`) with its command, and functions that wait for
+//! an event.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -41,7 +42,7 @@ impl Fixture {
     }
 }
 
-/// Starts a probe with pipes.
+/// Starts a probe, with pipes for its input and output.
 pub(crate) fn run(mut command: Command) -> Process {
     command.stderr(Stdio::piped());
     Process::start(command)
@@ -70,7 +71,7 @@ impl Done {
     }
 }
 
-/// Lists functions as tests under their own names.
+/// Defines the function `trials`, which lists these functions as tests under their own names.
 #[macro_export]
 macro_rules! trials {
     ($($name:ident),* $(,)?) => {

@@ -1,4 +1,4 @@
-//! The command's processes when the guardian is killed or stopped.
+//! Tests what happens to the command's processes when the guardian is killed or stopped.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ trials![
     a_caller_that_ignores_sigchld_outlives_its_guardian,
 ];
 
-/// Sends the guardian this signal, and asserts that every process of `ESCAPE` dies.
+/// Sends the guardian this signal, and asserts that every process of the script `ESCAPE` dies.
 fn assert_ends_everything(fixture: &Fixture, run: Process, signal: Signal, stopped_by: &str) {
     let guardian = run.wait_for_line("guardian");
     let pids = fixture.pids("pids", 4);
@@ -34,7 +34,7 @@ fn everything_dies_when_the_guardian_is_killed() {
     assert_ends_everything(&fixture, run, Signal::KILL, "Some(GuardianDied)");
 }
 
-/// R24: if `tenure` is stopped and the guardian dies, the leader dies with the guardian.
+/// R24: if `tenure` is stopped and the guardian dies, the command's first process dies with the guardian.
 fn the_leader_dies_with_the_guardian_though_tenure_is_stopped() {
     let fixture = Fixture::new();
     let run = fixture.shell(&FAR, "echo $$ > pid; exec sleep 600");
@@ -53,8 +53,8 @@ fn a_stopped_guardian_does_not_save_the_command() {
     assert_ends_everything(&fixture, run, Signal::STOP, "Some(Deadline)");
 }
 
-/// Starts a probe in a shell that has left a process behind, whose id is in the file `before`. Kills the guardian after
-/// `adopt` has made this process a child of the probe, and asserts that the process lives on.
+/// Runs the script `shell`, which leaves a process behind, writes its id to the file `before`, and becomes a probe.
+/// Calls `adopt`, kills the guardian, and asserts that the process from before lives on.
 fn assert_outlives_the_guardian(shell: &str, adopt: impl Fn(&Fixture, &Process, i32)) {
     let fixture = Fixture::new();
     let probe = std::env::current_exe().expect("our own path");
@@ -93,8 +93,9 @@ fn an_orphan_from_before_the_command_outlives_the_guardian() {
     });
 }
 
-/// Starts the program in its arguments, and attaches as a debugger to the process whose id is in the file `trace`. When
-/// that process dies, its parent cannot reap it until the debugger has done so, which waits for the file `release`.
+/// Python program that starts the program in its arguments, and attaches as a debugger to the process whose id is in
+/// the file `trace`. When that process dies, its parent cannot reap it until the debugger has done so. The debugger
+/// first waits for the file `release`.
 const DEBUGGER: &str = "\
 import ctypes, os, subprocess, sys, threading
 def wait_for(name):

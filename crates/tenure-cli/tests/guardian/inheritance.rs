@@ -1,4 +1,4 @@
-//! Inheritance of a command: everything from the caller of `tenure`, and nothing from `tenure` itself.
+//! Tests what a command inherits: everything from the caller of `tenure`, and nothing from `tenure` itself.
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Takes the place of `tenure run`: drives a guardian as its arguments say, and prints events on stderr.
+//! The probe takes the place of `tenure run`: it drives a guardian as its arguments say, and prints events on stderr.
 //!
 //! `guardian-probe [WORD=MS]… -- CMD ARG…`, with times in milliseconds from the start: `term` and `kill` (the
 //! deadline), `renew` (the interval at which the deadline is armed again), `waive`, `stop` and `grace` (a loss of the
@@ -58,7 +58,7 @@ pub(crate) fn main() -> ExitCode {
 
 /// Prints a line in one write, because the command writes to the same stderr.
 fn tell(line: &str) {
-    // An error means that the test is gone.
+    // An error means that the test has ended.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 

@@ -71,8 +71,8 @@ impl Screen {
             .expect("the terminal takes keys");
     }
 
-    /// Runs a command under a probe in a script without job control, where no shell takes the terminal back. Then reads
-    /// a line.
+    /// Starts a script that runs the command under a probe, and then reads a line. The script's shell has no job
+    /// control, so it never takes the terminal back itself.
     fn runs_a_script(&mut self, fixture: &Fixture, command: &str) {
         let probe = format!("exec -a {} \"$PROBE\" {FAR} -- {command}", probe::NAME);
         let probe = probe.replace('\'', "'\\''");
@@ -122,7 +122,7 @@ impl Drop for Screen {
 
 const INTERRUPT: &str = "\u{3}";
 const SUSPEND: &str = "\u{1a}";
-/// No command that is suspended here forks: a shell that waits for a vfork cannot be stopped.
+/// A deadline that no test reaches. No command that a test suspends forks: a shell that waits for a vfork cannot stop.
 const FAR: &str = "term=600000 kill=600000";
 
 fn the_command_has_the_terminal_and_gives_it_back() {
@@ -194,7 +194,7 @@ fn a_command_in_the_background_is_not_given_the_terminal() {
         "probe {FAR} -- sh -c 'echo $$ > pids; read a; echo got:$a' &\n"
     ));
     let leader = fixture.pids("pids", 1)[0];
-    // The command tries to read and is stopped. The shell continues the job only after it has noticed that.
+    // The command tries to read and is stopped. `fg` continues the job only after the shell has noticed the stop.
     screen.shows("Stopped");
     assert_eq!(state(leader), Some('T'));
     // The shell still has the terminal, so it can give it to the job.
@@ -239,7 +239,7 @@ fn a_killed_guardian_leaves_the_terminal_to_the_shell() {
     screen.shows("then:two");
 }
 
-/// Returns the letter of a process's state: `S` and `R` run, `T` is stopped.
+/// Returns the letter of a process's state: `S` if the process runs or sleeps, `T` if it is stopped.
 fn state(pid: i32) -> Option<char> {
     let letter = stat_field(pid, 0)?.chars().next()?;
     Some(if letter == 'R' { 'S' } else { letter })
