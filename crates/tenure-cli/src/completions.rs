@@ -24,7 +24,7 @@ fn options_after_arguments(script: &str) -> String {
     script.replace("\n'*::", "\n'*:")
 }
 
-/// Lets fish complete the values of a verb's arguments. The generated script completes only those of options.
+/// Lets fish complete the values of a verb's arguments. The generated script completes only the values of options.
 fn fish_values(command: &Command) -> String {
     let lines = command.get_subcommands().flat_map(|verb| {
         let values = verb.get_positionals().flat_map(Arg::get_possible_values);

@@ -21,8 +21,8 @@ pub fn page(verb: Option<&str>) -> io::Result<String> {
     }
 }
 
-/// Renders the generator's sections, with two changes: the title has no date, and the text below the options keeps its
-/// line breaks.
+/// Renders the sections of `clap_mangen`, with two changes: the title has no date, and the text below the options keeps
+/// its line breaks.
 fn render(command: Command) -> io::Result<String> {
     let notes = command
         .get_after_long_help()

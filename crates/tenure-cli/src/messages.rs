@@ -13,7 +13,7 @@ use crate::status_line;
 /// Why a verb failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The cause: the caller or the store.
+    /// The cause of the failure: the caller, or the store (or this machine).
     pub blame: Blame,
     what: String,
     why: Vec<String>,

@@ -21,7 +21,7 @@ use crate::status_line;
 pub enum Verbosity {
     /// None: `-q`.
     Nothing,
-    /// Events that weaken a lock, or may do so.
+    /// Warnings and errors, except the loss of a lock.
     Warnings,
     /// All events down to debug level: `-v`.
     Everything,
@@ -48,7 +48,7 @@ pub fn listen(verbosity: Verbosity) {
 fn is_printed(metadata: &Metadata<'_>, verbosity: Verbosity) -> bool {
     let ours = metadata.target().split("::").next();
     let ours = ours.is_some_and(|name| name == "tenure" || name.starts_with("tenure_"));
-    // Only the loss of a lock has a field `cause`. The verb that held the lock reports it in its own words.
+    // Only the event of a lost lock has a field `cause`. The verb that held the lock reports the loss in its own words.
     let is_end_of_a_lock = metadata.fields().field("cause").is_some();
     ours && match verbosity {
         Verbosity::Nothing => false,

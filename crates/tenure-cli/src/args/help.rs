@@ -1,5 +1,5 @@
-//! The parts of `--help` that do not describe single options: examples, exit codes, and the promise of `run`. The
-//! README uses the same words. The objects that verbs print for programs are described in `objects`.
+//! The parts of `--help` that do not describe single options: examples, exit codes, and the promise of `run`, which the
+//! README repeats. The objects that verbs print for programs are described in `objects`.
 
 /// Printed below `tenure -h`.
 pub(super) const EXAMPLES: &str = "\

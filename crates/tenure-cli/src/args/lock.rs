@@ -19,7 +19,7 @@ pub struct LockArgs {
     #[arg(value_name = "KEY")]
     positional: Vec<String>,
 
-    /// A key taken verbatim, for keys that come from variables (also `--key=-n`). Repeatable
+    /// A key that may begin with `-` (`--key=-n`), for keys that come from variables. Repeatable
     #[arg(long = "key", value_name = "KEY", help_heading = "The lock")]
     verbatim: Vec<String>,
 

@@ -77,7 +77,7 @@ pub enum Verb {
     Watch(Watch),
     /// Free a key by force; its holder learns at its next renewal
     Evict(Evict),
-    /// Run a command only while leader: one of all candidates runs it
+    /// Run a command only while this candidate leads an election
     Elect(Elect),
     /// Check the store for everything that weakens a lock
     #[command(after_long_help = objects::DOCTOR)]
@@ -87,19 +87,19 @@ pub enum Verb {
     /// Print a script that completes this command line in a shell
     #[command(after_long_help = objects::COMPLETIONS)]
     Completions {
-        /// For which shell
+        /// The shell that will run the script
         shell: Shell,
     },
     /// Print the manual page of this command, or of one verb
     #[command(after_long_help = objects::MAN)]
     Man {
-        /// Which verb
+        /// The verb; without one, the page of `tenure` itself
         #[arg(value_name = "VERB", value_parser = PossibleValuesParser::new(VERBS))]
         verb: Option<String>,
     },
 }
 
-/// `tenure run`.
+/// Arguments of `tenure run`.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(override_usage = "tenure run KEY [KEY...] [OPTIONS] -- CMD [ARG...]")]
 #[command(after_help = help::RUN_SHORT, after_long_help = help::RUN)]
@@ -171,7 +171,7 @@ pub enum OnLost {
     Ignore,
 }
 
-/// `tenure hold`.
+/// Arguments of `tenure hold`.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(override_usage = "tenure hold KEY [KEY...] [OPTIONS]", after_long_help = objects::HOLD)]
 pub struct Hold {
@@ -183,7 +183,7 @@ pub struct Hold {
     pub no_stdin: bool,
 }
 
-/// `tenure ls`.
+/// Arguments of `tenure ls`.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_long_help = objects::LS)]
 pub struct Ls {
@@ -194,7 +194,7 @@ pub struct Ls {
     pub limit: u32,
 }
 
-/// `tenure show`.
+/// Arguments of `tenure show`.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_long_help = objects::SHOW)]
 pub struct Show {
@@ -202,14 +202,14 @@ pub struct Show {
     pub key: String,
 }
 
-/// `tenure evict`.
+/// Arguments of `tenure evict`.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(override_usage = "tenure evict KEY (--claim ID | --all)", after_long_help = objects::EVICT)]
 #[command(group = ArgGroup::new("target").required(true))]
 pub struct Evict {
     /// Which key
     pub key: String,
-    /// Only this holder or waiter, as `show` names it
+    /// Only the holder or waiter with this ID, as `show` prints it
     #[arg(long, value_name = "ID", group = "target", value_parser = parse_claim)]
     pub claim: Option<String>,
     /// Every holder; waiters keep waiting
@@ -227,7 +227,7 @@ fn parse_claim(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// `tenure watch`.
+/// Arguments of `tenure watch`.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_long_help = objects::WATCH)]
 pub struct Watch {
@@ -235,7 +235,7 @@ pub struct Watch {
     pub prefix: Option<String>,
 }
 
-/// `tenure schema`.
+/// Arguments of `tenure schema`.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_long_help = objects::SCHEMA)]
 pub struct Schema {
@@ -244,7 +244,7 @@ pub struct Schema {
     pub apply: bool,
 }
 
-/// `tenure elect`.
+/// Arguments of `tenure elect`.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(override_usage = "tenure elect NAME [OPTIONS] -- CMD [ARG...]")]
 #[command(after_help = help::ELECT_SHORT, after_long_help = help::ELECT)]

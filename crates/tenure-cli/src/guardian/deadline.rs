@@ -23,8 +23,8 @@ pub struct Deadline {
 impl Deadline {
     /// Computes the deadline that keeps the promise of `tenure run`.
     ///
-    /// KILL is due at `local_deadline - max(lease / 30, 100 ms)`, TERM a grace earlier. With a grace of zero there is
-    /// no TERM.
+    /// KILL is due at `local_deadline - max(lease / 30, 100 ms)`, TERM earlier than that by `grace`. If `grace` is
+    /// zero, there is no TERM.
     pub fn before(local_deadline: Instant, lease: Duration, grace: Duration) -> Deadline {
         let kill_at = local_deadline - (lease / 30).max(Duration::from_millis(100));
         Deadline {
@@ -91,7 +91,7 @@ impl DeadlineState {
         self.armed = Armed::Waived;
     }
 
-    /// Decides to stop the command: TERM now, KILL a grace later or at the deadline, whichever is sooner. A second
+    /// Decides to stop the command: TERM now, KILL after `grace` or at the deadline, whichever is sooner. A second
     /// decision has no effect.
     pub(super) fn stop(&mut self, why: StopReason, grace: Duration, now: Instant) {
         if self.pending.is_none() {
@@ -144,7 +144,7 @@ impl DeadlineState {
         }
     }
 
-    /// Returns the time of KILL: the decided stop's or the deadline's, whichever is sooner.
+    /// Returns the time of KILL: that of a decided stop or that of the deadline, whichever is sooner.
     pub(super) fn kill_at(&self) -> Option<Instant> {
         let armed = match self.armed {
             Armed::At(deadline) => Some(deadline.kill_at),

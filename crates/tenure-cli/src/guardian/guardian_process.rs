@@ -19,7 +19,7 @@ use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, li
 use super::sweep::{RoundResult, Sweep, ended, reap, signal_all};
 use super::{LONGEST_SLEEP, StopReason, now, process_tree, signals, stdin_passing, terminal};
 
-/// Bytes of reports above which further reports, except `Ended`, are dropped while `tenure` does not read.
+/// Number of bytes of reports that wait for `tenure` to read them. Beyond it, reports except `Ended` are dropped.
 const OUTBOX_LIMIT: usize = 64 * 1024;
 
 pub(super) fn main() -> ExitCode {
@@ -51,7 +51,7 @@ struct Command {
     /// The stub's socket, until the stub has become the command.
     stub: Option<UnixStream>,
     stopped: bool,
-    /// Number of CONT signals that `tenure` has ordered.
+    /// Number of CONT signals that `tenure` has ordered, for the report `Stopped`.
     continued: u64,
     terminal_owner: Option<Pid>,
 }
@@ -224,7 +224,7 @@ impl Guardian {
         let Some(command) = &mut self.command else {
             return Next::GoOn;
         };
-        // Check for the stub's end before its message: a stub sends its message first, so none is missed.
+        // Check for the stub's end before reading its message. An ended stub has sent its message, so none is missed.
         let leader_ended = ended(command.leader);
         match command.read_stub() {
             Some(Ok(())) => self.caller.report(&Report::Started),
@@ -421,7 +421,7 @@ fn drain(mut woken: &UnixStream) {
 }
 
 fn timespec(span: Duration) -> Timespec {
-    // Fits: all callers pass one second at most.
+    // The seconds fit: all callers pass one second at most.
     Timespec {
         tv_sec: span.as_secs() as i64,
         tv_nsec: i64::from(span.subsec_nanos()),

@@ -7,7 +7,7 @@ use signal_hook::consts::{SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use super::{Inbox, terminal};
 
-/// State of job control. Exists only if this process has a terminal.
+/// State of `tenure`'s job control. Exists only if this process has a terminal.
 #[derive(Debug)]
 pub(super) struct JobControl {
     signals: Inbox,
@@ -114,7 +114,7 @@ impl JobControl {
         }
     }
 
-    /// Stops this process too, so that the shell sees one stopped job.
+    /// Stops this process after its command has stopped, so that the shell sees one stopped job.
     fn stop_ourselves(&mut self) {
         let Some(signal) = self.stop_due.take() else {
             return;

@@ -109,7 +109,7 @@ impl Stat {
 #[cfg(target_os = "linux")]
 pub(super) use proc::below;
 
-/// Finds nothing: without /proc, signals reach only the command's process group.
+/// Returns nothing: on systems without /proc, signals reach only the command's process group.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn below(_child: Pid) -> Vec<Descendant> {
     Vec::new()

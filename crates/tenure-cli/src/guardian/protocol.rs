@@ -23,7 +23,7 @@ pub(super) enum Order {
         signal: i32,
         to: Recipient,
     },
-    /// Sends TERM now, and KILL a grace later or at the deadline, whichever is sooner. With a grace of zero: KILL now.
+    /// Sends TERM now, and KILL after `grace` or at the deadline, whichever is sooner. If `grace` is zero: KILL now.
     Stop {
         why: StopReason,
         grace: Duration,
@@ -43,7 +43,7 @@ pub(super) enum Report {
     ExecFailed {
         errno: i32,
     },
-    /// The command was not started: the guardian had no deadline, or its time of TERM had passed.
+    /// The command was not started: the guardian had no deadline, or the deadline's time of TERM had passed.
     Refused,
     /// `signal`, such as TSTP, stopped the command's first process, and `tenure` has the terminal back. `continued` is
     /// the number of CONTs that `tenure` had ordered by then.
@@ -143,7 +143,7 @@ pub(super) fn line<T: Serialize>(message: &T) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub(super) struct MessageBuffer {
     bytes: Vec<u8>,
-    /// The bytes before this index hold no line end.
+    /// Number of bytes searched already: they hold no line end.
     searched: usize,
 }
 

@@ -33,11 +33,11 @@ const EXIT_LIMIT: Duration = Duration::from_secs(1);
 /// A change of the command's state, reported by the guardian or, if the guardian died, found by `tenure`.
 #[derive(Debug, PartialEq)]
 pub enum Event {
-    /// TERM was sent. KILL follows after the grace.
+    /// The guardian sent TERM to the command. KILL follows after the grace, the time between the two.
     TermSent(StopReason),
-    /// KILL was sent. `Ended` follows once no process is left.
+    /// The guardian sent KILL to the command. `Ended` follows once no process is left.
     KillSent(StopReason),
-    /// This signal stopped the command, and it stays stopped: no shell could continue `tenure` if it stopped too.
+    /// This signal stopped the command. `tenure` does not stop too, because no shell could continue it.
     Stuck(i32),
     /// No process of the command is left. This is the last event.
     Ended(Ended),
@@ -178,9 +178,9 @@ impl Supervisor {
         self.order(&Order::Signal { signal, to });
     }
 
-    /// Stops the command: TERM now, KILL a grace later or at the deadline, whichever is sooner.
+    /// Stops the command: TERM now, KILL after `grace` or at the deadline, whichever is sooner.
     ///
-    /// With a grace of zero, KILL now. A second call changes nothing.
+    /// If `grace` is zero: KILL now. A second call changes nothing.
     pub fn stop(&mut self, why: StopReason, grace: Duration) {
         if self.deadline_state.why().is_none() {
             self.deadline_state.stop(why, grace, now());
@@ -224,7 +224,7 @@ impl Supervisor {
     /// and is killed.
     fn order(&mut self, order: &Order) {
         if self.takeover.is_some() {
-            // The guardian was reaped, and another process may have its id.
+            // The sweep may have reaped the guardian, and another process may have its id.
             return;
         }
         let bytes = line(order);

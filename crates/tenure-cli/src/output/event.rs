@@ -43,7 +43,7 @@ pub struct Acquired {
     #[serde(flatten)]
     what: What,
     mode: &'static str,
-    /// Present for one key, and null if the store has no tokens. Absent for several keys.
+    /// The fencing token of one key: null if the store has no tokens. The field is absent for several keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<Option<u64>>,
     lease_ms: Option<u64>,

@@ -23,7 +23,7 @@ pub struct Claimant {
     pub claim: String,
     /// True if the claim belongs to another kind of client.
     pub foreign: bool,
-    /// The label that its client chose.
+    /// The label that the claim's client chose, `None` if unknown.
     pub label: Option<String>,
     /// `exclusive`, `read`, `write` or `permits`.
     pub mode: &'static str,

@@ -16,7 +16,7 @@ pub enum Reader {
     Gone,
 }
 
-/// Prints to stdout. A closed pipe, as that of `head`, is no failure.
+/// Prints to stdout. A pipe whose reader has closed it, as `head` does, is no failure.
 ///
 /// # Errors
 /// Any other error of stdout, for example a full disk.
@@ -27,7 +27,7 @@ pub fn print(text: &[u8]) -> Result<(), Failure> {
 /// Prints a JSON object or the text for people.
 ///
 /// # Errors
-/// As [`print()`].
+/// The errors of [`print()`].
 pub fn print_json_or_text(
     json: bool,
     for_programs: &impl Serialize,
@@ -43,7 +43,7 @@ pub fn print_json_or_text(
 /// Prints to stdout, and returns whether stdout has a reader.
 ///
 /// # Errors
-/// As [`print()`].
+/// The errors of [`print()`].
 pub fn write(text: &[u8]) -> Result<Reader, Failure> {
     let mut out = io::stdout();
     match out.write_all(text).and_then(|()| out.flush()) {

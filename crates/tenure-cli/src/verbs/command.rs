@@ -24,7 +24,7 @@ pub(super) enum Ending {
     NotStarted(u8),
     /// The command was stopped, or not started, because its lock was lost or about to end, or `--max-hold` was reached.
     Stopped {
-        /// The reason, as the guardian reported it.
+        /// The reason for the stop.
         why: StopReason,
         /// An INT, TERM, HUP or QUIT that came after the stop had begun. `None` if none came.
         late_signal: Option<i32>,

@@ -9,7 +9,7 @@ use crate::args::{Evict, Global};
 use crate::messages::Failure;
 use crate::output;
 
-/// The result as a JSON object.
+/// The result of an eviction as a JSON object.
 #[derive(Serialize)]
 struct Evicted<'a> {
     key: &'a str,

@@ -161,7 +161,7 @@ async fn hold_until_end(
 fn report_loss(lost: &Lost) -> Result<u8, Failure> {
     warn(&lost.to_string());
     let cause = match &lost.cause {
-        // Does not happen, because `hold` closes its client later. `Missing` is a cause that programs know.
+        // Does not happen, because `hold` closes its client later. `Missing` is a documented cause.
         LostCause::Closed => &LostCause::Missing,
         cause => cause,
     };

@@ -26,7 +26,7 @@ pub(super) struct HolderSearch<'a> {
     keys: Vec<LockKey>,
     /// The claim of this process. Set when the claim begins to wait.
     waiting: Arc<OnceLock<ClaimRef>>,
-    /// The query in progress. Kept if a caller stops waiting for the query.
+    /// The query in progress. Kept here while no future of `look` polls it.
     look: Option<Look<'a>>,
     /// Start of the last query.
     began: Option<Instant>,

@@ -84,7 +84,7 @@ impl ChosenStore {
         if !may_be_anothers || !matches!(Path::new(url.path()).try_exists(), Ok(false)) {
             return Ok(false);
         }
-        // Check the URL's options, which connecting would check.
+        // Check the URL's options here, because no connection will check them.
         tenure::schema(&self.choice.url).map_err(|error| unusable(&error))?;
         let text = format!(
             "there is no lock file {} yet, so it holds no lock",

@@ -1,5 +1,5 @@
 //! Prints the holder while a verb waits for a lock: on a terminal a line that is updated each second, elsewhere one
-//! plain line.
+//! plain line after 10 s.
 
 use std::convert::Infallible;
 use std::future::pending;

@@ -1,4 +1,4 @@
-//! `tenure man`: the pages are read with `man`.
+//! `tenure man`: the program `mandoc` reads the pages.
 
 use std::process::Command;
 

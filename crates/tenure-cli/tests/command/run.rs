@@ -304,7 +304,7 @@ fn a_signal_ends_the_wait_of_at_least_and_frees_the_lock() {
     wait_for("the command's end", || !crate::fixture::alive(pid));
     let began = Instant::now();
     wait_for("an answer to TERM", || {
-        // The signal may still be forwarded to a command that is ending.
+        // Repeat the signal: `tenure` may have forwarded an earlier one to the command, which was about to end.
         run.send(Signal::TERM);
         run.has_ended()
     });

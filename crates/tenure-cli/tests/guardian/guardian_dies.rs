@@ -126,7 +126,7 @@ fn an_unreaped_dead_guardian_does_not_delay_the_kill() {
     run.finish().assert_ended(137, "Some(GuardianDied)");
 }
 
-/// Starts a probe whose caller ignores SIGCHLD, so that the kernel would reap its children at once.
+/// Starts a probe whose caller ignores SIGCHLD, so that the kernel would reap the probe's children at once.
 fn under_a_caller_that_ignores_sigchld(fixture: &Fixture, script: &str) -> Process {
     let caller = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
         os.execv(sys.argv[1], sys.argv[2:])";

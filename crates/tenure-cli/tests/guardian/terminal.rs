@@ -197,7 +197,7 @@ fn a_command_in_the_background_is_not_given_the_terminal() {
     // The command tries to read and is stopped. `fg` continues the job only after the shell has noticed the stop.
     screen.shows("Stopped");
     assert_eq!(state(leader), Some('T'));
-    // The shell still has the terminal, so it can give it to the job.
+    // The shell still has the terminal, and so can give the terminal to the job.
     screen.types("echo still:here\n");
     screen.shows("still:here\r\n");
     screen.types("fg\n");
@@ -216,7 +216,7 @@ fn a_suspended_pipeline_stops_the_command_too() {
     let leader = fixture.pids("pids", 1)[0];
     screen.types(SUSPEND);
     screen.shows("Stopped");
-    // The shell reports a stopped pipeline when the first of its processes has stopped.
+    // The shell reports a stopped pipeline once one of its processes has stopped, so wait for the others.
     wait_for("the stop of both", || {
         state(leader) == Some('T') && state(tenure) == Some('T')
     });
