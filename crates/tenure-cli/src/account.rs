@@ -11,7 +11,7 @@ use std::time::Duration;
 #[cfg(unix)]
 use std::{fs, io::Read, sync::mpsc, thread};
 
-/// Time limit of a query to a directory service. The start of the command waits for that query.
+/// Time limit of `getent`, because the start of the command waits for it.
 #[cfg(unix)]
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 
@@ -40,7 +40,7 @@ impl Account {
         })
     }
 
-    /// Returns an account with an empty name: on systems other than Unix, only the home directory is looked up.
+    /// Returns an account with an empty name: outside of Unix, only the home directory is looked up.
     #[cfg(not(unix))]
     pub fn of_this_user() -> Option<Account> {
         Some(Account {

@@ -18,8 +18,7 @@ pub fn script(shell: Shell) -> String {
     }
 }
 
-/// Lets zsh complete options after a key. Without this change, zsh completes no options after the first argument of a
-/// verb that takes several.
+/// Lets zsh complete options after a key. The generated script completes none after the first of several keys.
 fn options_after_arguments(script: &str) -> String {
     script.replace("\n'*::", "\n'*:")
 }

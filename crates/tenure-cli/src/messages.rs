@@ -173,9 +173,9 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
 /// Masks every possible password of a URL, in text that repeats a user's input.
 ///
 /// In each line, masks the text from the first `:` after `://` to the last `@`. A password may hold spaces, quotes and
-/// other special characters, so the mask covers too much rather than too little. Without such a `:`, masks the user
-/// name, because it may be a password whose colon is missing; inside quotes it may hold spaces. Does not change a line
-/// that holds no URL except our own examples.
+/// other special characters, so the mask may cover too much. Without such a `:`, masks the user name, because it may
+/// be a password whose colon is missing; inside quotes it may hold spaces. Does not change a line that holds no URL
+/// except our own examples.
 ///
 /// Also masks the values of unknown options: they may be misspelled credentials.
 pub fn without_passwords(text: &str) -> String {

@@ -43,7 +43,7 @@ pub fn listen(verbosity: Verbosity) {
     let _ = Registry::default().with(lines).try_init();
 }
 
-/// Returns whether an event is printed. Always false for other projects' crates: their events may quote data from a
+/// Returns whether an event is printed. Events of other projects' crates never are: they may quote data from a
 /// connection, even passwords.
 fn is_printed(metadata: &Metadata<'_>, verbosity: Verbosity) -> bool {
     let ours = metadata.target().split("::").next();

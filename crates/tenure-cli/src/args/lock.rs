@@ -7,7 +7,6 @@ use clap::Args;
 
 use super::parse_duration;
 
-/// Default of `--lease`.
 pub(super) const DEFAULT_LEASE: &str = "30s";
 /// Shortest lease. A shorter one could not be renewed in time over a network.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
@@ -137,7 +136,7 @@ impl LockArgs {
         }
     }
 
-    /// Finds options that contradict each other, which the parser cannot. Returns a sentence that says what to do.
+    /// Finds contradicting options, which the parser cannot. Returns a sentence that says what to do.
     pub(super) fn contradiction(&self) -> Option<String> {
         let keys = self.keys();
         if keys.is_empty() {

@@ -1,5 +1,5 @@
-//! The part of `--help` for programs: the fields of the objects that each verb prints. The objects are defined in
-//! `output` and `verbs`; a test compares them with this text.
+//! The part of `--help` for programs: the fields of the objects that each verb prints. Each constant is printed below
+//! the `--help` of its verb. The objects are defined in `output` and `verbs`; a test compares them with this text.
 
 macro_rules! key_fields {
     () => {
@@ -30,7 +30,6 @@ are not shown: there may be waiters although the queue is empty."
     };
 }
 
-/// Printed below `tenure ls --help`.
 pub(super) const LS: &str = concat!(
     "\
 A row for each holder, and one for a key that has only a queue.
@@ -44,7 +43,6 @@ With --json: an object a line for each key, with the fields
     key_fields!()
 );
 
-/// Printed below `tenure show --help`.
 pub(super) const SHOW: &str = concat!(
     queue!(),
     "
@@ -54,7 +52,6 @@ With --json: one object, with the fields
     key_fields!()
 );
 
-/// Printed below `tenure watch --help`.
 pub(super) const WATCH: &str = "\
 Looks at the store once a second and prints each difference: `held`, `freed`,
 `holders` (the set of holders changed), `waiters` (the queue changed), and
@@ -68,14 +65,12 @@ With --json: an object a line, with the fields of `tenure show --json`, which
   change        one of the six words above
   message       of `unavailable` alone: why";
 
-/// Printed below `tenure evict --help`.
 pub(super) const EVICT: &str = "\
 With --json: one object, with the fields
   key           as it was written
   freed         the claims that it was taken from: a list; empty if there was
                 no such holder or waiter";
 
-/// Printed below `tenure doctor --help`.
 pub(super) const DOCTOR: &str = "\
 Each finding is a line: its severity, what was found, and what follows for the
 locks. What every store of that kind risks, however it is set up, is no
@@ -88,26 +83,22 @@ With --json: an object a line for each finding, with the fields
   what          what was found
   consequence   what follows for the locks";
 
-/// Printed below `tenure schema --help`.
 pub(super) const SCHEMA: &str = "\
 With --json: one object, with the fields
   store         the scheme of the store's URL, such as sqlite
   statements    the SQL that makes the tables
   applied       whether it was carried out (--apply)";
 
-/// Printed below `tenure completions --help`.
 pub(super) const COMPLETIONS: &str = "\
 With --json: one object, with the fields
   shell         for which shell
   script        the script";
 
-/// Printed below `tenure man --help`.
 pub(super) const MAN: &str = "\
 With --json: one object, with the fields
   verb          whose page it is; null for the command's own
   page          the page, as roff reads it";
 
-/// Printed below `tenure hold --help`.
 pub(super) const HOLD: &str = "\
 Holds until stdin ends, or INT, TERM, HUP or QUIT comes, then releases. Where
 stdin is the null device, as under a service manager, say --no-stdin.

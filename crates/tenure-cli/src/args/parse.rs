@@ -1,4 +1,4 @@
-//! Parses arguments. The result is a verb, or a usage error with the right exit code and without passwords.
+//! Parses arguments to a verb, or to a usage error with the verb's exit code and without passwords.
 
 use std::ffi::{OsStr, OsString};
 
@@ -14,7 +14,7 @@ const RUN_USAGE: u8 = 125;
 /// Exit code of every other usage error.
 const USAGE: u8 = 2;
 
-/// The text of a usage error, or of help. It is printed, and no verb runs.
+/// The text of a usage error or of help, printed instead of running a verb.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadUsage {
     /// Exit code: 0 if the user asked for help.
@@ -61,8 +61,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> 
     })
 }
 
-/// Corrects the error for an unknown option such as `-foo`. The parser suggests `-- -foo`, but after `--` stands the
-/// command. Suggests `--key=-foo` instead, and nothing for `elect`, which has no `--key`.
+/// For an unknown option such as `-foo`, the parser suggests `-- -foo`, but after `--` stands the command. Suggests
+/// `--key=-foo` instead, or nothing for `elect`.
 fn fix_suggestion(error: &mut clap::Error, verb: Option<&str>, args: &[OsString]) {
     let Some(verb @ ("run" | "hold" | "elect")) = verb else {
         return;
@@ -104,7 +104,7 @@ fn usage_error(verb: Option<&str>, words: &str) -> clap::Error {
     }
 }
 
-/// Guesses the verb of arguments that the parser has refused. The exit code depends on the verb.
+/// Guesses the verb of arguments that the parser has refused. The verb decides the exit code.
 fn verb_of(args: &[OsString]) -> Option<String> {
     let command = Cli::command();
     let is_verb = |word: &OsStr| command.get_subcommands().any(|verb| word == verb.get_name());
@@ -120,11 +120,11 @@ fn verb_of(args: &[OsString]) -> Option<String> {
         let text = word.to_string_lossy();
         let value = words.get(at + 1).copied();
         if text == "--url" || text == "--url-file" {
-            // In `--url run k` the URL is missing, and `run` is the verb. Use such a value if no later word is a verb.
+            // In `--url run k` the URL is missing: `run` is the verb, unless a later word is one.
             swallowed = swallowed.or(value);
             at += 2;
         } else if text.starts_with('-') {
-            // An unknown option may have a value: skip the next word, unless it is a verb or begins with `-`.
+            // An unknown option may have a value: skip the next word unless it is a verb or begins with `-`.
             let known =
                 ["-q", "-v", "--json", "--quiet", "--verbose"].contains(&&*text) || text.contains('=');
             at += if known
@@ -276,7 +276,7 @@ mod tests {
         refused("run k -n -w 1s -- true", 125, &["cannot be used"]);
         refused("run k -E 256 -- true", 125, &["256"]);
         refused("run k --lease 3s --grace 2s -- true", 125, &["third", "1s"]);
-        // A third of the lease is rounded down, so that the option accepts the suggested duration.
+        // The suggested third of the lease is rounded down, so that the option accepts it.
         refused("run k --lease 2s --grace 1s -- true", 125, &["make it 666ms"]);
         refused("run k --on-lost wait -- true", 125, &["term", "kill", "ignore"]);
         refused("run k --frobnicate -- true", 125, &["--frobnicate"]);
@@ -299,7 +299,7 @@ mod tests {
         }
         refused("elect k --grace -1s -- true", 125, &["cannot be negative"]);
         refused("elect k --max-hold -1s -- true", 125, &["cannot be negative"]);
-        // `-n` is taken as the value of `--wait`, and is not reported as a negative duration.
+        // `-n` is taken as the value of `--wait`, but not as a negative duration.
         refused("run k --wait -n -- true", 125, &["--wait", "whole numbers"]);
         refused("run k --wait -- true", 125, &["--wait", "whole numbers"]);
     }
@@ -314,7 +314,7 @@ mod tests {
             .expect_err("there is no such option")
             .text;
         assert!(!text.contains("--key") && !text.contains("-- -f"), "{text}");
-        // `show` takes no command after `--`, so the parser's own suggestion is right.
+        // `show` takes no command, so the parser's own suggestion is right.
         refused("show -foo", 2, &["-- -f"]);
     }
 

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use super::lock::{DEFAULT_LEASE, more_than_zero, parse_lease};
 use super::{LockArgs, help, objects, parse_duration};
 
-/// The names of all verbs, in the order of `--help`. Each verb has a manual page.
+/// All verbs, in the order of `--help`. Each has a manual page.
 pub(super) const VERBS: [&str; 11] = [
     "run",
     "hold",
@@ -143,8 +143,8 @@ fn in_words(duration: Duration) -> String {
     }
 }
 
-/// Returns the time between TERM and KILL: `asked`, or by default a sixth of the lease `given` by the store; never more
-/// than a third of that lease.
+/// Returns the time between TERM and KILL: `asked`, or else a sixth of the lease `given` by the store, but at most a
+/// third of that lease.
 pub fn grace(asked: Option<Duration>, given: Duration) -> Duration {
     asked.unwrap_or(given / 6).min(given / 3)
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tenure::Instant;
 use tenure::backend::{Clock, SystemClock};
 
-/// Longest single sleep. Timers do not count the time for which the machine is suspended, so every wait reads the clock
-/// again at least once a second.
+/// Longest single sleep. Timers stop while the machine is suspended, so every wait reads the clock at least once a
+/// second.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Returns the present time on the clock of all deadlines.
+/// Returns the time on the clock of all deadlines.
 pub fn now() -> Instant {
     SystemClock.now()
 }

@@ -23,8 +23,7 @@ pub struct Deadline {
 impl Deadline {
     /// Computes the deadline that keeps the promise of `tenure run`.
     ///
-    /// KILL is due at `local_deadline - max(lease / 30, 100 ms)`, TERM earlier than that by `grace`. If `grace` is
-    /// zero, there is no TERM.
+    /// KILL is due at `local_deadline - max(lease / 30, 100 ms)`, TERM earlier by `grace`. No TERM if `grace` is zero.
     pub fn before(local_deadline: Instant, lease: Duration, grace: Duration) -> Deadline {
         let kill_at = local_deadline - (lease / 30).max(Duration::from_millis(100));
         Deadline {

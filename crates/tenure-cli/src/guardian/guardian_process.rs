@@ -19,11 +19,11 @@ use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, li
 use super::sweep::{RoundResult, Sweep, ended, reap, signal_all};
 use super::{LONGEST_SLEEP, StopReason, now, process_tree, signals, stdin_passing, terminal};
 
-/// Number of bytes of reports that wait for `tenure` to read them. Beyond it, reports except `Ended` are dropped.
+/// Limit, in bytes, of reports that wait for `tenure` to read. Beyond this limit only `Ended` is queued.
 const OUTBOX_LIMIT: usize = 64 * 1024;
 
 pub(super) fn main() -> ExitCode {
-    // If `tenure` is gone (`None`), there is no command to start. An error has no reader: the guardian has no terminal.
+    // `None`: `tenure` is gone, so there is no command to start. An error has no reader.
     match Guardian::begin() {
         Ok(Some(guardian)) => guardian.run(),
         Ok(None) => ExitCode::SUCCESS,
@@ -284,8 +284,8 @@ impl Guardian {
         if let Some(why) = why {
             self.caller.report(&Report::KillSent { why });
         }
-        // Must come before the leader is reaped: to move the terminal, the guardian joins the leader's process group,
-        // which exists only until then.
+        // Must come before the leader is reaped: until then its process group exists, which the guardian joins to move
+        // the terminal.
         self.take_terminal_back();
         let mut sweep = Sweep::of(Some(leader), Vec::new());
         let unreached = loop {
@@ -326,8 +326,8 @@ impl Command {
         }
     }
 
-    /// Returns `Some(Ok)` once the stub has become the command or has died, `Some(Err)` with the error number if `exec`
-    /// failed, and `None` while the stub waits.
+    /// Returns `None` while the stub waits, `Some(Ok)` once the stub has become the command or died, and `Some(Err)`
+    /// with the error number if `exec` failed.
     fn read_stub(&mut self) -> Option<Result<(), i32>> {
         let mut errno = [0; 4];
         let read = self.stub.as_mut()?.read(&mut errno);
@@ -402,7 +402,7 @@ impl Caller {
     }
 }
 
-/// Starts the stub in a process group of its own. The stub waits until the guardian sends the command's standard input.
+/// Starts the stub in a process group of its own. The stub waits for the command's standard input.
 fn spawn_stub(launch: &Launch) -> io::Result<(Pid, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;

@@ -74,8 +74,7 @@ impl JobControl {
             return JobAction::Nothing;
         }
         if self.shares_terminal && signal != SIGTSTP && by_terminal && terminal::is_ours_to_give() {
-            // A shell has moved this process to the foreground since. The shell sent no CONT: `fg` sends it to stopped
-            // jobs only, and this process runs.
+            // A shell has moved this process to the foreground since, without CONT: `fg` sends it to stopped jobs only.
             return self.continue_command();
         }
         if terminal::shell_can_continue_us() {

@@ -139,7 +139,7 @@ mod proc {
     /// Returns the descendants of a direct child that can be identified safely, nearest first.
     ///
     /// A process can be missed because it has just been created, has died, or because no descriptor was free. A missed
-    /// process becomes a direct child of this one once its ancestors are dead.
+    /// process becomes a direct child once its ancestors are dead.
     pub(in super::super) fn below(child: Pid) -> Vec<Descendant> {
         let Ok(handle) = pidfd_open(child, PidfdFlags::empty()) else {
             return Vec::new();

@@ -71,8 +71,7 @@ pub struct Launch {
     pub argv: Vec<OsString>,
     /// Variables added to the environment that `tenure` was started with.
     pub env: Vec<(OsString, OsString)>,
-    /// The process group of `tenure`, which gets the terminal back from the command. `None` if the command never gets
-    /// the terminal.
+    /// The process group of `tenure`, which gets the terminal back. `None` if the command never gets the terminal.
     pub(super) terminal_owner: Option<i32>,
 }
 
@@ -152,8 +151,7 @@ impl MessageBuffer {
         &mut self.bytes
     }
 
-    /// Returns the next message, `None` if none is complete. An error means that the peer is not `tenure` or its
-    /// guardian.
+    /// Returns the next complete message, if any. An error means that the peer is not `tenure` or its guardian.
     pub(super) fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, serde_json::Error>> {
         let Some(end) = self.bytes[self.searched..].iter().position(|&b| b == b'\n') else {
             self.searched = self.bytes.len();

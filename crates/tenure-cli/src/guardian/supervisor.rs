@@ -1,5 +1,4 @@
-//! The `tenure` side of the guardian: starts the guardian, sends deadlines, reads reports, and kills the command if the
-//! guardian dies.
+//! The `tenure` side: starts the guardian, sends deadlines, reads reports, and kills the command if the guardian dies.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,7 +32,7 @@ const EXIT_LIMIT: Duration = Duration::from_secs(1);
 /// A change of the command's state, reported by the guardian or, if the guardian died, found by `tenure`.
 #[derive(Debug, PartialEq)]
 pub enum Event {
-    /// The guardian sent TERM to the command. KILL follows after the grace, the time between the two.
+    /// The guardian sent TERM to the command. KILL follows after `--grace`, or sooner.
     TermSent(StopReason),
     /// The guardian sent KILL to the command. `Ended` follows once no process is left.
     KillSent(StopReason),

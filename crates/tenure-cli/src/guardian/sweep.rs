@@ -11,7 +11,7 @@ use tenure::Instant;
 use super::process_tree;
 use super::protocol::Status;
 
-/// If only processes of other users are left, they are reported as unreached after attempts to kill them for this long.
+/// How long a sweep tries to kill processes of other users before it reports them as unreached.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
 
 /// Shortest pause between two rounds of kills. Each pause doubles, up to `LONGEST_PAUSE`.

@@ -1,5 +1,4 @@
-//! The objects of `ls --json`, `show --json` and `watch --json`. Programs rely on the fields and their order; `--help`
-//! explains them.
+//! The objects of `ls`, `show` and `watch` with `--json`. Programs rely on the fields and their order. See `--help`.
 
 use serde::Serialize;
 

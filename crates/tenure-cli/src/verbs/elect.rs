@@ -13,7 +13,6 @@ use crate::args::{Elect, Global, grace};
 use crate::guardian::{Inbox, StopReason};
 use crate::messages::{Failure, note_as_is, shortened};
 
-/// Campaigns and runs the command, term after term. Returns the exit code.
 pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure> {
     let name = key(&elect.name)?;
     let store = ChosenStore::of(global)?;

@@ -21,7 +21,6 @@ struct Page<'a> {
     page: &'a str,
 }
 
-/// Prints the completion script for a shell.
 pub(super) fn completions(global: &Global, shell: Shell) -> Result<u8, Failure> {
     let script = Script {
         shell: &shell.to_string(),
@@ -31,7 +30,6 @@ pub(super) fn completions(global: &Global, shell: Shell) -> Result<u8, Failure> 
     Ok(0)
 }
 
-/// Prints a manual page.
 pub(super) fn man(global: &Global, verb: Option<&str>) -> Result<u8, Failure> {
     let page = manual::page(verb).map_err(|error| Failure::system("cannot write the page", error))?;
     let page = Page { verb, page: &page };

@@ -21,7 +21,6 @@ const DONE: u8 = 0;
 const NOT_HELD: u8 = 1;
 const LOST: u8 = 4;
 
-/// Holds the lock, prints its events, and returns the exit code.
 pub(super) async fn hold(global: &Global, hold: &Hold) -> Result<u8, Failure> {
     if !hold.no_stdin && stdin::is_the_null_device() {
         return Err(Failure::usage(

@@ -46,7 +46,7 @@ struct SeenHolder {
 }
 
 impl<'a> HolderSearch<'a> {
-    /// Creates a search for the holder of one of these keys. Does not query the store yet.
+    /// Creates a search, without a query yet.
     pub(super) fn new(
         client: &'a Client,
         keys: &[LockKey],
@@ -79,8 +79,8 @@ impl<'a> HolderSearch<'a> {
         self.record(status.as_ref(), now());
     }
 
-    /// Describes the holder for a verb that gives up. If the last query is older than a second, queries once more, with
-    /// a time limit.
+    /// Describes the holder for a verb that gives up. Queries the store before, with a time limit, unless a query of the
+    /// last second has ended.
     async fn last_words(&mut self) -> Option<String> {
         let is_recent = self.began.is_some_and(|began| now() - began < LOOK_INTERVAL);
         if self.look.is_some() || !is_recent {

@@ -15,7 +15,6 @@ use crate::output::{self, Claimant, Holder, KeyStatus, Waiter};
 /// Number of keys that one call to the store lists.
 const PAGE: u32 = 256;
 
-/// Lists the keys that are held or have waiters in a queue.
 pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
     let client = connect_if_present(global).await?;
     let (keys, more) = listing(&client, ls)

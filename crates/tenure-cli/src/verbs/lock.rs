@@ -18,7 +18,6 @@ use crate::output;
 
 /// Shortest time limit of a release just before the local deadline. The store keeps the lock beyond that deadline.
 const MIN_RELEASE_LIMIT: Duration = Duration::from_millis(100);
-/// Longest time limit of a release.
 const MAX_RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// Time limit of the release of a lost lock. This release still calls the store, to learn how the lock was lost.
 const LOST_RELEASE_LIMIT: Duration = Duration::from_secs(1);
@@ -31,7 +30,6 @@ pub(super) struct LockRequest<'a> {
     waiting: Arc<OnceLock<ClaimRef>>,
 }
 
-/// A lock that is held.
 pub(super) struct HeldLock {
     guards: Guards,
     /// The lease, after it was rounded to the store's limits.
@@ -54,7 +52,6 @@ pub(super) enum Outcome {
     Timeout,
 }
 
-/// The result of a release.
 pub(super) enum Release {
     Confirmed,
     /// The lock was lost before the release.
@@ -79,8 +76,7 @@ impl<'a> LockRequest<'a> {
         names.join(", ")
     }
 
-    /// Returns the text of `names` for a lock that was busy: `one of "a", "b"`, because the library does not tell which
-    /// key was busy.
+    /// Returns `names`, or `one of "a", "b"` for several keys: the library does not tell which of them was busy.
     pub(super) fn one_of_names(&self) -> String {
         match self.keys.as_slice() {
             [_] => self.names(),
@@ -98,7 +94,6 @@ impl<'a> LockRequest<'a> {
         rounded(self.args.lease, client.profile())
     }
 
-    /// Returns a search for the holder of this lock.
     pub(super) fn holder<'c>(&self, client: &'c Client) -> HolderSearch<'c> {
         HolderSearch::new(client, &self.keys, self.waiting.clone())
     }

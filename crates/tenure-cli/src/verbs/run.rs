@@ -12,7 +12,6 @@ use super::wait_line::show_while;
 use crate::args::{Global, Run, grace};
 use crate::messages::{Failure, note_as_is};
 
-/// Runs the command and returns the exit code.
 pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let request = LockRequest::of(&run.lock)?;
     let store = ChosenStore::of(global)?;

@@ -5,12 +5,10 @@ use rustix::process::Signal;
 use crate::guardian::Inbox;
 use crate::messages::Failure;
 
-/// Starts to listen for the signals that a verb acts on.
 pub(super) fn listen() -> Result<Inbox, Failure> {
     Inbox::open().map_err(|error| Failure::system("cannot listen for signals", error))
 }
 
-/// Returns whether `number` is the number of `signal`.
 pub(super) fn is(number: i32, signal: Signal) -> bool {
     number == signal.as_raw()
 }

@@ -44,8 +44,7 @@ fn output(shell: &str, args: &[&str], path: &OsString, fixture: &Fixture) -> Don
     done
 }
 
-/// Runs the shell for each case, with the typed words as the last argument. Asserts that the printed lines begin with
-/// exactly the offers.
+/// Runs the shell for each case, with the typed words as the last argument. Asserts that it prints exactly the offers.
 fn assert_offers(shell: &str, script: &str, args: &[&str]) {
     if !needs(shell, shell) {
         return;

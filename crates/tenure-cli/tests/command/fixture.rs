@@ -26,7 +26,6 @@ impl Fixture {
         command
     }
 
-    /// Runs the command to its end.
     pub(crate) fn call(&self, args: &[&str]) -> Done {
         Done::by(&mut self.command(args))
     }
@@ -67,7 +66,6 @@ impl Fixture {
         hold
     }
 
-    /// Starts `--json watch PREFIX`.
     pub(crate) fn watch(&self, prefix: &str) -> Process {
         self.start(&["--json", "watch", prefix])
     }
@@ -108,7 +106,6 @@ impl Fixture {
         lines
     }
 
-    /// Returns whether the key is held.
     pub(crate) fn is_busy(&self, key: &str) -> bool {
         match self.call(&["-q", "run", key, "-n", "--", "true"]).code {
             0 => false,

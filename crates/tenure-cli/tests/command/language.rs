@@ -88,7 +88,7 @@ fn no_output_shows_the_password_of_a_url() {
         .map(|secret| format!("redis://u:{secret}@127.0.0.1:1/0"));
     for url in urls
         .into_iter()
-        // The password stands in the place of the user name, because the colon before the password is missing.
+        // The password stands in the place of the user name, without a colon before it.
         .chain(["redis://s3cr3t@127.0.0.1:1/0".to_owned()])
     {
         let file = fixture.write("url", &url, 0o600);
@@ -119,7 +119,7 @@ fn no_output_shows_the_password_of_a_url() {
     }
 }
 
-/// The command's own advice and some keys look like URLs with a password, and are still printed in full.
+/// The command's own advice, and keys that look like URLs with a password, are printed in full.
 #[test]
 fn advice_and_keys_are_printed_unmasked() {
     let fixture = Fixture::new();

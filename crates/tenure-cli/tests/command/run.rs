@@ -125,8 +125,8 @@ fn nothing_of_ours_goes_to_stdout() {
     }
 }
 
-/// The grace is computed from the lease that the store gives. A grace computed from the longer `--lease` would put the
-/// deadline before the start of the command.
+/// The grace is computed from the lease that the store gives. A grace from the longer `--lease` would put the deadline
+/// before the start.
 #[test]
 fn a_lease_beyond_the_limits_is_rounded_and_the_command_runs() {
     let fixture = Fixture::new();
@@ -304,7 +304,7 @@ fn a_signal_ends_the_wait_of_at_least_and_frees_the_lock() {
     wait_for("the command's end", || !crate::fixture::alive(pid));
     let began = Instant::now();
     wait_for("an answer to TERM", || {
-        // Repeat the signal: `tenure` may have forwarded an earlier one to the command, which was about to end.
+        // Send the signal again: `tenure` may have forwarded the last one to the command, which was ending.
         run.send(Signal::TERM);
         run.has_ended()
     });

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::fixture::{Done, Fixture};
 
-/// Runs a command with these options and variables, and returns the store's URL that it finds in `TENURE_STORE`.
+/// Runs a command with these options and variables, and returns its `TENURE_STORE`.
 fn store(fixture: &Fixture, options: &[&str], env: &[(&str, &str)]) -> String {
     let run = ["-q", "run", "k", "--", "sh", "-c", "printf %s \"$TENURE_STORE\""];
     let done = fixture.call_at_home(&[options, &run].concat(), env);

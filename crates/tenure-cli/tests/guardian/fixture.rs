@@ -1,5 +1,5 @@
-//! Fixture of one test: a folder, a probe (which stands in for `tenure`) with its command, and functions that wait for
-//! an event.
+//! Fixture of one test: a folder, a probe (which replaces `tenure`) with its command, and functions that wait for
+//! events.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

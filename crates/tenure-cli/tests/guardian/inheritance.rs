@@ -40,8 +40,8 @@ fn the_command_inherits_no_descriptor_of_ours() {
     assert_eq!(under.stdout, String::from_utf8_lossy(&alone.stdout));
 }
 
-/// Returns the blocked and ignored signals of a command without and with a guardian. The Python statement `setup` sets
-/// the signals of the caller.
+/// Returns the blocked and ignored signals of a command, without and with a guardian. The Python statement `setup`
+/// sets the caller's.
 fn masks(setup: &str) -> (String, String) {
     let fixture = Fixture::new();
     let list = ["grep", "-E", "Sig(Blk|Ign):", "/proc/self/status"];
