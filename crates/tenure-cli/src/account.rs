@@ -11,7 +11,7 @@ use std::time::Duration;
 #[cfg(unix)]
 use std::{fs, io::Read, sync::mpsc, thread};
 
-/// Time limit of `getent`, because the start of the command waits for it.
+/// Time limit of `getent`, because the start of `tenure` waits for it.
 #[cfg(unix)]
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 

@@ -89,7 +89,7 @@ pub enum Source {
     Default,
 }
 
-/// Formats the source as messages name it.
+/// Formats the source for messages: the option, the variable, or the file's path.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -163,9 +163,9 @@ fn grace_too_long(asked: Option<Duration>, lease: Duration) -> Option<String> {
 /// The treatment of a command whose lock is lost.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLost {
-    /// TERM, and KILL a grace later.
+    /// TERM, and KILL after --grace.
     Term,
-    /// KILL.
+    /// KILL at once.
     Kill,
     /// Only a warning.
     Ignore,
@@ -198,7 +198,7 @@ pub struct Ls {
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_long_help = objects::SHOW)]
 pub struct Show {
-    /// Which key
+    /// The key to show
     pub key: String,
 }
 
@@ -207,7 +207,7 @@ pub struct Show {
 #[command(override_usage = "tenure evict KEY (--claim ID | --all)", after_long_help = objects::EVICT)]
 #[command(group = ArgGroup::new("target").required(true))]
 pub struct Evict {
-    /// Which key
+    /// The key to free
     pub key: String,
     /// Only the holder or waiter with this ID, as `show` prints it
     #[arg(long, value_name = "ID", group = "target", value_parser = parse_claim)]
@@ -281,9 +281,9 @@ impl Elect {
 /// The way in which a command is stopped when its candidate no longer leads.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// TERM, and KILL a grace later.
+    /// TERM, and KILL after --grace.
     Term,
-    /// KILL.
+    /// KILL at once.
     Kill,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Only this process reaps its direct children, so their process ids are safe to use. Any other descendant can be
 //! reaped by its own parent at any time, and its id can be reused. Such a process is identified by a pidfd, which is
-//! opened *before* its parent is read from /proc, and checked to be alive *after*. The parent that was read is then
-//! that of the same process.
+//! opened *before* the process's parent is read from /proc. If the process still lives *after* that, the parent that
+//! was read is its own.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};

@@ -27,7 +27,7 @@ pub fn send_stdin(socket: impl AsFd, input: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Duplicates the socket that this process was started with as its standard input.
+/// Duplicates standard input, which is a socket when a helper process starts.
 pub(super) fn own_socket() -> io::Result<UnixStream> {
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     Ok(UnixStream::from(socket))

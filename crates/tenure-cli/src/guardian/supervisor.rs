@@ -22,7 +22,7 @@ use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, li
 use super::sweep::{RoundResult, Sweep};
 use super::{Deadline, StartError, StopReason, now, process_tree, reached, stdin_passing, terminal};
 
-/// If the guardian has not reported KILL this long after KILL was due, `tenure` kills guardian and command itself.
+/// If the guardian has not reported KILL this long after KILL was due, `tenure` kills the guardian and the command.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
 /// Longest wait for SIGCHLD before `tenure` checks without it whether the guardian has exited.
 const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -245,7 +245,7 @@ impl Supervisor {
                 self.killing = Some(why);
                 Some(Event::KillSent(why))
             }
-            // After TERM the command soon gets KILL, so job control takes no action.
+            // After TERM the command soon gets KILL, so job control ignores the stop.
             Report::Stopped { .. } if self.ending => None,
             Report::Stopped { signal, continued } => {
                 let action = self

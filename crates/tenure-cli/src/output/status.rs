@@ -52,7 +52,7 @@ pub struct Waiter {
     pub position: Option<u32>,
 }
 
-/// Test fixture: a claim with a label, or a foreign one without.
+/// Test fixture: a claim with a label, or a foreign claim without one.
 #[cfg(test)]
 pub(super) fn claimant(claim: &str, label: Option<&str>, mode: &'static str) -> Claimant {
     Claimant {

@@ -79,7 +79,7 @@ impl<'a> HolderSearch<'a> {
         self.record(status.as_ref(), now());
     }
 
-    /// Describes the holder for a verb that gives up. Queries the store before, with a time limit, unless a query of the
+    /// Describes the holder for a verb that gives up. First queries the store, with a time limit, unless a query of the
     /// last second has ended.
     async fn last_words(&mut self) -> Option<String> {
         let is_recent = self.began.is_some_and(|began| now() - began < LOOK_INTERVAL);

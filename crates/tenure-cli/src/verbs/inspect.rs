@@ -134,7 +134,7 @@ fn claimant(id: &HolderId, label: Option<&str>, of: Mode) -> Claimant {
     }
 }
 
-/// Returns the word for a mode that programs read.
+/// Returns the word for a mode in JSON, such as `exclusive`.
 pub(super) fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Exclusive => "exclusive",

@@ -340,7 +340,7 @@ mod tests {
             (&[3], 100),
             (&[2_000], 2_000),
             (&[20_000], 5_000),
-            // One member was lost, but the other one is still released.
+            // One of two locks was lost. What is left of the other one's lease counts.
             (&[0, 700], 700),
             (&[3_000, 400], 3_000),
             (&[0], 1_000),

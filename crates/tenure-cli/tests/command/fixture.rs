@@ -14,7 +14,7 @@ impl Fixture {
         format!("sqlite:{}", self.path("locks.db").display())
     }
 
-    /// Prepares the command on the fixture's store, in the fixture's folder.
+    /// Prepares a call of `tenure` on the fixture's store, in the fixture's folder.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         command.arg("--url").arg(self.url()).args(args);
@@ -70,8 +70,8 @@ impl Fixture {
         self.start(&["--json", "watch", prefix])
     }
 
-    /// Prepares the command without a named store: the fixture's folder is the home directory, and the environment
-    /// holds only `HOME` and `PATH`.
+    /// Prepares a call of `tenure` without a named store: the home directory is in the fixture's folder, and the
+    /// environment holds only `HOME` and `PATH`.
     pub(crate) fn at_home(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         command.args(args).env_clear().env("HOME", self.path("home"));

@@ -27,7 +27,7 @@ fn explained(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Asserts that the verb's help explains all fields of the objects. `also_in` is a verb whose help explains the others.
+/// Asserts that the help and the manual pages of the verbs `verb` and `also_in` explain all fields of the objects.
 fn assert_explained(fixture: &Fixture, verb: &str, objects: &[Value], also_in: &str) {
     let help = |verb: &str| fixture.call(&[verb, "--help"]).stdout;
     let page = |verb: &str| fixture.call(&["man", verb]).stdout;

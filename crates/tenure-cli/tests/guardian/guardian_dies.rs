@@ -54,7 +54,7 @@ fn a_stopped_guardian_does_not_save_the_command() {
 }
 
 /// Runs the script `shell`, which leaves a process behind, writes its id to the file `before`, and becomes a probe.
-/// Calls `adopt`, kills the guardian, and asserts that the process from before lives on.
+/// Lets `adopt` make that process a child of the probe, kills the guardian, and asserts that the process lives on.
 fn assert_outlives_the_guardian(shell: &str, adopt: impl Fn(&Fixture, &Process, i32)) {
     let fixture = Fixture::new();
     let probe = std::env::current_exe().expect("our own path");
