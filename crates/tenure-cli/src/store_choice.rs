@@ -118,7 +118,7 @@ pub enum NoStore {
         "{0} says {1}, which would be another lock file in each working directory; write an absolute path"
     )]
     Relative(PathBuf, String),
-    /// The URL is `memory:`.
+    /// The URL is `memory:`, a store that no other process sees.
     #[error("the store `memory:` lives in one process: commands would lock nothing; use `sqlite:`")]
     Memory,
     /// The folder of the embedded store is unknown.
@@ -130,7 +130,7 @@ pub enum NoStore {
 /// the embedded store.
 ///
 /// # Errors
-/// If a source exists but cannot be used. Such a source is never skipped: the next one could name another store, and so
+/// If a source exists but cannot be used. It is not skipped, because the next source could name another store, and so
 /// another lock.
 pub fn choose(environment: &Environment) -> Result<Choice, NoStore> {
     let (source, named) = match named_url(environment)? {

@@ -62,7 +62,7 @@ fn visible_password(choice: &Choice) -> Option<Finding> {
     })
 }
 
-/// Finds a URL file that other users can write, or that they can read although it holds a password.
+/// Returns a finding if other users can write the URL file, or can read it although it holds a password.
 fn open_url_file(file: &Path, has_password: bool) -> Option<Finding> {
     let can_be_led = "they can lead commands to another store, and then two can hold one lock";
     open_file(
@@ -73,7 +73,7 @@ fn open_url_file(file: &Path, has_password: bool) -> Option<Finding> {
     )
 }
 
-/// Finds a password file that other users can write or read.
+/// Returns a finding if other users can write or read the URL's password file.
 fn open_password_file(url: &str) -> Option<Finding> {
     let url = StoreUrl::parse(url).ok()?;
     let can_be_kept_out = "they can put another password there, and then no command can lock: make it 0600";
@@ -85,8 +85,8 @@ fn open_password_file(url: &str) -> Option<Finding> {
     )
 }
 
-/// Finds a file that other users can write, with the consequence `if_written`. If the file holds a password
-/// (`has_password` describes it), also finds one that they can read.
+/// Returns a finding if other users can write `file`, with the consequence `if_written`, or if they can read it although
+/// it holds a password (`has_password` describes the password).
 #[cfg(unix)]
 fn open_file(file: &Path, what: &str, if_written: &str, has_password: Option<&str>) -> Option<Finding> {
     use std::os::unix::fs::MetadataExt;

@@ -1,5 +1,5 @@
-//! The clock of all deadlines. It is the library's, and also counts the time for which the machine is suspended. All
-//! processes of a machine (in one time namespace) read the same time, so deadlines can be sent between them.
+//! The clock of all deadlines is the library's, which also counts the time of a suspended machine. All processes of a
+//! machine (in one time namespace) read the same time, so they can send each other deadlines.
 
 use std::time::Duration;
 

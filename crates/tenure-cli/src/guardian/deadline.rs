@@ -90,8 +90,8 @@ impl DeadlineState {
         self.armed = Armed::Waived;
     }
 
-    /// Decides to stop the command: TERM now, KILL after `grace` or at the deadline, whichever is sooner. A second
-    /// decision has no effect.
+    /// Decides to stop the command: TERM now, KILL after `grace` or at the deadline, whichever is sooner. Has no
+    /// effect after an earlier decision.
     pub(super) fn stop(&mut self, why: StopReason, grace: Duration, now: Instant) {
         if self.pending.is_none() {
             self.pending = Some(PendingStop {

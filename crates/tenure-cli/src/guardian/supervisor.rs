@@ -47,8 +47,8 @@ pub enum Event {
 /// Dropping it kills the command: the socket closes, and the guardian acts as if `tenure` had died.
 ///
 /// If the guardian dies, this process kills all its own descendants, except those that existed when the command was
-/// started. No guarantee for processes that the excepted ones start later: once such a process becomes a child of this
-/// one, it looks like the command's.
+/// started. No guarantee for processes that the excepted ones start later: as children of this process, they look like
+/// the command's.
 #[derive(Debug)]
 pub struct Supervisor {
     guardian: Child,
@@ -76,8 +76,8 @@ pub struct Supervisor {
 impl Supervisor {
     /// Starts a guardian from `binary` (see [`own_binary`](super::own_binary)), without a command.
     ///
-    /// The start takes a few milliseconds in the other process, so call this before the lock is requested. From then on
-    /// this process is a subreaper (Linux).
+    /// Call this before the lock is requested: the guardian needs a few milliseconds to start. Makes this process a
+    /// subreaper (Linux).
     ///
     /// # Errors
     /// If the process cannot be started.
@@ -86,7 +86,7 @@ impl Supervisor {
     /// Outside a tokio runtime.
     pub fn spawn(binary: &Path) -> io::Result<Supervisor> {
         // If the caller of `tenure` ignored SIGCHLD, the kernel would reap each child at once and could reuse its id. A
-        // handler prevents that. `exec` resets handlers, so the helpers and the command start with the default.
+        // handler prevents this. `exec` resets handlers, so the helpers and the command start with the default.
         let child_changed = signal(SignalKind::child())?;
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -326,8 +326,8 @@ impl Supervisor {
 
     /// Kills the guardian, which is dead or stuck, and makes this process kill the command.
     fn take_over(&mut self) -> Option<Event> {
-        // The guardian may be dead already. The sweep reaps it like any child. Waiting for it here could delay the kill
-        // of the command, because a process in a system call or under a debugger can take long to die.
+        // The guardian may be dead already. The sweep reaps it: waiting for it here could delay the command's death,
+        // because a process in a system call or under a debugger can take long to die.
         let _ = self.guardian.kill();
         self.takeover = Some(Sweep::of(self.leader, self.spared.clone()));
         None

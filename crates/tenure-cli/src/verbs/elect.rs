@@ -49,7 +49,7 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// Campaigns and runs the command, again and again, until the command ends by itself or cannot be executed, a term
+    /// Campaigns and runs the command repeatedly, until the command ends by itself or cannot be executed, a term
     /// reaches `--max-hold`, or a signal ends the candidacy.
     async fn serve(&self, inbox: &mut Inbox) -> Result<u8, Failure> {
         loop {

@@ -71,8 +71,8 @@ fn options(run: &Run, lease: Duration) -> SupervisionOptions {
     }
 }
 
-/// Prints that the command did not run, and the holder of the lock. Prints nothing with `-q`, or if `--busy-exit` is 0:
-/// such a caller expects that the lock can be busy, and cron would mail the message. Returns `--busy-exit`.
+/// Prints that the command did not run, and the holder of the lock. Prints nothing with `-q` or `--busy-exit 0`: such a
+/// caller expects busy locks, and cron would mail the message. Returns `--busy-exit`.
 async fn not_run(
     global: &Global,
     run: &Run,

@@ -1,8 +1,8 @@
 //! The probe takes the place of `tenure run`: it drives a guardian as its arguments say, and prints events on stderr.
 //!
-//! `guardian-probe [WORD=MS]… -- CMD ARG…`, with times in milliseconds: `term` and `kill` (the deadline), `renew` (the
-//! interval at which the deadline is sent again), `waive` (no deadline), `stop` and `grace` (the time of a loss of the
-//! lock, and then from TERM to KILL), `back` (the time at which the deadline moves back to the present).
+//! `guardian-probe [WORD=MS]… -- CMD ARG…`, with times in milliseconds: `term` and `kill` (the deadline), `renew`
+//! (interval at which the deadline is sent again), `waive` (no deadline), `stop` (when the lock is lost) and `grace`
+//! (time from TERM to KILL then), `back` (when the deadline moves back to the present).
 
 use std::collections::HashMap;
 use std::env;
