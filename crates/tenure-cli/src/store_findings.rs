@@ -85,7 +85,7 @@ fn open_password_file(url: &str) -> Option<Finding> {
     )
 }
 
-/// Returns a finding if other users can write `file`, with the consequence `if_written`, or if they can read it although
+/// Returns a finding if other users can write `file`, with the consequence `if_written`, or if they can read `file` and
 /// it holds a password (`has_password` describes the password).
 #[cfg(unix)]
 fn open_file(file: &Path, what: &str, if_written: &str, has_password: Option<&str>) -> Option<Finding> {

@@ -104,7 +104,7 @@ pub enum Verb {
 #[command(override_usage = "tenure run KEY [KEY...] [OPTIONS] -- CMD [ARG...]")]
 #[command(after_help = help::RUN_SHORT, after_long_help = help::RUN)]
 pub struct Run {
-    /// What to lock.
+    /// The keys, and the options of the lock.
     #[command(flatten)]
     pub lock: LockArgs,
     /// Exit code when the lock was not acquired; 0 suits cron
@@ -175,7 +175,7 @@ pub enum OnLost {
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(override_usage = "tenure hold KEY [KEY...] [OPTIONS]", after_long_help = objects::HOLD)]
 pub struct Hold {
-    /// What to lock.
+    /// The keys, and the options of the lock.
     #[command(flatten)]
     pub lock: LockArgs,
     /// Hold until a signal comes (INT, TERM, HUP or QUIT), whatever stdin does

@@ -31,7 +31,7 @@ pub struct Claimant {
 /// A holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Holder {
-    /// The common fields.
+    /// The fields that holders and waiters share.
     #[serde(flatten)]
     pub who: Claimant,
     /// Number of permits of a semaphore that this claim holds. `None` for other kinds.
@@ -45,7 +45,7 @@ pub struct Holder {
 /// A waiter for a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Waiter {
-    /// The common fields.
+    /// The fields that holders and waiters share.
     #[serde(flatten)]
     pub who: Claimant,
     /// The waiter's place in the queue, from 0. `None` if the queue has no order.

@@ -40,7 +40,7 @@ pub(super) fn guardian() -> Result<Supervisor, Failure> {
 
 /// Runs the command under the lock, waits for `--at-least`, and releases the lock.
 ///
-/// Returns how the run ended, and whether the store confirmed the release or the loss in time. If not, it has warned.
+/// Returns how the run ended, and whether the store confirmed the release or the loss in time. Warns if it did not.
 pub(super) async fn run_under(
     held: HeldLock,
     supervisor: Supervisor,

@@ -46,7 +46,7 @@ struct SeenHolder {
 }
 
 impl<'a> HolderSearch<'a> {
-    /// Creates a search, without a query yet.
+    /// Creates a search that has not queried the store yet.
     pub(super) fn new(
         client: &'a Client,
         keys: &[LockKey],
