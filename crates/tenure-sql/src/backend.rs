@@ -1,4 +1,5 @@
-//! [`Backend`] for a lock file: each verb becomes a request to the file's thread and a future of its reply.
+//! Implements [`Backend`] for a lock file. Each verb sends a request to the thread that serves the file, and returns
+//! a future of the reply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,8 +54,8 @@ impl SqlStore {
         }
     }
 
-    /// Sends a request and waits for its reply. Spins for a short while first, yielding to other tasks at each poll.
-    /// Returns `None` if the file's thread has ended without a reply.
+    /// Sends a request to the file's thread and waits for the reply. Polls for a short while first, yielding to other
+    /// tasks between polls. Returns `None` if the thread ended without a reply.
     async fn send<Q, A>(&self, request: Q, wrap: impl FnOnce(Pending<Q, A>) -> Request) -> Option<A> {
         let (pending, mut answer) = Pending::new(request);
         let caller_spin = self.mailbox.caller_spin();
@@ -72,7 +73,7 @@ impl SqlStore {
         answer.await.ok()
     }
 
-    /// A call that sends its request when it is first polled.
+    /// Makes a call that sends its request when it is first polled.
     fn call<Q, A>(
         self: Arc<Self>,
         request: Q,
@@ -88,7 +89,7 @@ impl SqlStore {
         })
     }
 
-    /// A batch that sends its request when it is first polled.
+    /// Makes a call for a batch, which sends one request when it is first polled.
     fn batch_call<Q, A>(
         self: Arc<Self>,
         batch: Batch<Q>,
@@ -165,7 +166,7 @@ impl Backend for SqlStore {
     }
 }
 
-/// The error for a thread that ended without a reply, which is a bug.
+/// The error of a call whose thread ended without a reply, which is a bug.
 fn thread_ended() -> BackendError {
     BackendError::new(
         Fault::Closed,

@@ -1,4 +1,4 @@
-//! The settings of a store.
+//! The settings of a SQLite store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +20,18 @@ pub struct Config {
     /// The lease clock. The default is the system's boot clock, which counts suspend. Every process that shares the
     /// file must read the same clock, so only tests set another one.
     pub clock: Arc<dyn Clock>,
-    /// The time for which a request waits for another process to release SQLite's write lock. After that it fails
-    /// with `Unavailable`, and the error names that process. The default of 5 s is longer than any transaction of a
-    /// running process.
+    /// How long a request waits for another process to release SQLite's write lock. Then the request fails with
+    /// `Unavailable`, and the error names that process if it can be found. The default of 5 s is longer than any
+    /// transaction of a running process.
     pub busy_limit: Duration,
-    /// The number of requests that may be queued for the thread that serves the file; renewals have a queue of the
-    /// same size. The default is 4096. Further requests fail with `Unavailable`.
+    /// The maximum number of requests in the queue of the thread that serves the file. The default is 4096. Renewals
+    /// have a second queue of the same size. A request that finds its queue full fails with `Unavailable`.
     pub max_queue: usize,
-    /// The number of claims that share one transaction. The default of 64 keeps transactions short, so that other
-    /// processes are not kept waiting. A batch is not divided.
+    /// The maximum number of claims that share one transaction. The default of 64 keeps transactions short, because
+    /// other processes wait for them. A batch is never divided, even if it has more claims.
     pub max_group: usize,
-    /// The maximum size of the file. The default of 1 GiB is enough for several million claims at a time. Writes
-    /// beyond it fail as on a full disk.
+    /// The maximum size of the file in bytes. The default of 1 GiB is enough for several million claims at a time.
+    /// Writes beyond it fail as on a full disk.
     pub max_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Turns errors of SQLite into [`BackendError`]s that say what is wrong and what to do.
+//! Turns SQLite's errors into [`BackendError`]s, which say what is wrong and what to do.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tenure_backend::{BackendError, Effect, Fault, escape_control};
 
 use crate::display::display_path;
 
-/// Converts an error of SQLite. `effect` says whether the failed statement may have had an effect.
+/// Converts an error of SQLite. `effect` says whether the failed statement may have changed the file.
 pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> BackendError {
     let file = display_path(path);
     let store = |message: String| (Fault::Store, message);
@@ -33,7 +33,7 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
              this user needs write access to the directory too"
         )),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => store(damaged(path)),
-        // All statements are fixed texts, so this error means that another program changed the tables or rows.
+        // All statements of Tenure are correct, so this error means that another program changed the tables or rows.
         Some(ErrorCode::Unknown) | None => store(format!(
             "the tables of {file} are not those of a lock file, so another program made or changed it: \
              choose another file"
@@ -45,7 +45,7 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
             "SQLite could not work on the lock file {file}: see the cause below"
         )),
     };
-    // The message of SQLite may contain the name of the file, so it is escaped too.
+    // SQLite's message may contain the name of the file, so its control characters are escaped too.
     match escape_control(&error.to_string()) {
         Cow::Borrowed(_) => BackendError::because(fault, effect, message, error),
         Cow::Owned(text) => BackendError::because(fault, effect, message, text),

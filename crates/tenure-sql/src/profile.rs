@@ -1,4 +1,4 @@
-//! The profile of the layout `claims` on SQLite, and its limits.
+//! The profile of the SQLite store: what it promises, and its limits.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Requests to the thread that serves a file, and how the claim logic executes each of them.
+//! Requests to the thread that serves a file, and the calls of the claim logic that execute them.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 use crate::claims::{self, View};
 use crate::dialect::sqlite::transaction::{Ids, Transaction};
 
-/// A request that waits for its reply.
+/// A request, and the channel for its reply.
 #[derive(Debug)]
 pub(crate) struct Pending<Q, A> {
     pub(crate) input: Q,
-    /// The result that the transaction decided. It is sent once the transaction is committed.
+    /// The result that the claim logic decided. It is sent as the reply after the transaction is committed.
     pub(crate) result: Option<A>,
     reply: oneshot::Sender<A>,
 }
@@ -33,7 +33,7 @@ impl<Q, A> Pending<Q, A> {
     }
 
     pub(crate) fn answer(self, answer: A) {
-        // Sending fails if the call was dropped. Its effect stands.
+        // Sending fails if the caller dropped its call. The request stays executed.
         let _ = self.reply.send(answer);
     }
 
@@ -44,14 +44,14 @@ impl<Q, A> Pending<Q, A> {
 }
 
 impl<Q, A> Pending<Batch<Q>, Batch<A>> {
-    /// Answers every element of a batch alike.
+    /// Gives every element of a batch the same answer.
     fn answer_each(self, answer: impl Fn() -> A) {
         let answers = self.input.iter().map(|_| answer()).collect();
         self.answer(answers);
     }
 }
 
-/// A request that runs in a write transaction, alone or with others.
+/// A request that runs in a write transaction, which it may share with other requests.
 #[derive(Debug)]
 pub(crate) enum Write {
     Acquire(Pending<(Arc<Claim>, Instant), Result<AcquireReply, BackendError>>),
@@ -65,7 +65,7 @@ pub(crate) enum Write {
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(Write),
-    /// The caller dropped the claim's wake-up stream with this signal.
+    /// Remove the claim's subscriber with this signal: the caller has dropped its wake-up stream.
     Unsubscribe(Arc<Claim>, WakeSignal),
     Inspect(Pending<Query, Result<Page<LockStatus>, BackendError>>),
     Examine(Pending<(), Result<Vec<Finding>, BackendError>>),
@@ -76,7 +76,8 @@ impl Write {
     /// Returns whether the commit must be synced to the disk before the request is answered.
     ///
     /// Grants must survive a power failure because of their fencing tokens. Renewals are synced too, for safety: they
-    /// are rare. A release or a registration may be lost: the claim then ends at the next boot, or with its lease.
+    /// are rare. A power failure may undo a release or a registration: the claim then ends with its lease or at the
+    /// next boot.
     pub(crate) fn must_sync(&self) -> bool {
         match self {
             Write::Acquire(_) | Write::Renew(_) => true,
@@ -85,7 +86,7 @@ impl Write {
         }
     }
 
-    /// Runs the verb on the view of each claim in turn, and stores the results.
+    /// Runs the verb on the view of each claim in turn, and keeps the results for [`answer`](Self::answer).
     pub(crate) fn execute(&mut self, transaction: &mut Transaction<'_, '_>) -> rusqlite::Result<()> {
         match self {
             Write::Acquire(pending) => {
@@ -117,7 +118,7 @@ impl Write {
         Ok(())
     }
 
-    /// Sends the stored results, once they are committed. `subscribe` makes the wake-up stream of a watch.
+    /// Sends the results after the commit. `subscribe` makes the wake-up stream that a `watch` returns.
     pub(crate) fn answer(self, subscribe: impl FnOnce(Arc<Claim>) -> Wakes) {
         match self {
             Write::Acquire(pending) => pending.answer_with_result(),
@@ -131,7 +132,7 @@ impl Write {
         }
     }
 
-    /// Answers that the file was replaced, and that all claims in it are lost.
+    /// Fails the request because the file was replaced: all its claims are lost, so renewals get `Loss::Missing`.
     pub(crate) fn fail_lost(self, error: &BackendError) {
         match self {
             Write::Renew(pending) => pending.answer_each(|| RenewReply::Gone(Loss::Missing)),
@@ -139,7 +140,7 @@ impl Write {
         }
     }
 
-    /// Answers that the request failed, with this error.
+    /// Answers the request with this error. An `Unwatch` gets no answer.
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
             Write::Acquire(pending) => pending.answer(Err(error.clone())),
@@ -161,7 +162,7 @@ impl Request {
         }
     }
 
-    /// Answers that the request failed, with this error.
+    /// Answers the request with this error. A `Close` succeeds, and an `Unsubscribe` gets no answer.
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
             Request::Write(write) => write.fail(error),
@@ -173,13 +174,13 @@ impl Request {
     }
 }
 
-/// Inserts or renews a watcher's row.
+/// Inserts or renews the row of an unfair claim that wants wake-ups.
 pub(crate) fn register(transaction: &mut Transaction<'_, '_>, claim: &Claim) -> rusqlite::Result<()> {
     let ids = smallvec![claim.at.id];
     transaction.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
 }
 
-/// The claims whose rows a release needs: the released claim and its successor.
+/// The claims whose rows a release needs: the released claim, and the successor that gets the key.
 fn claims_of(request: &ReleaseRequest) -> Ids {
     let mut ids = Ids::new();
     if let ReleaseTarget::Claim(claim) = &request.target {

@@ -1,4 +1,4 @@
-//! The waiters of this handle that have asked for wake-ups, by key and claim.
+//! The waiters of one store handle that have asked for wake-ups, by key and claim.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, WakeS
 use crate::claims::{NextPoll, View, next_poll};
 use crate::dialect::sqlite::mailbox::Mailbox;
 
-/// All wake-up streams that this handle has given out and that still exist.
+/// All wake-up streams that this store handle has returned and that are not dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers {
     keys: HashMap<LockKey, KeySubscribers>,
@@ -17,9 +17,9 @@ pub(crate) struct Subscribers {
 
 #[derive(Debug, Default)]
 struct KeySubscribers {
-    /// The streams of each claim: nearly always one.
+    /// The streams of each claim, nearly always one.
     by_claim: HashMap<ClaimId, SmallVec<[Subscriber; 1]>>,
-    /// [`View::fingerprint`] of the key when it was last checked.
+    /// [`View::fingerprint`] of the key at its last check.
     fingerprint: u64,
 }
 
@@ -27,9 +27,9 @@ struct KeySubscribers {
 struct Subscriber {
     claim: Arc<Claim>,
     signal: WakeSignal,
-    /// The time to check the key again even if nothing changes, because a cooldown or a reservation ends then.
+    /// The time at which to check the key again even if nothing changes: a cooldown or a reservation ends then.
     check_at: Option<Instant>,
-    /// True if the claim has a watcher's row in the table, which must be renewed and later deleted.
+    /// True if the claim has a row with phase `Watching` in the table. The row must be renewed, and later deleted.
     registered: bool,
 }
 
@@ -49,8 +49,8 @@ impl Subscribers {
         signal.wakes(move || mailbox.unsubscribe(claim.clone(), dropped.clone()))
     }
 
-    /// Removes the subscriber with this signal. Returns whether the claim's watcher row must now be deleted: the
-    /// subscriber was the claim's last one and was registered.
+    /// Removes the subscriber with this signal. Returns whether the caller must now delete the claim's watcher row:
+    /// the subscriber was registered, and was the claim's last.
     pub(crate) fn unsubscribe(&mut self, claim: &Claim, signal: &WakeSignal) -> bool {
         let ClaimRef { key: name, id } = &claim.at;
         let Some(key) = self.keys.get_mut(name) else {
@@ -75,7 +75,7 @@ impl Subscribers {
         registered
     }
 
-    /// Notes that the claim was granted or has ended, so its row in the table is no longer a watcher's row.
+    /// Records that the claim was granted or has ended, so that it has no watcher's row any longer.
     pub(crate) fn clear_registration(&mut self, at: &ClaimRef) {
         let key = self.keys.get_mut(&at.key);
         let subscribers = key.and_then(|key| key.by_claim.get_mut(&at.id));
@@ -99,13 +99,13 @@ impl Subscribers {
         self.keys.keys().cloned().collect()
     }
 
-    /// The claims whose watcher rows must be renewed before they expire.
+    /// The claims whose watcher rows the caller must renew before they expire.
     pub(crate) fn registered(&self) -> Vec<Arc<Claim>> {
         let registered = self.all().filter(|subscriber| subscriber.registered);
         registered.map(|subscriber| subscriber.claim.clone()).collect()
     }
 
-    /// The keys to check again at `now` even if nothing has changed.
+    /// The keys that must be checked at `now` even if nothing has changed, because a cooldown or a reservation ends.
     pub(crate) fn due(&self, now: Instant) -> Vec<LockKey> {
         let due = |subscriber: &Subscriber| subscriber.check_at.is_some_and(|check_at| check_at <= now);
         let keys = self
@@ -115,13 +115,13 @@ impl Subscribers {
         keys.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The time at which the next key is [`due`](Self::due).
+    /// The next time at which a key is [`due`](Self::due), i.e. must be checked although nothing has changed.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.all().filter_map(|subscriber| subscriber.check_at).min()
     }
 
-    /// Wakes the subscribers on the view's key that should poll. Returns whether the key has changed since the last
-    /// check.
+    /// Wakes the subscribers of the view's key that should poll. Returns whether the key's rows have changed since
+    /// their last check.
     pub(crate) fn wake(&mut self, view: &View) -> bool {
         let Some(key) = self.keys.get_mut(&view.key) else {
             return false;
@@ -138,7 +138,7 @@ impl Subscribers {
         before != key.fingerprint
     }
 
-    /// Wakes every subscriber, for when the state of the keys cannot be read.
+    /// Wakes every subscriber, because the rows of their keys cannot be read.
     pub(crate) fn wake_all(&self) {
         self.all().for_each(|subscriber| subscriber.signal.notify());
     }

@@ -7,29 +7,29 @@ use tenure_backend::{AcquireReply, BackendError, Claim, ClientId, Fairness, Gran
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
-/// The shortest `poll_after` in a reply.
+/// The minimum of `poll_after` in a reply.
 const MIN_POLL: Duration = Duration::from_millis(1);
 
-/// Says if a claim can be granted, given the state of its key.
+/// Whether a claim can be granted, given the other claims of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// The claim may be granted now.
     Now,
     /// The claim may be granted at this time: a cooldown or another client's reservation ends then.
     From(Instant),
-    /// A holder excludes the claim, or another claim is ahead in the queue.
+    /// A holder excludes the claim, or another claim is ahead of it in the queue.
     Blocked,
 }
 
-/// Says if this call may grant a claim that is admitted.
+/// Whether this call may grant a claim for which [`Admission::Now`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GrantPolicy {
     Grant,
-    /// Only place the claim: waiters of other clients go first.
+    /// Do not grant the claim, because waiters of other clients go first.
     Withhold,
 }
 
-/// Places the claim, or polls it if it has a row. An error leaves the view unchanged.
+/// Inserts the claim, or polls it if it has a row. An error leaves the view unchanged.
 pub(crate) fn acquire(
     view: &mut View,
     claim: &Claim,
@@ -78,7 +78,8 @@ pub(super) fn place_or_poll(
                 ..Row::new(claim, Phase::Granted, 0, now + lease(claim))
             };
             if position.is_some() {
-                // The next claims in the queue may be able to hold the key too, such as more readers.
+                // The next claims in the queue may be able to hold the key together with this one, such as more
+                // readers.
                 view.request_wake();
             }
             Ok(granted(view, claim, row))
@@ -92,8 +93,8 @@ pub(super) fn place_or_poll(
     }
 }
 
-/// Answers a claim that is not granted. Queues a fair claim; an unfair one gets no row. `at` is the earliest time at
-/// which a poll can succeed without a release.
+/// Makes the reply to a claim that is not granted. Queues a fair claim; an unfair one gets no row. `at` is the
+/// earliest time at which a poll can succeed without a release.
 fn refused(
     view: &mut View,
     claim: &Claim,
@@ -110,8 +111,8 @@ fn refused(
     }
 }
 
-/// Decides whether a claim of this client and mode may be granted. `position` is its position in the queue, if it has
-/// one. Checks the queue first, so that a claim behind others in a long queue is answered at once.
+/// Decides whether a claim of this client and mode can be granted. `position` is its position in the queue, if it is
+/// queued. Checks the queue first, so that a claim behind others in a long queue is answered quickly.
 pub(super) fn admission(view: &View, client: ClientId, mode: Mode, position: Option<i64>) -> Admission {
     let held = || view.holders().map(|row| row.mode);
     if queue_before(view, position).next().is_some() || !mode.admits(held()) {
@@ -129,13 +130,13 @@ pub(super) fn admission(view: &View, client: ClientId, mode: Mode, position: Opt
     }
 }
 
-/// The queued claims ahead of this position, or the whole queue without one.
+/// The queued claims ahead of this position; the whole queue for `None`.
 fn queue_before(view: &View, position: Option<i64>) -> impl Iterator<Item = &Row> {
     view.queue()
         .take_while(move |row| position.is_none_or(|position| row.position < position))
 }
 
-/// The earliest end of the leases that keep a claim [`Blocked`](Admission::Blocked).
+/// The earliest end of the leases of all claims ahead in the queue and, if they exclude `mode`, of the holders.
 fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     let holders = || view.holders().map(|row| row.expires_at);
     let queue = queue_before(view, position).map(|row| row.expires_at);
@@ -147,7 +148,7 @@ fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     first.unwrap_or(view.now())
 }
 
-/// The reply to a claim that must wait. `time` is how long, at the earliest.
+/// The reply to a claim that must wait. Without a wake-up, the claim should poll after `time`.
 pub(super) fn waiting(ahead: Option<u32>, time: Duration) -> AcquireReply {
     AcquireReply::Waiting {
         ahead,
@@ -170,7 +171,7 @@ fn granted(view: &mut View, claim: &Claim, row: Row) -> AcquireReply {
     })
 }
 
-/// Restarts the lease of a queued claim, or appends the claim to the queue.
+/// Gives a queued claim a new lease, or appends a claim without a `position` to the queue.
 fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) -> AcquireReply {
     let now = view.now();
     let tail = || view.queue().next_back().map_or(1, |last| last.position + 1);
@@ -181,7 +182,7 @@ fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) ->
     waiting(ahead, (at - now).min(lease(claim) / 3))
 }
 
-/// Ends the reservations of a client that polls, because the poll has used them.
+/// Ends the reservations of a client, because one of its claims polls: a reservation is for one poll.
 fn clear_reservations(view: &mut View, client: ClientId) {
     let now = view.now();
     let of_client = |row: &&Row| row.id.client() == client && now < row.reserved_until;
@@ -194,8 +195,8 @@ fn clear_reservations(view: &mut View, client: ClientId) {
     }
 }
 
-/// Makes a watcher that missed its reservation eligible again, since polling proves that its process is alive. It
-/// keeps its time of registration, and so goes before later watchers.
+/// Makes a watcher that missed its reservation eligible for the next one, since its poll proves that its process is
+/// alive. It keeps its time of registration, and so goes before later watchers.
 fn forgive_missed_reservation(view: &mut View, row_before: Option<Row>) {
     let now = view.now();
     if let Some(row) = row_before.filter(|row| row.missed_reservation(now)) {

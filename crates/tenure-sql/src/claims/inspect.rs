@@ -6,7 +6,7 @@ use tenure_backend::{Cursor, HolderId, HolderStatus, LockStatus, Page, WaiterSta
 
 use super::{Row, View};
 
-/// Builds a page of lock statuses from views in the order of their keys.
+/// Builds a page of lock statuses from the views of keys, added in the order of the keys.
 #[derive(Debug)]
 pub(crate) struct PageBuilder {
     items: Vec<LockStatus>,
@@ -23,7 +23,7 @@ impl PageBuilder {
         }
     }
 
-    /// Adds a key, which must be greater than the keys before it. Returns `false` once the page is full.
+    /// Adds a key, which must sort after the keys added before. Returns `false` if the page was already full.
     pub(crate) fn add(&mut self, view: &View) -> bool {
         if let Some(status) = status(view) {
             if self.items.len() == self.limit {
@@ -35,7 +35,7 @@ impl PageBuilder {
         true
     }
 
-    /// Returns the page. Its cursor is its last key, if there are more keys.
+    /// Returns the page. If there are more keys, its cursor is its last key.
     pub(crate) fn finish(self) -> Page<LockStatus> {
         let last = self.items.last().filter(|_| self.more);
         let next = last.map(|status| Cursor(Arc::from(status.key.as_str())));

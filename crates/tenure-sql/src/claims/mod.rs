@@ -1,7 +1,7 @@
-//! The claim logic: what each verb decides, given the rows of one key.
+//! The claim logic: what each verb, such as `acquire`, decides from the rows of one key.
 //!
-//! Pure functions without SQL, clock or I/O. A transaction reads a [`View`], calls a verb that changes it, and writes
-//! the changes to the table.
+//! Pure functions without SQL, clock or I/O. A transaction reads the rows as a [`View`], calls a verb that changes
+//! the view, and writes the changes to the table.
 
 mod acquire;
 mod inspect;

@@ -1,4 +1,4 @@
-//! `release`: ends claims, then lets the next claim go: the successor, the head of the queue or the oldest watcher.
+//! `release`: ends claims. Then the successor, the head of the queue or the oldest watcher may have the key.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::acquire::{GrantPolicy, place_or_poll, waiting};
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
-/// Ends the claims that the request names, then places the successor or reserves the key for watchers.
+/// Ends the claims that the request names, reserves the freed key for watchers, and places the successor.
 pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply {
     if let Err(refusal) = check(request) {
         return ReleaseReply::Unknown(refusal);
@@ -25,7 +25,7 @@ pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply
                 end_claim(view, id, request, &mut freed);
             }
         }
-        // Only Tenure writes to this table, so a foreign holder does not exist.
+        // Only Tenure writes to this table, so it has no holders of foreign programs.
         ReleaseTarget::Foreign { .. } => {}
     }
     let client = match &request.target {
@@ -35,7 +35,8 @@ pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply
     let others = count_others(view, client);
     let place = |view: &mut View, successor: &Successor| place_successor(view, successor, others);
     let (early, late) = match &request.successor {
-        // A fair successor is queued before reservations are made, because a queue goes before all watchers.
+        // A fair successor is queued before a key is reserved for watchers, because the queue goes before all
+        // watchers.
         Some(successor) if successor.claim.fairness == Fairness::Fifo => (Some(successor), None),
         successor => (None, successor.as_ref()),
     };
@@ -57,8 +58,8 @@ fn check(request: &ReleaseRequest) -> Result<(), BackendError> {
     successor.map_or(Ok(()), |successor| successor.check(&LIMITS))
 }
 
-/// Places the successor. It is granted only if no other client waits. An error of the successor, such as another kind
-/// of lock, must not prevent the release: the successor gets that error from its own next poll.
+/// Places the successor, and grants it if no other client waits. An error of the successor, such as another kind of
+/// lock, must not prevent the release: the successor's own next poll returns that error.
 fn place_successor(view: &mut View, successor: &Successor, others: u32) -> AcquireReply {
     let policy = if others == 0 {
         GrantPolicy::Grant
@@ -69,7 +70,7 @@ fn place_successor(view: &mut View, successor: &Successor, others: u32) -> Acqui
         .unwrap_or_else(|_| waiting(None, Duration::ZERO))
 }
 
-/// Ends one claim for good. A claim without a row gets one too, because its acquire may still arrive.
+/// Ends one claim for good. A claim without a row gets an `Ended` row, because its acquire request may still arrive.
 fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut Batch<HolderId>) {
     let now = view.now();
     let row_before = view.row(id).cloned();
@@ -81,7 +82,7 @@ fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut
         freed.push(HolderId::Claim(id));
     }
     let (phase, evictor) = match (&request.cause, &row_before) {
-        // A claim that was evicted before keeps its first evictor.
+        // A claim that is already evicted keeps its first evictor.
         (_, Some(row)) if row.phase == Phase::Evicted => (Phase::Evicted, row.evictor.clone()),
         (Cause::Evicted { by }, Some(_)) if held => (Phase::Evicted, by.clone()),
         _ => (Phase::Ended, None),
@@ -91,7 +92,8 @@ fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut
         Some(row) if row.phase == Phase::Evicted => {
             (row.expires_at.max(remember), row.reserved_until.max(cooldown))
         }
-        // The row stays at least until the lease would have ended, so that the holder learns of the eviction.
+        // The row stays at least until the lease would have ended, so that the holder's next renewal reports the
+        // eviction.
         Some(row) if phase == Phase::Evicted => (row.expires_at.max(remember), cooldown),
         _ => (remember, cooldown),
     };
@@ -105,7 +107,7 @@ fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut
     });
 }
 
-/// The row of a claim that was released before it was placed.
+/// The row of a claim that is released before its acquire request arrives.
 fn unplaced_row(id: ClaimId) -> Row {
     Row {
         id,
@@ -120,8 +122,8 @@ fn unplaced_row(id: ClaimId) -> Row {
     }
 }
 
-/// Counts the queued claims and watchers of other clients. Watchers that missed their reservation do not count: their
-/// processes may be dead.
+/// Counts the queued claims and watchers of other clients. A watcher that missed its reservation does not count: its
+/// process may be dead.
 fn count_others(view: &View, client: Option<ClientId>) -> u32 {
     let now = view.now();
     let elsewhere = |row: &&Row| Some(row.id.client()) != client;
@@ -130,8 +132,8 @@ fn count_others(view: &View, client: Option<ClientId>) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Reserves a freed key, for the time [`TURN`], for the oldest watchers of other clients that can hold it together.
-/// So a client that asks again at once does not starve them.
+/// Reserves a freed key for [`TURN`] (10 ms) for the oldest watchers of other clients that can hold it together. A
+/// client that asks again at once therefore does not starve them.
 fn reserve_for_watchers(view: &mut View, client: Option<ClientId>) {
     if view.queue().next().is_some() {
         return;

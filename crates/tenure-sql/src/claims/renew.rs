@@ -1,11 +1,11 @@
-//! `renew`: extends the lease of a claim, or reports why the claim is gone. It never inserts and never ends a row.
+//! `renew`: extends the lease of a claim, or reports why the claim is gone. Never inserts or ends a row.
 
 use tenure_backend::{Loss, Phase as Only, RenewReply, RenewRequest};
 
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
-/// Renews the claim if its lease has not ended and its phase is the one that the request allows.
+/// Renews the claim if its lease has not ended, and its phase (waiting or granted) is one that the request allows.
 pub(crate) fn renew(view: &mut View, renewal: &RenewRequest) -> RenewReply {
     let now = view.now();
     if let Err(refusal) = LIMITS.check_lease(renewal.lease) {

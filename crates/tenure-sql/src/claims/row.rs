@@ -1,21 +1,22 @@
-//! The row of one claim: its phases and its columns.
+//! The row of one claim: its phase and its other columns.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{Claim, ClaimId, Instant, MAX_NOT_AFTER, Mode, TokenRange};
 
-/// The phase of a claim. The numbers are those stored in the column `phase`.
+/// The phase of a claim. The numbers are stored in the column `phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// The claim was released or withdrawn. The row stays for a while so that a late acquire cannot place it again.
+    /// The claim was released or withdrawn. The row stays for a while, so that a late acquire cannot place the claim
+    /// again.
     Ended = 0,
-    /// The claim was evicted. The row stays to tell its holder which client evicted it, and to enforce the cooldown.
+    /// The claim was evicted. The row stays to tell its holder the name of the evictor, and to enforce the cooldown.
     Evicted = 1,
     /// A watcher: an unfair claim that was not granted and wants wake-ups. It blocks other claims only while the key
     /// is reserved for it.
     Watching = 2,
-    /// The claim is in the queue.
+    /// The claim is fair and waits in the queue.
     Waiting = 3,
     /// The claim holds the key.
     Granted = 4,
@@ -35,28 +36,28 @@ impl Phase {
     }
 }
 
-/// One row of the table `claim`. Its key is that of its [`View`](super::View).
+/// One row of the table `claim`. The key is in its [`View`](super::View).
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: ClaimId,
     pub(crate) phase: Phase,
     pub(crate) mode: Mode,
-    /// Waiting: the position in the queue. Watching: when it registered, in nanoseconds of the store's clock.
+    /// Waiting: the position in the queue. Watching: the time of registration, in nanoseconds of the store's clock.
     pub(crate) position: i64,
-    /// Waiting, granted: the end of the lease. Ended, evicted: when the row may be deleted. Watching: the end of the
-    /// registration.
+    /// Waiting, granted: the end of the lease. Ended, evicted: the time from which the row may be deleted. Watching:
+    /// the end of the registration.
     pub(crate) expires_at: Instant,
-    /// Watching: the end of the time for which the key is reserved for this claim; [`Instant::ORIGIN`] if it has had
-    /// no reservation since it last polled. Evicted: the end of the cooldown.
+    /// Watching: the time until which the key is reserved for this claim; [`Instant::ORIGIN`] if it has had no
+    /// reservation since its last poll. Evicted: the end of the cooldown.
     pub(crate) reserved_until: Instant,
     pub(crate) tokens: Option<TokenRange>,
     pub(crate) label: Arc<str>,
-    /// Evicted: the name of the evictor.
+    /// Evicted: the name of the evictor, if it gave one.
     pub(crate) evictor: Option<Arc<str>>,
 }
 
 impl Row {
-    /// A row of this claim, without tokens or a reservation.
+    /// Makes a row for this claim, without tokens or a reservation.
     pub(crate) fn new(claim: &Claim, phase: Phase, position: i64, expires_at: Instant) -> Self {
         Row {
             id: claim.at.id,
@@ -71,12 +72,12 @@ impl Row {
         }
     }
 
-    /// Returns whether the lease or registration of the row has not ended.
+    /// Returns whether the time `expires_at` of the row is still ahead.
     pub(crate) fn is_unexpired(&self, now: Instant) -> bool {
         now < self.expires_at
     }
 
-    /// Returns whether the claim has ended for good: released, evicted, or expired while it was granted or queued.
+    /// Returns whether the claim has ended for good: released, evicted, or expired while granted or queued.
     pub(crate) fn has_ended(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Ended | Phase::Evicted => true,
@@ -85,7 +86,7 @@ impl Row {
         }
     }
 
-    /// The time from which the row may be deleted. An expired claim is remembered for as long as a released one.
+    /// The time from which the row may be deleted. An expired claim is remembered for 10 s, like a released one.
     pub(crate) fn forget_at(&self) -> Instant {
         match self.phase {
             Phase::Waiting | Phase::Granted => self.expires_at + MAX_NOT_AFTER,
@@ -93,18 +94,20 @@ impl Row {
         }
     }
 
-    /// The latest time in the row. How far it lies ahead when the row is written is stored in the column `lease`.
+    /// The latest time in the row. The column `lease` stores how far it is ahead of the clock when the row is
+    /// written.
     pub(crate) fn latest(&self) -> Instant {
         self.forget_at().max(self.reserved_until)
     }
 
-    /// Returns whether the machine was restarted after the row was written, and so the clock. Without a restart, no
-    /// time of a row lies further ahead than the `lease` stored with it.
+    /// Returns whether the machine, and so its clock, was restarted after the row was written. Within a boot, no time
+    /// of a row is further ahead of the clock than its column `lease`.
     pub(crate) fn is_of_earlier_boot(&self, lease: Duration, now: Instant) -> bool {
         self.latest() - now > lease
     }
 
-    /// Returns whether a reservation for this watcher ended and it has not polled since. Its process may be dead.
+    /// Returns whether this watcher's reservation ended and the watcher has not polled since. Its process may be
+    /// dead.
     pub(crate) fn missed_reservation(&self, now: Instant) -> bool {
         self.reserved_until != Instant::ORIGIN && self.reserved_until <= now
     }

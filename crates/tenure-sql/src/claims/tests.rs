@@ -1,5 +1,4 @@
-//! Tests of the claim logic that the contract leaves open: the order in which unfair waiters of several clients are
-//! granted.
+//! Tests of what the contract leaves to each store: the order in which unfair waiters of several clients are granted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tenure_backend::{
 
 use super::*;
 
-/// The rows of one key, kept in memory instead of a table, and a clock.
+/// A clock and the rows of one key, kept in memory instead of a table.
 struct TestKey {
     rows: Vec<Row>,
     now: Instant,
@@ -61,7 +60,7 @@ impl TestKey {
         matches!(self.poll(claim), AcquireReply::Granted(_))
     }
 
-    /// Polls for a key that is busy, then registers a watcher.
+    /// Polls a claim while another one holds the key, then registers it as a watcher.
     fn start_watching(&mut self, claim: &Claim) {
         assert!(!self.is_granted(claim));
         self.visit(|view| watch(view, claim));
@@ -89,7 +88,7 @@ fn key() -> LockKey {
     LockKey::new("k").expect("a short text")
 }
 
-/// The claim with this number of this client.
+/// A claim with this number, of this client.
 pub(crate) fn claim(client: u8, number: u64) -> Claim {
     let id = ClaimId::new(ClientId::from_random([client; 16]), number);
     Claim::of(ClaimRef { key: key(), id }, Duration::from_secs(30))
@@ -109,7 +108,7 @@ fn others(released: &ReleaseReply) -> u32 {
     }
 }
 
-/// A row in this phase, with times as a verb writes them at `now`.
+/// A row in this phase, with the times that a verb writes at `now`.
 fn row_in(phase: Phase, now: Instant) -> Row {
     let row = Row::new(&claim(1, 1), phase, 1, now + Duration::from_secs(30));
     let reserved_until = match phase {
@@ -194,7 +193,7 @@ fn a_watcher_is_skipped_after_a_miss_until_it_polls() {
     key.advance(10);
     let held = claim(1, 2);
     assert!(key.is_granted(&held));
-    // The watcher that missed its reservation does not count, because it may be dead.
+    // Only `next` counts. `late` does not, because it missed its reservation and may be dead.
     assert_eq!(others(&key.unlock(&held)), 1);
     assert_eq!(key.next_poll(&next), NextPoll::Now);
     assert!(key.is_granted(&next));

@@ -1,4 +1,4 @@
-//! The view of one key: the rows that a verb reads, and the changes it makes.
+//! The view of one key: the rows that a verb reads, and the changes that it makes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,40 +12,40 @@ use tenure_backend::{
 use super::{Phase, Row};
 use crate::profile::LIMITS;
 
-/// A view with at least this many active rows is cached between transactions.
+/// A view with at least this many active rows is cached for later transactions.
 const MIN_CACHED_ROWS: usize = 32;
 
-/// The time on two clocks, read once by each transaction after it has taken the write lock.
+/// The time on two clocks. Each transaction reads them once, after it has taken the write lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// The lease clock.
+    /// The time of the lease clock.
     pub(crate) now: Instant,
-    /// The wall clock, used only to draw fencing tokens.
+    /// The time of the wall clock in µs, used only to draw fencing tokens.
     pub(crate) wall_micros: u64,
 }
 
 /// The rows of one key, at one moment.
 ///
-/// A view has all rows of the key that are not [`Phase::Ended`], the rows of the claims in question in any phase, and
+/// A view has all rows of the key that are not [`Phase::Ended`], the rows of the requests' claims in any phase, and
 /// the key's token counter. A transaction reads each key once and runs several verbs on its view, because a key may
-/// have a thousand waiters. The rows are indexed, so that a verb need not go through all of them.
+/// have a thousand waiters. An index spares a verb from reading all of the rows.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) key: LockKey,
     pub(crate) at: Moment,
     entries: Vec<Entry>,
     by_id: HashMap<ClaimId, usize>,
-    /// The active rows by phase and position. See [`active_row`](Self::active_row).
+    /// The rows that affect other claims, sorted. [`active_row`](Self::active_row) defines which.
     active: BTreeSet<ActiveRow>,
-    /// The entries to write, in the order of their first changes.
+    /// The indices of the entries to write to the table, in the order of their first changes.
     changed: Vec<usize>,
     counter: u64,
     counter_changed: bool,
-    /// Set when a claim may have become grantable.
+    /// True if another claim may have become grantable.
     needs_wake: bool,
 }
 
-/// Sort key of an active row: its phase, its position, and the index of its entry.
+/// Sort key of a row in `View::active`: phase, position, index in `View::entries`.
 type ActiveRow = (Phase, i64, usize);
 
 #[derive(Debug)]
@@ -53,22 +53,22 @@ struct Entry {
     row: Row,
     /// True if a verb deleted the row.
     removed: bool,
-    /// The phase of the row in the table; `None` if the table does not have the row.
+    /// The phase of the row in the table; `None` if it is not in the table.
     stored: Option<Phase>,
     /// True if [`View::changed`] lists this entry.
     changed: bool,
 }
 
-/// One write to the tables, made in the transaction in which the view was read.
+/// One write to the tables, in the transaction that read the view.
 #[derive(Debug)]
 pub(crate) enum Change<'a> {
-    /// Inserts a row that the table does not have.
+    /// Inserts a row that is not in the table.
     Insert(&'a Row),
-    /// Updates a row, which has this phase in the table.
+    /// Updates a row. The second field is its phase in the table.
     Update(&'a Row, Phase),
-    /// Deletes a row, which has this phase in the table.
+    /// Deletes a row. The second field is its phase in the table.
     Delete(&'a Row, Phase),
-    /// Sets the key's token counter to the greatest token drawn.
+    /// Stores the key's token counter: the greatest token drawn.
     Counter(u64),
 }
 
@@ -87,8 +87,8 @@ impl View {
         }
     }
 
-    /// Moves the view to a later moment. The caller ensures that no other connection has changed the rows since this
-    /// view was [written](Self::mark_written).
+    /// Moves a cached view to a later time. The caller ensures that no other connection has changed the rows since
+    /// this view was [written](Self::mark_written).
     pub(crate) fn advance_to(mut self, at: Moment) -> Self {
         self.at = at;
         self.needs_wake = false;
@@ -100,19 +100,19 @@ impl View {
         self
     }
 
-    /// The number of rows, active or not.
+    /// The number of rows, including ended ones.
     pub(crate) fn rows(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether caching the view saves time: it is long, and at least half of its rows are active.
+    /// Returns whether the view is worth caching: it is long, and at least half of its rows are active.
     pub(crate) fn is_worth_caching(&self) -> bool {
         MIN_CACHED_ROWS <= self.active.len() && self.entries.len() <= 2 * self.active.len()
     }
 
-    /// Adds a row read from the table, with the lease stored in it. Rows of older builds have no lease.
+    /// Adds a row read from the table. `lease` is its column of that name, `None` in rows of older builds.
     ///
-    /// A row of an earlier boot is deleted at once.
+    /// Marks the row as deleted if the machine was restarted since it was written.
     pub(crate) fn add(&mut self, row: Row, lease: Option<Duration>) {
         let is_of_earlier_boot = lease.is_some_and(|lease| row.is_of_earlier_boot(lease, self.now()));
         let stored = Some(row.phase);
@@ -122,7 +122,7 @@ impl View {
         }
     }
 
-    /// Sets the key's token counter as read from the table.
+    /// Sets the key's token counter to the value in the table.
     pub(crate) fn set_counter_value(&mut self, counter: u64) {
         self.counter = counter;
     }
@@ -144,8 +144,8 @@ impl View {
         at
     }
 
-    /// The sort key of a row that is active: not expired, not ended, and for an evicted row with its cooldown
-    /// running.
+    /// The sort key of a row that affects other claims: an evicted row until its cooldown ends; a watching, waiting
+    /// or granted row until it expires. Otherwise `None`.
     fn active_row(&self, at: usize) -> Option<ActiveRow> {
         let Entry { row, removed, .. } = &self.entries[at];
         let is_active = match row.phase {
@@ -167,13 +167,13 @@ impl View {
         }
     }
 
-    /// The claim's row in any phase, expired or not.
+    /// The row of the claim, in any phase, expired or not.
     pub(crate) fn row(&self, id: ClaimId) -> Option<&Row> {
         let entry = &self.entries[*self.by_id.get(&id)?];
         (!entry.removed).then_some(&entry.row)
     }
 
-    /// Inserts the row, or replaces the row of the same claim.
+    /// Inserts the row, or replaces the row that its claim has.
     pub(crate) fn put(&mut self, row: Row) {
         match self.by_id.get(&row.id).copied() {
             Some(at) => self.change(at, |entry| {
@@ -193,8 +193,7 @@ impl View {
         }
     }
 
-    /// The changes since the view was last [written](Self::mark_written), in the order of the first change of each
-    /// row.
+    /// The changes to write to the tables: rows in the order of their first changes, then the counter.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_>> {
         let changed = self.changed.iter().map(|at| &self.entries[*at]);
         let rows = changed.filter_map(|entry| match (entry.removed, entry.stored) {
@@ -207,7 +206,7 @@ impl View {
         rows.chain(counter)
     }
 
-    /// Notes that all [`changes`](Self::changes) are in the tables.
+    /// Records that all [`changes`](Self::changes) were written to the tables.
     pub(crate) fn mark_written(&mut self) {
         for at in self.changed.drain(..) {
             let entry = &mut self.entries[at];
@@ -217,24 +216,24 @@ impl View {
         self.counter_changed = false;
     }
 
-    /// Notes that another claim may now be grantable, so that waiters of this key are woken after the commit.
+    /// Records that another claim may be grantable, so that waiters of this key are woken after the commit.
     pub(crate) fn request_wake(&mut self) {
         self.needs_wake = true;
     }
 
-    /// Returns whether the waiters of this key must be checked after the commit.
+    /// Returns whether the waiters of this key must be checked, and some woken, after the commit.
     pub(crate) fn needs_wake(&self) -> bool {
         self.needs_wake
     }
 
-    /// The queued claims and the watchers.
+    /// The queued claims and the watchers of this key.
     pub(crate) fn waiters(&self) -> impl Iterator<Item = ClaimId> {
         self.active_rows(Phase::Watching..=Phase::Waiting)
             .map(|row| row.id)
     }
 
-    /// A hash of the key's active rows: their claims, phases and reservations, but not their leases. Renewals
-    /// therefore do not change it.
+    /// A hash of the key's active rows, to detect changes: their claims, phases and reservations, but not their
+    /// leases, so that a renewal does not count as a change.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for row in self.active_rows(Phase::Evicted..=Phase::Granted) {
@@ -247,17 +246,17 @@ impl View {
         self.active_rows(Phase::Granted..=Phase::Granted)
     }
 
-    /// The queued claims, in the order of the queue.
+    /// The queued claims, first in the queue first.
     pub(crate) fn queue(&self) -> impl DoubleEndedIterator<Item = &Row> {
         self.active_rows(Phase::Waiting..=Phase::Waiting)
     }
 
-    /// The watchers, oldest first.
+    /// The watchers, earliest registration first.
     pub(crate) fn watchers(&self) -> impl Iterator<Item = &Row> {
         self.active_rows(Phase::Watching..=Phase::Watching)
     }
 
-    /// The active rows in these phases, by phase and position.
+    /// The active rows in these phases, sorted by phase and position.
     fn active_rows(&self, phases: RangeInclusive<Phase>) -> impl DoubleEndedIterator<Item = &Row> {
         let (first, last) = phases.into_inner();
         let range = (first, i64::MIN, 0)..=(last, i64::MAX, usize::MAX);
@@ -271,14 +270,15 @@ impl View {
             .filter(move |row| now < row.reserved_until && row.id.client() != client)
     }
 
-    /// The end of the cooldown after an eviction, during which no claim is granted.
+    /// The end of the cooldown after an eviction, until which no claim is granted; `None` if there is no cooldown.
     pub(crate) fn cooldown_until(&self) -> Option<Instant> {
         self.active_rows(Phase::Evicted..=Phase::Evicted)
             .map(|row| row.reserved_until)
             .max()
     }
 
-    /// Refuses a mode of another kind than that of the key's holders and queued claims.
+    /// Refuses a mode of another kind (such as a semaphore) than that of the key's holders and queued claims (such as
+    /// a mutex).
     pub(crate) fn check_kind(&self, asked: Mode) -> Result<(), BackendError> {
         let mut kinds = self.holders().chain(self.queue()).map(|row| row.mode.kind());
         match kinds.find(|held| *held != asked.kind()) {
@@ -287,13 +287,13 @@ impl View {
         }
     }
 
-    /// The kind of the key, while it has holders or queued claims.
+    /// The kind of lock that the key is; `None` without holders and queued claims.
     pub(crate) fn kind(&self) -> Option<Kind> {
         let row = self.holders().chain(self.queue()).next();
         row.map(|row| row.mode.kind())
     }
 
-    /// Draws consecutive tokens, greater than all tokens drawn on this key before.
+    /// Draws `asked` consecutive tokens (at most 1024), all greater than those drawn on this key before.
     pub(crate) fn draw(&mut self, asked: std::num::NonZeroU32) -> Result<TokenRange, BackendError> {
         let count = LIMITS.grants(asked);
         let first = self.counter.saturating_add(1).max(self.at.wall_micros);
@@ -310,7 +310,7 @@ impl View {
         Ok(tokens)
     }
 
-    /// Raises the counter to `token` if it is lower.
+    /// Raises the key's token counter to `token` if it is lower.
     pub(crate) fn raise_counter(&mut self, token: u64) {
         if self.counter < token {
             self.counter = token;

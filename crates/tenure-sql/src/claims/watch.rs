@@ -1,4 +1,4 @@
-//! `watch`: the rows of unfair claims that want wake-ups, and when a waiting claim should poll.
+//! `watch`: registers unfair claims that want wake-ups (watchers), and decides when a waiting claim should poll.
 
 use std::time::Duration;
 
@@ -7,24 +7,26 @@ use tenure_backend::{Claim, Fairness, Instant};
 use super::acquire::{Admission, admission};
 use super::{Phase, Row, View};
 
-/// The lease of a watcher's row. The watcher of a dead process counts for up to this long.
+/// The time for which a watcher stays registered. If its process dies, it still counts as a waiter for up to this
+/// long.
 const REGISTRATION_LEASE: Duration = Duration::from_secs(10);
 
-/// The interval at which watchers' rows are renewed: three times before they would expire.
+/// The interval at which a process renews its watchers: three times within `REGISTRATION_LEASE`.
 pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
-/// The time at which a waiting claim should poll.
+/// The time at which a waiting claim should poll, for its wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextPoll {
-    /// Now: the claim can be granted, or its row has changed.
+    /// At once: the claim can be granted or has ended, or a poll must update its row.
     Now,
-    /// At this time, or earlier if the key changes.
+    /// At this time, or earlier if the rows of the key change.
     From(Instant),
-    /// Not until the key changes.
+    /// When the rows of the key change.
     OnChange,
 }
 
-/// Inserts or renews the watcher's row of an unfair claim. Does nothing for a claim that is queued, granted or ended.
+/// Inserts or renews the watcher's row of an unfair claim. Does nothing for a fair claim, or one that is queued,
+/// granted or ended.
 pub(crate) fn watch(view: &mut View, claim: &Claim) {
     let now = view.now();
     let (position, reserved_until) = match view.row(claim.at.id) {
@@ -42,7 +44,7 @@ pub(crate) fn watch(view: &mut View, claim: &Claim) {
     });
 }
 
-/// Deletes the claim's row if it is a watcher's. A queued, granted or ended row stays.
+/// Deletes the claim's row if it is a watcher's. Keeps a queued, granted or ended row.
 pub(crate) fn unwatch(view: &mut View, claim: &Claim) {
     if view
         .row(claim.at.id)
@@ -52,14 +54,15 @@ pub(crate) fn unwatch(view: &mut View, claim: &Claim) {
     }
 }
 
-/// Decides when a waiting claim should poll. Changes nothing.
+/// Decides when a waiting claim should poll. Does not change the view.
 pub(crate) fn next_poll(view: &View, claim: &Claim) -> NextPoll {
     let now = view.now();
     let position = match view.row(claim.at.id) {
         Some(row) if row.phase == Phase::Granted && row.is_unexpired(now) => return NextPoll::OnChange,
         Some(row) if row.has_ended(now) => return NextPoll::Now,
         Some(row) if row.phase == Phase::Waiting => Some(row.position),
-        // The watcher was too slow. Its poll proves that its process is alive, and makes it eligible again.
+        // This watcher missed its reservation. Its poll proves that its process is alive, and makes it eligible for
+        // the next.
         Some(row) if row.missed_reservation(now) => return NextPoll::Now,
         _ if claim.fairness == Fairness::Fifo => return NextPoll::Now,
         _ => None,

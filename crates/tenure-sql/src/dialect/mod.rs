@@ -1,3 +1,3 @@
-//! The databases that can store claims. The claim logic that they share is in `claims/`.
+//! The databases that can store claims: SQLite. What they can share, the claim logic, is in `claims/`.
 
 pub mod sqlite;
