@@ -28,7 +28,7 @@ pub struct Config {
     /// have a second queue of the same size. A request that finds its queue full fails with `Unavailable`.
     pub max_queue: usize,
     /// The maximum number of claims that share one transaction. The default of 64 keeps transactions short, because
-    /// other processes wait for them. A batch is never divided, even if it has more claims.
+    /// other processes wait for them. A batch is never divided, so it may exceed the maximum.
     pub max_group: usize,
     /// The maximum size of the file in bytes. The default of 1 GiB is enough for several million claims at a time.
     /// Writes beyond it fail as on a full disk.

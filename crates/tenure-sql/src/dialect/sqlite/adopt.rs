@@ -1,8 +1,8 @@
-//! Adopts a file when it is opened: makes its times comparable with the clock of this process, or refuses the file.
+//! Adopts a lock file when it is opened: makes its times comparable with the clock of this process.
 //!
-//! Rows of an earlier boot need no adoption: their leases show it, and the transaction that reads them deletes them.
-//! Two things are adopted: rows of older builds, which have no lease, and the times of another time namespace. Both
-//! are changed only while no other process has the file open.
+//! Rows that were written in an earlier boot need no adoption: their column `lease` shows it, and the transaction
+//! that reads them deletes them. Adoption deletes rows without a lease (of older builds) that were written under
+//! another boot id, and converts times of another time namespace. It needs a file that no other process has open.
 
 use std::path::Path;
 
@@ -15,7 +15,8 @@ use super::file::refused;
 use super::origin::Origin;
 use crate::error;
 
-/// Adds ?1 to all times. The `place` of a watcher (phase 2) is a time too. A `reserved` of 0 means none, and stays 0.
+/// Adds ?1 to all times. In a watcher's row (phase 2), `place` is a time too. A `reserved` of 0 means none, and stays
+/// 0.
 const SHIFT_TIMES: &str = "\
 UPDATE claim SET
     until = max(until + ?1, 0),
@@ -23,10 +24,11 @@ UPDATE claim SET
     forget = max(forget + ?1, 0),
     place = iif(phase = 2, place + ?1, place)";
 
-/// Deletes the rows of an earlier boot. ?1 is the current time of the lease clock.
+/// Deletes the rows that were written in an earlier boot. ?1 is the time of the lease clock.
 const DELETE_EARLIER_BOOTS: &str = "DELETE FROM claim WHERE max(until, reserved, forget) - ?1 > lease";
 
-/// Refuses a file of another machine, and a file of this boot whose clock may differ from ours.
+/// Refuses a file of another machine. Also refuses a file of this boot that does not record its clock's offset,
+/// unless it is of the time namespace of this process.
 pub(super) fn check(path: &Path, there: &Origin, here: &Origin) -> Result<(), BackendError> {
     if there.machine != here.machine {
         let why = format!(
@@ -53,15 +55,15 @@ pub(super) fn check_clock(path: &Path, there: &Origin, here: &Origin) -> Result<
     Err(refused(path, why, then))
 }
 
-/// Returns whether a file must be [adopted](adopt) before it is used.
+/// Returns whether the file's boot id or clock differs, so that it must be [adopted](adopt) before it is used.
 pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
     there.boot != here.boot || !here.shares_clock_with(there)
 }
 
-/// Adopts the file for this boot and this clock, unless another process has it open.
+/// Adopts the file for the boot and clock of this process. Does nothing if another process has it open.
 ///
-/// If the boot id differs, rows without a lease are deleted. The times of all other rows are shifted to the clock of
-/// this process.
+/// If the boot id differs, rows without a lease are deleted. The times of all other rows are converted to the clock
+/// of this process.
 pub(super) fn adopt(path: &Path, here: &Origin, clock: &dyn Clock) -> Result<(), BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     match connection::open_exclusive(path).map_err(sql)? {
@@ -90,7 +92,7 @@ fn change(alone: &mut Connection, here: &Origin, clock: &dyn Clock) -> rusqlite:
     transaction.commit()
 }
 
-/// Reads the origin that the file records.
+/// Reads the origin that the file records: the machine, boot and clock of its times.
 pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
     let clock: Option<String> = if lacks_column(connection, "store", "clock")? {
         None
@@ -108,7 +110,7 @@ pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
     })
 }
 
-/// Returns whether the file was created by an older build, and lacks columns that later builds add.
+/// Returns whether an older build created the file, so that it lacks [`ADDED_COLUMNS`].
 pub(super) fn lacks_columns(connection: &Connection) -> rusqlite::Result<bool> {
     let mut lacks_any = false;
     for (table, column, _) in ADDED_COLUMNS {
@@ -117,7 +119,7 @@ pub(super) fn lacks_columns(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(lacks_any)
 }
 
-/// Adds the columns that a file of an older build lacks. The caller holds the write lock.
+/// Adds the columns that a file of an older build lacks. The caller must hold the write lock.
 pub(super) fn add_columns(transaction: &Connection) -> rusqlite::Result<()> {
     for (table, column, kind) in ADDED_COLUMNS {
         if lacks_column(transaction, table, column)? {
@@ -151,10 +153,10 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// The time of the fixture's clock, in seconds.
+    /// The time of `Fixture::clock`, in seconds.
     const NOW: i64 = 1_000_000;
 
-    /// A lock file that simulated processes open, with different boot ids and time namespaces.
+    /// A lock file that the test opens as several processes, with other boot ids and time namespaces.
     struct Fixture {
         _dir: TempDir,
         path: PathBuf,
@@ -171,7 +173,7 @@ mod tests {
     }
 
     impl Fixture {
-        /// Creates a file as a process of this origin does.
+        /// Creates a lock file, as a process with this boot id and clock does.
         fn new(origin: &Origin) -> Self {
             let (dir, path, _) = create_file(origin);
             Fixture {
@@ -193,13 +195,13 @@ mod tests {
             self.try_open(here).expect("the file opens")
         }
 
-        /// Checks that a process of this origin cannot open the file because its clock differs.
+        /// Checks that a process with this boot id and clock cannot open the file, because its clock differs.
         fn assert_refused(&self, here: &Origin) {
             let error = self.try_open(here).expect_err("their times mean nothing here");
             assert!(error.to_string().contains("time namespace"), "{error}");
         }
 
-        /// Inserts a row that ends in `seconds` and whose column `lease` has this many seconds.
+        /// Inserts a row that ends in `seconds`. `lease` is its column of that name, in seconds.
         fn write(&self, connection: &Connection, number: i64, phase: i64, seconds: i64, lease: Option<i64>) {
             let now = NOW * SECOND;
             assert_eq!(self.clock.now().as_nanos(), now.cast_unsigned());
@@ -229,7 +231,7 @@ mod tests {
         let after = fixture.open(&here);
         assert_eq!(numbers(&after), [1]);
         let stored = origin(&after).expect("it can be read");
-        // Older builds compare the boot id.
+        // The file has the boot id of this process, for older builds, which compare it.
         assert_eq!((stored.boot, stored.offset), (here.boot, Some(0)));
     }
 
@@ -266,7 +268,7 @@ mod tests {
         let fixture = Fixture::new(&there);
         let user = fixture.open(&there);
         fixture.assert_refused(&here);
-        // Only the offset matters, not the name of the namespace.
+        // The namespace has another name but the same offset, so the file opens.
         fixture.open(&process("b", "time:[3]", Some(0)));
         drop(user);
         fixture.open(&here);
@@ -311,9 +313,9 @@ mod tests {
         unset.expect("it can be written");
         drop(file);
         fixture.assert_refused(&process("b", "time:[1]", Some(0)));
-        // A process of the same namespace has the same clock.
+        // A process of the file's namespace has the same clock, so the file opens.
         fixture.open(&there);
-        // In another boot, the rows of the older build have ended, so its clock does not matter.
+        // The file's times are of another boot, so the file opens although its clock is unknown.
         fixture.open(&process("c", "time:[1]", Some(0)));
     }
 }

@@ -1,36 +1,36 @@
-//! SQLite's busy handler: waits while another process has the file locked, until a deadline.
+//! SQLite's busy handler: lets a statement wait, until a deadline, while another process has the file locked.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-/// The pause between the first tries. A process that takes one lock after the other leaves only short gaps between
-/// its transactions, and longer pauses would miss all of them.
+/// The pause after each of the first [`SHORT_PAUSES`] tries. Another process that takes one lock after the other
+/// leaves only short gaps between its transactions. Longer pauses would miss all of them.
 const SHORT_PAUSE: Duration = Duration::from_micros(100);
 
-/// The pause after [`SHORT_PAUSES`] tries: the other process is slow or stopped.
+/// The pause after later tries: the other process is slow or stopped.
 const LONG_PAUSE: Duration = Duration::from_millis(2);
-/// The number of tries with a short pause.
+/// The number of tries with a short pause, at least 50 ms in sum.
 const SHORT_PAUSES: i32 = 500;
 
 thread_local! {
-    /// The time until which statements of this thread wait for locks; `None` if it is beyond the range of `Instant`.
+    /// The time until which statements of this thread wait for locks; `None` for no limit.
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Makes the statements of this connection wait for locks until the deadline of their thread.
+/// Installs the busy handler in a connection: its statements wait for locks until the deadline of their thread.
 pub(super) fn install(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait as fn(i32) -> bool))
 }
 
-/// Sets the deadline of this thread to `limit` after `since`.
+/// Sets the deadline of this thread's statements to `limit` after `since`.
 pub(super) fn set_deadline(since: Instant, limit: Duration) {
     DEADLINE.set(since.checked_add(limit));
 }
 
-/// The busy handler, which SQLite calls each time it finds the file locked. Pauses, and returns `true` to try again
-/// or `false` once the deadline has passed. `tries` counts the calls for one statement.
+/// The busy handler. SQLite calls it when it finds the file locked; `tries` counts the calls for one statement.
+/// Pauses and returns `true` to try again, or returns `false` once the deadline has passed.
 fn wait(tries: i32) -> bool {
     let left = match DEADLINE.get() {
         Some(deadline) => deadline.saturating_duration_since(Instant::now()),
@@ -48,7 +48,8 @@ fn wait(tries: i32) -> bool {
     true
 }
 
-/// Retries a statement for which SQLite does not call the busy handler, such as the change of the journal mode.
+/// Retries a statement for which SQLite does not call the busy handler, such as the change of the journal mode, until
+/// the deadline.
 pub(super) fn retry<T>(mut run: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let mut tries = 0;
     loop {

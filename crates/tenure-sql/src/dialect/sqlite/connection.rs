@@ -1,4 +1,4 @@
-//! Opens connections to the file: shared with other processes, or exclusive.
+//! Opens connections to the lock file, shared with other processes or exclusively.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,11 +11,12 @@ use super::busy;
 use super::file::refused;
 use crate::error;
 
-/// The time to wait for exclusive access. Short, because processes that open the file at the same moment all wait for
-/// it.
+/// The time to wait for exclusive access. Short, because each of the processes that open the file at the same moment
+/// waits for it.
 const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 
-/// Opens the file without a checkpoint on close, so that closing it does not write to a file that is then refused.
+/// Opens the file without a checkpoint on close. Closing the connection then writes nothing to a file that is
+/// refused.
 pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     let connection = connect(path).map_err(sql)?;
@@ -29,10 +30,11 @@ pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     Ok(connection)
 }
 
-/// Opens the file exclusively. Returns `None` if a connection of any process has it open.
+/// Opens the file exclusively. Returns `None` if a connection of any process has it open, or if it has no write-ahead
+/// log.
 ///
 /// Each connection to a file with a write-ahead log holds a shared lock from its first read until it is closed. In
-/// SQLite's exclusive locking mode, the first read takes the exclusive lock instead, which fails while another
+/// SQLite's exclusive locking mode, the first read takes an exclusive lock instead, which fails while another
 /// connection holds a shared one.
 pub(super) fn open_exclusive(path: &Path) -> rusqlite::Result<Option<Connection>> {
     let connection = connect(path)?;

@@ -1,26 +1,26 @@
-//! The statements that create the tables of a lock file.
+//! The SQL statements that create the tables of a lock file.
 
 use super::origin::Origin;
 
 /// The application id in the header of a lock file: `TENU`. Tools such as `file(1)` show it.
 pub(super) const APPLICATION: i64 = 0x5445_4E55;
 
-/// The format of the tables.
+/// The version of the tables, stored in the file. A file with a higher one is refused.
 pub(super) const FORMAT: i64 = 1;
 
-/// The number of token counters. Keys share them by their hash, so that an unused key leaves no row behind.
+/// The number of token counters. Each key uses the counter that its hash selects, so an unused key needs no row.
 pub(super) const BUCKETS: u64 = 64;
 
-/// The tables.
+/// The tables of a lock file.
 ///
-/// - `store`: one row. Records on which clock the times are counted, and where the last sweep ended. `boot` and
+/// - `store`: one row. Records the clock on which times are counted, and where the last sweep ended. `boot` and
 ///   `namespace` serve builds that do not have the column `clock` (see `origin.rs`).
-/// - `bucket`: the greatest token drawn on any key of the bucket.
+/// - `bucket`: 64 token counters, each the greatest token drawn on the keys that share it.
 /// - `claim`: one row per claim. The primary key keeps the rows of one key together, live rows apart from ended ones
-///   (`live = 0`), so that a key is read by one short range scan, however many claims it has had. `forget` is the time
-///   from which a row may be swept. Times are nanoseconds of the lease clock. `lease` is how far the latest of `until`,
-///   `reserved` and `forget` lay ahead when the row was written: a row whose times lie further ahead is of an earlier
-///   boot. It is NULL in rows of builds that do not have the column.
+///   (`live = 0`), so that a key is read by one short range scan, however many claims it has had. Times are
+///   nanoseconds of the lease clock. `forget` is the time from which a row may be swept. `lease` is how far the
+///   latest of `until`, `reserved` and `forget` was ahead of the clock when the row was written: a row whose times
+///   are further ahead is of an earlier boot. It is NULL in rows of builds that do not have the column.
 const TABLES: &str = "\
 CREATE TABLE store (
     one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -70,7 +70,7 @@ pub fn schema() -> String {
     format!("BEGIN IMMEDIATE;\n{}COMMIT;\n", statements(&Origin::here()))
 }
 
-/// The statements, to be run in one transaction, so that a file has all tables or none.
+/// The statements. The caller runs them in one transaction, so that a file has all tables or none.
 pub(super) fn statements(here: &Origin) -> String {
     let quoted = |text: &str| text.replace('\'', "''");
     let [boot, machine, namespace] = [&here.boot, &here.machine, &here.namespace].map(|text| quoted(text));
@@ -82,6 +82,7 @@ pub(super) fn statements(here: &Origin) -> String {
     )
 }
 
-/// Columns that files of older builds lack. Older builds can still write the file, because they name the columns.
+/// Columns that files of older builds lack: table, name, type. Older builds can still write a file that has them,
+/// because their statements name the columns.
 pub(super) const ADDED_COLUMNS: [(&str, &str, &str); 2] =
     [("store", "clock", "TEXT"), ("claim", "lease", "INTEGER")];

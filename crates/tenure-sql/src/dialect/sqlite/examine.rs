@@ -1,5 +1,4 @@
-//! `examine`: reports everything about the file that weakens its locks, with the consequence of each. Repairs
-//! nothing.
+//! `examine`: reports what weakens the locks of a file, each with its consequence. Repairs nothing.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,14 +13,15 @@ use super::{adopt, busy, file, file_system, paths, validate, version, write_lock
 use crate::display::display_path;
 use crate::error;
 
-/// The time for which another process may keep the write lock before it is reported. Far longer than a transaction.
+/// The time for which another process may keep the write lock before `examine` reports it. Far longer than a
+/// transaction takes.
 pub(super) const WRITE_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
-/// Free space, in bytes, below which a write may soon fail: the log needs 4 MiB, and the file some more.
+/// Free bytes on the disk below which `examine` warns: the log needs 4 MiB, and the file some more.
 const SPACE_WARNING: u64 = 64 << 20;
 const SPACE_DANGER: u64 = 8 << 20;
 
-/// Reports that the file was deleted or replaced while it was open. `error` is that of the failed check.
+/// The finding that the file was deleted or replaced while it was open. `error` is the result of the check.
 pub(super) fn replaced(error: &BackendError) -> Vec<Finding> {
     vec![Finding::danger(
         error.to_string(),
@@ -29,8 +29,8 @@ pub(super) fn replaced(error: &BackendError) -> Vec<Finding> {
     )]
 }
 
-/// Reports everything about an open file that weakens its locks. `write_lock_is_free` says whether this process could
-/// take SQLite's write lock within [`WRITE_LOCK_LIMIT`].
+/// Reports what weakens the locks of an open file. `write_lock_is_free`: this process could take SQLite's write lock
+/// within [`WRITE_LOCK_LIMIT`].
 pub(super) fn examine(
     path: &Path,
     connection: &Connection,
@@ -99,7 +99,7 @@ fn check_permissions(path: &Path, findings: &mut Vec<Finding>) {
         }
     }
     let Some(directory) = path.parent() else { return };
-    // With the sticky bit, as in /tmp, users can replace only their own files.
+    // With the sticky bit, as in /tmp, users cannot replace files of other users.
     if mode(directory).is_some_and(|mode| mode & 0o022 != 0 && mode & 0o1000 == 0) {
         findings.push(Finding::danger(
             format!("other users can write the directory {}", display_path(directory)),
@@ -108,8 +108,8 @@ fn check_permissions(path: &Path, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Reports a file or directory of another user, because an owner can change or replace it whatever the permissions.
-/// Ownership by root is not reported: root can do so in any case.
+/// Reports a file or directory of another user, because its owner can change or replace it, whatever its permissions.
+/// Does not report root, who can replace any file.
 fn check_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, findings: &mut Vec<Finding>) {
     let stranger = |owner: &u32| ![us, 0].contains(owner);
     if let Some(owner) = file.filter(stranger) {
@@ -144,7 +144,7 @@ fn check_disk_space(path: &Path, free: u64, findings: &mut Vec<Finding>) {
     ));
 }
 
-/// Names the process that holds SQLite's write lock, for example one that is stopped within a transaction.
+/// The finding that a process keeps SQLite's write lock, for example one that is stopped within a transaction.
 fn write_lock_kept(path: &Path) -> Finding {
     let who = write_lock::owner(path).map_or_else(
         || "a process that cannot be identified".to_owned(),
@@ -156,7 +156,8 @@ fn write_lock_kept(path: &Path) -> Finding {
     )
 }
 
-/// Reports what is wrong inside the database: journal mode, damage, foreign tables, lost counters, another origin.
+/// Reports what is wrong inside the database: journal mode, damage, foreign tables, lost counters, another machine,
+/// clock or boot id.
 fn check_database(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
     let text = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, String>(0));
     let journal = text("PRAGMA journal_mode")?;
@@ -203,7 +204,7 @@ fn check_database(connection: &Connection, findings: &mut Vec<Finding>) -> rusql
     Ok(())
 }
 
-/// The number of token counters that still exist.
+/// The number of rows with token counters; [`BUCKETS`] if none was deleted.
 fn counters(connection: &Connection) -> rusqlite::Result<u64> {
     let count = "SELECT count(*) FROM bucket WHERE number BETWEEN 0 AND ?1 - 1";
     connection.query_row(count, [BUCKETS.cast_signed()], |row| {
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn a_file_or_directory_of_another_user_is_found() {
         let whose = |owners| found(|findings| check_owners(Path::new("locks.db"), owners, 1000, findings));
-        // Our own file, in a directory of root.
+        // The file is our own, and its directory is root's.
         assert_eq!(whose([Some(1000), Some(0)]), []);
         for owners in [[Some(1001), Some(1000)], [Some(1000), Some(1001)]] {
             let found = whose(owners);

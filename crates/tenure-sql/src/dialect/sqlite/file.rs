@@ -1,7 +1,7 @@
 //! The lock file as a file: checks its path and type, creates it, and detects its replacement.
 //!
-//! No function here opens an existing lock file, because closing it would drop the POSIX locks that SQLite holds on it in
-//! this process.
+//! No function of this module opens an existing lock file: closing it would drop the POSIX locks that SQLite holds on
+//! it in this process.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -17,7 +17,7 @@ use crate::display::display_path;
 /// The device and inode of the file at a path, or `None` if there is no file.
 ///
 /// Does not read the timestamps: after they are read, the kernel gives the next write a new timestamp, which makes
-/// each commit more expensive.
+/// each commit slower.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
@@ -36,7 +36,7 @@ pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     Some((status.st_dev as u64, status.st_ino as u64))
 }
 
-/// Returns whether the path is a mount point. A file can be one too: a bind mount of that file.
+/// Returns whether the path is a mount point. A file is one if it is the target of a bind mount.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn is_mounted(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -51,7 +51,7 @@ fn is_mounted(_: &Path) -> bool {
     false
 }
 
-/// The path of a file beside the database, such as its `-wal`.
+/// The path of a file that SQLite keeps beside the database, such as `-wal`.
 pub(super) fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -68,12 +68,12 @@ pub(super) fn owner(path: &Path) -> Option<u32> {
     Some(fs::metadata(path).ok()?.uid())
 }
 
-/// Sets the permission bits, whatever the umask.
+/// Sets the permission bits of a file; the umask does not apply.
 pub(super) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
-/// The inodes of the opened files, to detect their replacement.
+/// The inodes of the opened lock file and of its `-wal` and `-shm`, to detect that one of them was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     main: Option<(u64, u64)>,
@@ -83,8 +83,8 @@ pub(super) struct Identity {
 
 impl Identity {
     /// The identity of the files at these paths. `-wal` and `-shm` exist as long as any process has the database
-    /// open. If one of them is deleted, the next process to open the database creates another, and then shares no
-    /// lock with the processes that use the old one.
+    /// open. If one of them is deleted, the next process that opens the database creates a new one, and then shares
+    /// no lock with the processes that use the deleted one.
     pub(super) fn of(path: &Path, wal: &Path, shm: &Path) -> Self {
         Identity {
             main: inode(path),
@@ -94,11 +94,11 @@ impl Identity {
     }
 }
 
-/// The maximum length of a path. SQLite accepts a little more, for the suffixes it appends.
+/// The maximum length of a path in bytes. SQLite accepts a little more, for the suffixes that it appends.
 const MAX_PATH_BYTES: usize = 500;
 
-/// Resolves links and relative parts of the path, so that changes of the working directory do not matter, and `-wal`
-/// and `-shm` are found where SQLite creates them.
+/// Resolves links and relative parts of a path. The process may then change its working directory, and `-wal` and
+/// `-shm` are where SQLite creates them.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, BackendError> {
     if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(refused(path, "names no file", "name a file, such as locks.db"));
@@ -138,20 +138,20 @@ fn canonicalize(path: &Path) -> Result<PathBuf, BackendError> {
     }
 }
 
-/// The contents of the file before SQLite opens it.
+/// Whether the file had contents before SQLite opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// An empty file, in which the tables are created.
+    /// An empty file, in which the store creates the tables.
     Empty,
-    /// A file with contents, which are checked by reading it with SQLite.
+    /// A file with contents, which the store checks with SQLite.
     NonEmpty,
 }
 
-/// Serializes the creation of files within this process. Otherwise, a thread that closes the file it has just created
-/// would drop the POSIX locks of a thread that has opened it meanwhile.
+/// Lets one thread of this process create a file at a time. Otherwise, a thread that closes the file it has just
+/// created would drop the POSIX locks of another thread that has opened this file meanwhile.
 static CREATION: Mutex<()> = Mutex::new(());
 
-/// Refuses paths that cannot be used for a lock file, and creates the file if it does not exist.
+/// Refuses a path that cannot be used for a lock file. Creates the file if it does not exist.
 pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
     let _alone = CREATION.lock();
     let directory = path.parent().unwrap_or(Path::new("/"));
@@ -176,10 +176,10 @@ pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
     }
 }
 
-/// The error for a file with several names. SQLite would keep a separate log for each name, so one lock could have a
-/// holder under each.
+/// The error for a file with several names. SQLite would keep a separate log for each name, so a lock could have one
+/// holder per name.
 ///
-/// A check at opening is enough: a process that opens a name added later finds two names.
+/// It is enough to check this when a file is opened: a process that opens a name added later finds two names.
 fn hard_linked(path: &Path, count: u64) -> BackendError {
     let why =
         format!("has {count} names (hard links), and a lock taken by one of them is not seen by the other");

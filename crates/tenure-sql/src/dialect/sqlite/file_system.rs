@@ -1,11 +1,11 @@
-//! Recognizes network file systems, on which SQLite's locks and shared memory do not work across machines, and file
-//! systems in memory.
+//! Recognizes file systems in memory, and network file systems, on which SQLite's locks and shared memory do not work
+//! between machines.
 
 use std::path::Path;
 
 use super::mounts::{Mount, mount};
 
-/// Parts of the names of network file systems.
+/// Words that occur in the names of network file systems.
 const REMOTE: &[&str] = &[
     "sshfs",
     "gluster",
@@ -39,7 +39,7 @@ const REMOTE: &[&str] = &[
     "afs",
 ];
 
-/// The names of file systems in memory, which a restart deletes.
+/// The names of file systems in memory, whose files are lost when the machine restarts.
 const MEMORY: [&str; 3] = ["tmpfs", "ramfs", "mfs"];
 
 /// The name of the network file system on which `path` lies, or `None` on a local one.

@@ -1,4 +1,4 @@
-//! The bounded queue of requests from callers to the thread that serves a file, and how that thread sleeps.
+//! The queue of requests from callers to the thread that serves a file, and the sleep of that thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,31 +12,31 @@ use tenure_backend::{BackendError, Claim, Effect, Fault, WakeSignal};
 use super::notification::{NotificationListener, ThreadWaker};
 use crate::request::{Request, Write};
 
-/// The time for which the thread polls for the next request before it sleeps, if the previous request came as
+/// The time for which the file's thread polls for the next request before it sleeps, if the previous request came as
 /// quickly. Waking a thread takes longer than a release.
 pub(super) const WORKER_SPIN: Duration = Duration::from_micros(150);
 
-/// The time for which a caller polls for its reply before it sleeps, if the previous reply came as quickly. It
-/// includes a sync of the disk.
+/// The time for which a caller polls for its reply before it sleeps, if the previous reply came as quickly. Enough
+/// for a request that syncs the disk.
 pub(super) const CALLER_SPIN: Duration = Duration::from_micros(450);
 
-/// The queue of requests to the thread.
+/// The queue of requests to the thread that serves a file.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     state: Mutex<State>,
-    /// True if the thread sleeps or is about to, so that the next request must wake it.
+    /// True if the file's thread sleeps or is about to, so that the next request must wake it.
     asleep: AtomicBool,
-    /// True if a single caller sends request after request, so that polling for the reply is worth it.
+    /// True if a single caller sends one request after the other, and so should poll for its reply.
     caller_may_spin: AtomicBool,
     waker: ThreadWaker,
-    /// The maximum length of each of the two queues.
+    /// The maximum length of each queue: of renewals, and of other requests.
     limit: usize,
 }
 
 /// A queued request.
 #[derive(Debug)]
 pub(super) struct Posted {
-    /// The time at which the request was posted.
+    /// The time at which the caller posted the request. Its wait for the write lock is limited from then on.
     pub(super) since: Instant,
     pub(super) request: Request,
 }
@@ -52,7 +52,7 @@ impl Posted {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Renewals, which are served first: a burst of other requests must not make a lease expire.
+    /// Renewals. They are served first, so that a burst of other requests cannot make a lease expire.
     renewals: VecDeque<Posted>,
     requests: VecDeque<Posted>,
     closed: bool,
@@ -82,8 +82,8 @@ impl Mailbox {
         })
     }
 
-    /// Queues a request, or answers it with an error if the mailbox is closed or the queue is full. Renewals and
-    /// other requests are queued and counted separately.
+    /// Queues a request, or answers it with an error if the mailbox is closed or the queue is full. Renewals have a
+    /// queue of their own.
     pub(crate) fn post(&self, request: Request) {
         let refused = {
             let mut state = self.state.lock();
@@ -105,14 +105,14 @@ impl Mailbox {
         }
     }
 
-    /// Refuses further requests. The thread serves those in the queue and then ends.
+    /// Refuses further requests. The file's thread serves those in the queues and then ends.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.wake();
     }
 
-    /// Takes the next requests, renewals first. They have at most `limit` claims, unless a single request has more,
-    /// and at least half of the limit is left to requests other than renewals. Returns `None` once closed and empty.
+    /// Takes the next requests, renewals first, with about `limit` claims in sum; the last batch may exceed it. If
+    /// other requests wait, half of the limit is kept for them. Returns `None` once the mailbox is closed and empty.
     pub(super) fn take(&self, limit: usize) -> Option<VecDeque<Posted>> {
         let mut state = self.state.lock();
         if state.closed && state.is_empty() {
@@ -129,9 +129,9 @@ impl Mailbox {
         Some(taken)
     }
 
-    /// Queues the removal of a subscriber whose wake-up stream was dropped.
+    /// Posts a request to remove the subscriber whose wake-up stream was dropped.
     pub(crate) fn unsubscribe(&self, claim: Arc<Claim>, signal: WakeSignal) {
-        // Not counted against the limit: there is at most one of these requests for each stream given out.
+        // This request does not count against the limit: each wake-up stream sends at most one.
         let mut state = self.state.lock();
         if !state.closed {
             state
@@ -147,8 +147,8 @@ impl Mailbox {
         self.caller_may_spin.store(caller_may_spin, Ordering::Relaxed);
     }
 
-    /// The time for which a caller polls for its reply before it sleeps. Zero if several callers compete or replies
-    /// take longer.
+    /// The time for which a caller polls for its reply before it sleeps. Zero if several callers send requests, or if
+    /// the previous reply took longer than this.
     pub(crate) fn caller_spin(&self) -> Duration {
         if self.caller_may_spin.load(Ordering::Relaxed) {
             CALLER_SPIN
@@ -157,8 +157,8 @@ impl Mailbox {
         }
     }
 
-    /// Polls for a request until the given time, without sleeping. Returns whether one came. Yields the core to other
-    /// threads between two polls.
+    /// Polls for a request until the given time, without sleeping. Returns whether a request came. Yields the core to
+    /// other threads between two polls.
     pub(super) fn spin_until(&self, until: Instant) -> bool {
         while self.is_idle() {
             if until <= Instant::now() {
@@ -169,8 +169,8 @@ impl Mailbox {
         true
     }
 
-    /// Sleeps until a request arrives, another process notifies (if `listen` is set) or the time is over. May wake
-    /// spuriously.
+    /// Sleeps until a request is posted, another process notifies (if `listen` is set) or `time` is over. May return
+    /// early.
     pub(super) fn sleep(&self, listener: &mut NotificationListener, listen: bool, time: Option<Duration>) {
         self.asleep.store(true, Ordering::SeqCst);
         if self.is_idle() {
@@ -184,10 +184,10 @@ impl Mailbox {
         state.is_empty() && !state.closed
     }
 
-    /// Wakes the thread if it sleeps.
+    /// Wakes the file's thread if it sleeps.
     ///
-    /// No wake-up is lost: the thread checks the queue after it sets `asleep`, and callers check `asleep` after they
-    /// fill the queue.
+    /// No wake-up is lost: the thread checks the queues after it sets `asleep`, and callers check `asleep` after they
+    /// post a request.
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.waker.wake();
@@ -195,8 +195,8 @@ impl Mailbox {
     }
 }
 
-/// Moves requests from the front until they have `limit` claims or more, at least one request. Returns the number of
-/// claims.
+/// Moves requests from the front of a queue until they have at least `limit` claims in sum, or the queue is empty.
+/// Returns their number of claims.
 fn move_requests(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, limit: usize) -> usize {
     let mut used = 0;
     while let Some(next) = from.pop_front() {
@@ -209,7 +209,7 @@ fn move_requests(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, limit: 
     used
 }
 
-/// Closes the mailbox when the thread ends, even by a panic, and answers the requests that are left.
+/// Closes the mailbox when the file's thread ends, even by a panic. Requests left in it get an error.
 #[derive(Debug)]
 pub(super) struct CloseOnDrop(pub(super) Arc<Mailbox>);
 

@@ -1,4 +1,4 @@
-//! SQLite: one file, and one thread that serves it.
+//! The SQLite store: one file, and one thread that serves it.
 
 mod adopt;
 mod busy;

@@ -1,19 +1,19 @@
-//! Finds the file system on which a path lies: by its magic number on Linux, by its name on macOS and the BSDs.
+//! Finds the type of the file system of a path: by its magic number on Linux, by its name on macOS and the BSDs.
 
 #[cfg(target_os = "linux")]
 use std::fs;
 use std::path::Path;
 
-/// The file system on which a path lies.
+/// The type of the file system of a path.
 pub(super) struct Mount {
-    /// The name of the file system. Empty on Linux for a local file system on disk.
+    /// The name of the file system, such as NFS. Empty on Linux for a local file system on disk.
     pub(super) kind: String,
-    /// True if the kernel considers the file system local. A file system in user space (FUSE) may be remote all the
-    /// same.
+    /// True if the kernel considers the file system local. Even then, a file system in user space (FUSE) may be
+    /// remote.
     pub(super) is_local: bool,
 }
 
-/// The kernel's magic numbers of network file systems, with their names.
+/// Linux's magic numbers (`f_type` of `statfs`) of network file systems, with their names.
 #[cfg(target_os = "linux")]
 const NETWORK: &[(u32, &str)] = &[
     (0x6969, "NFS"),
@@ -37,18 +37,19 @@ const NETWORK: &[(u32, &str)] = &[
     (0x2003_0528, "OrangeFS"),
 ];
 
-/// The kernel's magic numbers of file systems in memory, with their names.
+/// Linux's magic numbers of file systems in memory, with their names.
 #[cfg(target_os = "linux")]
 const MEMORY: &[(u32, &str)] = &[(0x0102_1994, "tmpfs"), (0x8584_58F6, "ramfs")];
 
-/// The magic number of all file systems in user space. Their names show which of them are remote.
+/// Linux's magic number of all file systems in user space. `mountinfo` has the name of each, such as `fuse.sshfs`.
 #[cfg(target_os = "linux")]
 const FUSE: u32 = 0x6573_5546;
 
 #[cfg(target_os = "linux")]
 pub(super) fn mount(path: &Path) -> Option<Mount> {
     let number = rustix::fs::statfs(path).ok()?.f_type;
-    // The magic number has 32 bits. On architectures where the field is signed, the upper half repeats the sign.
+    // The magic number has 32 bits. On some architectures the field has 64 and is signed, so its upper half repeats
+    // the sign bit.
     let number = (number & 0xFFFF_FFFF) as u32;
     let name_in = |names: &[(u32, &'static str)]| {
         let known = names.iter().find(|(known, _)| *known == number);
@@ -72,7 +73,7 @@ pub(super) fn mount(path: &Path) -> Option<Mount> {
     })
 }
 
-/// These kernels report the name of the file system, and mark local ones with a flag.
+/// On these systems, the kernel reports the name of the file system, and a flag if it is local.
 #[cfg(any(
     target_vendor = "apple",
     target_os = "dragonfly",
@@ -101,8 +102,8 @@ pub(super) fn mount(_: &Path) -> Option<Mount> {
     None
 }
 
-/// The type of the deepest mount that contains the path, from the text of `mountinfo`. The path is absolute and has
-/// no links.
+/// The file system type of the deepest mount that contains the path. `mounts` is the text of `mountinfo`. The path is
+/// absolute and has no links.
 #[cfg(target_os = "linux")]
 fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let point = |line: &'a str| {
@@ -115,7 +116,7 @@ fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     mounts.max_by_key(|(point, _)| point.len()).map(|(_, kind)| kind)
 }
 
-/// Decodes the characters that `mountinfo` escapes as three octal digits.
+/// Decodes the characters that `mountinfo` escapes as three octal digits, such as a space (`\040`).
 #[cfg(target_os = "linux")]
 fn unescape(point: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
