@@ -1,18 +1,18 @@
 //! Notifications between processes that share only a file.
 //!
-//! A process that may have made a claim grantable updates the timestamps of the lock file. Processes with waiters
-//! learn of that from inotify on Linux, and elsewhere by polling the timestamps. A notification carries no data: its
-//! receiver reads the tables.
+//! A process that may have made a claim grantable updates the timestamps of the lock file. Other processes with
+//! waiters notice it by inotify on Linux, and by polling the timestamps elsewhere. A notification carries no data:
+//! its receiver reads the tables.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Notifies all processes that have waiters in this file, by setting the timestamps of the main file.
+/// Notifies all processes that have waiters in this file, by setting the timestamps of its main file.
 ///
-/// SQLite itself never changes only the attributes of that file: commits write to `-wal`, and checkpoints write
-/// contents. Commits on keys without waiters therefore wake no other process. Opens no file, because closing it
-/// would drop the POSIX locks of this process.
+/// SQLite itself never changes the attributes of that file alone: commits write to `-wal`, and checkpoints write
+/// contents. Commits on keys without waiters therefore wake no other process. Opens no file, because closing it would
+/// drop the POSIX locks of this process.
 pub(super) fn notify_processes(path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
@@ -33,7 +33,8 @@ pub(super) use linux::{NotificationListener, ThreadWaker};
 #[cfg(not(target_os = "linux"))]
 pub(super) use polling::{NotificationListener, ThreadWaker};
 
-/// Linux: the thread sleeps in one `poll` on an inotify descriptor (other processes) and an eventfd (requests).
+/// Linux: the file's thread sleeps in one `poll` of an inotify descriptor (for other processes) and an eventfd (for
+/// requests).
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
@@ -45,7 +46,7 @@ mod linux {
     use rustix::io::{read, write};
     use smallvec::SmallVec;
 
-    /// Wakes the thread that serves the file, when a request is queued.
+    /// Wakes the thread that serves the file when a request is posted.
     #[derive(Debug)]
     pub(in super::super) struct ThreadWaker(OwnedFd);
 
@@ -58,7 +59,7 @@ mod linux {
         }
 
         pub(in super::super) fn wake(&self) {
-            // The write fails only if the counter is full, and then the thread is woken anyway.
+            // The write fails only if the eventfd's counter is full, and then the thread wakes anyway.
             let _ = write(&self.0, &1u64.to_ne_bytes());
         }
     }
@@ -78,9 +79,9 @@ mod linux {
             }
         }
 
-        /// Starts to receive notifications.
+        /// Starts to receive notifications, by inotify.
         ///
-        /// If this user has no inotify instances left, the keys are checked every 10 ms instead.
+        /// If this user may have no more inotify instances, the thread checks its keys every 10 ms instead.
         pub(in super::super) fn start(&mut self) {
             if self.inotify.is_some() {
                 return;
@@ -98,8 +99,8 @@ mod linux {
             }
         }
 
-        /// The interval at which keys are checked even without a notification. A notification is lost if the
-        /// releasing process is killed before it sends it.
+        /// The interval at which the thread checks its keys even without a notification. A notification is lost if
+        /// the releasing process is killed before it sends it.
         pub(in super::super) fn fallback_interval(&self) -> Duration {
             match self.inotify {
                 Some(_) => Duration::from_millis(500),
@@ -107,7 +108,7 @@ mod linux {
             }
         }
 
-        /// Sleeps until the waker is used, a notification arrives (if `listen` is set) or the time is over.
+        /// Sleeps until the waker is used, a notification arrives (if `listen` is set) or `time` is over.
         pub(in super::super) fn wait(&mut self, waker: &ThreadWaker, listen: bool, time: Option<Duration>) {
             let time = time.map(|time| Timespec {
                 tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
@@ -116,24 +117,24 @@ mod linux {
             let notifications = self.inotify.as_ref().filter(|_| listen);
             let fds = [Some(&waker.0), notifications].into_iter().flatten();
             let mut fds: SmallVec<[PollFd<'_>; 2]> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-            // A signal may interrupt the wait. Callers expect spurious wake-ups.
+            // A signal may end the wait early. The caller expects that.
             let _ = poll(&mut fds, time.as_ref());
             if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
                 let _ = read(&waker.0, &mut [0u8; 8]);
             }
         }
 
-        /// Takes the notifications that have arrived. Returns whether there was one.
+        /// Takes the notifications that have arrived. Returns whether there were any.
         pub(in super::super) fn take(&mut self) -> bool {
-            // The kernel merges equal events, so the buffer has room for all of them. Any rest is read by the next
-            // call.
+            // The kernel merges equal events, so the buffer has room for all of them. The next call reads any that
+            // remain.
             let has_events = |fd: &OwnedFd| read(fd, &mut [0u8; 1024]).is_ok_and(|bytes| bytes > 0);
             self.inotify.as_ref().is_some_and(has_events)
         }
     }
 }
 
-/// Other systems: the thread polls the file's timestamps every 2 to 10 ms while it has subscribers.
+/// Other systems: the file's thread polls the file's timestamps every 2 to 10 ms while it has subscribers.
 #[cfg(not(target_os = "linux"))]
 mod polling {
     use super::*;
@@ -142,7 +143,7 @@ mod polling {
 
     use parking_lot::{Condvar, Mutex};
 
-    /// Wakes the thread that serves the file, when a request is queued.
+    /// Wakes the thread that serves the file when a request is posted.
     #[derive(Debug)]
     pub(in super::super) struct ThreadWaker {
         woken: Mutex<bool>,
@@ -169,7 +170,7 @@ mod polling {
         path: PathBuf,
         /// The timestamp of the file at the last poll.
         seen: Option<SystemTime>,
-        /// The time until the next poll. Grows while nothing happens.
+        /// The time until the next poll. Grows from 2 to 10 ms while the timestamp does not change.
         pause: Duration,
         is_notified: bool,
     }
@@ -195,7 +196,8 @@ mod polling {
             Duration::from_millis(500)
         }
 
-        /// Sleeps until the waker is used, a notification arrives (if `listen` is set) or the time is over.
+        /// Sleeps until the waker is used, `time` is over or, if `listen` is set, the next poll of the timestamp is
+        /// due.
         pub(in super::super) fn wait(&mut self, waker: &ThreadWaker, listen: bool, time: Option<Duration>) {
             let pause = self.pause;
             let time = match time {

@@ -1,8 +1,8 @@
-//! The origin of a file's times: the machine and the clock on which they are counted.
+//! The origin of the times in a file: the machine and the clock on which they are counted.
 //!
-//! A time namespace adds a fixed offset to the boot clock. Times of two processes of one machine can therefore be
-//! compared if both offsets are known. The boot id is recorded only for older builds, because a container may have
-//! its own.
+//! A time namespace adds a fixed offset to the boot clock. Times of two processes of one machine can be compared if
+//! the offsets of both are known. The boot id is recorded only for older builds, because a container may have its
+//! own.
 
 use std::fs;
 use std::path::Path;
@@ -14,17 +14,17 @@ use super::file::refused;
 /// The name of the initial time namespace, whose offsets are zero.
 const INITIAL_NAMESPACE: &str = "time:[4026531834]";
 
-/// The machine, boot and time namespace in which a time of the lease clock was read.
+/// The machine, the boot and the time namespace of a process that reads the lease clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// The boot id, which changes with each start of the kernel. Builds without leases in rows delete all claims of
+    /// The boot id, which changes with each start of the kernel. Builds that store no leases delete all claims of
     /// another boot id.
     pub(super) boot: String,
-    /// The machine id, or `name:` and the host name without one.
+    /// The machine id; `name:` and the host name if the machine has no id.
     pub(super) machine: String,
-    /// The name of the time namespace. Unique within a boot.
+    /// The name of the time namespace, unique within a boot.
     pub(super) namespace: String,
-    /// The offset in nanoseconds that the time namespace adds to the boot clock, if known.
+    /// The nanoseconds that the time namespace adds to the boot clock; `None` if unknown.
     pub(super) offset: Option<i64>,
 }
 
@@ -46,7 +46,7 @@ impl Origin {
         }
     }
 
-    /// The origin recorded in the columns of a file.
+    /// The origin in the row of the table `store`.
     pub(super) fn stored(boot: String, machine: String, namespace: String, clock: Option<&str>) -> Self {
         let mut origin = Origin {
             boot,
@@ -54,14 +54,14 @@ impl Origin {
             namespace,
             offset: None,
         };
-        // An older build updates boot and namespace but not the column `clock`, so the offset is used only if both
-        // match.
+        // An older build updates `boot` and `namespace`, but not the column `clock`, which names both too. Its offset
+        // is used only if the names match.
         let offset = clock.and_then(|clock| clock.strip_suffix(&origin.names())?.parse().ok());
         origin.offset = offset.or_else(|| known_offset(&origin.namespace));
         origin
     }
 
-    /// The value of the column `clock`: the offset, with the boot id and namespace for which it holds.
+    /// The value of the column `clock`: the offset, then the boot id and the namespace to which the offset belongs.
     pub(super) fn clock(&self) -> String {
         format!("{}{}", self.offset.unwrap_or(0), self.names())
     }
@@ -70,8 +70,8 @@ impl Origin {
         format!(" {} {}", self.boot, self.namespace)
     }
 
-    /// Returns whether both origins have the same clock. If an offset is unknown, boot id and namespace must be
-    /// equal.
+    /// Returns whether both origins have the same clock. If an offset is unknown, boot id and namespace must be the
+    /// same.
     pub(super) fn shares_clock_with(&self, other: &Origin) -> bool {
         match (self.offset, other.offset) {
             (Some(ours), Some(theirs)) => ours == theirs,
@@ -79,7 +79,8 @@ impl Origin {
         }
     }
 
-    /// Refuses the file if the clock of this process cannot be compared with that of other processes.
+    /// Refuses the file if this process does not know its clock's offset, or on Linux its boot id. Other processes
+    /// could not compare their times with its times.
     pub(super) fn check(&self, path: &Path) -> Result<(), BackendError> {
         if self.offset.is_none() {
             let why = "cannot be used in a time namespace whose offsets are not known, or where child processes have \
@@ -97,14 +98,14 @@ impl Origin {
     }
 }
 
-/// The offset that follows from the name alone: zero for the initial namespace, and for kernels without time
-/// namespaces.
+/// The offset of a namespace with this name, if the name alone shows it: zero for the initial namespace, and for
+/// kernels without time namespaces.
 fn known_offset(namespace: &str) -> Option<i64> {
     ["", INITIAL_NAMESPACE].contains(&namespace).then_some(0)
 }
 
-/// The offset of this process's namespace. `offsets` (`timens_offsets`) describes the namespace of child processes,
-/// so it is used only if both namespaces are the same.
+/// The offset of this process's namespace. `offsets` (the text of `timens_offsets`) describes the namespace of child
+/// processes, so it is used only if both namespaces are the same.
 fn offset_here(namespace: &str, of_children: &str, offsets: &str) -> Option<i64> {
     if namespace != of_children {
         return None;

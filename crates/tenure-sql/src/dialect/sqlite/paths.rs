@@ -14,7 +14,7 @@ use tenure_backend::{BackendError, Effect, Fault};
 
 use crate::display::display_path;
 
-/// The time that `getent` may take to answer.
+/// The time limit for `getent`.
 const GETENT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The default lock file of this user, for programs that name none.
@@ -41,7 +41,7 @@ pub fn default_path() -> Result<PathBuf, BackendError> {
     })
 }
 
-/// The lock file under the home directory, if it exists although `XDG_STATE_HOME` makes [`default_path`] another one.
+/// The lock file under the home directory, if it exists and `XDG_STATE_HOME` makes [`default_path`] another file.
 ///
 /// Programs that run with and without that variable use different files, and so do not exclude each other.
 ///
@@ -61,7 +61,7 @@ fn locks(state: PathBuf) -> PathBuf {
     state.join("tenure").join("locks.db")
 }
 
-/// `XDG_STATE_HOME`, unless it is a relative path, which the XDG Base Directory Specification says to ignore.
+/// `XDG_STATE_HOME`; `None` for a relative path, which the XDG Base Directory Specification says to ignore.
 fn state_home() -> Option<PathBuf> {
     let set = env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     set.filter(|path| path.is_absolute())
@@ -80,7 +80,8 @@ fn home() -> Option<PathBuf> {
     })
 }
 
-/// Asks `getent` for the user's line. It also queries sources such as a directory server.
+/// Runs `getent` to get the line of this user id in the user database. It also queries sources such as a directory
+/// server.
 fn getent(user: u32) -> Option<String> {
     let mut child = Command::new("getent")
         .arg("passwd")
@@ -94,7 +95,7 @@ fn getent(user: u32) -> Option<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut answer = String::new();
-        // Sending fails if the caller has stopped waiting.
+        // Sending fails if `getent` has taken longer than its time limit.
         let _ = sender.send(stdout.read_to_string(&mut answer).is_ok().then_some(answer));
     });
     let answer = receiver.recv_timeout(GETENT_LIMIT).ok().flatten();
@@ -104,7 +105,7 @@ fn getent(user: u32) -> Option<String> {
     answer
 }
 
-/// The home directory of a user in the format of `/etc/passwd`.
+/// The home directory of a user id. `users` has lines in the format of `/etc/passwd`.
 fn home_in(users: &str, user: u32) -> Option<PathBuf> {
     let home = |line: &str| {
         let mut fields = line.split(':');
@@ -115,7 +116,7 @@ fn home_in(users: &str, user: u32) -> Option<PathBuf> {
     users.lines().find_map(home)
 }
 
-/// Creates the directory of the default file and its missing parents, with mode 0700.
+/// Creates the directory of the default lock file and its missing parents, with mode 0700.
 pub(super) fn make_directory_of(path: &Path) -> Result<(), BackendError> {
     let directory = path.parent().unwrap_or(path);
     let make = || -> io::Result<()> {

@@ -1,4 +1,5 @@
-//! The SQL statements: read the view of a key, write its changes, sweep. All run within one transaction.
+//! The SQL statements that read the view (the rows) of a key, write its changes, and sweep. All run within a
+//! transaction.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ macro_rules! columns {
 /// The prepared statements of one connection. Keys and labels are parameters, never part of the text.
 pub(super) struct Tables<'c> {
     /// Begins a transaction and takes the write lock before the first read, so that no other process can change the
-    /// rows between the read and the commit.
+    /// rows between that read and the commit.
     pub(super) begin: Statement<'c>,
     begin_read: Statement<'c>,
     pub(super) commit: Statement<'c>,
@@ -51,14 +52,14 @@ impl<'c> Tables<'c> {
             rollback: prepare("ROLLBACK")?,
             counter: prepare("SELECT last FROM bucket WHERE number = ?1")?,
             set_counter: prepare("UPDATE bucket SET last = ?2 WHERE number = ?1")?,
-            // ?1: key. Returns all rows of the key that are not ended, by one range scan of the primary key.
+            // ?1: key. Returns all rows of the key but those of ended claims, by one range scan of the primary key.
             live: prepare(concat!(
                 "SELECT ",
                 columns!(),
                 " FROM claim WHERE key = ?1 AND live = 1"
             ))?,
             // ?1: key, ?2: client, ?3: number. Returns the row of one ended claim. A busy key may have thousands of
-            // them, so they are read one by one.
+            // them, so only those that a request names are read.
             ended: prepare(concat!(
                 "SELECT ",
                 columns!(),
@@ -69,9 +70,10 @@ impl<'c> Tables<'c> {
                  forget, token, run, label, evictor, lease) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?,
-            // ?18: the old value of `live`, a part of the primary key. Ending a claim changes `live` from 1 to 0. A
-            // row without a lease belongs to a client of an older build, which renews it without writing a lease. The
-            // row stays without a lease: otherwise the renewed row would look like one of an earlier boot.
+            // ?18: the row's value of `live` in the table. Ending a claim changes `live`, a part of the primary key,
+            // from 1 to 0. A row without a lease belongs to a client of an older build, which renews it without
+            // writing a lease. The row stays without a lease: otherwise the renewed row would look like one of an
+            // earlier boot.
             update: prepare(
                 "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
                  reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16, \
@@ -81,24 +83,24 @@ impl<'c> Tables<'c> {
             delete: prepare(
                 "DELETE FROM claim WHERE key = ?1 AND live = ?2 AND client = ?3 AND number = ?4",
             )?,
-            // ?1: the first key, ?2: only keys after this one. Returns rows in the byte order of their keys.
+            // ?1: the first key, ?2: the key after which to start. Returns rows in the byte order of their keys.
             listed: prepare(concat!(
                 "SELECT ",
                 columns!(),
                 ", key FROM claim WHERE key >= ?1 AND key > ?2 AND live = 1 ORDER BY key"
             ))?,
-            // Returns the primary key of the row at which the last sweep of any process ended.
+            // Returns the primary key of the row at which the last sweep by any process ended.
             swept: prepare(
                 "SELECT swept_key, swept_live, swept_client, swept_number FROM store WHERE one = 1",
             )?,
-            // ?1 to ?4: the primary key at which the last sweep ended, ?5: how many rows to skip. Returns the primary
-            // key of the last row to sweep, or nothing if the table ends before.
+            // ?1 to ?4: the primary key at which the last sweep ended, ?5: the number of rows to skip. Returns the
+            // primary key of the last row to sweep; no row if the table ends before.
             sweep_end: prepare(
                 "SELECT key, live, client, number FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  ORDER BY key, live, client, number LIMIT 1 OFFSET ?5",
             )?,
-            // Deletes the rows after ?1 to ?4 up to ?5 to ?8 that may be forgotten at the time ?9 or are of an
-            // earlier boot.
+            // Deletes the rows after the primary key ?1 to ?4, up to ?5 to ?8, that may be forgotten at the time ?9
+            // or were written in an earlier boot.
             sweep: prepare(
                 "DELETE FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  AND (key, live, client, number) <= (?5, ?6, ?7, ?8) \
@@ -113,14 +115,14 @@ impl<'c> Tables<'c> {
 
     /// Begins a read transaction, which shows one consistent state and blocks no writer.
     ///
-    /// SQLite fixes that state at the first read, so this reads at once. The caller then reads the clock: no row that
-    /// it sees was written after that time.
+    /// SQLite fixes that state at the first read, so this function makes one. The caller reads the clock afterwards,
+    /// so no row that it sees was written after that time.
     pub(super) fn begin_read(&mut self) -> rusqlite::Result<()> {
         self.begin_read.execute([])?;
         self.version().map(drop)
     }
 
-    /// Reads the view of a key, with all of its rows that are not ended.
+    /// Reads the view of a key: all of its rows but those of ended claims.
     pub(super) fn read_view(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
         let mut view = View::new(key.clone(), at);
         let mut rows = self.live.query([key.as_str()])?;
@@ -130,8 +132,8 @@ impl<'c> Tables<'c> {
         Ok(view)
     }
 
-    /// Adds to a view the rows of `ids`, even if they have ended, and the key's token counter. The counter is read
-    /// again for each verb, because keys share counters and a verb on another key may have raised it.
+    /// Adds to a view the key's token counter, and the rows of `ids` even if they have ended. The counter is read for
+    /// each verb, because keys share counters, and a verb on another key may have raised it.
     pub(super) fn read_claims(&mut self, view: &mut View, ids: &[ClaimId]) -> rusqlite::Result<()> {
         let counter: i64 = self.counter.query_row([bucket(&view.key)], |row| row.get(0))?;
         view.set_counter_value(counter.cast_unsigned());
@@ -148,7 +150,7 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Writes the changes of a view.
+    /// Writes the changes of a view to the tables.
     pub(super) fn write(&mut self, view: &mut View) -> rusqlite::Result<Written> {
         let mut written = Written::default();
         for change in view.changes() {
@@ -180,7 +182,8 @@ impl<'c> Tables<'c> {
         Ok(written)
     }
 
-    /// Calls `show` with the view of each key from `from` on and after `after`, in order, until it returns `false`.
+    /// Calls `show` with the view of each key that is at least `from` and greater than `after`, in order, until it
+    /// returns `false`.
     pub(super) fn list(
         &mut self,
         from: &str,
@@ -211,9 +214,9 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Sweeps the next `count` rows: deletes those that may be forgotten or are of an earlier boot. Continues where
-    /// the last sweep of any process ended, and starts again at the end of the table. Returns how many rows it
-    /// deleted.
+    /// Sweeps the next `count` rows: deletes those that may be forgotten or were written in an earlier boot. Starts
+    /// where the last sweep by any process ended, and after the end of the table again at its start. Returns the
+    /// number of deleted rows.
     pub(super) fn sweep(&mut self, count: u32, now: Instant) -> rusqlite::Result<usize> {
         type PrimaryKey = (String, i64, Vec<u8>, i64);
         let primary_key = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
@@ -223,7 +226,7 @@ impl<'c> Tables<'c> {
             .sweep_end
             .query_row((key, alive, client, number, count.saturating_sub(1)), primary_key)
             .optional()?;
-        // Sorts after every key, because no key has as many of the greatest character.
+        // Sorts after every key, because no key has 60 of the greatest character.
         let last = || ("\u{10FFFF}".repeat(60), 2, Vec::new(), 0);
         let to = end.clone().unwrap_or_else(last);
         let next = end.unwrap_or_default();
@@ -245,16 +248,16 @@ impl<'c> Tables<'c> {
         Ok(deleted)
     }
 
-    /// `PRAGMA data_version`: changes between two transactions if another connection has committed.
+    /// `PRAGMA data_version`, which differs between two transactions if another connection has committed in between.
     pub(super) fn version(&mut self) -> rusqlite::Result<i64> {
         self.version.query_row([], |row| row.get(0))
     }
 }
 
-/// The amount that a transaction has written.
+/// What a transaction has written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Written {
-    /// True if there is anything to commit.
+    /// True if the transaction has changes to commit.
     pub(super) any: bool,
     /// The number of inserted rows.
     pub(super) rows: u32,
@@ -267,8 +270,8 @@ impl Written {
     }
 }
 
-/// The number of the token counter of a key, by the FNV-1a hash of its bytes. It must be the same in every process
-/// and version.
+/// The number of the key's token counter: the FNV-1a hash of the key's bytes, modulo 64. Every process and version
+/// must compute the same.
 fn bucket(key: &LockKey) -> i64 {
     let hash = key.as_str().bytes().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
@@ -276,7 +279,7 @@ fn bucket(key: &LockKey) -> i64 {
     (hash % BUCKETS).cast_signed()
 }
 
-/// The column `live`: 1 for rows that can affect other claims, 0 for ended ones.
+/// The column `live`: 0 for rows of ended claims, which affect no other claim; 1 for other rows.
 fn live(phase: Phase) -> i64 {
     i64::from(phase != Phase::Ended)
 }
@@ -285,7 +288,7 @@ fn nanos(at: Instant) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Binds the parameters ?1 to ?17, which are the same for insert and update.
+/// Binds the parameters ?1 to ?17, which the statements `insert` and `update` share.
 fn bind(statement: &mut Statement<'_>, view: &View, row: &Row) -> rusqlite::Result<()> {
     let (kind, take, size) = match row.mode {
         Mode::Exclusive => (0, 0, 0),
@@ -321,13 +324,13 @@ fn bind(statement: &mut Statement<'_>, view: &View, row: &Row) -> rusqlite::Resu
     statement.raw_bind_parameter(17, i64::try_from(lease.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Reads the column `lease` from a row in the order of `columns!`. `None` for rows of older builds.
+/// Reads the column `lease` from a row in the order of `columns!`. `None` in rows of older builds.
 fn lease(row: &SqlRow<'_>) -> rusqlite::Result<Option<Duration>> {
     let nanos: Option<i64> = row.get(13)?;
     Ok(nanos.map(|nanos| Duration::from_nanos(nanos.max(0).cast_unsigned())))
 }
 
-/// Reads the other columns from a row in the order of `columns!`.
+/// Reads the columns except `lease` from a row in the order of `columns!`.
 fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     let number = |at| row.get::<_, i64>(at);
     let instant = |at| Ok::<_, rusqlite::Error>(Instant::from_nanos(number(at)?.max(0).cast_unsigned()));
@@ -362,7 +365,7 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     })
 }
 
-/// The error for a row whose values no build of Tenure writes, in a file that is intact for SQLite.
+/// The error for a row with values that no build of Tenure writes. SQLite finds the file intact.
 fn damaged(column: usize, what: &str) -> rusqlite::Error {
     let cause = format!("a row of the table `claim` has no {what} where one belongs");
     rusqlite::Error::FromSqlConversionFailure(column, Type::Null, cause.into())
@@ -377,7 +380,7 @@ mod tests {
     use crate::dialect::sqlite::tests::create_file;
     use crate::dialect::sqlite::validate;
 
-    /// A row written after the clock was read would look like one of an earlier boot.
+    /// If the clock were read before the rows, a row written in between would look like one of an earlier boot.
     #[test]
     fn a_read_transaction_sees_no_later_row() {
         let here = Origin::here();
@@ -400,7 +403,7 @@ mod tests {
         assert_eq!(rows(&mut tables), 1);
     }
 
-    /// A file may be used by a later version, which must find the same counter for a key.
+    /// A later version may use the same file, and must find the same counter for a key.
     #[test]
     fn a_key_always_has_the_same_counter() {
         let of = |name: &str| bucket(&LockKey::new(name).expect("the names are valid"));

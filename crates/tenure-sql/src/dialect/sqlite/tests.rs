@@ -1,4 +1,4 @@
-//! Checks which commits are synced to the disk. Otherwise only a power failure would show it.
+//! Checks which commits are synced to the disk. Without this test, only a power failure would show a missing sync.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::claims::tests::claim;
 use crate::config::Config;
 use crate::request::{Pending, Request, Write};
 
-/// Creates a lock file in a temporary directory, as a process of this origin does, and connects to it.
+/// Creates a lock file in a temporary directory, as a process of this origin (machine, boot and clock) does, and
+/// opens it.
 pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("locks.db");
@@ -27,7 +28,7 @@ pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
     (dir, path, made.expect("the file is made"))
 }
 
-/// Serves the requests one by one, and returns the `PRAGMA synchronous` of the last commit.
+/// Serves the requests, one per transaction. Returns `PRAGMA synchronous` after the last commit.
 fn synchronous_after(requests: impl IntoIterator<Item = Write>) -> i64 {
     let (_dir, path, connection) = create_file(&Origin::here());
     let config = Config {
@@ -46,7 +47,7 @@ fn synchronous_after(requests: impl IntoIterator<Item = Write>) -> i64 {
         .expect("it can be asked")
 }
 
-/// Tokens must survive a power failure, so a grant is synced even right after a commit that is not.
+/// Tokens must survive a power failure, so a grant is synced even if the commit before it is not.
 #[test]
 fn a_commit_that_grants_is_synced() {
     const NORMAL: i64 = 1;

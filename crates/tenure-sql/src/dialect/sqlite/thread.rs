@@ -1,4 +1,4 @@
-//! Starts the thread that opens and serves a file, because SQLite blocks.
+//! Starts a thread that opens and serves a lock file. SQLite's calls block, so no async task makes them.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
@@ -15,7 +15,7 @@ use super::worker::{Worker, blocked};
 use super::{busy, file, paths, validate, version};
 use crate::config::Config;
 
-/// Starts the thread, and waits until it has opened the file.
+/// Starts the thread that serves the file, and waits until it has opened the file.
 pub(super) async fn start(
     path: Option<PathBuf>,
     config: Config,
@@ -28,8 +28,8 @@ pub(super) async fn start(
             Ok((path, connection)) => {
                 let closed = match Worker::new(&path, &connection, &config, mailbox) {
                     Ok(worker) => {
-                        // Sending fails if the caller dropped its future. The store is then dropped too, which closed
-                        // the mailbox, and so the worker ends at once.
+                        // Sending fails if the caller dropped its future. The store is then dropped too, which closes
+                        // the mailbox, so that `run` returns at once.
                         let _ = ready.send(Ok(()));
                         worker.run()
                     }
@@ -57,7 +57,7 @@ pub(super) async fn start(
     })
 }
 
-/// Makes the warning of an old SQLite appear once per process.
+/// Limits the warning of an old SQLite to one per process.
 static WARNED: Once = Once::new();
 
 fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection), BackendError> {

@@ -1,5 +1,4 @@
-//! The thread that serves a file. Requests that are queued together share a transaction, and so one write to the
-//! disk.
+//! The thread that serves a file. Requests that are queued together share a transaction, and so one sync of the disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -23,12 +22,12 @@ use crate::error;
 use crate::request::{Pending, Request, Write};
 use crate::subscribers::Subscribers;
 
-/// The number of rows swept for each row that is written. More than one, so that the sweep goes round the table
+/// The number of rows to sweep for each row that is inserted. More than one, so that the sweep goes round the table
 /// quickly and catches up after a time without writes.
 const SWEPT_PER_ROW: u32 = 4;
 
-/// The number of rows that one sweep reads. At least 64, because each sweep writes one more page; at most 1024, so
-/// that other processes do not wait long for the write lock. Later transactions sweep the rest.
+/// The minimum and maximum number of rows that one sweep reads. At least 64, because each sweep writes one more page;
+/// at most 1024, so that other processes do not wait long for the write lock. Later transactions sweep the rest.
 const SWEEP_ROWS: RangeInclusive<u32> = 64..=1024;
 
 /// The state of the thread that serves a file.
@@ -44,17 +43,17 @@ pub(super) struct Worker<'c> {
     mailbox: Arc<Mailbox>,
     pub(super) subscribers: Subscribers,
     pub(super) listener: NotificationListener,
-    /// True while `PRAGMA synchronous` is `FULL`, so that each commit is synced to the disk.
+    /// True while `PRAGMA synchronous` is `FULL`: each commit is synced to the disk.
     durable: bool,
-    /// The number of rows that must still be swept because of earlier writes.
+    /// The number of rows that later transactions must sweep, because of the rows inserted since.
     sweep_debt: u32,
-    /// The next renewal of the watchers' rows.
+    /// The next time to renew the rows of watchers (unfair waiters that want wake-ups).
     pub(super) renew_at: Instant,
-    /// The next check of all keys with subscribers, even without a notification.
+    /// The next time to check all keys with subscribers, even without a notification.
     pub(super) check_at: Instant,
-    /// The time until which notifications of other processes are ignored.
+    /// The time until which this thread ignores notifications of other processes.
     pub(super) ignore_until: Instant,
-    /// The error for all requests after the file was deleted or replaced.
+    /// The error for all requests, once the file was deleted or replaced; `None` before.
     pub(super) lost: Option<BackendError>,
 }
 
@@ -70,7 +69,7 @@ impl<'c> Worker<'c> {
             .pragma_update(None, "synchronous", "FULL")
             .map_err(sql)?;
         let tables = Tables::prepare(connection).map_err(sql)?;
-        // This first read creates `-wal` and `-shm`, which then exist as long as any process has the file open.
+        // This first read creates `-wal` and `-shm`. They exist as long as any process has the file open.
         adopt::origin(connection).map_err(sql)?;
         let (wal, shm) = (file::sibling(path, "-wal"), file::sibling(path, "-shm"));
         let now = Instant::now();
@@ -87,7 +86,7 @@ impl<'c> Worker<'c> {
             subscribers: Subscribers::default(),
             listener: NotificationListener::new(path),
             durable: true,
-            // Enough for a first sweep, so that a process that takes a single lock sweeps too.
+            // Enough for a first sweep, so that a process that takes only one lock sweeps too.
             sweep_debt: *SWEEP_ROWS.start(),
             renew_at: now,
             check_at: now,
@@ -96,14 +95,14 @@ impl<'c> Worker<'c> {
         })
     }
 
-    /// Serves requests until the mailbox is closed and empty. Returns the close requests, to be answered after the
-    /// connection is closed.
+    /// Serves requests until the mailbox is closed and empty. Returns the close requests; the caller answers them
+    /// after it has closed the connection.
     pub(super) fn run(mut self) -> Vec<Pending<(), Result<(), BackendError>>> {
         let mut closing = Vec::new();
         let mailbox = self.mailbox.clone();
         let mut answered = Instant::now();
         while let Some(posted) = mailbox.take(self.config.max_group) {
-            // A request that came soon after the last reply predicts that the next one comes as soon.
+            // If a request comes soon after the last reply, the next one probably will too.
             let first = posted.iter().map(|posted| posted.since).min();
             let quick =
                 first.is_some_and(|since| since < answered + WORKER_SPIN) && self.subscribers.is_empty();
@@ -113,7 +112,7 @@ impl<'c> Worker<'c> {
             mailbox.set_caller_may_spin(
                 quick && alone && first.is_some_and(|since| answered < since + CALLER_SPIN),
             );
-            // Spins only without subscribers, so that no waiter costs CPU time.
+            // Polls for requests only without subscribers, so that waiting costs no CPU time.
             if quick && self.subscribers.is_empty() && mailbox.spin_until(answered + WORKER_SPIN) {
                 continue;
             }
@@ -122,14 +121,15 @@ impl<'c> Worker<'c> {
             let time = self.time_to_sleep();
             mailbox.sleep(&mut self.listener, listens, time);
         }
-        // Deletes the watchers' rows of this handle, so that no key is reserved for a waiter that cannot be woken.
+        // Deletes the watchers' rows of this store handle, so that no key is reserved for a waiter that cannot be
+        // woken.
         let now = Instant::now();
         let left = self.subscribers.registered().into_iter();
         self.write(left.map(|claim| (now, Write::Unwatch(claim))).collect());
         closing
     }
 
-    /// Serves requests in order. Consecutive write requests share a transaction.
+    /// Serves requests in order. Consecutive requests that write share a transaction.
     fn serve(&mut self, posted: VecDeque<Posted>, closing: &mut Vec<Pending<(), Result<(), BackendError>>>) {
         let mut group = Vec::new();
         for Posted { since, request } in posted {
@@ -159,8 +159,8 @@ impl<'c> Worker<'c> {
         self.write(group);
     }
 
-    /// Runs a group of requests in one transaction. Requests that have waited too long for the write lock fail; the
-    /// others try again.
+    /// Runs the requests in one transaction. If another process keeps the write lock, requests older than
+    /// `busy_limit` fail, and the others are tried again.
     fn write(&mut self, mut group: Vec<(Instant, Write)>) {
         while let Some(oldest) = group.iter().map(|(since, _)| *since).min() {
             if let Some(error) = &self.lost {
@@ -173,7 +173,7 @@ impl<'c> Worker<'c> {
                 Err(error) if busy::is_busy(&error) => {
                     let limit = self.config.busy_limit;
                     let error = blocked(self.path, limit, error::sqlite(self.path, error, Effect::None));
-                    // The oldest request has reached the limit, and so may others that came soon after it.
+                    // The oldest request has reached the limit. Others that came soon after it may have too.
                     let waited = |since: Instant| since == oldest || limit <= since.elapsed();
                     for (_, write) in group.extract_if(.., |(since, _)| waited(*since)) {
                         write.fail(&error);
@@ -187,7 +187,7 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Begins a transaction with the write lock. Waits for other processes until `busy_limit` after `since`.
+    /// Begins a transaction and takes the write lock. Waits for other processes until `busy_limit` after `since`.
     pub(super) fn begin(&mut self, since: Instant, durable: bool) -> rusqlite::Result<()> {
         if self.durable != durable {
             let level = if durable { "FULL" } else { "NORMAL" };
@@ -200,7 +200,7 @@ impl<'c> Worker<'c> {
         Ok(())
     }
 
-    /// Executes the requests and commits. The caller has begun the transaction.
+    /// Executes the requests, commits and answers. The caller has begun the transaction.
     fn transact(&mut self, mut group: Vec<Write>) {
         if let Err(error) = self.check_identity() {
             self.roll_back();
@@ -226,7 +226,7 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Sweeps if enough rows were written, then executes the requests without committing.
+    /// Sweeps if enough rows were inserted, then executes the requests. Does not commit.
     fn decide(&mut self, group: &mut [Write]) -> rusqlite::Result<(Decided, Written)> {
         let swept = self.sweep()?;
         let mut transaction = self.transaction();
@@ -241,7 +241,7 @@ impl<'c> Worker<'c> {
         executed.map(|()| (Decided { views, version }, written))
     }
 
-    /// The current transaction, for the claim logic. Reads the clock, so the caller must hold the write lock.
+    /// The current transaction, for the claim logic. Reads the clock, so the caller must already hold the write lock.
     pub(super) fn transaction(&mut self) -> Transaction<'_, 'c> {
         Transaction {
             at: moment(&*self.config.clock),
@@ -252,7 +252,7 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Commits, or rolls back if nothing was written.
+    /// Commits the transaction; rolls back if the commit fails or nothing was written.
     fn commit(&mut self, written: Written) -> Result<(), BackendError> {
         if !written.any {
             self.roll_back();
@@ -264,13 +264,13 @@ impl<'c> Worker<'c> {
         })
     }
 
-    /// Adds the rows that must be swept for these writes.
+    /// Adds to the number of rows that must be swept, for the rows that a transaction has inserted.
     pub(super) fn add_sweep_debt(&mut self, written: Written) {
         let more = written.rows.saturating_mul(SWEPT_PER_ROW);
         self.sweep_debt = self.sweep_debt.saturating_add(more);
     }
 
-    /// Sweeps if the debt is large enough. Returns whether it did.
+    /// Sweeps if at least 64 rows must be swept. Returns whether it did.
     fn sweep(&mut self) -> rusqlite::Result<bool> {
         if self.sweep_debt < *SWEEP_ROWS.start() {
             return Ok(false);
@@ -291,7 +291,7 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Sends the results of a committed request.
+    /// Sends the results of a request after the commit. Notes which subscribers no longer have a watcher's row.
     fn answer(&mut self, write: Write) {
         match &write {
             Write::Acquire(pending) if matches!(pending.result, Some(Ok(AcquireReply::Granted(_)))) => {
@@ -318,8 +318,8 @@ impl<'c> Worker<'c> {
         });
     }
 
-    /// Wakes the waiters of this handle that should poll after the commit, and notifies other processes if they may
-    /// have waiters of these keys.
+    /// After the commit, wakes the waiters of this store handle that should poll. Notifies other processes if the
+    /// keys may have other waiters.
     fn wake(&mut self, views: &HashMap<LockKey, View>) {
         let mut has_others = false;
         for view in views.values().filter(|view| view.needs_wake()) {
@@ -333,13 +333,13 @@ impl<'c> Worker<'c> {
 
     fn notify(&self) {
         if let Err(error) = notification::notify_processes(self.path) {
-            // Other processes check their keys every 500 ms without a notification.
+            // Without a notification, other processes check their keys every 500 ms.
             tracing::debug!(%error, path = %display_path(self.path), "waiters of other processes could not be notified");
         }
     }
 
-    /// Checks that the files at the paths are still those that were opened. Otherwise all claims are lost, because
-    /// processes that open the file later do not see them.
+    /// Checks that the files at the paths are still the opened ones. Otherwise all claims are lost, because processes
+    /// that open the file later do not see them.
     pub(super) fn check_identity(&mut self) -> Result<(), BackendError> {
         if let Some(error) = &self.lost {
             return Err(error.clone());
@@ -361,7 +361,7 @@ impl<'c> Worker<'c> {
         Err(error)
     }
 
-    /// Takes SQLite's write lock and releases it. Fails if another process keeps it for longer than `limit`.
+    /// Takes SQLite's write lock and releases it. Returns an error if another process keeps the lock for `limit`.
     fn try_write_lock(&mut self, limit: Duration) -> rusqlite::Result<()> {
         busy::set_deadline(Instant::now(), limit);
         let taken = self.tables.begin.execute([]).map(drop);
@@ -380,13 +380,13 @@ impl<'c> Worker<'c> {
     }
 }
 
-/// The views of a transaction, and the version of the file if some of them are worth caching.
+/// The views of a transaction. `version` is the file's `data_version` if some of the views are to be cached.
 struct Decided {
     views: HashMap<LockKey, View>,
     version: Option<i64>,
 }
 
-/// Reads both clocks.
+/// Reads the lease clock and the wall clock.
 pub(super) fn moment(clock: &dyn Clock) -> Moment {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Moment {
@@ -395,7 +395,7 @@ pub(super) fn moment(clock: &dyn Clock) -> Moment {
     }
 }
 
-/// The error for a write lock that another process keeps. Names that process if it can be found.
+/// The error if another process keeps the write lock for `limit`. Names that process if it can be found.
 pub(super) fn blocked(path: &Path, limit: Duration, cause: BackendError) -> BackendError {
     let who = match write_lock::owner(path) {
         Some(owner) => format!("by {}", owner.describe()),

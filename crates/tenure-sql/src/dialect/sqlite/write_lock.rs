@@ -1,11 +1,11 @@
-//! Finds the process that holds SQLite's write lock, for error messages. Reads the kernel's list of locks.
+//! Finds the process that holds SQLite's write lock, to name it in errors. Reads the kernel's list of locks.
 
 use std::fs;
 use std::path::Path;
 
 use tenure_backend::escape_control;
 
-/// The byte of the `-shm` file that SQLite locks to write in WAL mode.
+/// The byte of the `-shm` file on which SQLite takes its write lock in WAL mode.
 const WRITE_LOCK_BYTE: u64 = 120;
 
 /// The process that holds the write lock.
@@ -18,7 +18,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Names the process and says what to do about it. Continues a sentence that ends in "by ".
+    /// Names the process and says what to do about it. The text follows the word "by".
     pub(super) fn describe(&self) -> String {
         let (pid, name) = (self.pid, escape_control(&self.name));
         if self.stopped {
@@ -31,11 +31,12 @@ impl Owner {
     }
 }
 
-/// The number of times the list of locks is read. The kernel returns the list in pieces, and may omit a lock while
+/// The number of times that the list of locks is read. The kernel returns it in pieces, and may omit a lock while
 /// other processes take and release theirs.
 const READINGS: u32 = 20;
 
-/// The process that holds the write lock of the database at `path`. `None` if it is this process or cannot be found.
+/// The process that holds the write lock of the database at `path`. `None` if this process holds it, or if none is
+/// found.
 pub(super) fn owner(path: &Path) -> Option<Owner> {
     let (device, inode) = super::file::inode(&super::file::sibling(path, "-shm"))?;
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -59,7 +60,7 @@ pub(super) fn owner(path: &Path) -> Option<Owner> {
     })
 }
 
-/// One exclusive lock on a range of bytes of a file.
+/// An exclusive lock on a range of bytes of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Lock {
     pid: i64,
