@@ -1,4 +1,4 @@
-//! The lock file under load: many requests at once, many ended claims, and long queues.
+//! Tests of the lock file under load: many requests at once, many ended claims, and long queues.
 #![cfg(unix)]
 
 mod fixture;
@@ -21,7 +21,7 @@ use tenure_testkit::ManualClock;
 
 use fixture::{DEADLINE, TestClient, connect, number, open, temp_lock_file};
 
-/// Holds the write lock until it is dropped, so that the requests made meanwhile are queued together.
+/// Holds SQLite's write lock until it is dropped. Requests made before that are queued together.
 struct WriteLock(Connection);
 
 impl WriteLock {
@@ -38,7 +38,7 @@ impl Drop for WriteLock {
     }
 }
 
-/// Polls a call once, which sends its request. The write lock is taken, so the reply cannot come yet.
+/// Polls a call once, which sends its request. The test holds the write lock, so no reply can come yet.
 fn send<F: Future + Unpin>(mut call: F) -> F {
     let poll = pin!(&mut call).poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll.is_pending(), "the file is busy");
@@ -77,7 +77,8 @@ async fn open_with_clock(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
         .expect("the file is made")
 }
 
-/// R32: the sweep deletes as many rows as are written, however many requests share a transaction.
+/// R32: under constant load, the sweep deletes rows as fast as they are written, even if many requests share a
+/// transaction.
 #[tokio::test]
 async fn the_file_stops_growing_under_constant_load() {
     const AT_ONCE: i64 = 256;
@@ -121,7 +122,7 @@ async fn requests_wait_while_another_process_writes() {
     granted(call).await;
 }
 
-/// R5: a burst of acquires does not make a lease expire.
+/// R5: a burst of acquires cannot make a lease expire, because a renewal is served first.
 #[tokio::test]
 async fn a_renewal_goes_before_earlier_acquires() {
     let (_dir, path) = temp_lock_file();
@@ -141,7 +142,7 @@ async fn a_renewal_goes_before_earlier_acquires() {
     for (_, call) in asked {
         earlier += usize::from(granted(call).await.held_from < held_from);
     }
-    // One group of requests (64 claims) may already be in progress.
+    // One transaction (64 claims) may have begun before the renewal was sent.
     assert!(earlier <= 64, "{earlier} went first");
 }
 
@@ -221,7 +222,7 @@ async fn a_full_queue_of_acquires_refuses_no_renewal() {
     assert!(matches!(renewed.await[..], [RenewReply::Alive { .. }]));
 }
 
-/// Queues this number of fair claims on the key `k`, each with a wake-up stream.
+/// Queues `count` fair claims on the key `k`, each with a wake-up stream.
 async fn fill_queue(client: &mut TestClient, count: usize) -> Vec<(Arc<Claim>, Wakes)> {
     let mut queue = Vec::new();
     for _ in 0..count {
@@ -248,7 +249,7 @@ async fn a_thousand_waiters_can_leave_at_once() {
     }
     drop(queue);
     assert!(is_alive(&client, &held).await);
-    // The limit is many times what the release takes. Checking all waiters for each one that leaves takes longer.
+    // A release that checked all waiters for each waiter that leaves would take longer than this limit.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
@@ -274,7 +275,8 @@ async fn only_the_head_of_a_long_queue_is_woken() {
     }
 }
 
-/// The view of a long queue is cached between transactions, and dropped when another connection writes.
+/// A client caches the rows of a long queue between transactions, and reads them again when another connection has
+/// written.
 #[tokio::test]
 async fn a_cached_queue_sees_changes_of_another_handle() {
     let (_dir, path) = temp_lock_file();
@@ -293,7 +295,8 @@ async fn a_cached_queue_sees_changes_of_another_handle() {
     assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
 }
 
-/// The second of two withdrawals comes after the sweep has deleted the row of the first, and must be recorded again.
+/// A claim is withdrawn, the sweep deletes its row, and the claim is withdrawn again. A late poll must still find
+/// that the claim has ended.
 #[tokio::test]
 async fn a_swept_end_can_be_recorded_again() {
     let (_dir, path) = temp_lock_file();

@@ -1,4 +1,5 @@
-//! Processes that share a lock file exclude and wake each other, and continue after one of them is killed or stopped.
+//! Tests of processes that share a lock file: they exclude and wake each other, and go on after one is killed or
+//! stopped.
 #![cfg(target_os = "linux")]
 
 mod fixture;
@@ -65,7 +66,8 @@ fn child_increments_a_counter() {
     });
 }
 
-/// Each process asks again at once after a release, so only the store's reservations make the shares fair.
+/// Each process asks again immediately after a release. Only the store's reservations for waiting processes give each
+/// at least half of a fair share.
 #[test]
 fn each_process_gets_half_its_share_of_an_unfair_key() {
     const PROCESSES: usize = 4;
@@ -146,15 +148,15 @@ async fn a_release_wakes_a_waiter_in_another_process() {
         }
         times.sort();
         writes.sort();
-        // The holder's lease is one minute, so a wait this short shows a wake-up and not a poll. The bound is ten
-        // times the worst case on an idle machine, plus the time of the disk.
+        // The lease is one minute, so a time below the bound shows that a wake-up, not a poll, ended the wait. The
+        // bound is ten times the worst case on an idle machine, plus the time of five writes to the disk.
         let bound = Duration::from_millis(100) + 5 * writes[writes.len() / 2];
         let median = times[times.len() / 2];
         assert!(median < bound, "{fairness}: {times:?}, bound {bound:?}");
     }
 }
 
-/// Waits until the table has a queued claim or a watcher.
+/// Waits until the table has a queued claim (phase 3) or a watcher (phase 2).
 async fn wait_for_waiter(path: &Path) {
     let file = connect(path);
     let waiting = "SELECT count(*) FROM claim WHERE phase IN (2, 3)";
@@ -182,7 +184,7 @@ async fn a_killed_process_leaves_an_intact_file() {
     let (_dir, path) = temp_lock_file();
     for round in 0..10 {
         let victim = spawn_on(&path, "child_writes_all_the_time");
-        // Kills the process in each round a little later, while it keeps writing.
+        // The child keeps writing. Each round kills it one write later.
         for _ in 0..=round {
             assert_eq!(victim.read_line(), "writes");
         }
@@ -295,7 +297,7 @@ fn child_opens_at_once() {
     });
 }
 
-/// After a reply, the thread of a file polls briefly for another request, and then sleeps without a timeout.
+/// After a reply, the file's thread polls briefly for another request, then sleeps without a timeout.
 #[tokio::test]
 async fn an_idle_store_uses_no_cpu_time() {
     let (_dir, path) = temp_lock_file();
@@ -315,7 +317,7 @@ async fn an_idle_store_uses_no_cpu_time() {
     };
     let before = worked();
     assert!(before < Duration::from_millis(100), "{before:?} for a few locks");
-    // sleep: the test checks that nothing happens in this time.
+    // sleep: the time in which the thread must use no CPU.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(worked(), before);
 }
