@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `tenure-bench`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use clap::{Args, Parser, Subcommand};
 use crate::plan::{Client, Distance, Store, Workload};
 use crate::processes::Work;
 
-/// How long and how often each client is measured.
+/// The number and the length of the rounds in which each client is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) rounds: u32,
     pub(crate) round: Duration,
-    /// Time before the first round, in which files, connections, caches and queues settle. Not counted.
+    /// Length of a first round that does not count, in which files, connections, caches and queues settle.
     pub(crate) warm_up: Duration,
 }
 
-/// About two minutes for all workloads.
+/// For a first look: about two minutes for all workloads.
 pub(crate) const QUICK: Pace = Pace {
     rounds: 5,
     round: Duration::from_millis(400),
     warm_up: Duration::from_millis(200),
 };
 
-/// For published figures: about a quarter of an hour for all workloads. On a machine whose speed changes, many alternating
-/// rounds can tell two clients apart; a few long ones cannot.
+/// For published figures: about a quarter of an hour for all workloads. If the machine's speed changes, many
+/// alternating rounds can tell two clients apart; a few long ones cannot.
 pub(crate) const FULL: Pace = Pace {
     rounds: 25,
     round: Duration::from_millis(500),
     warm_up: Duration::from_millis(200),
 };
 
-/// Measures the cost of a lock, next to the bare statements of its store and other libraries.
+/// Measures the cost of a lock, next to other libraries and the bare statements of its store.
 #[derive(Debug, Parser)]
 #[command(name = "tenure-bench", bin_name = "cargo xtask bench", version)]
 pub(crate) struct Cli {
@@ -42,15 +42,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Every workload, in about two minutes
+    /// Measures every workload, in about two minutes
     Quick(Measuring),
-    /// Every workload with five times as many rounds, in about a quarter of an hour
+    /// Measures every workload with five times as many rounds, in about a quarter of an hour
     Full(Measuring),
     /// Compares two builds in alternating rounds: `cargo xtask bench --against COMMIT`
     Against(Against),
-    /// Memory and processor time of many held locks
+    /// Measures memory and processor time for many held locks
     Held(Holding),
-    /// Runs one worker process, which reads on stdin when a round begins
+    /// Runs one worker process, which begins a round at each line on stdin
     #[command(hide = true)]
     Work(Working),
 }
@@ -64,13 +64,13 @@ pub(crate) struct Selection {
     /// Only these stores
     #[arg(long = "store", value_enum, value_delimiter = ',', value_name = "STORE")]
     pub(crate) stores: Vec<Store>,
-    /// Distance between the clients and the store's server; stores without a server run only with `near`
+    /// Distance between clients and server; stores without a server run only with `near`
     #[arg(long, value_enum, default_value_t, value_name = "HOW_FAR")]
     pub(crate) distance: Distance,
-    /// Folder for temporary lock files: a file store is as fast as its disk
+    /// Folder for temporary lock files; the speed of a file store is that of this folder's disk
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) dir: Option<PathBuf>,
-    /// Number of rounds instead of the default
+    /// Number of rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
     /// Length of a round
@@ -82,10 +82,10 @@ pub(crate) struct Selection {
 pub(crate) struct Measuring {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// Only these clients; without `bare` there is no comparison
+    /// Only these clients; without `bare`, no row is compared to it
     #[arg(long = "client", value_enum, value_delimiter = ',', value_name = "CLIENT")]
     pub(crate) clients: Vec<Client>,
-    /// Write one line of JSON to this file for each row of the table
+    /// Write one line of JSON for each row of the table to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Hold every lock for N microseconds of busy work
@@ -95,7 +95,7 @@ pub(crate) struct Measuring {
 
 #[derive(Args, Debug)]
 pub(crate) struct Against {
-    /// The program of the old build
+    /// The program file of the old build
     pub(crate) program: PathBuf,
     #[command(flatten)]
     pub(crate) selection: Selection,
@@ -103,7 +103,7 @@ pub(crate) struct Against {
 
 #[derive(Args, Debug)]
 pub(crate) struct Holding {
-    /// The store of the locks: memory or redis
+    /// The store of the locks
     #[arg(long, value_enum, default_value_t = Store::Memory)]
     pub(crate) store: Store,
     /// Number of locks
@@ -116,12 +116,12 @@ pub(crate) struct Holding {
 
 #[derive(Args, Debug)]
 pub(crate) struct Working {
-    /// The work, in JSON
+    /// The work of the process, in JSON
     pub(crate) work: Work,
 }
 
 impl Selection {
-    /// The default pace, changed by the options.
+    /// The default pace, with the changes by options.
     pub(crate) fn pace(&self, usual: Pace) -> Pace {
         let round = self.round_ms.map(Duration::from_millis);
         Pace {

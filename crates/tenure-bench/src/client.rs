@@ -1,5 +1,5 @@
-//! The interface of a client under test. To add a peer library, add a type in `peers`, a variant of `plan::Client`, and a
-//! line in `tasks::work`.
+//! The interface of a client under test. To add a peer library, add a type in `peers`, a variant of `plan::Client`,
+//! and a line in `tasks::work`.
 
 pub(crate) mod peers;
 pub(crate) mod polling;
@@ -13,13 +13,13 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::Fallible;
 
-/// One key, as one worker uses it. The two calls are measured.
+/// One key, as one worker uses it. The benchmark measures `lock` and `unlock`.
 pub(crate) trait Lock: Send + Sync + 'static {
     type Guard: Send;
 
     fn lock(&self) -> impl Future<Output = Fallible<Self::Guard>> + Send;
 
-    /// Returns when the key is free, as far as the client can know.
+    /// Returns once the key is free, as far as the library reports it.
     fn unlock(&self, guard: Self::Guard) -> impl Future<Output = Fallible<()>> + Send;
 }
 
@@ -36,8 +36,8 @@ impl Lock for tenure::Mutex {
     }
 }
 
-/// The comparison for memory: `tokio::sync::Mutex`, close to the cost of waking the next task. It promises far less: no
-/// lease, no token, no names, no inspection, no eviction, and no other store.
+/// The baseline for memory: `tokio::sync::Mutex`, whose hand-over costs little more than to wake the next task. It
+/// promises far less: no lease, no token, no names, no inspection, no eviction, and no other store.
 impl Lock for Arc<Mutex<()>> {
     type Guard = OwnedMutexGuard<()>;
 

@@ -1,4 +1,4 @@
-//! One comparison: the clients take turns, round by round, so that a slow moment of the machine affects all of them.
+//! One comparison. The clients take turns, one round each, so that a slow moment of the machine affects all of them.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::site::{Site, Sites};
 use crate::stolen::{self, CoresTime};
 use crate::tally::Round;
 
-/// A round is disturbed if the host took more than this part of the cores' time: two ticks in a hundred are too much, one
-/// is not.
+/// A round is disturbed if the host took more than this part of the cores' time: two clock ticks in a hundred are too
+/// much, one is not.
 pub(crate) const TOO_MUCH: f64 = 0.015;
 
-/// Number of tries of a round that is disturbed each time. The least disturbed one counts.
+/// The maximum number of tries of a disturbed round. If all are disturbed, the least disturbed one counts.
 pub(crate) const TRIES: u32 = 4;
 
-/// How often the host disturbed the measurement, over all clients.
+/// How often the host disturbed the measurement, summed over all clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Disturbed {
-    /// Number of rounds that count.
+    /// Number of rounds, without the repeated ones.
     pub(crate) rounds: u32,
-    /// Number of repeated rounds, which do not count.
+    /// Number of disturbed tries that were repeated, so that they do not count.
     pub(crate) again: u32,
-    /// Number of disturbed rounds among those that count.
+    /// Number of rounds that were disturbed in all tries.
     pub(crate) still: u32,
 }
 
@@ -41,7 +41,8 @@ impl Entrant {
         let crew = &mut self.crew;
         let once = async || {
             let before = CoresTime::now();
-            // Waits the same time for every client, though some take a second longer to serve their last waiters.
+            // Reads the cores' time after the same time for every client. Some clients take a second longer to serve
+            // their last waiters.
             let after = async {
                 tokio::time::sleep(time).await;
                 CoresTime::now()
@@ -54,8 +55,8 @@ impl Entrant {
     }
 }
 
-/// Runs a round until one is not disturbed, at most [`TRIES`] times, and returns the least disturbed one. `once` returns the
-/// result of a round, which is not used here, and the part of the cores' time that the host took.
+/// Runs a round until a try is not disturbed, at most [`TRIES`] times. Returns the result of the least disturbed try.
+/// `once` runs one try, and returns its result and the part of the cores' time that the host took.
 async fn least_disturbed<T>(
     mut once: impl AsyncFnMut() -> Fallible<(T, f64)>,
     disturbed: &mut Disturbed,
@@ -76,7 +77,7 @@ async fn least_disturbed<T>(
     Ok(best)
 }
 
-/// Runs all rounds of a pairing. Returns a row for each of its clients.
+/// Runs all rounds of a pairing in turn. Returns a row for each of its clients.
 pub(crate) async fn hold(
     pairing: &Pairing,
     pace: Pace,
@@ -120,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns which try counts if the host takes these parts of the time, and the counters.
+    /// Returns the index of the try that counts and the counters, if the host takes these parts of the cores' time.
     fn run(parts: &[f64]) -> (usize, Disturbed) {
         let (mut disturbed, mut parts) = (Disturbed::default(), parts.iter().copied().enumerate());
         let once = async || Ok(parts.next().expect("no more tries than there may be"));

@@ -1,4 +1,4 @@
-//! Measures many locks held by one client: memory per lock, and processor time for their renewal.
+//! Measures one client that holds many locks: memory per lock, and processor time for their renewal.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,19 @@ use crate::cli::Holding;
 use crate::plan::{Distance, name};
 use crate::site::{Site, Sites, check};
 
-/// For how many leases the locks are held.
+/// The number of leases for which the locks are held.
 const LEASES: u32 = 3;
 
-/// Number of locks that are requested at once.
+/// The number of locks that are requested together.
 const AT_ONCE: usize = 256;
 
-/// Acquires the locks, holds them for three leases, and prints the cost.
+/// Acquires the locks, holds them for three leases, and prints what they cost.
 ///
 /// # Errors
-/// A lock was lost.
+/// A lock was lost, or a request failed.
 pub(crate) fn run(args: &Holding) -> Fallible<()> {
     check(args.store)?;
-    // One thread: while no task locks, its time is spent on renewals.
+    // The runtime has one thread. While the locks are held, this thread only renews them.
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?

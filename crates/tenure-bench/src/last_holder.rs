@@ -1,5 +1,5 @@
-//! The last holder of a key. A grant to another worker than the last one is a *hand-over*. Only the holder writes it, so it
-//! also shows when two workers held the key at once.
+//! Records each holder of a key. A grant to another worker is a *hand-over*. A holder that finds another worker's
+//! number at its unlock reports that two held the key at once.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -11,12 +11,12 @@ use crate::Fallible;
 /// The value before the first grant.
 const NOBODY: u64 = u64::MAX;
 
-/// The last holder of one key, shared by all workers that compete for the key.
+/// The number of the last holder of one key. All workers that compete for the key share it.
 #[derive(Debug)]
 pub(crate) enum LastHolder {
-    /// Between tasks of one process.
+    /// For the tasks of one process: a number in memory.
     Memory(AtomicU64),
-    /// Between processes: a number in a file.
+    /// For several processes: a number in a file.
     File(File),
 }
 
@@ -25,7 +25,7 @@ impl LastHolder {
         LastHolder::Memory(AtomicU64::new(NOBODY))
     }
 
-    /// Creates the file, without a holder.
+    /// Creates the file, with the value that means no holder.
     pub(crate) fn make(path: &Path) -> Fallible<()> {
         Ok(std::fs::write(path, NOBODY.to_le_bytes())?)
     }
@@ -36,7 +36,8 @@ impl LastHolder {
         ))
     }
 
-    /// Records that the worker holds the key. Returns whether another worker held it before. Only the holder may call this.
+    /// Records that the worker holds the key. Returns whether another worker held it before. The worker must hold the
+    /// lock.
     pub(crate) fn acquired(&self, worker: u64) -> Fallible<bool> {
         let last = self.read()?;
         match self {
@@ -46,7 +47,7 @@ impl LastHolder {
         Ok(last != NOBODY && last != worker)
     }
 
-    /// Checks before an unlock that no other worker has taken the key meanwhile.
+    /// Checks before an unlock that no other worker has acquired the key meanwhile, and fails if one has.
     pub(crate) fn releases(&self, worker: u64) -> Fallible<()> {
         match self.read()? {
             holder if holder == worker => Ok(()),
@@ -56,7 +57,7 @@ impl LastHolder {
 
     fn read(&self) -> Fallible<u64> {
         match self {
-            // Relaxed is enough: the lock under test orders the writes.
+            // `Relaxed` is enough: the lock under test orders the accesses.
             LastHolder::Memory(holder) => Ok(holder.load(Ordering::Relaxed)),
             LastHolder::File(file) => {
                 let mut bytes = [0; 8];

@@ -1,9 +1,9 @@
-//! The comparisons: workloads, stores, and the clients that compete on them.
+//! The comparisons: workloads, stores, and the clients that are compared on them.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// The work of the workers.
+/// What the workers do: the number of processes, of their tasks and of their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Workload {
@@ -13,11 +13,11 @@ pub(crate) enum Workload {
     Many,
     /// 64 tasks on one key
     Hot,
-    /// 2 processes of one task on one key
+    /// 2 processes with one task each, on one key
     Pair,
-    /// 8 processes of 8 tasks on one key
+    /// 8 processes with 8 tasks each, on one key
     HotProcesses,
-    /// 64 tasks of one process on one key, and one waiter in another process that rests between its turns
+    /// 64 tasks of one process on one key, and one task of another process that pauses after each unlock
     LoneWaiter,
 }
 
@@ -30,25 +30,25 @@ pub(crate) enum Store {
     Redis,
 }
 
-/// Distance between the clients and the store's server.
+/// The distance between the clients and the store's server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Distance {
     /// On this machine; the system chooses the core
     #[default]
     Near,
-    /// On this machine, on a core of its own
+    /// On this machine, on a core that the clients do not use
     Apart,
     /// One or two milliseconds away in each direction
     Away,
 }
 
-/// The client that locks.
+/// The lock library under test, or `Bare` for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Client {
     /// Tenure with default settings
     Tenure,
-    /// Tenure with `Settings::passing` turned off: every hand-over goes through the store
+    /// Tenure with `Settings::local_handover` off: every hand-over goes through the store
     TenureNoPassing,
     /// Tenure with `Settings::linger`: the client keeps the key for up to 10 ms after an unlock
     TenureLinger,
@@ -60,7 +60,7 @@ pub(crate) enum Client {
     Bare,
 }
 
-/// One comparison: clients that take turns on one workload of one store.
+/// One comparison: clients that take turns on one workload and store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pairing {
     pub(crate) workload: Workload,
@@ -69,7 +69,7 @@ pub(crate) struct Pairing {
 }
 
 impl Workload {
-    /// Number of tasks in each process.
+    /// The number of tasks in each process; one element per process.
     pub(crate) fn tasks(self) -> &'static [u32] {
         match self {
             Workload::Solo => &[1],
@@ -85,21 +85,21 @@ impl Workload {
         self != Workload::Many
     }
 
-    /// Whether this is the process of the lone waiter.
+    /// Returns whether this process has the lone waiter.
     pub(crate) fn is_lone(self, process: usize) -> bool {
         self == Workload::LoneWaiter && process == 1
     }
 }
 
 impl Store {
-    /// Whether the store can be at that distance: only one with a server can be elsewhere than near.
+    /// Returns whether the store can be at this distance. Only a server can be elsewhere than `Near`.
     fn can_be(self, distance: Distance) -> bool {
         distance == Distance::Near || self == Store::Redis
     }
 }
 
 impl Pairing {
-    /// Keeps only these clients; an empty list keeps all of them.
+    /// Removes all clients but these; an empty list keeps all of them.
     pub(crate) fn only(&mut self, clients: &[Client]) {
         if !clients.is_empty() {
             self.clients.retain(|client| clients.contains(client));
@@ -107,7 +107,7 @@ impl Pairing {
     }
 }
 
-/// The name on the command line and in JSON.
+/// The name of a variant, as on the command line and in JSON.
 pub(crate) fn name(value: impl ValueEnum) -> String {
     // Every variant has a name, because none is hidden from the command line.
     value
@@ -116,13 +116,13 @@ pub(crate) fn name(value: impl ValueEnum) -> String {
         .unwrap_or_default()
 }
 
-/// The note on a comparison that cannot be made.
+/// The note that a comparison cannot be made.
 pub(crate) fn left_out(workload: Workload, store: Store, why: &str) -> String {
     format!("{} on {} is left out: {why}.", name(workload), name(store))
 }
 
-/// All comparisons of these workloads and stores, and notes on those that are left out. An empty list means all of them,
-/// or all that are possible at that distance.
+/// All comparisons of these workloads and stores, and notes on those that cannot be made. An empty list means all
+/// workloads, or all stores that can be at this distance.
 pub(crate) fn pairings(
     workloads: &[Workload],
     stores: &[Store],
@@ -147,10 +147,10 @@ pub(crate) fn pairings(
     (made, notes)
 }
 
-/// The clients of a workload. The bare store is last: each round is compared to the bare round that follows it.
+/// The clients of a workload. `Bare` is last.
 fn clients(workload: Workload, store: Store) -> Vec<Client> {
     let mut clients = vec![Client::Tenure];
-    // Hand-overs in memory happen only between workers of one process on one key.
+    // Local hand-overs happen only between tasks of one process on one key.
     if workload == Workload::Hot {
         clients.push(Client::TenureNoPassing);
     }

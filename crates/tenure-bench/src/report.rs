@@ -1,4 +1,4 @@
-//! Prints results as Markdown tables, aligned for a terminal.
+//! Prints results as Markdown tables whose columns are aligned.
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ const HEAD: [&str; 13] = [
     "beside rlock",
 ];
 
-/// Index of the first column with numbers, which are right-aligned.
+/// Index of the first right-aligned column. The columns before it have names, the others numbers.
 const NUMBERS_FROM: usize = 3;
 
-/// The printed section, as BENCHMARKS.md has it. `left_out` are notes on comparisons that were not made.
+/// The printed report, a section of BENCHMARKS.md. `left_out` are notes on comparisons that could not be made.
 pub(crate) fn section(
     rows: &[Row],
     left_out: Vec<String>,
@@ -81,7 +81,8 @@ fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
     cells
 }
 
-/// The verdict on a row compared to another client on the same workload and store.
+/// The verdict on a row compared to the row of another client, with the same workload and store. Empty without such a
+/// row.
 fn compared(row: &Row, rows: &[Row], client: Client) -> String {
     let is_partner =
         |other: &&Row| (other.workload, other.store, other.client) == (row.workload, row.store, client);
@@ -112,7 +113,7 @@ fn notes(rows: &[Row], disturbed: Disturbed) -> Vec<String> {
     notes
 }
 
-/// A table with aligned columns.
+/// A Markdown table with aligned columns.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
     let width = |at: usize| {
@@ -137,7 +138,7 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     line(&head) + &line(&rule) + &rows.iter().map(|row| line(row)).collect::<String>()
 }
 
-/// `1234567.8` as `1,234,568`.
+/// A number with commas: `1234567.8` becomes `1,234,568`.
 pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
@@ -150,7 +151,7 @@ pub(crate) fn thousands(value: f64) -> String {
     text
 }
 
-/// Microseconds, printed in a suitable unit.
+/// A time in microseconds as text, in a suitable unit.
 fn time(us: f64) -> String {
     format!("{:.1?}", Duration::from_secs_f64(us / 1e6))
 }
@@ -161,7 +162,7 @@ mod tests {
     use crate::plan::{Store, Workload};
     use crate::tally::Round;
 
-    /// The report for clients with these rates.
+    /// The printed report on clients with these rates, three rounds each.
     fn printed(rates: &[(Client, [u64; 3])], disturbed: Disturbed) -> String {
         let rows: Vec<Row> = rates
             .iter()

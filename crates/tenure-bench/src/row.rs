@@ -1,4 +1,4 @@
-//! A row of results: all rounds of one client on one workload and store.
+//! A row of the results: all rounds of one client on one workload and store.
 
 use serde::Serialize;
 
@@ -6,23 +6,24 @@ use crate::plan::{Client, Store, Workload};
 use crate::stats::{median, min_share};
 use crate::tally::{Round, histogram, merge};
 
-/// A row as it is written to the JSON file, one object per line.
+/// A row as in the JSON file, which has one object per line.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) workload: Workload,
     pub(crate) store: Store,
     pub(crate) client: Client,
-    /// Locks granted per second, the median of the rounds.
+    /// Locks granted per second: the median over the rounds.
     pub(crate) rate_per_s: f64,
-    /// Grants per second that went to another worker than the grant before, the median of the rounds.
+    /// Grants per second to another worker than the grant before: the median over the rounds.
     pub(crate) handovers_per_s: f64,
-    /// Time from the call to the grant, over the waits of all rounds.
+    /// Time from the lock call to the grant in µs, over the waits of all rounds: 50th and 99th percentile, and
+    /// maximum.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) max_us: f64,
-    /// The smallest share of a worker divided by the fair share, the median of the rounds.
+    /// The smallest share of a worker, divided by the fair share: the median over the rounds.
     pub(crate) min_share: f64,
-    /// The rate of each round, in order.
+    /// Locks granted per second in each round, in order.
     pub(crate) rounds: Vec<f64>,
 }
 
@@ -52,7 +53,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    /// A round of one second in which each worker got that many grants, after waits of 1, 2, 3 … µs.
+    /// A round of one second in which the workers got these numbers of grants, after waits of 1, 2, 3 … µs each.
     fn round(grants: &[u64]) -> Round {
         let mut round = Round::new(Duration::from_secs(1));
         round.grants = grants.to_vec();
@@ -71,7 +72,8 @@ mod tests {
         assert_eq!(row.handovers_per_s, 200.0);
         assert_eq!(row.min_share, 0.5);
         assert_eq!(row.rounds, [400.0, 200.0, 1000.0]);
-        // 400 waits of 1 to 100 µs, 200 more of up to 300, 1000 of up to 1000; accurate to a tenth of a percent.
+        // The 1600 waits: 400 of 1 to 100 µs, 200 of 101 to 300, 1000 of 1 to 1000. The histogram is accurate to 0.1
+        // %.
         let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.002;
         assert!(near(row.p50_us, 250.0), "{}", row.p50_us);
         assert!(near(row.p99_us, 984.0), "{}", row.p99_us);

@@ -1,4 +1,4 @@
-//! A store for the worker processes of one client. No other client uses it.
+//! The store of one client's worker processes. No other client uses it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::Fallible;
 use crate::cores::Core;
 use crate::plan::{Distance, Store};
 
-/// The lock file in the folder of a site.
+/// The name of the lock file in the folder of a site.
 const FILE: &str = "locks.db";
 
-/// The shortest delay of a message if the server is away. Timers have a resolution of 1 ms, so it may take 1 ms more.
+/// The delay of each message with `--distance away`. Timers have a resolution of 1 ms, so it may be 1 ms more.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// A store and its folder, created for the workers of one client and removed on drop.
+/// A store and its folder, made for the workers of one client. Dropping it stops the server and removes the folder.
 pub(crate) struct Site {
     pub(crate) location: Location,
     _proxy: Option<Proxy>,
@@ -25,28 +25,29 @@ pub(crate) struct Site {
     _folder: TempDir,
 }
 
-/// Creates sites.
+/// What all sites of a run share.
 pub(crate) struct Sites {
-    /// The folder in which sites are created.
+    /// The folder in which each site creates its own folder.
     root: PathBuf,
-    /// The core for the servers, if one is reserved for them.
+    /// The core on which the servers run, if one is reserved for them.
     core: Option<Core>,
-    /// Whether messages to and from a server are delayed.
+    /// True if a proxy delays messages to and from a server.
     away: bool,
 }
 
-/// How a worker process finds its store.
+/// What a worker process needs to find its store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Location {
     pub(crate) store: Store,
-    /// URL for `tenure::connect`.
+    /// The URL of the store, for `tenure::connect`.
     pub(crate) url: String,
-    /// Folder for the files of the workers.
+    /// The site's folder, for files of the workers.
     pub(crate) folder: PathBuf,
 }
 
 impl Sites {
-    /// Prepares for servers at that distance from this thread and the threads that it starts later.
+    /// Prepares for servers at this distance. With `Apart`, moves this thread, and those that it starts later, from
+    /// the server's core.
     pub(crate) fn prepare(root: PathBuf, distance: Distance) -> Fallible<Self> {
         let core = (distance == Distance::Apart).then(Core::leave).transpose()?;
         let away = distance == Distance::Away;
@@ -55,7 +56,7 @@ impl Sites {
 }
 
 impl Site {
-    /// Creates a folder, and a server if the store has one: on a free port, writing nothing to disk.
+    /// Creates a folder, and starts a server if the store has one: on a free port, without files on disk.
     pub(crate) async fn make(store: Store, sites: &Sites) -> Fallible<Self> {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")
@@ -101,13 +102,13 @@ impl Location {
         self.folder.join(FILE)
     }
 
-    /// The file with the last holder of the key, shared by several processes.
+    /// The file with the number of the key's last holder, which the processes share.
     pub(crate) fn last_holder(&self) -> PathBuf {
         self.folder.join("last_holder")
     }
 }
 
-/// Fails with an instruction if the store needs a program that is not installed.
+/// Fails if the store needs a program that is not installed. The error says how to install it.
 pub(crate) fn check(store: Store) -> Fallible<()> {
     match store {
         Store::Memory | Store::Sqlite => Ok(()),

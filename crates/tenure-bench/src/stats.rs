@@ -1,4 +1,4 @@
-//! Statistics over rounds: medians, spreads, shares, and whether two clients can be told apart.
+//! Statistics over rounds: medians, spreads, shares, and whether two clients differ.
 
 use std::fmt;
 
@@ -14,16 +14,16 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Confidence that an interval contains the median. For five rounds it is the whole range.
+/// The probability, from five rounds on, that an interval contains the true median. For five, it is the whole range.
 const SURE: f64 = 0.93;
 
-/// The confidence interval of the median over all possible rounds. It assumes no distribution, only that each value is as
-/// likely below the median as above.
+/// The confidence interval of the median of all possible rounds. Assumes only that each value is as likely below that
+/// median as above it, and no distribution.
 fn interval(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (count, mut cut) = (sorted.len(), 0);
-    // The probability that at most 0, 1, 2 … of `count` values lie on one side of the median.
+    // `exactly`: probability that `cut` of the values are below the median. `at_most`: probability that fewer are.
     let (mut exactly, mut at_most) = (0.5_f64.powi(count as i32), 0.0);
     while 2 * (cut + 1) < count {
         at_most += exactly;
@@ -39,7 +39,7 @@ fn interval(values: &[f64]) -> (f64, f64) {
     }
 }
 
-/// Distance between the bounds of the median, divided by the median.
+/// The distance between the bounds of the median, divided by the median.
 pub(crate) fn spread(rounds: &[f64]) -> f64 {
     let (low, high) = interval(rounds);
     if high > low {
@@ -49,7 +49,7 @@ pub(crate) fn spread(rounds: &[f64]) -> f64 {
     }
 }
 
-/// The smallest share of a worker divided by the fair share: 1 if all got the same, 0 if one got nothing.
+/// The smallest share of a worker, divided by the fair share: 1 if all got the same, 0 if one got nothing.
 pub(crate) fn min_share(grants: &[u64]) -> f64 {
     let total: u64 = grants.iter().sum();
     let poorest = grants.iter().min().copied().unwrap_or(0);
@@ -59,14 +59,14 @@ pub(crate) fn min_share(grants: &[u64]) -> f64 {
     poorest as f64 * grants.len() as f64 / total as f64
 }
 
-/// A spread above this part of the median makes a figure unreliable.
+/// The greatest spread (a part of the median) with which a figure is reliable.
 pub(crate) const TOO_WIDE: f64 = 0.25;
 
 pub(crate) fn is_too_wide(rounds: &[f64]) -> bool {
     spread(rounds) > TOO_WIDE
 }
 
-/// The median of ratios, with its bounds.
+/// The median of the rounds' ratios, and the bounds of its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ratio {
     pub(crate) median: f64,
@@ -74,8 +74,8 @@ pub(crate) struct Ratio {
     pub(crate) high: f64,
 }
 
-/// Divides each round by the other client's round of the same number, so that disturbances of both cancel out. `None` if
-/// there is nothing to divide.
+/// Divides the rate of each round by the other client's rate in the same round, so that what disturbed both cancels
+/// out. `None` if a ratio is not finite, for example because a rate is zero.
 pub(crate) fn ratio(rounds: &[f64], others: &[f64]) -> Option<Ratio> {
     let ratios: Vec<f64> = rounds
         .iter()
@@ -88,11 +88,11 @@ pub(crate) fn ratio(rounds: &[f64], others: &[f64]) -> Option<Ratio> {
     is_finite.then_some(Ratio { median, low, high })
 }
 
-/// The verdict if the ratio shows nothing.
+/// The verdict if the bounds of the ratio are too far apart, or a rate is zero.
 pub(crate) const NO_CONCLUSION: &str = "no conclusion";
 
-/// Compares a client's rates to those of another that ran in alternation. It is a difference if both bounds lie on one side
-/// of 1. Otherwise no difference was shown, or there is no conclusion if the bounds lie far apart.
+/// Compares a client's rates to those of another client, whose rounds alternated with them. Returns the ratio if both
+/// of its bounds are on one side of 1. Otherwise returns "alike", or no conclusion if the bounds are far apart.
 pub(crate) fn verdict(rounds: &[f64], others: &[f64]) -> String {
     match ratio(rounds, others) {
         Some(ratio) if ratio.low > 1.0 || ratio.high < 1.0 => ratio.to_string(),
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(spread(&[7.0]), 0.0);
         assert_eq!(spread(&[0.0, 0.0]), 0.0);
         assert_eq!(spread(&[0.0, 9.0, 0.0]), f64::INFINITY);
-        // Out of many rounds, a few disturbed ones do not matter.
+        // Seven slow rounds of 25 do not widen the interval; eight do.
         let mut many = [100.0; 25];
         many[..7].fill(1.0);
         assert_eq!(spread(&many), 0.0);
@@ -184,7 +184,7 @@ mod tests {
             ([1000.0, 1400.0, 1000.0], [100.0, 101.0, 99.0], "10 × (10 to 14)"),
             ([95.0, 106.0, 90.0], bare, "alike"),
             (bare, bare, "alike"),
-            // A disturbance of both in the same round does not blur the comparison.
+            // What halves or doubles both rates of a round does not change their ratio.
             ([50.0, 25.0, 100.0], [100.0, 50.0, 200.0], "0.50 × (0.50 to 0.50)"),
             (wild, [100.0, 101.0, 99.0], NO_CONCLUSION),
             ([100.0, 101.0, 99.0], wild, NO_CONCLUSION),

@@ -1,6 +1,7 @@
-//! Steal time: time for which the host of a virtual machine runs others on its cores, while threads stand still.
+//! Steal time: the time in which the host of a virtual machine runs other machines on its cores, so that its threads
+//! wait.
 
-/// The cores' time since the system started, in ticks.
+/// The time of all cores since the system started, in clock ticks: `all`, and the part that was `stolen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoresTime {
     stolen: u64,
@@ -8,12 +9,13 @@ pub(crate) struct CoresTime {
 }
 
 impl CoresTime {
-    /// `None` if the system does not report it.
+    /// Reads the time. `None` if the system does not report steal time.
     pub(crate) fn now() -> Option<Self> {
         Self::read(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Reads the first line, for all cores: the times for user, nice, system, idle, iowait, irq, softirq and steal.
+    /// Reads the first line, the sum over all cores: the times for user, nice, system, idle, iowait, irq, softirq and
+    /// steal.
     fn read(text: &str) -> Option<Self> {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
         let times: Vec<u64> = line
@@ -27,7 +29,8 @@ impl CoresTime {
     }
 }
 
-/// The stolen part of the time between two readings. Zero if the system does not report it, or no time has passed.
+/// The stolen part of the time between two readings, from 0 to 1. Zero if the system does not report steal time, or
+/// no time has passed.
 pub(crate) fn part(before: Option<CoresTime>, after: Option<CoresTime>) -> f64 {
     match (before, after) {
         (Some(before), Some(after)) if after.all > before.all => {

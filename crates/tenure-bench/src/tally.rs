@@ -1,22 +1,23 @@
-//! Counters of one round, for one worker or for all of them.
+//! The counters of one round, of one worker or of all workers.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Significant digits of waits: accurate to a tenth of a percent.
+/// The number of significant digits of measured waits: they are accurate to 0.1 %.
 const DIGITS: u8 = 3;
 
 /// The counters of one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) time: Duration,
-    /// Grants of each worker in the round, in any order.
+    /// The number of grants of each worker in the round, in any order.
     pub(crate) grants: Vec<u64>,
-    /// Number of grants that changed the holder.
+    /// The number of grants to another worker than the grant before.
     pub(crate) handovers: u64,
-    /// Time from the call to the grant, in nanoseconds. Counts each wait that began in the round, even if it ended later.
+    /// The times from the lock call to the grant, in nanoseconds, of all waits that began in the round, even if they
+    /// ended later.
     #[serde(with = "counts")]
     pub(crate) waits: Histogram<u64>,
 }
@@ -39,7 +40,7 @@ pub(crate) fn merge(all: &mut Histogram<u64>, more: &Histogram<u64>) {
 }
 
 impl Round {
-    /// A round without workers.
+    /// A round of this length, still without workers.
     pub(crate) fn new(time: Duration) -> Self {
         Round {
             time,
@@ -49,19 +50,19 @@ impl Round {
         }
     }
 
-    /// Counts a wait, even if it got no grant.
+    /// Adds a wait, whether it ended with a grant or was given up.
     pub(crate) fn waited(&mut self, wait: Duration) {
         record(&mut self.waits, nanoseconds(wait), 1);
     }
 
-    /// Adds the counters of other workers in the same round.
+    /// Adds the counters of other workers of the same round.
     pub(crate) fn join(&mut self, other: &Round) {
         self.grants.extend(&other.grants);
         self.handovers += other.handovers;
         merge(&mut self.waits, &other.waits);
     }
 
-    /// Grants per second.
+    /// Grants per second of the round.
     pub(crate) fn rate(&self) -> f64 {
         self.grants.iter().sum::<u64>() as f64 / self.time.as_secs_f64()
     }
@@ -71,7 +72,7 @@ impl Round {
     }
 }
 
-/// Serializes histograms as pairs of value and count.
+/// Serializes a histogram as pairs of a value and its count.
 mod counts {
     use super::*;
 

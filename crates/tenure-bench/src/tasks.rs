@@ -1,4 +1,4 @@
-//! One worker process: tasks that lock and unlock their keys until a round has ended.
+//! A worker process: its tasks lock and unlock their keys until the round ends.
 
 use std::io::BufRead;
 use std::pin::pin;
@@ -19,31 +19,32 @@ use crate::plan::{Client, Store};
 use crate::processes::Work;
 use crate::tally::Round;
 
-/// How long a wait may last after the end of its round. After that it is given up, and counts with that length: some peers
-/// let all waiters poll at the same moments, and take seconds to serve the last of them.
+/// The time for which a wait may last after the end of its round. The worker then gives up, and the wait counts as
+/// that long: some peer libraries let all waiters poll at the same moments, and take seconds to serve the last of
+/// them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Pause of the lone waiter after each of its turns, so that it arrives at random moments.
+/// Pause of the lone waiter after each unlock, so that it asks again at random moments.
 const REST: Duration = Duration::from_millis(5);
 
-/// How long a client that lingers keeps a key: the longest time that Tenure allows.
+/// `Settings::linger` for `Client::TenureLinger`: the maximum that Tenure allows.
 const LINGER: Duration = Duration::from_millis(10);
 
-/// Time limit of closing, far longer than releasing all locks of a benchmark takes.
+/// The time limit of `close`, far longer than it takes to release all locks of a benchmark.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// The state of one worker, kept from round to round.
+/// A worker, i.e. a task that locks one key. It is kept from round to round.
 struct Worker<L> {
     worker: u32,
     lock: L,
     last_holder: Arc<LastHolder>,
-    /// Time for which the worker holds a lock.
+    /// The time for which the worker holds each lock.
     section: Duration,
-    /// Pause after an unlock.
+    /// The pause after each unlock.
     rest: Duration,
 }
 
-/// The hidden verb: runs one worker process.
+/// The hidden verb `work`: runs a worker process.
 pub(crate) fn work(work: &Work) -> Fallible<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (location, url) = (&work.location, &*work.location.url);
@@ -74,7 +75,7 @@ async fn tenure(settings: Settings, work: &Work) -> Fallible<()> {
     Ok(client.close(CLOSING).await?)
 }
 
-/// Runs a round for each line of stdin, which is its length in microseconds, and prints the counters.
+/// Runs a round for each line of stdin, which is the round's length in microseconds. Prints the round's counters.
 async fn serve<L: Lock>(lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<()> {
     let crew = crew(lock_of, work)?;
     println!("ready");
@@ -85,7 +86,7 @@ async fn serve<L: Lock>(lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible
     Ok(())
 }
 
-/// Creates this process's workers. `lock_of` is called once for each, before the measurement.
+/// Creates this process's workers. Calls `lock_of` once for each, so that the keys exist before the measurement.
 fn crew<L: Lock>(mut lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<Vec<Arc<Worker<L>>>> {
     let tasks = work.workload.tasks();
     let first: u32 = tasks[..work.process].iter().sum();
@@ -152,7 +153,8 @@ impl<L: Lock> Worker<L> {
                 round.handovers += u64::from(handed_over);
             }
             if self.rest.is_zero() {
-                // Yields now and then: a lock that never waits would keep the thread from other workers.
+                // Yields now and then. Otherwise, a lock that is always granted at once would keep the thread from
+                // other workers.
                 tokio::task::coop::consume_budget().await;
             } else {
                 tokio::time::sleep(self.rest).await;
@@ -164,7 +166,7 @@ impl<L: Lock> Worker<L> {
     }
 }
 
-/// Work under the lock that keeps its core busy.
+/// Keeps the core busy until `time` after `since`, in place of work under the lock.
 fn stay_busy(since: Instant, time: Duration) {
     while since.elapsed() < time {
         std::hint::spin_loop();

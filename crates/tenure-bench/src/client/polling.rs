@@ -1,8 +1,8 @@
-//! The comparison for Redis: `SET NX PX`, and a script that deletes the key if it has the client's own value, as the manual
-//! of Redis recommends.
+//! The baseline for Redis: `SET NX PX` to lock, and a script that deletes the key if it has the client's own value,
+//! as the Redis manual recommends.
 //!
-//! It promises less: no renewal, no token, no wake-up and no order between processes, no inspection, no eviction.
-//! `waiting` implements the wait.
+//! It promises less than Tenure: no renewal, no token, no wake-up and no order between processes, no inspection, no
+//! eviction. `waiting` implements the wait.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) struct Polling {
 }
 
 impl Polling {
-    /// Connects without a timer for each call, like Tenure's store.
+    /// Connects. A call has no time limit, and so needs no timer, like a call of Tenure's store.
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
         let settings = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url)?;

@@ -1,9 +1,9 @@
-//! The comparison for SQLite: one statement to lock a key and one to free it, with the journal and sync settings of
+//! The baseline for SQLite: one statement to lock a key and one to free it, with the journal and sync settings of
 //! Tenure's store.
 //!
-//! Statements run on the caller's thread. It promises less: no renewal and no expiry (a dead holder keeps its key), no
-//! token, no wake-up and no order between processes, and a slow disk blocks a thread of the runtime. `waiting` implements
-//! the wait.
+//! Statements run on the caller's thread, so a slow disk blocks a thread of the runtime. The baseline promises less
+//! than Tenure: no renewal and no expiry (a dead holder keeps its key), no token, no wake-up and no order between
+//! processes. `waiting` implements the wait.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use tokio::sync::Mutex;
 use super::waiting::BareStore;
 use crate::Fallible;
 
-/// Pause between two checks whether another process has released the file, and the number of checks: as in Tenure's store.
+/// While another process has the file locked: the pause between two tries, as in Tenure's store, and the number of
+/// tries.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 const LOOKS: i32 = 50_000;
 
@@ -22,17 +23,17 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS held (key TEXT PRIMARY KEY, hold
 const TAKE: &str = "INSERT OR IGNORE INTO held VALUES (?1, ?2)";
 const FREE: &str = "DELETE FROM held WHERE key = ?1 AND holder = ?2";
 
-/// The one connection of a process, as in Tenure's store. Statements take turns on it.
+/// A process's only connection to the file, as in Tenure's store. One statement runs at a time.
 pub(crate) struct Statements(Mutex<LockFile>);
 
 struct LockFile {
     connection: Connection,
-    /// Whether a commit currently waits for the disk.
+    /// True while `PRAGMA synchronous` is `FULL`: each commit is synced to the disk.
     durable: bool,
 }
 
 impl Statements {
-    /// Opens the file and creates its table.
+    /// Opens the file, and creates the table of held keys.
     pub(crate) fn open(path: &Path) -> Fallible<Self> {
         let mut connection = Connection::open(path)?;
         connection.busy_handler(Some(look_again as fn(i32) -> bool))?;
@@ -53,7 +54,8 @@ fn look_again(looks: i32) -> bool {
 }
 
 impl LockFile {
-    /// Runs a statement. Returns whether it changed a row. The commit of a grant waits for the disk, that of a release does not.
+    /// Runs a statement. Returns whether it changed a row. With `durable`, for grants, the commit is synced to the
+    /// disk.
     fn run(&mut self, statement: &str, durable: bool, key: &str, holder: i64) -> rusqlite::Result<bool> {
         if self.durable != durable {
             let level = if durable { "FULL" } else { "NORMAL" };

@@ -1,5 +1,5 @@
-//! Keys of a bare store, with a careful wait: the tasks of one process queue at a `tokio::sync::Mutex` of the key, so that
-//! only one of them asks the store. After each refusal it pauses for twice as long, with a random part.
+//! Locks on a store, without a lock library. The tasks of a process queue at a `tokio::sync::Mutex` per key, so only
+//! one task polls the store. It doubles its pause after each refusal, up to 16 ms, with jitter.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,33 +11,33 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::Lock;
 use crate::Fallible;
 
-/// The pause after a refusal. It doubles up to the longest, and is shortened by a random part of up to a half.
+/// The pause after the first refusal. Each pause doubles up to `LONGEST`. A random part of up to a half is left out.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
 
 /// A store used through its own statements, without a library.
 pub(crate) trait BareStore: Send + Sync + 'static {
-    /// Acquires the key for this holder. Returns whether the key was free.
+    /// Tries to lock the key for this holder. Returns whether it was free.
     fn take(&self, key: &str, holder: i64) -> impl Future<Output = Fallible<bool>> + Send;
 
     /// Frees the key. Returns whether this holder still held it.
     fn free(&self, key: &str, holder: i64) -> impl Future<Output = Fallible<bool>> + Send;
 }
 
-/// A key of a bare store, as one worker uses it.
+/// A key of a store without a library, as one worker uses it.
 pub(crate) struct Key<S> {
     name: String,
     store: Arc<S>,
     queue: Arc<Mutex<()>>,
 }
 
-/// A held key: the holder's number in the store, and the local turn, which ends when this is dropped.
+/// A held key: the holder's number in the store, and the local mutex, which the next task gets when this is dropped.
 pub(crate) struct Held {
     holder: i64,
     _turn: OwnedMutexGuard<()>,
 }
 
-/// Creates keys of this store.
+/// Returns a function that makes keys of this store.
 pub(crate) fn keys<S>(store: S) -> impl FnMut(&str) -> Key<S> {
     let (store, mut queues) = (Arc::new(store), mutexes());
     move |name| Key {
@@ -47,7 +47,7 @@ pub(crate) fn keys<S>(store: S) -> impl FnMut(&str) -> Key<S> {
     }
 }
 
-/// Returns the mutex of a key, the same one for equal keys.
+/// Returns a function that maps each key to its mutex. Equal keys have the same mutex.
 pub(crate) fn mutexes() -> impl FnMut(&str) -> Arc<Mutex<()>> {
     let mut mutexes = HashMap::<String, Arc<Mutex<()>>>::new();
     move |key| mutexes.entry(key.to_owned()).or_default().clone()
@@ -76,7 +76,7 @@ impl<S: BareStore> Lock for Key<S> {
     }
 }
 
-/// A number that is different in each call and in each process.
+/// A random number, different in each call and in each process.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }
