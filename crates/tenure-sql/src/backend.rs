@@ -1,5 +1,4 @@
-//! Implements [`Backend`] for a lock file. Each verb sends a request to the thread that serves the file, and returns
-//! a future of the reply.
+//! [`Backend`] for a lock file: each verb sends a request to the file's thread and returns a future of the reply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,8 +53,8 @@ impl SqlStore {
         }
     }
 
-    /// Sends a request to the file's thread and waits for the reply. Polls for a short while first, yielding to other
-    /// tasks between polls. Returns `None` if the thread ended without a reply.
+    /// Sends a request to the file's thread and waits for the reply, at first by polling, with yields to other tasks.
+    /// Returns `None` if the thread ended without a reply.
     async fn send<Q, A>(&self, request: Q, wrap: impl FnOnce(Pending<Q, A>) -> Request) -> Option<A> {
         let (pending, mut answer) = Pending::new(request);
         let caller_spin = self.mailbox.caller_spin();
@@ -166,7 +165,7 @@ impl Backend for SqlStore {
     }
 }
 
-/// The error of a call whose thread ended without a reply, which is a bug.
+/// The error of a call whose thread ended without a reply: a bug.
 fn thread_ended() -> BackendError {
     BackendError::new(
         Fault::Closed,

@@ -33,7 +33,7 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
              this user needs write access to the directory too"
         )),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => store(damaged(path)),
-        // All statements of Tenure are correct, so this error means that another program changed the tables or rows.
+        // All statements of Tenure are correct, so another program must have changed the tables or rows.
         Some(ErrorCode::Unknown) | None => store(format!(
             "the tables of {file} are not those of a lock file, so another program made or changed it: \
              choose another file"
@@ -45,14 +45,13 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
             "SQLite could not work on the lock file {file}: see the cause below"
         )),
     };
-    // SQLite's message may contain the name of the file, so its control characters are escaped too.
+    // SQLite's message may contain the name of the file, so it is escaped too.
     match escape_control(&error.to_string()) {
         Cow::Borrowed(_) => BackendError::because(fault, effect, message, error),
         Cow::Owned(text) => BackendError::because(fault, effect, message, text),
     }
 }
 
-/// The message for a damaged file.
 pub(crate) fn damaged(path: &Path) -> String {
     format!(
         "{} is damaged, or no SQLite database; it was left as it is. Choose another file, or end everything that \

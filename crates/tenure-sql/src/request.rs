@@ -1,4 +1,4 @@
-//! Requests to the thread that serves a file, and the calls of the claim logic that execute them.
+//! Requests to the thread that serves a file, and how the claim logic executes them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::dialect::sqlite::transaction::{Ids, Transaction};
 #[derive(Debug)]
 pub(crate) struct Pending<Q, A> {
     pub(crate) input: Q,
-    /// The result that the claim logic decided. It is sent as the reply after the transaction is committed.
+    /// The result that the claim logic decided. It is sent once the transaction is committed.
     pub(crate) result: Option<A>,
     reply: oneshot::Sender<A>,
 }
@@ -51,7 +51,7 @@ impl<Q, A> Pending<Batch<Q>, Batch<A>> {
     }
 }
 
-/// A request that runs in a write transaction, which it may share with other requests.
+/// A request that runs in a write transaction, alone or with others.
 #[derive(Debug)]
 pub(crate) enum Write {
     Acquire(Pending<(Arc<Claim>, Instant), Result<AcquireReply, BackendError>>),
@@ -65,7 +65,7 @@ pub(crate) enum Write {
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(Write),
-    /// Remove the claim's subscriber with this signal: the caller has dropped its wake-up stream.
+    /// Remove the claim's subscriber with this signal, whose wake-up stream was dropped.
     Unsubscribe(Arc<Claim>, WakeSignal),
     Inspect(Pending<Query, Result<Page<LockStatus>, BackendError>>),
     Examine(Pending<(), Result<Vec<Finding>, BackendError>>),
@@ -75,9 +75,9 @@ pub(crate) enum Request {
 impl Write {
     /// Returns whether the commit must be synced to the disk before the request is answered.
     ///
-    /// Grants must survive a power failure because of their fencing tokens. Renewals are synced too, for safety: they
-    /// are rare. A power failure may undo a release or a registration: the claim then ends with its lease or at the
-    /// next boot.
+    /// Grants, and so releases with a successor, must survive a power failure because of their fencing tokens.
+    /// Renewals are synced too, for safety: they are rare. Another release or a registration may be lost: the claim
+    /// then ends with its lease, or at the next boot.
     pub(crate) fn must_sync(&self) -> bool {
         match self {
             Write::Acquire(_) | Write::Renew(_) => true,
@@ -132,7 +132,7 @@ impl Write {
         }
     }
 
-    /// Fails the request because the file was replaced: all its claims are lost, so renewals get `Loss::Missing`.
+    /// Fails the request because the file was replaced, so that its claims are lost: renewals get `Loss::Missing`.
     pub(crate) fn fail_lost(self, error: &BackendError) {
         match self {
             Write::Renew(pending) => pending.answer_each(|| RenewReply::Gone(Loss::Missing)),
@@ -162,7 +162,7 @@ impl Request {
         }
     }
 
-    /// Answers the request with this error. A `Close` succeeds, and an `Unsubscribe` gets no answer.
+    /// Answers the request with this error; a `Close` succeeds.
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
             Request::Write(write) => write.fail(error),

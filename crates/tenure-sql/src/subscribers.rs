@@ -9,7 +9,7 @@ use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, WakeS
 use crate::claims::{NextPoll, View, next_poll};
 use crate::dialect::sqlite::mailbox::Mailbox;
 
-/// All wake-up streams that this store handle has returned and that are not dropped.
+/// All wake-up streams of this store handle that are not dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers {
     keys: HashMap<LockKey, KeySubscribers>,
@@ -27,9 +27,9 @@ struct KeySubscribers {
 struct Subscriber {
     claim: Arc<Claim>,
     signal: WakeSignal,
-    /// The time at which to check the key again even if nothing changes: a cooldown or a reservation ends then.
+    /// The time to check the key again even if nothing changes: a cooldown or a reservation ends then.
     check_at: Option<Instant>,
-    /// True if the claim has a row with phase `Watching` in the table. The row must be renewed, and later deleted.
+    /// True if the claim has a watcher's row in the table, which must be renewed and later deleted.
     registered: bool,
 }
 
@@ -49,8 +49,8 @@ impl Subscribers {
         signal.wakes(move || mailbox.unsubscribe(claim.clone(), dropped.clone()))
     }
 
-    /// Removes the subscriber with this signal. Returns whether the caller must now delete the claim's watcher row:
-    /// the subscriber was registered, and was the claim's last.
+    /// Removes the subscriber with this signal. Returns whether the claim's watcher row must now be deleted: the
+    /// subscriber was registered, and the claim's last one.
     pub(crate) fn unsubscribe(&mut self, claim: &Claim, signal: &WakeSignal) -> bool {
         let ClaimRef { key: name, id } = &claim.at;
         let Some(key) = self.keys.get_mut(name) else {
@@ -75,7 +75,7 @@ impl Subscribers {
         registered
     }
 
-    /// Records that the claim was granted or has ended, so that it has no watcher's row any longer.
+    /// Records that the claim was granted or has ended, and so has no watcher's row any longer.
     pub(crate) fn clear_registration(&mut self, at: &ClaimRef) {
         let key = self.keys.get_mut(&at.key);
         let subscribers = key.and_then(|key| key.by_claim.get_mut(&at.id));
@@ -99,13 +99,13 @@ impl Subscribers {
         self.keys.keys().cloned().collect()
     }
 
-    /// The claims whose watcher rows the caller must renew before they expire.
+    /// The claims whose watcher rows must be renewed before they expire.
     pub(crate) fn registered(&self) -> Vec<Arc<Claim>> {
         let registered = self.all().filter(|subscriber| subscriber.registered);
         registered.map(|subscriber| subscriber.claim.clone()).collect()
     }
 
-    /// The keys that must be checked at `now` even if nothing has changed, because a cooldown or a reservation ends.
+    /// The keys to check at `now` even if nothing has changed: a cooldown or a reservation ends.
     pub(crate) fn due(&self, now: Instant) -> Vec<LockKey> {
         let due = |subscriber: &Subscriber| subscriber.check_at.is_some_and(|check_at| check_at <= now);
         let keys = self
@@ -115,7 +115,7 @@ impl Subscribers {
         keys.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The next time at which a key is [`due`](Self::due), i.e. must be checked although nothing has changed.
+    /// The next time at which a key is [`due`](Self::due), that is, must be checked even if nothing has changed.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.all().filter_map(|subscriber| subscriber.check_at).min()
     }

@@ -78,8 +78,7 @@ pub(super) fn place_or_poll(
                 ..Row::new(claim, Phase::Granted, 0, now + lease(claim))
             };
             if position.is_some() {
-                // The next claims in the queue may be able to hold the key together with this one, such as more
-                // readers.
+                // The next claims in the queue may be able to hold the key too, for example if all are readers.
                 view.request_wake();
             }
             Ok(granted(view, claim, row))
@@ -93,8 +92,8 @@ pub(super) fn place_or_poll(
     }
 }
 
-/// Makes the reply to a claim that is not granted. Queues a fair claim; an unfair one gets no row. `at` is the
-/// earliest time at which a poll can succeed without a release.
+/// The reply to a claim that is not granted. Queues a fair claim; an unfair one gets no row. `at` is the earliest
+/// time at which a poll can succeed without a release.
 fn refused(
     view: &mut View,
     claim: &Claim,
@@ -136,7 +135,8 @@ fn queue_before(view: &View, position: Option<i64>) -> impl Iterator<Item = &Row
         .take_while(move |row| position.is_none_or(|position| row.position < position))
 }
 
-/// The earliest end of the leases of all claims ahead in the queue and, if they exclude `mode`, of the holders.
+/// The earliest end of a lease that keeps a claim [`Blocked`](Admission::Blocked): of a claim ahead in the queue, or
+/// of a holder if the holders exclude `mode`.
 fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     let holders = || view.holders().map(|row| row.expires_at);
     let queue = queue_before(view, position).map(|row| row.expires_at);
@@ -182,7 +182,7 @@ fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) ->
     waiting(ahead, (at - now).min(lease(claim) / 3))
 }
 
-/// Ends the reservations of a client, because one of its claims polls: a reservation is for one poll.
+/// Ends the reservations of the key for this client, one of whose claims polls: each is for one poll.
 fn clear_reservations(view: &mut View, client: ClientId) {
     let now = view.now();
     let of_client = |row: &&Row| row.id.client() == client && now < row.reserved_until;
@@ -195,8 +195,8 @@ fn clear_reservations(view: &mut View, client: ClientId) {
     }
 }
 
-/// Makes a watcher that missed its reservation eligible for the next one, since its poll proves that its process is
-/// alive. It keeps its time of registration, and so goes before later watchers.
+/// Makes an unfair waiter that missed its reservation eligible for the next one: its poll proves that its process is
+/// alive. It keeps its time of registration, and so goes before later waiters.
 fn forgive_missed_reservation(view: &mut View, row_before: Option<Row>) {
     let now = view.now();
     if let Some(row) = row_before.filter(|row| row.missed_reservation(now)) {

@@ -1,4 +1,4 @@
-//! `release`: ends claims. Then the successor, the head of the queue or the oldest watcher may have the key.
+//! `release`: ends claims. Then the successor, the head of the queue or the oldest unfair waiter may have the key.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::acquire::{GrantPolicy, place_or_poll, waiting};
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
-/// Ends the claims that the request names, reserves the freed key for watchers, and places the successor.
+/// Ends the claims that the request names, reserves the freed key for unfair waiters, and places the successor.
 pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply {
     if let Err(refusal) = check(request) {
         return ReleaseReply::Unknown(refusal);
@@ -35,8 +35,7 @@ pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply
     let others = count_others(view, client);
     let place = |view: &mut View, successor: &Successor| place_successor(view, successor, others);
     let (early, late) = match &request.successor {
-        // A fair successor is queued before a key is reserved for watchers, because the queue goes before all
-        // watchers.
+        // A fair successor is queued before the key is reserved for unfair waiters, because a queue goes before them.
         Some(successor) if successor.claim.fairness == Fairness::Fifo => (Some(successor), None),
         successor => (None, successor.as_ref()),
     };
@@ -58,8 +57,8 @@ fn check(request: &ReleaseRequest) -> Result<(), BackendError> {
     successor.map_or(Ok(()), |successor| successor.check(&LIMITS))
 }
 
-/// Places the successor, and grants it if no other client waits. An error of the successor, such as another kind of
-/// lock, must not prevent the release: the successor's own next poll returns that error.
+/// Places the successor, and grants it if no other client waits. Its error, such as another kind of lock, must not
+/// prevent the release: the successor's next poll returns that error.
 fn place_successor(view: &mut View, successor: &Successor, others: u32) -> AcquireReply {
     let policy = if others == 0 {
         GrantPolicy::Grant
@@ -92,7 +91,7 @@ fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut
         Some(row) if row.phase == Phase::Evicted => {
             (row.expires_at.max(remember), row.reserved_until.max(cooldown))
         }
-        // The row stays at least until the lease would have ended, so that the holder's next renewal reports the
+        // The row stays at least until the lease would have ended, so that the holder's next renewal finds the
         // eviction.
         Some(row) if phase == Phase::Evicted => (row.expires_at.max(remember), cooldown),
         _ => (remember, cooldown),
@@ -122,8 +121,8 @@ fn unplaced_row(id: ClaimId) -> Row {
     }
 }
 
-/// Counts the queued claims and watchers of other clients. A watcher that missed its reservation does not count: its
-/// process may be dead.
+/// Counts the queued claims and unfair waiters of other clients. A waiter that missed its reservation does not count,
+/// because its process may be dead.
 fn count_others(view: &View, client: Option<ClientId>) -> u32 {
     let now = view.now();
     let elsewhere = |row: &&Row| Some(row.id.client()) != client;
@@ -132,8 +131,8 @@ fn count_others(view: &View, client: Option<ClientId>) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Reserves a freed key for [`TURN`] (10 ms) for the oldest watchers of other clients that can hold it together. A
-/// client that asks again at once therefore does not starve them.
+/// Reserves a freed key for [`TURN`] (10 ms) for the oldest unfair waiters of other clients that can hold it
+/// together. So a client that asks again at once does not starve them.
 fn reserve_for_watchers(view: &mut View, client: Option<ClientId>) {
     if view.queue().next().is_some() {
         return;

@@ -8,10 +8,9 @@ use tenure_backend::{Claim, ClaimId, Instant, MAX_NOT_AFTER, Mode, TokenRange};
 /// The phase of a claim. The numbers are stored in the column `phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// The claim was released or withdrawn. The row stays for a while, so that a late acquire cannot place the claim
-    /// again.
+    /// The claim was released or withdrawn. The row stays for a while, so that a late acquire cannot place it again.
     Ended = 0,
-    /// The claim was evicted. The row stays to tell its holder the name of the evictor, and to enforce the cooldown.
+    /// The claim was evicted. The row stays to tell its holder the evictor's name, and to enforce the cooldown.
     Evicted = 1,
     /// A watcher: an unfair claim that was not granted and wants wake-ups. It blocks other claims only while the key
     /// is reserved for it.
@@ -72,7 +71,7 @@ impl Row {
         }
     }
 
-    /// Returns whether the time `expires_at` of the row is still ahead.
+    /// Returns whether the lease or registration of the row has not ended.
     pub(crate) fn is_unexpired(&self, now: Instant) -> bool {
         now < self.expires_at
     }

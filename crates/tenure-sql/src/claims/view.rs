@@ -28,7 +28,7 @@ pub(crate) struct Moment {
 ///
 /// A view has all rows of the key that are not [`Phase::Ended`], the rows of the requests' claims in any phase, and
 /// the key's token counter. A transaction reads each key once and runs several verbs on its view, because a key may
-/// have a thousand waiters. An index spares a verb from reading all of the rows.
+/// have a thousand waiters. An index spares the verbs from going through all rows.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) key: LockKey,
@@ -110,9 +110,9 @@ impl View {
         MIN_CACHED_ROWS <= self.active.len() && self.entries.len() <= 2 * self.active.len()
     }
 
-    /// Adds a row read from the table. `lease` is its column of that name, `None` in rows of older builds.
+    /// Adds a row read from the table, with its column `lease`, which rows of older builds do not have.
     ///
-    /// Marks the row as deleted if the machine was restarted since it was written.
+    /// Deletes the row if the machine was restarted after it was written.
     pub(crate) fn add(&mut self, row: Row, lease: Option<Duration>) {
         let is_of_earlier_boot = lease.is_some_and(|lease| row.is_of_earlier_boot(lease, self.now()));
         let stored = Some(row.phase);
@@ -122,7 +122,6 @@ impl View {
         }
     }
 
-    /// Sets the key's token counter to the value in the table.
     pub(crate) fn set_counter_value(&mut self, counter: u64) {
         self.counter = counter;
     }
@@ -173,7 +172,7 @@ impl View {
         (!entry.removed).then_some(&entry.row)
     }
 
-    /// Inserts the row, or replaces the row that its claim has.
+    /// Inserts the row, or replaces the claim's row.
     pub(crate) fn put(&mut self, row: Row) {
         match self.by_id.get(&row.id).copied() {
             Some(at) => self.change(at, |entry| {
@@ -206,7 +205,7 @@ impl View {
         rows.chain(counter)
     }
 
-    /// Records that all [`changes`](Self::changes) were written to the tables.
+    /// Records that all [`changes`](Self::changes) are in the tables.
     pub(crate) fn mark_written(&mut self) {
         for at in self.changed.drain(..) {
             let entry = &mut self.entries[at];
@@ -216,24 +215,24 @@ impl View {
         self.counter_changed = false;
     }
 
-    /// Records that another claim may be grantable, so that waiters of this key are woken after the commit.
+    /// Records that another claim may be grantable, so that the key's waiters are woken after the commit.
     pub(crate) fn request_wake(&mut self) {
         self.needs_wake = true;
     }
 
-    /// Returns whether the waiters of this key must be checked, and some woken, after the commit.
+    /// Returns whether the key's waiters must be checked after the commit.
     pub(crate) fn needs_wake(&self) -> bool {
         self.needs_wake
     }
 
-    /// The queued claims and the watchers of this key.
+    /// The queued claims and the watchers (unfair waiters).
     pub(crate) fn waiters(&self) -> impl Iterator<Item = ClaimId> {
         self.active_rows(Phase::Watching..=Phase::Waiting)
             .map(|row| row.id)
     }
 
-    /// A hash of the key's active rows, to detect changes: their claims, phases and reservations, but not their
-    /// leases, so that a renewal does not count as a change.
+    /// A hash of the claims, phases and reservations of the key's active rows, to detect changes. Renewals do not
+    /// change it.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for row in self.active_rows(Phase::Evicted..=Phase::Granted) {
@@ -246,12 +245,12 @@ impl View {
         self.active_rows(Phase::Granted..=Phase::Granted)
     }
 
-    /// The queued claims, first in the queue first.
+    /// The queued claims, in the order of the queue.
     pub(crate) fn queue(&self) -> impl DoubleEndedIterator<Item = &Row> {
         self.active_rows(Phase::Waiting..=Phase::Waiting)
     }
 
-    /// The watchers, earliest registration first.
+    /// The watchers (unfair waiters), oldest registration first.
     pub(crate) fn watchers(&self) -> impl Iterator<Item = &Row> {
         self.active_rows(Phase::Watching..=Phase::Watching)
     }
@@ -263,22 +262,21 @@ impl View {
         self.active.range(range).map(|(_, _, at)| &self.entries[*at].row)
     }
 
-    /// The watchers of clients other than `client` for which the key is reserved now.
+    /// The watchers (unfair waiters) of clients other than `client` for which the key is reserved now.
     pub(crate) fn reservations(&self, client: ClientId) -> impl Iterator<Item = &Row> {
         let now = self.now();
         self.watchers()
             .filter(move |row| now < row.reserved_until && row.id.client() != client)
     }
 
-    /// The end of the cooldown after an eviction, until which no claim is granted; `None` if there is no cooldown.
+    /// The end of the cooldown after an eviction, until which no claim is granted; `None` without a cooldown.
     pub(crate) fn cooldown_until(&self) -> Option<Instant> {
         self.active_rows(Phase::Evicted..=Phase::Evicted)
             .map(|row| row.reserved_until)
             .max()
     }
 
-    /// Refuses a mode of another kind (such as a semaphore) than that of the key's holders and queued claims (such as
-    /// a mutex).
+    /// Refuses a mode of another kind (such as a semaphore) than that of the key's holders and queued claims.
     pub(crate) fn check_kind(&self, asked: Mode) -> Result<(), BackendError> {
         let mut kinds = self.holders().chain(self.queue()).map(|row| row.mode.kind());
         match kinds.find(|held| *held != asked.kind()) {

@@ -7,8 +7,7 @@ use tenure_backend::{Claim, Fairness, Instant};
 use super::acquire::{Admission, admission};
 use super::{Phase, Row, View};
 
-/// The time for which a watcher stays registered. If its process dies, it still counts as a waiter for up to this
-/// long.
+/// The time for which a watcher stays registered. After its process dies, it counts as a waiter for up to this long.
 const REGISTRATION_LEASE: Duration = Duration::from_secs(10);
 
 /// The interval at which a process renews its watchers: three times within `REGISTRATION_LEASE`.
@@ -25,8 +24,7 @@ pub(crate) enum NextPoll {
     OnChange,
 }
 
-/// Inserts or renews the watcher's row of an unfair claim. Does nothing for a fair claim, or one that is queued,
-/// granted or ended.
+/// Inserts or renews the watcher's row of an unfair claim. Does nothing for a fair, queued, granted or ended claim.
 pub(crate) fn watch(view: &mut View, claim: &Claim) {
     let now = view.now();
     let (position, reserved_until) = match view.row(claim.at.id) {
@@ -61,8 +59,8 @@ pub(crate) fn next_poll(view: &View, claim: &Claim) -> NextPoll {
         Some(row) if row.phase == Phase::Granted && row.is_unexpired(now) => return NextPoll::OnChange,
         Some(row) if row.has_ended(now) => return NextPoll::Now,
         Some(row) if row.phase == Phase::Waiting => Some(row.position),
-        // This watcher missed its reservation. Its poll proves that its process is alive, and makes it eligible for
-        // the next.
+        // This watcher missed its reservation. Its poll proves that its process is alive, and makes it eligible
+        // again.
         Some(row) if row.missed_reservation(now) => return NextPoll::Now,
         _ if claim.fairness == Fairness::Fifo => return NextPoll::Now,
         _ => None,
