@@ -19,7 +19,7 @@ use crate::stolen::{CoresTime, part};
 /// The limit for the ratio of the new rate to the old. A row fails if the upper bound of its ratio is lower.
 const SLOWER: f64 = 0.9;
 
-/// The exit code of a build that does not have the workload, the store or the client.
+/// Exit code of a build that does not have the workload, the store or the client.
 const USAGE: i32 = 2;
 
 const HEAD: [&str; 7] = [
@@ -32,7 +32,7 @@ const HEAD: [&str; 7] = [
     "",
 ];
 
-/// The rates of one client on one workload and store: one for each round of each build.
+/// Rates of one client on one workload and store: one for each round of each build.
 struct Compared {
     workload: Workload,
     store: Store,

@@ -15,7 +15,7 @@ use crate::tally::Round;
 /// much, one is not.
 pub(crate) const TOO_MUCH: f64 = 0.015;
 
-/// The maximum number of tries of a disturbed round. If all are disturbed, the least disturbed one counts.
+/// Maximum number of tries of a disturbed round. If all are disturbed, the least disturbed one counts.
 pub(crate) const TRIES: u32 = 4;
 
 /// How often the host disturbed the measurement, summed over all clients.

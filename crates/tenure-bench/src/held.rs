@@ -11,10 +11,10 @@ use crate::cli::Holding;
 use crate::plan::{Distance, name};
 use crate::site::{Site, Sites, check};
 
-/// The number of leases for which the locks are held.
+/// Number of leases for which the locks are held.
 const LEASES: u32 = 3;
 
-/// The number of locks that are requested together.
+/// Number of locks that are requested together.
 const AT_ONCE: usize = 256;
 
 /// Acquires the locks, holds them for three leases, and prints what they cost.

@@ -11,7 +11,7 @@ use crate::Fallible;
 /// The value before the first grant.
 const NOBODY: u64 = u64::MAX;
 
-/// The number of the last holder of one key. All workers that compete for the key share it.
+/// Number of the last holder of one key. All workers that compete for the key share it.
 #[derive(Debug)]
 pub(crate) enum LastHolder {
     /// For the tasks of one process: a number in memory.

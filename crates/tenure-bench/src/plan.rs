@@ -69,7 +69,7 @@ pub(crate) struct Pairing {
 }
 
 impl Workload {
-    /// The number of tasks in each process; one element per process.
+    /// Number of tasks in each process; one element per process.
     pub(crate) fn tasks(self) -> &'static [u32] {
         match self {
             Workload::Solo => &[1],
@@ -107,7 +107,7 @@ impl Pairing {
     }
 }
 
-/// The name of a variant, as on the command line and in JSON.
+/// Name of a variant, as on the command line and in JSON.
 pub(crate) fn name(value: impl ValueEnum) -> String {
     // Every variant has a name, because none is hidden from the command line.
     value

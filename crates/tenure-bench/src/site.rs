@@ -11,10 +11,10 @@ use crate::Fallible;
 use crate::cores::Core;
 use crate::plan::{Distance, Store};
 
-/// The name of the lock file in the folder of a site.
+/// Name of the lock file in the folder of a site.
 const FILE: &str = "locks.db";
 
-/// The delay of each message with `--distance away`. Timers have a resolution of 1 ms, so it may be 1 ms more.
+/// Delay of each message with `--distance away`. Timers have a resolution of 1 ms, so it may be 1 ms more.
 const DELAY: Duration = Duration::from_millis(1);
 
 /// A store and its folder, made for the workers of one client. Dropping it stops the server and removes the folder.

@@ -49,7 +49,7 @@ pub(crate) fn spread(rounds: &[f64]) -> f64 {
     }
 }
 
-/// The smallest share of a worker, divided by the fair share: 1 if all got the same, 0 if one got nothing.
+/// Smallest share of a worker, divided by the fair share: 1 if all got the same, 0 if one got nothing.
 pub(crate) fn min_share(grants: &[u64]) -> f64 {
     let total: u64 = grants.iter().sum();
     let poorest = grants.iter().min().copied().unwrap_or(0);
@@ -59,14 +59,14 @@ pub(crate) fn min_share(grants: &[u64]) -> f64 {
     poorest as f64 * grants.len() as f64 / total as f64
 }
 
-/// The greatest spread (a part of the median) with which a figure is reliable.
+/// Greatest spread (a part of the median) with which a figure is reliable.
 pub(crate) const TOO_WIDE: f64 = 0.25;
 
 pub(crate) fn is_too_wide(rounds: &[f64]) -> bool {
     spread(rounds) > TOO_WIDE
 }
 
-/// The median of the rounds' ratios, and the bounds of its confidence interval.
+/// Median of the rounds' ratios, and the bounds of its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ratio {
     pub(crate) median: f64,

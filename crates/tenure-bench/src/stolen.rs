@@ -1,7 +1,7 @@
 //! Steal time: the time in which the host of a virtual machine runs other machines on its cores, so that its threads
 //! wait.
 
-/// The time of all cores since the system started, in clock ticks: `all`, and the part that was `stolen`.
+/// Time of all cores since the system started, in clock ticks: `all`, and the part that was `stolen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoresTime {
     stolen: u64,

@@ -1,20 +1,20 @@
-//! The counters of one round, of one worker or of all workers.
+//! Counters of one round, of one worker or of all workers.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The number of significant digits of measured waits: they are accurate to 0.1 %.
+/// Number of significant digits of measured waits: they are accurate to 0.1 %.
 const DIGITS: u8 = 3;
 
-/// The counters of one round.
+/// Counters of one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) time: Duration,
-    /// The number of grants of each worker in the round, in any order.
+    /// Number of grants of each worker in the round, in any order.
     pub(crate) grants: Vec<u64>,
-    /// The number of grants to another worker than the grant before.
+    /// Number of grants to another worker than the grant before.
     pub(crate) handovers: u64,
     /// The times from the lock call to the grant, in nanoseconds, of all waits that began in the round, even if they
     /// ended later.

@@ -19,7 +19,7 @@ use crate::plan::{Client, Store};
 use crate::processes::Work;
 use crate::tally::Round;
 
-/// The time for which a wait may last after the end of its round. The worker then gives up, and the wait counts as
+/// Time for which a wait may last after the end of its round. The worker then gives up, and the wait counts as
 /// that long: some peer libraries let all waiters poll at the same moments, and take seconds to serve the last of
 /// them.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ const REST: Duration = Duration::from_millis(5);
 /// `Settings::linger` for `Client::TenureLinger`: the maximum that Tenure allows.
 const LINGER: Duration = Duration::from_millis(10);
 
-/// The time limit of `close`, far longer than it takes to release all locks of a benchmark.
+/// Time limit of `close`, far longer than it takes to release all locks of a benchmark.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// A worker, i.e. a task that locks one key. It is kept from round to round.
@@ -38,9 +38,9 @@ struct Worker<L> {
     worker: u32,
     lock: L,
     last_holder: Arc<LastHolder>,
-    /// The time for which the worker holds each lock.
+    /// Time for which the worker holds each lock.
     section: Duration,
-    /// The pause after each unlock.
+    /// Pause after each unlock.
     rest: Duration,
 }
 

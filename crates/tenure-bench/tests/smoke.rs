@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use tenure_servers::needs;
 
-/// The exit code of a run, its standard output (`printed`) and its errors (`said`).
+/// Exit code of a run, its standard output (`printed`) and its errors (`said`).
 struct Run {
     code: Option<i32>,
     printed: String,

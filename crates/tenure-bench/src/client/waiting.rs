@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::Lock;
 use crate::Fallible;
 
-/// The pause after the first refusal. Each pause doubles up to `LONGEST`. A random part of up to a half is left out.
+/// Pause after the first refusal. Each pause doubles up to `LONGEST`. A random part of up to a half is left out.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
 

@@ -1,3 +1,3 @@
-//! The databases that can store claims: SQLite. What they can share, the claim logic, is in `claims/`.
+//! The databases that can store claims. The claim logic, which does not depend on the database, is in `claims/`.
 
 pub mod sqlite;

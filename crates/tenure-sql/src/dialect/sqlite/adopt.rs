@@ -1,8 +1,8 @@
 //! Adopts a lock file when it is opened: makes its times comparable with the clock of this process.
 //!
-//! Rows that were written in an earlier boot need no adoption: their column `lease` shows it, and the transaction
-//! that reads them deletes them. Adoption deletes rows without a lease (of older builds) that were written under
-//! another boot id, and converts times of another time namespace. It needs a file that no other process has open.
+//! Rows of an earlier boot need no adoption: the transaction that reads them deletes them, because of their leases.
+//! Adoption deletes rows without a lease (of older builds) that were written under another boot id, and converts
+//! times of another time namespace. It needs a file that no other process has open.
 
 use std::path::Path;
 
@@ -15,8 +15,7 @@ use super::file::refused;
 use super::origin::Origin;
 use crate::error;
 
-/// Adds ?1 to all times. In a watcher's row (phase 2), `place` is a time too. A `reserved` of 0 means none, and stays
-/// 0.
+/// Adds ?1 to all times. The `place` of a watcher (phase 2) is a time too. A `reserved` of 0 means none, and stays 0.
 const SHIFT_TIMES: &str = "\
 UPDATE claim SET
     until = max(until + ?1, 0),
@@ -24,11 +23,11 @@ UPDATE claim SET
     forget = max(forget + ?1, 0),
     place = iif(phase = 2, place + ?1, place)";
 
-/// Deletes the rows that were written in an earlier boot. ?1 is the time of the lease clock.
+/// Deletes the rows of an earlier boot. ?1 is the current time of the lease clock.
 const DELETE_EARLIER_BOOTS: &str = "DELETE FROM claim WHERE max(until, reserved, forget) - ?1 > lease";
 
-/// Refuses a file of another machine. Also refuses a file of this boot that does not record its clock's offset,
-/// unless it is of the time namespace of this process.
+/// Refuses a file of another machine. Also refuses a file of this boot in which the clock's offset is unknown, except
+/// from a process in the file's time namespace.
 pub(super) fn check(path: &Path, there: &Origin, here: &Origin) -> Result<(), BackendError> {
     if there.machine != here.machine {
         let why = format!(
@@ -55,15 +54,14 @@ pub(super) fn check_clock(path: &Path, there: &Origin, here: &Origin) -> Result<
     Err(refused(path, why, then))
 }
 
-/// Returns whether the file's boot id or clock differs, so that it must be [adopted](adopt) before it is used.
+/// Returns whether the file's boot id or clock differs, so that it must be [adopted](adopt) before use.
 pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
     there.boot != here.boot || !here.shares_clock_with(there)
 }
 
-/// Adopts the file for the boot and clock of this process. Does nothing if another process has it open.
+/// Adopts the file for this boot and clock. Does nothing if another process has the file open.
 ///
-/// If the boot id differs, rows without a lease are deleted. The times of all other rows are converted to the clock
-/// of this process.
+/// If the boot id differs, deletes the rows without a lease. Converts the times of all other rows to this clock.
 pub(super) fn adopt(path: &Path, here: &Origin, clock: &dyn Clock) -> Result<(), BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     match connection::open_exclusive(path).map_err(sql)? {
@@ -92,7 +90,7 @@ fn change(alone: &mut Connection, here: &Origin, clock: &dyn Clock) -> rusqlite:
     transaction.commit()
 }
 
-/// Reads the origin that the file records: the machine, boot and clock of its times.
+/// Reads the origin that the file records: machine, boot and clock.
 pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
     let clock: Option<String> = if lacks_column(connection, "store", "clock")? {
         None
@@ -110,7 +108,7 @@ pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
     })
 }
 
-/// Returns whether an older build created the file, so that it lacks [`ADDED_COLUMNS`].
+/// Returns whether an older build created the file, without the [`ADDED_COLUMNS`].
 pub(super) fn lacks_columns(connection: &Connection) -> rusqlite::Result<bool> {
     let mut lacks_any = false;
     for (table, column, _) in ADDED_COLUMNS {
@@ -119,7 +117,7 @@ pub(super) fn lacks_columns(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(lacks_any)
 }
 
-/// Adds the columns that a file of an older build lacks. The caller must hold the write lock.
+/// Adds the columns that a file of an older build lacks. The caller holds the write lock.
 pub(super) fn add_columns(transaction: &Connection) -> rusqlite::Result<()> {
     for (table, column, kind) in ADDED_COLUMNS {
         if lacks_column(transaction, table, column)? {

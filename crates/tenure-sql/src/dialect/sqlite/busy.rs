@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-/// The pause after each of the first [`SHORT_PAUSES`] tries. Another process that takes one lock after the other
-/// leaves only short gaps between its transactions. Longer pauses would miss all of them.
+/// The pause after each of the first tries. A process that takes one lock after the other leaves only short gaps
+/// between its transactions, and longer pauses would miss all of them.
 const SHORT_PAUSE: Duration = Duration::from_micros(100);
 
-/// The pause after later tries: the other process is slow or stopped.
+/// The pause after each try beyond [`SHORT_PAUSES`]: the other process is slow or stopped.
 const LONG_PAUSE: Duration = Duration::from_millis(2);
 /// The number of tries with a short pause, at least 50 ms in sum.
 const SHORT_PAUSES: i32 = 500;
@@ -29,8 +29,8 @@ pub(super) fn set_deadline(since: Instant, limit: Duration) {
     DEADLINE.set(since.checked_add(limit));
 }
 
-/// The busy handler. SQLite calls it when it finds the file locked; `tries` counts the calls for one statement.
-/// Pauses and returns `true` to try again, or returns `false` once the deadline has passed.
+/// The busy handler, which SQLite calls each time it finds the file locked. `tries` counts the calls for one
+/// statement. Pauses and returns `true` to try again; returns `false` after the deadline.
 fn wait(tries: i32) -> bool {
     let left = match DEADLINE.get() {
         Some(deadline) => deadline.saturating_duration_since(Instant::now()),
@@ -48,8 +48,7 @@ fn wait(tries: i32) -> bool {
     true
 }
 
-/// Retries a statement for which SQLite does not call the busy handler, such as the change of the journal mode, until
-/// the deadline.
+/// Retries a statement for which SQLite does not call the busy handler, such as the change of the journal mode.
 pub(super) fn retry<T>(mut run: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let mut tries = 0;
     loop {

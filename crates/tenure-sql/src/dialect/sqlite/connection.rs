@@ -11,12 +11,11 @@ use super::busy;
 use super::file::refused;
 use crate::error;
 
-/// The time to wait for exclusive access. Short, because each of the processes that open the file at the same moment
-/// waits for it.
+/// The time to wait for exclusive access. Short, because all processes that open the file at the same moment wait for
+/// it.
 const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 
-/// Opens the file without a checkpoint on close. Closing the connection then writes nothing to a file that is
-/// refused.
+/// Opens the file without a checkpoint on close, so that closing a refused file does not write to it.
 pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     let connection = connect(path).map_err(sql)?;
@@ -30,12 +29,12 @@ pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     Ok(connection)
 }
 
-/// Opens the file exclusively. Returns `None` if a connection of any process has it open, or if it has no write-ahead
+/// Opens the file exclusively. Returns `None` if a connection of any process has it open, or without a write-ahead
 /// log.
 ///
 /// Each connection to a file with a write-ahead log holds a shared lock from its first read until it is closed. In
-/// SQLite's exclusive locking mode, the first read takes an exclusive lock instead, which fails while another
-/// connection holds a shared one.
+/// SQLite's exclusive locking mode, the first read takes the exclusive lock, which fails while another connection has
+/// a shared one.
 pub(super) fn open_exclusive(path: &Path) -> rusqlite::Result<Option<Connection>> {
     let connection = connect(path)?;
     connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;

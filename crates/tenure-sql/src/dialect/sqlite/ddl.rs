@@ -5,17 +5,17 @@ use super::origin::Origin;
 /// The application id in the header of a lock file: `TENU`. Tools such as `file(1)` show it.
 pub(super) const APPLICATION: i64 = 0x5445_4E55;
 
-/// The version of the tables, stored in the file. A file with a higher one is refused.
+/// The version of the tables. A file with a higher version is refused.
 pub(super) const FORMAT: i64 = 1;
 
-/// The number of token counters. Each key uses the counter that its hash selects, so an unused key needs no row.
+/// The number of token counters. A key's hash selects its counter, so an unused key leaves no row behind.
 pub(super) const BUCKETS: u64 = 64;
 
-/// The tables of a lock file.
+/// The tables.
 ///
-/// - `store`: one row. Records the clock on which times are counted, and where the last sweep ended. `boot` and
-///   `namespace` serve builds that do not have the column `clock` (see `origin.rs`).
-/// - `bucket`: 64 token counters, each the greatest token drawn on the keys that share it.
+/// - `store`: one row. Records the clock of all times, and where the last sweep ended. `boot` and `namespace` serve
+///   builds that do not have the column `clock` (see `origin.rs`).
+/// - `bucket`: a token counter, the greatest token drawn on any key that uses it.
 /// - `claim`: one row per claim. The primary key keeps the rows of one key together, live rows apart from ended ones
 ///   (`live = 0`), so that a key is read by one short range scan, however many claims it has had. Times are
 ///   nanoseconds of the lease clock. `forget` is the time from which a row may be swept. `lease` is how far the
@@ -70,7 +70,7 @@ pub fn schema() -> String {
     format!("BEGIN IMMEDIATE;\n{}COMMIT;\n", statements(&Origin::here()))
 }
 
-/// The statements. The caller runs them in one transaction, so that a file has all tables or none.
+/// The statements, to be run in one transaction, so that a file has all tables or none.
 pub(super) fn statements(here: &Origin) -> String {
     let quoted = |text: &str| text.replace('\'', "''");
     let [boot, machine, namespace] = [&here.boot, &here.machine, &here.namespace].map(|text| quoted(text));
@@ -82,7 +82,7 @@ pub(super) fn statements(here: &Origin) -> String {
     )
 }
 
-/// Columns that files of older builds lack: table, name, type. Older builds can still write a file that has them,
-/// because their statements name the columns.
+/// Columns that files of older builds lack: table, name, type. Older builds can use them too, as their statements
+/// name columns.
 pub(super) const ADDED_COLUMNS: [(&str, &str, &str); 2] =
     [("store", "clock", "TEXT"), ("claim", "lease", "INTEGER")];

@@ -13,15 +13,14 @@ use super::{adopt, busy, file, file_system, paths, validate, version, write_lock
 use crate::display::display_path;
 use crate::error;
 
-/// The time for which another process may keep the write lock before `examine` reports it. Far longer than a
-/// transaction takes.
+/// The time for which another process may keep the write lock before it is reported. Far longer than a transaction.
 pub(super) const WRITE_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Free bytes on the disk below which `examine` warns: the log needs 4 MiB, and the file some more.
 const SPACE_WARNING: u64 = 64 << 20;
 const SPACE_DANGER: u64 = 8 << 20;
 
-/// The finding that the file was deleted or replaced while it was open. `error` is the result of the check.
+/// The finding that the file was deleted or replaced while it was open. `error` is that of the failed check.
 pub(super) fn replaced(error: &BackendError) -> Vec<Finding> {
     vec![Finding::danger(
         error.to_string(),
@@ -109,7 +108,7 @@ fn check_permissions(path: &Path, findings: &mut Vec<Finding>) {
 }
 
 /// Reports a file or directory of another user, because its owner can change or replace it, whatever its permissions.
-/// Does not report root, who can replace any file.
+/// Does not report root, which can replace any file.
 fn check_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, findings: &mut Vec<Finding>) {
     let stranger = |owner: &u32| ![us, 0].contains(owner);
     if let Some(owner) = file.filter(stranger) {
@@ -156,8 +155,8 @@ fn write_lock_kept(path: &Path) -> Finding {
     )
 }
 
-/// Reports what is wrong inside the database: journal mode, damage, foreign tables, lost counters, another machine,
-/// clock or boot id.
+/// Reports faults inside the database: journal mode, damage, foreign tables, lost counters, another machine, clock or
+/// boot.
 fn check_database(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
     let text = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, String>(0));
     let journal = text("PRAGMA journal_mode")?;
@@ -204,7 +203,7 @@ fn check_database(connection: &Connection, findings: &mut Vec<Finding>) -> rusql
     Ok(())
 }
 
-/// The number of rows with token counters; [`BUCKETS`] if none was deleted.
+/// The number of token counters that still exist.
 fn counters(connection: &Connection) -> rusqlite::Result<u64> {
     let count = "SELECT count(*) FROM bucket WHERE number BETWEEN 0 AND ?1 - 1";
     connection.query_row(count, [BUCKETS.cast_signed()], |row| {

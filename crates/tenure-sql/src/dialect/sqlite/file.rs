@@ -1,6 +1,6 @@
 //! The lock file as a file: checks its path and type, creates it, and detects its replacement.
 //!
-//! No function of this module opens an existing lock file: closing it would drop the POSIX locks that SQLite holds on
+//! No function here opens an existing lock file, because closing it would drop the POSIX locks that SQLite holds on
 //! it in this process.
 
 use std::fs::{self, OpenOptions};
@@ -36,7 +36,7 @@ pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     Some((status.st_dev as u64, status.st_ino as u64))
 }
 
-/// Returns whether the path is a mount point. A file is one if it is the target of a bind mount.
+/// Returns whether the path is a mount point. A file is one too if another file was mounted over it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn is_mounted(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -58,12 +58,10 @@ pub(super) fn sibling(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The permission bits of a file.
 pub(super) fn mode(path: &Path) -> Option<u32> {
     Some(fs::metadata(path).ok()?.mode() & 0o7777)
 }
 
-/// The id of the user who owns a file.
 pub(super) fn owner(path: &Path) -> Option<u32> {
     Some(fs::metadata(path).ok()?.uid())
 }
@@ -73,7 +71,7 @@ pub(super) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
-/// The inodes of the opened lock file and of its `-wal` and `-shm`, to detect that one of them was replaced.
+/// The inodes of the lock file and its `-wal` and `-shm`, to detect that one was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     main: Option<(u64, u64)>,
@@ -83,8 +81,8 @@ pub(super) struct Identity {
 
 impl Identity {
     /// The identity of the files at these paths. `-wal` and `-shm` exist as long as any process has the database
-    /// open. If one of them is deleted, the next process that opens the database creates a new one, and then shares
-    /// no lock with the processes that use the deleted one.
+    /// open. If one of them is deleted, the next process that opens the database creates another, and then shares no
+    /// lock with the processes that use the old one.
     pub(super) fn of(path: &Path, wal: &Path, shm: &Path) -> Self {
         Identity {
             main: inode(path),
@@ -97,8 +95,8 @@ impl Identity {
 /// The maximum length of a path in bytes. SQLite accepts a little more, for the suffixes that it appends.
 const MAX_PATH_BYTES: usize = 500;
 
-/// Resolves links and relative parts of a path. The process may then change its working directory, and `-wal` and
-/// `-shm` are where SQLite creates them.
+/// Resolves links and relative parts of the path, so that changes of the working directory do not matter, and `-wal`
+/// and `-shm` are found where SQLite creates them.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, BackendError> {
     if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(refused(path, "names no file", "name a file, such as locks.db"));
@@ -138,7 +136,7 @@ fn canonicalize(path: &Path) -> Result<PathBuf, BackendError> {
     }
 }
 
-/// Whether the file had contents before SQLite opened it.
+/// Whether the file has contents before SQLite opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
     /// An empty file, in which the store creates the tables.
@@ -147,8 +145,8 @@ pub(super) enum Contents {
     NonEmpty,
 }
 
-/// Lets one thread of this process create a file at a time. Otherwise, a thread that closes the file it has just
-/// created would drop the POSIX locks of another thread that has opened this file meanwhile.
+/// Serializes the creation of files in this process. Otherwise, a thread that closes the file it has just created
+/// would drop the POSIX locks of a thread that has opened it meanwhile.
 static CREATION: Mutex<()> = Mutex::new(());
 
 /// Refuses a path that cannot be used for a lock file. Creates the file if it does not exist.
@@ -176,10 +174,10 @@ pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
     }
 }
 
-/// The error for a file with several names. SQLite would keep a separate log for each name, so a lock could have one
-/// holder per name.
+/// The error for a file with several names. SQLite would keep a separate log for each name, so one lock could have a
+/// holder under each.
 ///
-/// It is enough to check this when a file is opened: a process that opens a name added later finds two names.
+/// Checked only when a file is opened: a process that opens a name added later finds two names.
 fn hard_linked(path: &Path, count: u64) -> BackendError {
     let why =
         format!("has {count} names (hard links), and a lock taken by one of them is not seen by the other");

@@ -1,5 +1,4 @@
-//! Recognizes file systems in memory, and network file systems, on which SQLite's locks and shared memory do not work
-//! between machines.
+//! Recognizes file systems in memory, and network file systems, on which SQLite's locks do not work across machines.
 
 use std::path::Path;
 

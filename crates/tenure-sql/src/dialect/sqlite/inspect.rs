@@ -10,7 +10,7 @@ use crate::claims::PageBuilder;
 use crate::error;
 
 impl Worker<'_> {
-    /// Reads the status of one key or of a page of keys, in one read transaction. Waits for locks until `busy_limit`
+    /// Reads the status of one key or a page of keys, in one read transaction. Waits for locks until `busy_limit`
     /// after `since`.
     pub(super) fn inspect(
         &mut self,

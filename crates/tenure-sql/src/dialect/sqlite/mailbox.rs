@@ -36,7 +36,7 @@ pub(crate) struct Mailbox {
 /// A queued request.
 #[derive(Debug)]
 pub(super) struct Posted {
-    /// The time at which the caller posted the request. Its wait for the write lock is limited from then on.
+    /// The time at which the request was posted.
     pub(super) since: Instant,
     pub(super) request: Request,
 }
@@ -82,8 +82,8 @@ impl Mailbox {
         })
     }
 
-    /// Queues a request, or answers it with an error if the mailbox is closed or the queue is full. Renewals have a
-    /// queue of their own.
+    /// Queues a request, or answers it with an error if the mailbox is closed or the queue is full. Renewals have
+    /// their own queue.
     pub(crate) fn post(&self, request: Request) {
         let refused = {
             let mut state = self.state.lock();
@@ -111,8 +111,8 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Takes the next requests, renewals first, with about `limit` claims in sum; the last batch may exceed it. If
-    /// other requests wait, half of the limit is kept for them. Returns `None` once the mailbox is closed and empty.
+    /// Takes the next requests, renewals first. Stops once they have `limit` claims. If other requests wait, at least
+    /// half of the limit is theirs. Returns `None` once the mailbox is closed and empty.
     pub(super) fn take(&self, limit: usize) -> Option<VecDeque<Posted>> {
         let mut state = self.state.lock();
         if state.closed && state.is_empty() {
@@ -129,9 +129,9 @@ impl Mailbox {
         Some(taken)
     }
 
-    /// Posts a request to remove the subscriber whose wake-up stream was dropped.
+    /// Posts a request to remove a subscriber whose wake-up stream was dropped.
     pub(crate) fn unsubscribe(&self, claim: Arc<Claim>, signal: WakeSignal) {
-        // This request does not count against the limit: each wake-up stream sends at most one.
+        // Not counted against the limit: there is at most one such request for each wake-up stream.
         let mut state = self.state.lock();
         if !state.closed {
             state
@@ -142,13 +142,12 @@ impl Mailbox {
         }
     }
 
-    /// Sets whether callers poll for their replies before they sleep.
     pub(super) fn set_caller_may_spin(&self, caller_may_spin: bool) {
         self.caller_may_spin.store(caller_may_spin, Ordering::Relaxed);
     }
 
-    /// The time for which a caller polls for its reply before it sleeps. Zero if several callers send requests, or if
-    /// the previous reply took longer than this.
+    /// The time for which a caller polls for its reply before it sleeps. Zero if callers compete or replies take
+    /// longer.
     pub(crate) fn caller_spin(&self) -> Duration {
         if self.caller_may_spin.load(Ordering::Relaxed) {
             CALLER_SPIN
@@ -157,8 +156,8 @@ impl Mailbox {
         }
     }
 
-    /// Polls for a request until the given time, without sleeping. Returns whether a request came. Yields the core to
-    /// other threads between two polls.
+    /// Polls for a request until the given time, without sleeping; yields the core between polls. Returns whether one
+    /// came.
     pub(super) fn spin_until(&self, until: Instant) -> bool {
         while self.is_idle() {
             if until <= Instant::now() {
@@ -169,7 +168,7 @@ impl Mailbox {
         true
     }
 
-    /// Sleeps until a request is posted, another process notifies (if `listen` is set) or `time` is over. May return
+    /// Sleeps until a request is posted, another process notifies (if `listen` is set) or `time` is over; may return
     /// early.
     pub(super) fn sleep(&self, listener: &mut NotificationListener, listen: bool, time: Option<Duration>) {
         self.asleep.store(true, Ordering::SeqCst);
@@ -187,7 +186,7 @@ impl Mailbox {
     /// Wakes the file's thread if it sleeps.
     ///
     /// No wake-up is lost: the thread checks the queues after it sets `asleep`, and callers check `asleep` after they
-    /// post a request.
+    /// post.
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.waker.wake();
@@ -195,8 +194,8 @@ impl Mailbox {
     }
 }
 
-/// Moves requests from the front of a queue until they have at least `limit` claims in sum, or the queue is empty.
-/// Returns their number of claims.
+/// Moves requests from the front until they have at least `limit` claims, or none is left. Returns the number of
+/// claims.
 fn move_requests(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, limit: usize) -> usize {
     let mut used = 0;
     while let Some(next) = from.pop_front() {
@@ -209,7 +208,7 @@ fn move_requests(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, limit: 
     used
 }
 
-/// Closes the mailbox when the file's thread ends, even by a panic. Requests left in it get an error.
+/// Closes the mailbox when the file's thread ends, even by a panic. Requests that are left get an error.
 #[derive(Debug)]
 pub(super) struct CloseOnDrop(pub(super) Arc<Mailbox>);
 

@@ -1,19 +1,18 @@
-//! Finds the type of the file system of a path: by its magic number on Linux, by its name on macOS and the BSDs.
+//! Finds the file system on which a path lies: by its magic number on Linux, by its name on macOS and the BSDs.
 
 #[cfg(target_os = "linux")]
 use std::fs;
 use std::path::Path;
 
-/// The type of the file system of a path.
+/// The file system on which a path lies.
 pub(super) struct Mount {
     /// The name of the file system, such as NFS. Empty on Linux for a local file system on disk.
     pub(super) kind: String,
-    /// True if the kernel considers the file system local. Even then, a file system in user space (FUSE) may be
-    /// remote.
+    /// True if the kernel considers the file system local. One in user space (FUSE) may be remote all the same.
     pub(super) is_local: bool,
 }
 
-/// Linux's magic numbers (`f_type` of `statfs`) of network file systems, with their names.
+/// Linux's magic numbers of network file systems (`f_type` of `statfs`), with their names.
 #[cfg(target_os = "linux")]
 const NETWORK: &[(u32, &str)] = &[
     (0x6969, "NFS"),
@@ -41,15 +40,14 @@ const NETWORK: &[(u32, &str)] = &[
 #[cfg(target_os = "linux")]
 const MEMORY: &[(u32, &str)] = &[(0x0102_1994, "tmpfs"), (0x8584_58F6, "ramfs")];
 
-/// Linux's magic number of all file systems in user space. `mountinfo` has the name of each, such as `fuse.sshfs`.
+/// Linux's magic number of all file systems in user space (FUSE). The name of each is in `mountinfo`.
 #[cfg(target_os = "linux")]
 const FUSE: u32 = 0x6573_5546;
 
 #[cfg(target_os = "linux")]
 pub(super) fn mount(path: &Path) -> Option<Mount> {
     let number = rustix::fs::statfs(path).ok()?.f_type;
-    // The magic number has 32 bits. On some architectures the field has 64 and is signed, so its upper half repeats
-    // the sign bit.
+    // The magic number has 32 bits. On architectures where the field is signed, the upper half repeats the sign bit.
     let number = (number & 0xFFFF_FFFF) as u32;
     let name_in = |names: &[(u32, &'static str)]| {
         let known = names.iter().find(|(known, _)| *known == number);
@@ -73,7 +71,7 @@ pub(super) fn mount(path: &Path) -> Option<Mount> {
     })
 }
 
-/// On these systems, the kernel reports the name of the file system, and a flag if it is local.
+/// On these systems, the kernel reports the name of the file system, and whether it is local.
 #[cfg(any(
     target_vendor = "apple",
     target_os = "dragonfly",
@@ -116,7 +114,7 @@ fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     mounts.max_by_key(|(point, _)| point.len()).map(|(_, kind)| kind)
 }
 
-/// Decodes the characters that `mountinfo` escapes as three octal digits, such as a space (`\040`).
+/// Decodes the characters that `mountinfo` escapes as octal numbers, such as a space (`\040`).
 #[cfg(target_os = "linux")]
 fn unescape(point: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];

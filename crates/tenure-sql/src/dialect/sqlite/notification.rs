@@ -1,16 +1,16 @@
 //! Notifications between processes that share only a file.
 //!
-//! A process that may have made a claim grantable updates the timestamps of the lock file. Other processes with
-//! waiters notice it by inotify on Linux, and by polling the timestamps elsewhere. A notification carries no data:
-//! its receiver reads the tables.
+//! A process that may have made a claim grantable updates the timestamps of the lock file. Processes with waiters
+//! notice it by inotify on Linux, and elsewhere by polling the timestamps. A notification carries no data: its
+//! receiver reads the tables.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Notifies all processes that have waiters in this file, by setting the timestamps of its main file.
+/// Notifies all processes that have waiters in this file, by setting the timestamps of the main file.
 ///
-/// SQLite itself never changes the attributes of that file alone: commits write to `-wal`, and checkpoints write
+/// SQLite itself never changes only the attributes of that file: commits write to `-wal`, and checkpoints write
 /// contents. Commits on keys without waiters therefore wake no other process. Opens no file, because closing it would
 /// drop the POSIX locks of this process.
 pub(super) fn notify_processes(path: &Path) -> io::Result<()> {
@@ -33,8 +33,8 @@ pub(super) use linux::{NotificationListener, ThreadWaker};
 #[cfg(not(target_os = "linux"))]
 pub(super) use polling::{NotificationListener, ThreadWaker};
 
-/// Linux: the file's thread sleeps in one `poll` of an inotify descriptor (for other processes) and an eventfd (for
-/// requests).
+/// Linux: the file's thread sleeps in one `poll` on an inotify descriptor (other processes) and an eventfd
+/// (requests).
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
@@ -59,7 +59,7 @@ mod linux {
         }
 
         pub(in super::super) fn wake(&self) {
-            // The write fails only if the eventfd's counter is full, and then the thread wakes anyway.
+            // The write fails only if the eventfd's counter is full, and then the thread is woken anyway.
             let _ = write(&self.0, &1u64.to_ne_bytes());
         }
     }
@@ -79,9 +79,8 @@ mod linux {
             }
         }
 
-        /// Starts to receive notifications, by inotify.
-        ///
-        /// If this user may have no more inotify instances, the thread checks its keys every 10 ms instead.
+        /// Starts to receive notifications. If this user has no inotify instances left, keys are checked every 10 ms
+        /// instead.
         pub(in super::super) fn start(&mut self) {
             if self.inotify.is_some() {
                 return;
@@ -99,8 +98,8 @@ mod linux {
             }
         }
 
-        /// The interval at which the thread checks its keys even without a notification. A notification is lost if
-        /// the releasing process is killed before it sends it.
+        /// The interval at which keys are checked even without a notification, which is lost if the releasing process
+        /// is killed before it sends it.
         pub(in super::super) fn fallback_interval(&self) -> Duration {
             match self.inotify {
                 Some(_) => Duration::from_millis(500),
@@ -126,8 +125,7 @@ mod linux {
 
         /// Takes the notifications that have arrived. Returns whether there were any.
         pub(in super::super) fn take(&mut self) -> bool {
-            // The kernel merges equal events, so the buffer has room for all of them. The next call reads any that
-            // remain.
+            // The kernel merges equal events, so the buffer has room for all. The next call reads any that remain.
             let has_events = |fd: &OwnedFd| read(fd, &mut [0u8; 1024]).is_ok_and(|bytes| bytes > 0);
             self.inotify.as_ref().is_some_and(has_events)
         }
@@ -196,8 +194,7 @@ mod polling {
             Duration::from_millis(500)
         }
 
-        /// Sleeps until the waker is used, `time` is over or, if `listen` is set, the next poll of the timestamp is
-        /// due.
+        /// Sleeps until the waker is used, `time` is over or, if `listen` is set, the timestamp must be polled again.
         pub(in super::super) fn wait(&mut self, waker: &ThreadWaker, listen: bool, time: Option<Duration>) {
             let pause = self.pause;
             let time = match time {

@@ -1,8 +1,7 @@
 //! The origin of the times in a file: the machine and the clock on which they are counted.
 //!
 //! A time namespace adds a fixed offset to the boot clock. Times of two processes of one machine can be compared if
-//! the offsets of both are known. The boot id is recorded only for older builds, because a container may have its
-//! own.
+//! both offsets are known. The boot id is recorded only for older builds, because a container may have its own.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +13,10 @@ use super::file::refused;
 /// The name of the initial time namespace, whose offsets are zero.
 const INITIAL_NAMESPACE: &str = "time:[4026531834]";
 
-/// The machine, the boot and the time namespace of a process that reads the lease clock.
+/// The machine, the boot and the time namespace of the process that counts the times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// The boot id, which changes with each start of the kernel. Builds that store no leases delete all claims of
+    /// The boot id, which changes with each start of the kernel. Builds without leases in rows delete all claims of
     /// another boot id.
     pub(super) boot: String,
     /// The machine id; `name:` and the host name if the machine has no id.
@@ -54,14 +53,14 @@ impl Origin {
             namespace,
             offset: None,
         };
-        // An older build updates `boot` and `namespace`, but not the column `clock`, which names both too. Its offset
-        // is used only if the names match.
+        // An older build updates `boot` and `namespace` but not the column `clock`, so its offset is used only if
+        // both match.
         let offset = clock.and_then(|clock| clock.strip_suffix(&origin.names())?.parse().ok());
         origin.offset = offset.or_else(|| known_offset(&origin.namespace));
         origin
     }
 
-    /// The value of the column `clock`: the offset, then the boot id and the namespace to which the offset belongs.
+    /// The value of the column `clock`: the offset, then the boot id and namespace for which it holds.
     pub(super) fn clock(&self) -> String {
         format!("{}{}", self.offset.unwrap_or(0), self.names())
     }
@@ -70,8 +69,8 @@ impl Origin {
         format!(" {} {}", self.boot, self.namespace)
     }
 
-    /// Returns whether both origins have the same clock. If an offset is unknown, boot id and namespace must be the
-    /// same.
+    /// Returns whether both origins have the same clock. If an offset is unknown, boot id and namespace must be
+    /// equal.
     pub(super) fn shares_clock_with(&self, other: &Origin) -> bool {
         match (self.offset, other.offset) {
             (Some(ours), Some(theirs)) => ours == theirs,
@@ -79,8 +78,7 @@ impl Origin {
         }
     }
 
-    /// Refuses the file if this process does not know its clock's offset, or on Linux its boot id. Other processes
-    /// could not compare their times with its times.
+    /// Refuses the file if this process cannot find out its clock's offset or, on Linux, its boot id.
     pub(super) fn check(&self, path: &Path) -> Result<(), BackendError> {
         if self.offset.is_none() {
             let why = "cannot be used in a time namespace whose offsets are not known, or where child processes have \
@@ -98,14 +96,14 @@ impl Origin {
     }
 }
 
-/// The offset of a namespace with this name, if the name alone shows it: zero for the initial namespace, and for
-/// kernels without time namespaces.
+/// The offset that follows from the name alone: zero for the initial namespace, and for kernels without time
+/// namespaces.
 fn known_offset(namespace: &str) -> Option<i64> {
     ["", INITIAL_NAMESPACE].contains(&namespace).then_some(0)
 }
 
-/// The offset of this process's namespace. `offsets` (the text of `timens_offsets`) describes the namespace of child
-/// processes, so it is used only if both namespaces are the same.
+/// The offset of this process's namespace. `offsets` (`timens_offsets`) describes the namespace of child processes,
+/// so it is used only if both namespaces are the same.
 fn offset_here(namespace: &str, of_children: &str, offsets: &str) -> Option<i64> {
     if namespace != of_children {
         return None;

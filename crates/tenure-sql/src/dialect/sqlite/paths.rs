@@ -43,7 +43,7 @@ pub fn default_path() -> Result<PathBuf, BackendError> {
 
 /// The lock file under the home directory, if it exists and `XDG_STATE_HOME` makes [`default_path`] another file.
 ///
-/// Programs that run with and without that variable use different files, and so do not exclude each other.
+/// Programs with and without that variable use different files, and so do not exclude each other.
 ///
 /// # Examples
 /// ```
@@ -80,8 +80,7 @@ fn home() -> Option<PathBuf> {
     })
 }
 
-/// Runs `getent` to get the line of this user id in the user database. It also queries sources such as a directory
-/// server.
+/// Asks `getent` for the line of a user id in the user database. It also queries sources such as a directory server.
 fn getent(user: u32) -> Option<String> {
     let mut child = Command::new("getent")
         .arg("passwd")

@@ -1,5 +1,4 @@
-//! The SQL statements that read the view (the rows) of a key, write its changes, and sweep. All run within a
-//! transaction.
+//! The SQL statements: read the rows of a key, write its changes, sweep. All run within a transaction.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ macro_rules! columns {
 /// The prepared statements of one connection. Keys and labels are parameters, never part of the text.
 pub(super) struct Tables<'c> {
     /// Begins a transaction and takes the write lock before the first read, so that no other process can change the
-    /// rows between that read and the commit.
+    /// rows between the read and the commit.
     pub(super) begin: Statement<'c>,
     begin_read: Statement<'c>,
     pub(super) commit: Statement<'c>,
@@ -59,7 +58,7 @@ impl<'c> Tables<'c> {
                 " FROM claim WHERE key = ?1 AND live = 1"
             ))?,
             // ?1: key, ?2: client, ?3: number. Returns the row of one ended claim. A busy key may have thousands of
-            // them, so only those that a request names are read.
+            // them, so they are read one by one.
             ended: prepare(concat!(
                 "SELECT ",
                 columns!(),
@@ -70,10 +69,9 @@ impl<'c> Tables<'c> {
                  forget, token, run, label, evictor, lease) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?,
-            // ?18: the row's value of `live` in the table. Ending a claim changes `live`, a part of the primary key,
-            // from 1 to 0. A row without a lease belongs to a client of an older build, which renews it without
-            // writing a lease. The row stays without a lease: otherwise the renewed row would look like one of an
-            // earlier boot.
+            // ?18: the old value of `live`, a part of the primary key: ending a claim changes it from 1 to 0. A row
+            // without a lease belongs to a client of an older build, which renews it without writing a lease. It
+            // stays without a lease: otherwise the renewed row would look like one of an earlier boot.
             update: prepare(
                 "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
                  reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16, \
@@ -83,7 +81,7 @@ impl<'c> Tables<'c> {
             delete: prepare(
                 "DELETE FROM claim WHERE key = ?1 AND live = ?2 AND client = ?3 AND number = ?4",
             )?,
-            // ?1: the first key, ?2: the key after which to start. Returns rows in the byte order of their keys.
+            // ?1: the first key, ?2: only keys after this one. Returns rows in the byte order of their keys.
             listed: prepare(concat!(
                 "SELECT ",
                 columns!(),
@@ -93,14 +91,14 @@ impl<'c> Tables<'c> {
             swept: prepare(
                 "SELECT swept_key, swept_live, swept_client, swept_number FROM store WHERE one = 1",
             )?,
-            // ?1 to ?4: the primary key at which the last sweep ended, ?5: the number of rows to skip. Returns the
-            // primary key of the last row to sweep; no row if the table ends before.
+            // ?1 to ?4: the primary key at which the last sweep ended, ?5: how many rows to skip. Returns the primary
+            // key of the last row to sweep, or nothing if the table ends before.
             sweep_end: prepare(
                 "SELECT key, live, client, number FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  ORDER BY key, live, client, number LIMIT 1 OFFSET ?5",
             )?,
-            // Deletes the rows after the primary key ?1 to ?4, up to ?5 to ?8, that may be forgotten at the time ?9
-            // or were written in an earlier boot.
+            // Deletes the rows after key ?1 to ?4, up to key ?5 to ?8, that may be forgotten at the time ?9 or are of
+            // an earlier boot.
             sweep: prepare(
                 "DELETE FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  AND (key, live, client, number) <= (?5, ?6, ?7, ?8) \
@@ -115,8 +113,8 @@ impl<'c> Tables<'c> {
 
     /// Begins a read transaction, which shows one consistent state and blocks no writer.
     ///
-    /// SQLite fixes that state at the first read, so this function makes one. The caller reads the clock afterwards,
-    /// so no row that it sees was written after that time.
+    /// SQLite fixes that state at the first read, so this function reads. The caller then reads the clock: no row
+    /// that it sees was written after that time.
     pub(super) fn begin_read(&mut self) -> rusqlite::Result<()> {
         self.begin_read.execute([])?;
         self.version().map(drop)
@@ -133,7 +131,7 @@ impl<'c> Tables<'c> {
     }
 
     /// Adds to a view the key's token counter, and the rows of `ids` even if they have ended. The counter is read for
-    /// each verb, because keys share counters, and a verb on another key may have raised it.
+    /// each verb, because a verb on another key that shares it may have raised it.
     pub(super) fn read_claims(&mut self, view: &mut View, ids: &[ClaimId]) -> rusqlite::Result<()> {
         let counter: i64 = self.counter.query_row([bucket(&view.key)], |row| row.get(0))?;
         view.set_counter_value(counter.cast_unsigned());
@@ -150,7 +148,6 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Writes the changes of a view to the tables.
     pub(super) fn write(&mut self, view: &mut View) -> rusqlite::Result<Written> {
         let mut written = Written::default();
         for change in view.changes() {
@@ -182,8 +179,8 @@ impl<'c> Tables<'c> {
         Ok(written)
     }
 
-    /// Calls `show` with the view of each key that is at least `from` and greater than `after`, in order, until it
-    /// returns `false`.
+    /// Calls `show` with the view of each key at or after `from` and after `after`, in order, until it returns
+    /// `false`.
     pub(super) fn list(
         &mut self,
         from: &str,
@@ -214,9 +211,8 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Sweeps the next `count` rows: deletes those that may be forgotten or were written in an earlier boot. Starts
-    /// where the last sweep by any process ended, and after the end of the table again at its start. Returns the
-    /// number of deleted rows.
+    /// Sweeps the next `count` rows: deletes those that may be forgotten or are of an earlier boot. Starts where the
+    /// last sweep by any process ended, and at the end of the table begins again. Returns the number of deleted rows.
     pub(super) fn sweep(&mut self, count: u32, now: Instant) -> rusqlite::Result<usize> {
         type PrimaryKey = (String, i64, Vec<u8>, i64);
         let primary_key = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
@@ -248,7 +244,7 @@ impl<'c> Tables<'c> {
         Ok(deleted)
     }
 
-    /// `PRAGMA data_version`, which differs between two transactions if another connection has committed in between.
+    /// `PRAGMA data_version`, which differs between two transactions if another connection has committed.
     pub(super) fn version(&mut self) -> rusqlite::Result<i64> {
         self.version.query_row([], |row| row.get(0))
     }
@@ -270,8 +266,7 @@ impl Written {
     }
 }
 
-/// The number of the key's token counter: the FNV-1a hash of the key's bytes, modulo 64. Every process and version
-/// must compute the same.
+/// The number of a key's token counter: the FNV-1a hash of the key, modulo 64. The same in every process and version.
 fn bucket(key: &LockKey) -> i64 {
     let hash = key.as_str().bytes().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
@@ -288,7 +283,7 @@ fn nanos(at: Instant) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Binds the parameters ?1 to ?17, which the statements `insert` and `update` share.
+/// Binds the parameters ?1 to ?17 of the statements `insert` and `update`.
 fn bind(statement: &mut Statement<'_>, view: &View, row: &Row) -> rusqlite::Result<()> {
     let (kind, take, size) = match row.mode {
         Mode::Exclusive => (0, 0, 0),
@@ -324,7 +319,7 @@ fn bind(statement: &mut Statement<'_>, view: &View, row: &Row) -> rusqlite::Resu
     statement.raw_bind_parameter(17, i64::try_from(lease.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Reads the column `lease` from a row in the order of `columns!`. `None` in rows of older builds.
+/// Reads the column `lease` from a row in the order of `columns!`. `None` for rows of older builds.
 fn lease(row: &SqlRow<'_>) -> rusqlite::Result<Option<Duration>> {
     let nanos: Option<i64> = row.get(13)?;
     Ok(nanos.map(|nanos| Duration::from_nanos(nanos.max(0).cast_unsigned())))
@@ -380,7 +375,7 @@ mod tests {
     use crate::dialect::sqlite::tests::create_file;
     use crate::dialect::sqlite::validate;
 
-    /// If the clock were read before the rows, a row written in between would look like one of an earlier boot.
+    /// Rows written after the clock was read would look like rows of an earlier boot.
     #[test]
     fn a_read_transaction_sees_no_later_row() {
         let here = Origin::here();
@@ -403,7 +398,7 @@ mod tests {
         assert_eq!(rows(&mut tables), 1);
     }
 
-    /// A later version may use the same file, and must find the same counter for a key.
+    /// A later version may use the file, and must find the same counter for a key.
     #[test]
     fn a_key_always_has_the_same_counter() {
         let of = |name: &str| bucket(&LockKey::new(name).expect("the names are valid"));

@@ -1,4 +1,4 @@
-//! Checks which commits are synced to the disk. Without this test, only a power failure would show a missing sync.
+//! Checks which commits are synced to the disk. Otherwise only a power failure would show a missing sync.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,8 +18,7 @@ use crate::claims::tests::claim;
 use crate::config::Config;
 use crate::request::{Pending, Request, Write};
 
-/// Creates a lock file in a temporary directory, as a process of this origin (machine, boot and clock) does, and
-/// opens it.
+/// Creates a lock file in a temporary directory, as a process with this origin does, and connects to it.
 pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("locks.db");

@@ -1,4 +1,4 @@
-//! Starts a thread that opens and serves a lock file. SQLite's calls block, so no async task makes them.
+//! Starts the thread that opens and serves a lock file. It is not a task, because calls of SQLite block.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
@@ -29,7 +29,7 @@ pub(super) async fn start(
                 let closed = match Worker::new(&path, &connection, &config, mailbox) {
                     Ok(worker) => {
                         // Sending fails if the caller dropped its future. The store is then dropped too, which closes
-                        // the mailbox, so that `run` returns at once.
+                        // the mailbox, and `run` returns at once.
                         let _ = ready.send(Ok(()));
                         worker.run()
                     }
@@ -57,7 +57,7 @@ pub(super) async fn start(
     })
 }
 
-/// Limits the warning of an old SQLite to one per process.
+/// Limits the warning about an old SQLite to one per process.
 static WARNED: Once = Once::new();
 
 fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection), BackendError> {

@@ -1,4 +1,4 @@
-//! One write transaction, as the claim logic uses it, and a cache of long views (the rows of keys with many waiters).
+//! A write transaction as the claim logic uses it, and a cache for the views of keys with many waiters.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,18 +15,17 @@ const MAX_CACHED_ROWS: usize = 1 << 16;
 /// The claims whose rows a verb needs even if they have ended.
 pub(crate) type Ids = SmallVec<[ClaimId; 2]>;
 
-/// A write transaction that has begun and is not yet committed.
 pub(crate) struct Transaction<'a, 'c> {
     pub(super) at: Moment,
     pub(super) tables: &'a mut Tables<'c>,
     pub(super) cache: &'a mut ViewCache,
-    /// The views that this transaction has read. It reads each key once, however many requests concern the key.
+    /// The views read so far. Each key is read once, however many requests concern it.
     pub(super) views: HashMap<LockKey, View>,
     pub(super) written: Written,
 }
 
 impl Transaction<'_, '_> {
-    /// Reads the view of a key with the rows of `ids`, calls `decide` to change it, and writes the changes. After an
+    /// Reads the view of a key with the rows of `ids`, lets `decide` change it, and writes the changes. After an
     /// error, the caller must roll back the whole transaction.
     pub(crate) fn visit<T>(
         &mut self,
@@ -50,8 +49,8 @@ impl Transaction<'_, '_> {
 
 /// Long views, cached between transactions: reading a thousand waiters takes longer than the rest of a hand-over.
 ///
-/// A view is valid until another connection changes the file. A transaction removes each view that it uses from the
-/// cache and puts it back after its commit, so that a failed transaction leaves no changed view behind.
+/// A view is valid until another connection changes the file. A transaction removes each view that it uses and puts
+/// it back after its commit, so that a failed transaction leaves no changed view behind.
 #[derive(Debug, Default)]
 pub(super) struct ViewCache {
     views: HashMap<LockKey, View>,
@@ -60,19 +59,19 @@ pub(super) struct ViewCache {
 }
 
 impl ViewCache {
-    /// Drops all cached views if another connection has committed. The caller has begun a transaction.
+    /// Drops all views if another connection has committed. The caller has begun a transaction.
     pub(super) fn check(&mut self, tables: &mut Tables<'_>) {
         if !self.views.is_empty() && tables.version().ok() != Some(self.version) {
             self.clear();
         }
     }
 
-    /// Drops all cached views. Called after a sweep, which deletes rows without changing the views.
+    /// Drops all views, because a sweep has deleted rows without changing the views.
     pub(super) fn clear(&mut self) {
         self.views.clear();
     }
 
-    /// Caches the long views of a committed transaction. `version` is the `data_version` that the transaction read.
+    /// Caches the long views of a committed transaction. `version` is the `data_version` that it read.
     pub(super) fn insert(&mut self, views: HashMap<LockKey, View>, version: i64) {
         self.version = version;
         let mut rows: usize = self.views.values().map(View::rows).sum();

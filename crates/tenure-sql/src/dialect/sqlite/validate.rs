@@ -1,5 +1,5 @@
-//! Opens a file only if it is a valid lock file, which is checked before the first write. Creates the tables of an
-//! empty file by the statements of `ddl.rs`.
+//! Opens a file if it is a valid lock file, and checks that before the first write. Creates the tables of an empty
+//! file.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,19 +17,18 @@ use crate::config::Config;
 use crate::error;
 use tenure_backend::escape_control;
 
-/// The size in bytes to which SQLite truncates the log after a checkpoint. The log usually grows to about this size
-/// between two checkpoints.
+/// The size in bytes to which SQLite truncates the log after a checkpoint. Between two checkpoints, the log usually
+/// grows to about this size.
 const MAX_WAL_BYTES: i64 = 4 << 20;
 
-/// The number of times that an unreadable first page is read again, with pauses of 5 ms: another process may be
-/// writing it.
+/// The number of times an unreadable first page is read again, every 5 ms, because another process may be writing it.
 const MAX_READS: u32 = 40;
 
 /// The names of the tables in `sqlite_schema`.
 pub(super) const TABLE_NAMES: [&str; 3] = ["bucket", "claim", "store"];
 
-/// Opens the file, creates or adopts its tables, and checks that it is an intact lock file of this machine. Does not
-/// change a file that it refuses.
+/// Opens the file, creates or adopts its tables, and checks that it is an intact lock file of this machine. A file
+/// that is refused is not changed.
 pub(super) fn open(
     path: &Path,
     found: Contents,
@@ -72,8 +71,7 @@ pub(super) fn open(
         adopt::adopt(path, here, &*config.clock)?;
         busy::set_deadline(Instant::now(), config.busy_limit);
         connection = connection::open(path)?;
-        // This read takes the shared lock of an open connection. While the connection is open, no other process can
-        // adopt the file.
+        // This read takes the shared lock of an open connection, so no other process can adopt the file from here on.
         let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
         adopt::check_clock(path, &there, here)?;
     }
@@ -84,7 +82,7 @@ pub(super) fn open(
     let pages = i64::try_from(config.max_bytes).unwrap_or(i64::MAX) / page.max(1);
     let bound = |name, bytes| connection.pragma_update_and_check(None, name, bytes, |_| Ok(()));
     bound("max_page_count", pages).map_err(sql)?;
-    // The log grows while a slow reader delays the checkpoint. This truncates the log at the next checkpoint.
+    // A slow reader can make the log long. This truncates the log at the next checkpoint.
     bound("journal_size_limit", MAX_WAL_BYTES).map_err(sql)?;
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
@@ -92,9 +90,9 @@ pub(super) fn open(
     Ok(connection)
 }
 
-/// Prepares every statement of [`Tables`]. This fails if the tables are not those of a lock file.
+/// Prepares every statement, which fails if the tables are not those of a lock file.
 ///
-/// In a file of an older build, the missing columns are added first, and rolled back afterwards.
+/// In a file of an older build, this first adds the missing columns, and rolls that back afterwards.
 fn check_statements(connection: &mut Connection) -> rusqlite::Result<()> {
     if !adopt::lacks_columns(connection)? {
         return Tables::prepare(connection).map(drop);
@@ -126,7 +124,7 @@ fn enable_wal(path: &Path, connection: &Connection) -> Result<(), BackendError> 
     Ok(())
 }
 
-/// Refuses a database of another program. Reads its first page, without locking or writing the file.
+/// Refuses a database of another program. Reads the first page, without locking or writing the file.
 ///
 /// The page is read through SQLite, because the application may have a database of its own open at this path, and
 /// closing another descriptor would drop its POSIX locks. Without a lock, a page that is being written may look

@@ -1,8 +1,8 @@
-//! Recognizes versions of SQLite that have a bug which can damage lock files.
+//! Recognizes versions of SQLite with a bug that can damage lock files.
 
 use std::sync::Once;
 
-/// Describes the bug that can damage lock files, if this version of SQLite has it.
+/// Describes the bug of this version of SQLite that can damage a lock file, if it has it.
 ///
 /// Up to 3.51.2, a checkpoint that runs while another connection resets the log may omit pages of later commits, and
 /// so damage the file: <https://sqlite.org/wal.html#walresetbug>. 3.44.6 and 3.50.7 have the fix too.
@@ -17,7 +17,7 @@ pub(super) fn wal_reset_bug(version: i32) -> Option<String> {
     })
 }
 
-/// Logs a warning if this version of SQLite may damage lock files. `warned` limits it to one per process.
+/// Logs a warning if this SQLite may damage lock files. `warned` limits it to one per process.
 pub(super) fn warn(version: i32, warned: &Once) {
     if let Some(bug) = wal_reset_bug(version) {
         warned.call_once(|| tracing::warn!("{bug}: use SQLite 3.51.3 or later"));

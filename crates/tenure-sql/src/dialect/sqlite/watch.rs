@@ -1,5 +1,5 @@
-//! What the file's thread does for subscribers (waiters that want wake-ups) between requests: checks their keys,
-//! wakes those that should poll, and renews their rows.
+//! Work for subscribers (waiters that want wake-ups) between requests: checks their keys, wakes them, renews their
+//! rows.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +11,20 @@ use crate::claims::RENEW_INTERVAL;
 use crate::display::display_path;
 use crate::request::register;
 
-/// Multiple of a check's CPU time for which later notifications are ignored, if the check found no change. A waiting
-/// process then uses less than a hundredth of a core, however many other keys change hands.
+/// After a check that found no change, notifications are ignored for this many times the CPU time of the check. A
+/// waiting process then uses less than a hundredth of a core, however many other keys change hands.
 const PAUSE_PER_CPU_TIME: u32 = 128;
 
-/// The longest time for which notifications are ignored. Shorter than a reservation (10 ms), so that a waiter does
-/// not miss its reservation.
+/// The longest time for which notifications are ignored. Shorter than a reservation (10 ms), which a waiter must not
+/// miss.
 const MAX_PAUSE: Duration = Duration::from_millis(8);
 
 /// The CPU time of a wake-up besides the check itself: in the kernel, and by cache misses.
 const WAKE_COST: Duration = Duration::from_micros(22);
 
 impl Worker<'_> {
-    /// Handles notifications, the ends of cooldowns and reservations, and the renewal of watchers' rows, if their
-    /// times have come.
+    /// Handles notifications, the ends of cooldowns and reservations, and renewals of watchers' rows, when they are
+    /// due.
     pub(super) fn serve_subscribers(&mut self) {
         if self.subscribers.is_empty() {
             return;
@@ -49,8 +49,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Checks keys and wakes their subscribers that should poll. Returns whether the rows of any key have changed
-    /// since its last check.
+    /// Checks keys and wakes the subscribers that should poll. Returns whether any key has changed since its last
+    /// check.
     fn check_keys(&mut self, keys: &[LockKey]) -> bool {
         if keys.is_empty() {
             return false;
@@ -58,7 +58,7 @@ impl Worker<'_> {
         let checked = self.try_check_keys(keys);
         self.roll_back();
         checked.unwrap_or_else(|error| {
-            // All subscribers are woken. They poll, and so their callers get the error.
+            // The woken subscribers poll, and so their callers get the error.
             tracing::debug!(%error, path = %display_path(self.path), "checking the keys of waiters failed");
             self.subscribers.wake_all();
             false
@@ -77,7 +77,7 @@ impl Worker<'_> {
         Ok(changed)
     }
 
-    /// Renews the rows of all subscribers that have one. After an error, the next call tries again.
+    /// Renews the watchers' rows of all subscribers. After an error, the next call tries again.
     fn renew_registrations(&mut self, now: Instant) {
         let claims = self.subscribers.registered();
         if claims.is_empty() || self.lost.is_some() {
@@ -101,8 +101,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The time for which the thread may sleep; `None` if it has no subscribers, and may sleep until the next
-    /// request.
+    /// The time for which the thread may sleep; `None` for no limit, if it has no subscribers.
     pub(super) fn time_to_sleep(&self) -> Option<Duration> {
         if self.subscribers.is_empty() {
             return None;

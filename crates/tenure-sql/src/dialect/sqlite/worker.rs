@@ -22,7 +22,7 @@ use crate::error;
 use crate::request::{Pending, Request, Write};
 use crate::subscribers::Subscribers;
 
-/// The number of rows to sweep for each row that is inserted. More than one, so that the sweep goes round the table
+/// The number of rows swept for each row that is inserted. More than one, so that the sweep goes round the table
 /// quickly and catches up after a time without writes.
 const SWEPT_PER_ROW: u32 = 4;
 
@@ -45,13 +45,13 @@ pub(super) struct Worker<'c> {
     pub(super) listener: NotificationListener,
     /// True while `PRAGMA synchronous` is `FULL`: each commit is synced to the disk.
     durable: bool,
-    /// The number of rows that later transactions must sweep, because of the rows inserted since.
+    /// The number of rows that must still be swept: four for each inserted row, and 64 at the start.
     sweep_debt: u32,
-    /// The next time to renew the rows of watchers (unfair waiters that want wake-ups).
+    /// The time of the next renewal of the watchers' rows.
     pub(super) renew_at: Instant,
-    /// The next time to check all keys with subscribers, even without a notification.
+    /// The time of the next check of all keys with subscribers, even without a notification.
     pub(super) check_at: Instant,
-    /// The time until which this thread ignores notifications of other processes.
+    /// The time until which notifications of other processes are ignored.
     pub(super) ignore_until: Instant,
     /// The error for all requests, once the file was deleted or replaced; `None` before.
     pub(super) lost: Option<BackendError>,
@@ -86,7 +86,7 @@ impl<'c> Worker<'c> {
             subscribers: Subscribers::default(),
             listener: NotificationListener::new(path),
             durable: true,
-            // Enough for a first sweep, so that a process that takes only one lock sweeps too.
+            // Enough for a first sweep, so that a process that takes a single lock sweeps too.
             sweep_debt: *SWEEP_ROWS.start(),
             renew_at: now,
             check_at: now,
@@ -95,7 +95,7 @@ impl<'c> Worker<'c> {
         })
     }
 
-    /// Serves requests until the mailbox is closed and empty. Returns the close requests; the caller answers them
+    /// Serves requests until the mailbox is closed and empty. Returns the close requests, which the caller answers
     /// after it has closed the connection.
     pub(super) fn run(mut self) -> Vec<Pending<(), Result<(), BackendError>>> {
         let mut closing = Vec::new();
@@ -121,8 +121,7 @@ impl<'c> Worker<'c> {
             let time = self.time_to_sleep();
             mailbox.sleep(&mut self.listener, listens, time);
         }
-        // Deletes the watchers' rows of this store handle, so that no key is reserved for a waiter that cannot be
-        // woken.
+        // Deletes the watchers' rows of this store handle: no key must be reserved for a waiter that cannot be woken.
         let now = Instant::now();
         let left = self.subscribers.registered().into_iter();
         self.write(left.map(|claim| (now, Write::Unwatch(claim))).collect());
@@ -160,7 +159,7 @@ impl<'c> Worker<'c> {
     }
 
     /// Runs the requests in one transaction. If another process keeps the write lock, requests older than
-    /// `busy_limit` fail, and the others are tried again.
+    /// `busy_limit` fail, and the others try again.
     fn write(&mut self, mut group: Vec<(Instant, Write)>) {
         while let Some(oldest) = group.iter().map(|(since, _)| *since).min() {
             if let Some(error) = &self.lost {
@@ -173,7 +172,7 @@ impl<'c> Worker<'c> {
                 Err(error) if busy::is_busy(&error) => {
                     let limit = self.config.busy_limit;
                     let error = blocked(self.path, limit, error::sqlite(self.path, error, Effect::None));
-                    // The oldest request has reached the limit. Others that came soon after it may have too.
+                    // The oldest request has reached the limit, and so may others that came soon after it.
                     let waited = |since: Instant| since == oldest || limit <= since.elapsed();
                     for (_, write) in group.extract_if(.., |(since, _)| waited(*since)) {
                         write.fail(&error);
@@ -200,7 +199,7 @@ impl<'c> Worker<'c> {
         Ok(())
     }
 
-    /// Executes the requests, commits and answers. The caller has begun the transaction.
+    /// Executes, commits and answers the requests. The caller has begun the transaction.
     fn transact(&mut self, mut group: Vec<Write>) {
         if let Err(error) = self.check_identity() {
             self.roll_back();
@@ -241,7 +240,7 @@ impl<'c> Worker<'c> {
         executed.map(|()| (Decided { views, version }, written))
     }
 
-    /// The current transaction, for the claim logic. Reads the clock, so the caller must already hold the write lock.
+    /// The current transaction, for the claim logic. Reads the clock, so the caller must hold the write lock.
     pub(super) fn transaction(&mut self) -> Transaction<'_, 'c> {
         Transaction {
             at: moment(&*self.config.clock),
@@ -264,7 +263,7 @@ impl<'c> Worker<'c> {
         })
     }
 
-    /// Adds to the number of rows that must be swept, for the rows that a transaction has inserted.
+    /// Adds the number of rows that must be swept for these inserted rows.
     pub(super) fn add_sweep_debt(&mut self, written: Written) {
         let more = written.rows.saturating_mul(SWEPT_PER_ROW);
         self.sweep_debt = self.sweep_debt.saturating_add(more);
@@ -291,7 +290,7 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Sends the results of a request after the commit. Notes which subscribers no longer have a watcher's row.
+    /// Sends the results of a committed request. Granted and released claims have no watcher's row any longer.
     fn answer(&mut self, write: Write) {
         match &write {
             Write::Acquire(pending) if matches!(pending.result, Some(Ok(AcquireReply::Granted(_)))) => {
@@ -318,8 +317,8 @@ impl<'c> Worker<'c> {
         });
     }
 
-    /// After the commit, wakes the waiters of this store handle that should poll. Notifies other processes if the
-    /// keys may have other waiters.
+    /// After the commit, wakes the waiters of this store handle that should poll, and notifies other processes if
+    /// they may have waiters of these keys.
     fn wake(&mut self, views: &HashMap<LockKey, View>) {
         let mut has_others = false;
         for view in views.values().filter(|view| view.needs_wake()) {
@@ -338,8 +337,8 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Checks that the files at the paths are still the opened ones. Otherwise all claims are lost, because processes
-    /// that open the file later do not see them.
+    /// Checks that the files at the paths are still those that were opened. Otherwise all claims are lost, because
+    /// processes that open the file later do not see them.
     pub(super) fn check_identity(&mut self) -> Result<(), BackendError> {
         if let Some(error) = &self.lost {
             return Err(error.clone());
@@ -361,7 +360,7 @@ impl<'c> Worker<'c> {
         Err(error)
     }
 
-    /// Takes SQLite's write lock and releases it. Returns an error if another process keeps the lock for `limit`.
+    /// Takes SQLite's write lock and releases it. Fails if another process keeps it for longer than `limit`.
     fn try_write_lock(&mut self, limit: Duration) -> rusqlite::Result<()> {
         busy::set_deadline(Instant::now(), limit);
         let taken = self.tables.begin.execute([]).map(drop);
@@ -380,7 +379,7 @@ impl<'c> Worker<'c> {
     }
 }
 
-/// The views of a transaction. `version` is the file's `data_version` if some of the views are to be cached.
+/// The views of a transaction, and the file's `data_version` if some of the views are to be cached.
 struct Decided {
     views: HashMap<LockKey, View>,
     version: Option<i64>,
@@ -395,7 +394,7 @@ pub(super) fn moment(clock: &dyn Clock) -> Moment {
     }
 }
 
-/// The error if another process keeps the write lock for `limit`. Names that process if it can be found.
+/// The error for a write lock that another process keeps. Names that process if it can be found.
 pub(super) fn blocked(path: &Path, limit: Duration, cause: BackendError) -> BackendError {
     let who = match write_lock::owner(path) {
         Some(owner) => format!("by {}", owner.describe()),

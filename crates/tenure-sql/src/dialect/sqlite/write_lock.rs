@@ -8,7 +8,6 @@ use tenure_backend::escape_control;
 /// The byte of the `-shm` file on which SQLite takes its write lock in WAL mode.
 const WRITE_LOCK_BYTE: u64 = 120;
 
-/// The process that holds the write lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pid: u32,
@@ -31,12 +30,11 @@ impl Owner {
     }
 }
 
-/// The number of times that the list of locks is read. The kernel returns it in pieces, and may omit a lock while
+/// The number of times the list of locks is read. The kernel returns the list in pieces, and may omit a lock while
 /// other processes take and release theirs.
 const READINGS: u32 = 20;
 
-/// The process that holds the write lock of the database at `path`. `None` if this process holds it, or if none is
-/// found.
+/// The process that holds the write lock of the database at `path`. `None` if it is this process or cannot be found.
 pub(super) fn owner(path: &Path) -> Option<Owner> {
     let (device, inode) = super::file::inode(&super::file::sibling(path, "-shm"))?;
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
