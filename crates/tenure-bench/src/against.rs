@@ -1,7 +1,7 @@
 //! Runs the same workloads with two builds of this program, in alternating rounds, and compares their rates.
 //!
-//! Each round starts a process of one build: `full --rounds 1 --json FILE` for one workload on one store. Builds
-//! without `against` can therefore be compared too. That process repeats a round if the host disturbed it.
+//! A build runs each round in a new process, by `full --rounds 1 --json FILE` for one workload on one store, so that
+//! builds without `against` can take part. The process repeats a round that the host of the machine disturbed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,10 +16,10 @@ use crate::site;
 use crate::stats::{NO_CONCLUSION, Ratio, median, ratio};
 use crate::stolen::{CoresTime, part};
 
-/// The limit for the ratio of the new rate to the old. A row fails if the upper bound of its ratio is lower.
+/// A row fails if the upper bound of its ratio (new rate to old rate) is below this.
 const SLOWER: f64 = 0.9;
 
-/// Exit code of a build that does not have the workload, the store or the client.
+/// Exit code of a build that does not know the workload, store or client.
 const USAGE: i32 = 2;
 
 const HEAD: [&str; 7] = [
@@ -32,7 +32,7 @@ const HEAD: [&str; 7] = [
     "",
 ];
 
-/// Rates of one client on one workload and store: one for each round of each build.
+/// Rates of one client on one workload and store, one per round.
 struct Compared {
     workload: Workload,
     store: Store,
@@ -64,7 +64,7 @@ impl Compared {
     }
 }
 
-/// Compares this build to the old one at `args.program`, and prints a table.
+/// Compares this build to the old one at `args.program`.
 ///
 /// # Errors
 /// A row is slower, or a build failed.
@@ -103,15 +103,14 @@ pub(crate) fn run(args: &Against) -> Fallible<()> {
     }
 }
 
-/// Runs all rounds of a pairing with both builds. Returns `None` if the old build does not have the workload, store
-/// or client.
+/// Runs all rounds of a pairing with both builds. Returns `None` if the old build does not know the pairing's names.
 fn alternate(
     programs: [&Path; 2],
     pairing: &Pairing,
     selection: &Selection,
 ) -> Fallible<Option<Vec<Compared>>> {
     let rates = |program| round(program, pairing, selection);
-    // A round that does not count. It shows whether the old build can take part, and warms the disk's caches.
+    // This round does not count. It shows whether the old build can take part, and warms the disk's caches.
     if rates(programs[0])?.is_none() {
         return Ok(None);
     }
@@ -139,14 +138,14 @@ fn alternate(
     Ok(Some(rows))
 }
 
-/// The order in which the builds run in a round; `true` is the new build. The first one alternates.
+/// The order of the builds in a round; `true` is the new one. They take turns to run first.
 fn order(round: u32) -> [bool; 2] {
     let new_first = round % 2 == 1;
     [new_first, !new_first]
 }
 
-/// Runs one round of a build. Returns a rate for each client of the pairing; `None` if the build does not have one of
-/// the names.
+/// Runs one round of a build. Returns a rate for each client of the pairing; `None` if the build does not know a
+/// name.
 fn round(program: &Path, pairing: &Pairing, selection: &Selection) -> Fallible<Option<Vec<f64>>> {
     #[derive(Deserialize)]
     struct Row {

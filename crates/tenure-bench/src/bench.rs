@@ -1,4 +1,4 @@
-//! A whole run: measures all requested comparisons one after the other, and writes the results.
+//! A whole run: measures the requested comparisons one by one, and writes the results.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,16 +22,16 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     for pairing in &made {
         site::check(pairing.store)?;
     }
-    // Creates the file before the measurement, so that a file that cannot be written ends the run at once.
+    // Created before the measurement, so that a file that cannot be written is reported at once.
     let json = args.json.as_ref().map(File::create).transpose()?;
     let root = selection.dir.clone().unwrap_or_else(std::env::temp_dir);
-    // Before any other thread starts, because new threads inherit the set of cores from this thread.
+    // Before any other thread starts: new threads inherit the set of cores from this thread.
     let sites = Sites::prepare(root, distance)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (rows, disturbed) = runtime.block_on(async {
         tokio::select! {
             measured = measure(&made, pace, args, &sites) => measured,
-            // Dropping the future of `measure` kills its processes and removes its folders.
+            // Dropping `measure` kills its processes and removes its folders.
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         }
     })?;

@@ -1,4 +1,4 @@
-//! The command line of `tenure-bench`.
+//! The command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::plan::{Client, Distance, Store, Workload};
 use crate::processes::Work;
 
-/// The number and the length of the rounds in which each client is measured.
+/// Number and length of the rounds in which each client is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) rounds: u32,
@@ -55,7 +55,6 @@ pub(crate) enum Verb {
     Work(Working),
 }
 
-/// The selected workloads and the way they run.
 #[derive(Args, Debug)]
 pub(crate) struct Selection {
     /// Only these workloads
@@ -67,7 +66,7 @@ pub(crate) struct Selection {
     /// Distance between clients and server; stores without a server run only with `near`
     #[arg(long, value_enum, default_value_t, value_name = "HOW_FAR")]
     pub(crate) distance: Distance,
-    /// Folder for temporary lock files; the speed of a file store is that of this folder's disk
+    /// Folder for temporary lock files; a file store is as fast as its disk
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) dir: Option<PathBuf>,
     /// Number of rounds
@@ -121,7 +120,7 @@ pub(crate) struct Working {
 }
 
 impl Selection {
-    /// The default pace, with the changes by options.
+    /// The default pace, changed by the options.
     pub(crate) fn pace(&self, usual: Pace) -> Pace {
         let round = self.round_ms.map(Duration::from_millis);
         Pace {

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::Fallible;
 
-/// One key, as one worker uses it. The benchmark measures `lock` and `unlock`.
+/// One key, as one worker uses it. `lock` and `unlock` are measured.
 pub(crate) trait Lock: Send + Sync + 'static {
     type Guard: Send;
 
@@ -36,8 +36,8 @@ impl Lock for tenure::Mutex {
     }
 }
 
-/// The baseline for memory: `tokio::sync::Mutex`, whose hand-over costs little more than to wake the next task. It
-/// promises far less: no lease, no token, no names, no inspection, no eviction, and no other store.
+/// The baseline for memory: `tokio::sync::Mutex`, close to the cost of waking the next task. It promises far less: no
+/// lease, no token, no names, no inspection, no eviction, and no other store.
 impl Lock for Arc<Mutex<()>> {
     type Guard = OwnedMutexGuard<()>;
 

@@ -1,4 +1,4 @@
-//! One comparison. The clients take turns, one round each, so that a slow moment of the machine affects all of them.
+//! One comparison: the clients take turns, round by round, so that a slow moment of the machine affects all of them.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::site::{Site, Sites};
 use crate::stolen::{self, CoresTime};
 use crate::tally::Round;
 
-/// A round is disturbed if the host took more than this part of the cores' time: two clock ticks in a hundred are too
-/// much, one is not.
+/// A round is disturbed if the host of this virtual machine took more than this part of the cores' time: two ticks in
+/// a hundred are too much, one is not.
 pub(crate) const TOO_MUCH: f64 = 0.015;
 
-/// Maximum number of tries of a disturbed round. If all are disturbed, the least disturbed one counts.
+/// Maximum number of tries of a round. If all are disturbed, the least disturbed one counts.
 pub(crate) const TRIES: u32 = 4;
 
-/// How often the host disturbed the measurement, summed over all clients.
+/// How often the host of this virtual machine disturbed the measurement, over all clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Disturbed {
-    /// Number of rounds, without the repeated ones.
+    /// Number of rounds, without repetitions.
     pub(crate) rounds: u32,
-    /// Number of disturbed tries that were repeated, so that they do not count.
+    /// Number of repetitions of disturbed rounds.
     pub(crate) again: u32,
-    /// Number of rounds that were disturbed in all tries.
+    /// Number of rounds of which all tries were disturbed.
     pub(crate) still: u32,
 }
 
@@ -41,8 +41,8 @@ impl Entrant {
         let crew = &mut self.crew;
         let once = async || {
             let before = CoresTime::now();
-            // Reads the cores' time after the same time for every client. Some clients take a second longer to serve
-            // their last waiters.
+            // Waits for the same time with every client, though some take a second longer to serve their last
+            // waiters.
             let after = async {
                 tokio::time::sleep(time).await;
                 CoresTime::now()
@@ -55,8 +55,8 @@ impl Entrant {
     }
 }
 
-/// Runs a round until a try is not disturbed, at most [`TRIES`] times. Returns the result of the least disturbed try.
-/// `once` runs one try, and returns its result and the part of the cores' time that the host took.
+/// Tries a round until it is not disturbed, at most [`TRIES`] times. Returns the result of the least disturbed try.
+/// `once` returns a try's result, and the part of the cores' time that the host took.
 async fn least_disturbed<T>(
     mut once: impl AsyncFnMut() -> Fallible<(T, f64)>,
     disturbed: &mut Disturbed,
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the index of the try that counts and the counters, if the host takes these parts of the cores' time.
+    /// Returns which try counts if the host takes these parts of the time, and the counters.
     fn run(parts: &[f64]) -> (usize, Disturbed) {
         let (mut disturbed, mut parts) = (Disturbed::default(), parts.iter().copied().enumerate());
         let once = async || Ok(parts.next().expect("no more tries than there may be"));

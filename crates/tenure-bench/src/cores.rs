@@ -1,5 +1,5 @@
 //! Gives the server a core of its own, and the other cores to its clients. Otherwise the system runs two threads that
-//! wake each other sometimes on one core and sometimes on two, which makes more difference than what is compared.
+//! wake each other now on one core and now on two, which makes more difference than what is compared.
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -11,8 +11,8 @@ use crate::Fallible;
 pub(crate) struct Core(usize);
 
 impl Core {
-    /// Reserves the first core on which this thread may run, by moving this thread to the other cores. Threads and
-    /// processes that this thread starts later are on the other cores too.
+    /// Reserves the first core on which this thread may run: moves this thread, and the threads and processes that it
+    /// starts later, to the other cores.
     pub(crate) fn leave() -> Fallible<Core> {
         let mut others = sched_getaffinity(None)?;
         let is_allowed = |core: &usize| others.is_set(*core);
@@ -30,7 +30,7 @@ impl Core {
         Ok(Core(first))
     }
 
-    /// Makes a process, the server, run on this core only.
+    /// Makes the process run on this core only.
     pub(crate) fn give_to(self, process: u32) -> Fallible<()> {
         let process = i32::try_from(process).ok().and_then(Pid::from_raw);
         let process = process.ok_or("this is no process's number")?;

@@ -17,13 +17,13 @@ const LEASES: u32 = 3;
 /// Number of locks that are requested together.
 const AT_ONCE: usize = 256;
 
-/// Acquires the locks, holds them for three leases, and prints what they cost.
+/// Acquires the locks, holds them for three leases, and prints the cost.
 ///
 /// # Errors
 /// A lock was lost, or a request failed.
 pub(crate) fn run(args: &Holding) -> Fallible<()> {
     check(args.store)?;
-    // The runtime has one thread. While the locks are held, this thread only renews them.
+    // One thread. While the locks are held, it does nothing but renew them.
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?

@@ -11,7 +11,7 @@ use crate::Fallible;
 /// The value before the first grant.
 const NOBODY: u64 = u64::MAX;
 
-/// Number of the last holder of one key. All workers that compete for the key share it.
+/// The last holder of one key, shared by all workers that compete for the key.
 #[derive(Debug)]
 pub(crate) enum LastHolder {
     /// For the tasks of one process: a number in memory.
@@ -36,8 +36,8 @@ impl LastHolder {
         ))
     }
 
-    /// Records that the worker holds the key. Returns whether another worker held it before. The worker must hold the
-    /// lock.
+    /// Records that the worker holds the key. Returns whether another worker held it before. Only the holder may call
+    /// this.
     pub(crate) fn acquired(&self, worker: u64) -> Fallible<bool> {
         let last = self.read()?;
         match self {
@@ -47,7 +47,7 @@ impl LastHolder {
         Ok(last != NOBODY && last != worker)
     }
 
-    /// Checks before an unlock that no other worker has acquired the key meanwhile, and fails if one has.
+    /// Fails if another worker has acquired the key since `acquired`. To be called before the unlock.
     pub(crate) fn releases(&self, worker: u64) -> Fallible<()> {
         match self.read()? {
             holder if holder == worker => Ok(()),

@@ -1,10 +1,10 @@
-//! Describes the machine and the versions of the programs of a run, as far as they can be found out.
+//! Describes the machine and the programs' versions in a run, as far as they can be found out.
 
 use std::process::Command;
 
-/// Names and values that describe the machine, for a table of the report.
+/// Names and values for a table.
 pub(crate) fn describe() -> Vec<(&'static str, String)> {
-    // Counts all cores, even one that this process leaves to the server.
+    // All cores, even one that is reserved for the server.
     let cores = fields("/proc/cpuinfo", "processor").len();
     let processor = fields("/proc/cpuinfo", "model name").pop();
     let processor = processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
@@ -20,7 +20,7 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The values of a field in a file of `/proc`, such as one per core.
+/// The values of a field of a file in `/proc`, such as one per core.
 fn fields(file: &str, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(':'));

@@ -25,7 +25,7 @@ use clap::Parser;
 
 use cli::{Cli, Verb};
 
-/// The result of a function that can fail. Every error ends the run, and is printed as text.
+/// A result whose error ends the run, and is printed as text.
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> ExitCode {

@@ -1,9 +1,9 @@
-//! The comparisons: workloads, stores, and the clients that are compared on them.
+//! The comparisons: workloads, stores, and the clients that compete on them.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// What the workers do: the number of processes, of their tasks and of their keys.
+/// What the workers do, and in how many processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Workload {
@@ -30,7 +30,7 @@ pub(crate) enum Store {
     Redis,
 }
 
-/// The distance between the clients and the store's server.
+/// Distance between the clients and the store's server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Distance {
     /// On this machine; the system chooses the core
@@ -69,7 +69,7 @@ pub(crate) struct Pairing {
 }
 
 impl Workload {
-    /// Number of tasks in each process; one element per process.
+    /// Number of tasks in each process.
     pub(crate) fn tasks(self) -> &'static [u32] {
         match self {
             Workload::Solo => &[1],
@@ -85,21 +85,21 @@ impl Workload {
         self != Workload::Many
     }
 
-    /// Returns whether this process has the lone waiter.
+    /// Returns whether the process is that of the lone waiter.
     pub(crate) fn is_lone(self, process: usize) -> bool {
         self == Workload::LoneWaiter && process == 1
     }
 }
 
 impl Store {
-    /// Returns whether the store can be at this distance. Only a server can be elsewhere than `Near`.
+    /// Returns whether the store can be at this distance: only one with a server can be elsewhere than `Near`.
     fn can_be(self, distance: Distance) -> bool {
         distance == Distance::Near || self == Store::Redis
     }
 }
 
 impl Pairing {
-    /// Removes all clients but these; an empty list keeps all of them.
+    /// Keeps only these clients; an empty list keeps all.
     pub(crate) fn only(&mut self, clients: &[Client]) {
         if !clients.is_empty() {
             self.clients.retain(|client| clients.contains(client));
@@ -116,13 +116,13 @@ pub(crate) fn name(value: impl ValueEnum) -> String {
         .unwrap_or_default()
 }
 
-/// The note that a comparison cannot be made.
+/// The note on a comparison that cannot be made.
 pub(crate) fn left_out(workload: Workload, store: Store, why: &str) -> String {
     format!("{} on {} is left out: {why}.", name(workload), name(store))
 }
 
 /// All comparisons of these workloads and stores, and notes on those that cannot be made. An empty list means all
-/// workloads, or all stores that can be at this distance.
+/// workloads, or all stores that can be at that distance.
 pub(crate) fn pairings(
     workloads: &[Workload],
     stores: &[Store],

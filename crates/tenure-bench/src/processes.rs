@@ -1,6 +1,5 @@
-//! The worker processes of one client on one workload: this program, started again. A line on its stdin starts a
-//! round; the process prints the round's result. It ends when its stdin is closed, so it outlives this process by one
-//! round at most.
+//! The worker processes of one client on one workload: this program, started again. They run a round at each line on
+//! stdin, and print the result. They end when stdin is closed, so they outlive this process by one round at most.
 
 use std::process::Stdio;
 use std::str::FromStr;
@@ -17,14 +16,14 @@ use crate::plan::{Client, Store, Workload};
 use crate::site::Location;
 use crate::tally::{Round, histogram};
 
-/// What a worker process shall do. Passed to it in JSON.
+/// The task of a worker process, passed to it in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(crate) workload: Workload,
     pub(crate) client: Client,
-    /// The store, which all processes of a client share.
+    /// The store, the same for all processes of a client.
     pub(crate) location: Location,
-    /// Index of this process in the processes of the workload.
+    /// Index of this process among those of the workload.
     pub(crate) process: usize,
     /// Time for which each worker holds a lock.
     pub(crate) section: Duration,
@@ -41,8 +40,7 @@ impl FromStr for Work {
 pub(crate) struct Processes(Vec<Member>);
 
 struct Member {
-    /// True if the waits of this process count. If the workload has a lone waiter, only the lone waiter's waits
-    /// count.
+    /// True if the waits of this process count. If there is a lone waiter, only its waits do.
     watched: bool,
     process: Child,
     orders: ChildStdin,
@@ -58,7 +56,7 @@ impl Processes {
     ) -> Fallible<Self> {
         LastHolder::make(&location.last_holder())?;
         if (client, location.store) == (Client::Bare, Store::Sqlite) {
-            // Creates the file and sets its journal mode before several processes open it.
+            // Sets the journal mode before several processes open the file.
             Statements::open(&location.lock_file())?;
         }
         let mut members = Vec::new();

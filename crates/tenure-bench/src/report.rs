@@ -1,4 +1,4 @@
-//! Prints results as Markdown tables whose columns are aligned.
+//! Prints results as Markdown tables with aligned columns.
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ const HEAD: [&str; 13] = [
     "beside rlock",
 ];
 
-/// Index of the first right-aligned column. The columns before it have names, the others numbers.
+/// Index of the first column with numbers, which are right-aligned.
 const NUMBERS_FROM: usize = 3;
 
-/// The printed report, a section of BENCHMARKS.md. `left_out` are notes on comparisons that could not be made.
+/// The printed report, as BENCHMARKS.md has it. `left_out` are notes on comparisons that were not made.
 pub(crate) fn section(
     rows: &[Row],
     left_out: Vec<String>,
@@ -81,7 +81,7 @@ fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
     cells
 }
 
-/// The verdict on a row compared to the row of another client, with the same workload and store. Empty without such a
+/// The verdict on a row compared to the row of another client on the same workload and store. Empty without such a
 /// row.
 fn compared(row: &Row, rows: &[Row], client: Client) -> String {
     let is_partner =
@@ -113,7 +113,6 @@ fn notes(rows: &[Row], disturbed: Disturbed) -> Vec<String> {
     notes
 }
 
-/// A Markdown table with aligned columns.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
     let width = |at: usize| {
@@ -138,7 +137,7 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     line(&head) + &line(&rule) + &rows.iter().map(|row| line(row)).collect::<String>()
 }
 
-/// A number with commas: `1234567.8` becomes `1,234,568`.
+/// `1234567.8` as `1,234,568`.
 pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
@@ -151,7 +150,7 @@ pub(crate) fn thousands(value: f64) -> String {
     text
 }
 
-/// A time in microseconds as text, in a suitable unit.
+/// A time in µs, printed in a suitable unit.
 fn time(us: f64) -> String {
     format!("{:.1?}", Duration::from_secs_f64(us / 1e6))
 }
@@ -162,7 +161,7 @@ mod tests {
     use crate::plan::{Store, Workload};
     use crate::tally::Round;
 
-    /// The printed report on clients with these rates, three rounds each.
+    /// The report on clients with these rates in three rounds.
     fn printed(rates: &[(Client, [u64; 3])], disturbed: Disturbed) -> String {
         let rows: Vec<Row> = rates
             .iter()

@@ -1,4 +1,4 @@
-//! A row of the results: all rounds of one client on one workload and store.
+//! A row of results: all rounds of one client on one workload and store.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::plan::{Client, Store, Workload};
 use crate::stats::{median, min_share};
 use crate::tally::{Round, histogram, merge};
 
-/// A row as in the JSON file, which has one object per line.
+/// A row as it is written to the JSON file, one object per line.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) workload: Workload,
@@ -16,8 +16,7 @@ pub(crate) struct Row {
     pub(crate) rate_per_s: f64,
     /// Grants per second to another worker than the grant before: the median over the rounds.
     pub(crate) handovers_per_s: f64,
-    /// Time from the lock call to the grant in µs, over the waits of all rounds: 50th and 99th percentile, and
-    /// maximum.
+    /// Time from the lock call to the grant in µs, over all waits: median, 99th percentile and maximum.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) max_us: f64,
@@ -53,7 +52,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    /// A round of one second in which the workers got these numbers of grants, after waits of 1, 2, 3 … µs each.
+    /// A round of one second in which each worker got its number of `grants`, after waits of 1, 2, 3 … µs.
     fn round(grants: &[u64]) -> Round {
         let mut round = Round::new(Duration::from_secs(1));
         round.grants = grants.to_vec();
@@ -72,8 +71,7 @@ mod tests {
         assert_eq!(row.handovers_per_s, 200.0);
         assert_eq!(row.min_share, 0.5);
         assert_eq!(row.rounds, [400.0, 200.0, 1000.0]);
-        // The 1600 waits: 400 of 1 to 100 µs, 200 of 101 to 300, 1000 of 1 to 1000. The histogram is accurate to 0.1
-        // %.
+        // 400 waits of 1 to 100 µs, 200 of 101 to 300, 1000 of 1 to 1000; the histogram is accurate to 0.1 %.
         let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.002;
         assert!(near(row.p50_us, 250.0), "{}", row.p50_us);
         assert!(near(row.p99_us, 984.0), "{}", row.p99_us);

@@ -1,4 +1,4 @@
-//! The store of one client's worker processes. No other client uses it.
+//! A store for the worker processes of one client. No other client uses it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const FILE: &str = "locks.db";
 /// Delay of each message with `--distance away`. Timers have a resolution of 1 ms, so it may be 1 ms more.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// A store and its folder, made for the workers of one client. Dropping it stops the server and removes the folder.
+/// A store and its folder, created for the workers of one client and removed on drop.
 pub(crate) struct Site {
     pub(crate) location: Location,
     _proxy: Option<Proxy>,
@@ -35,19 +35,19 @@ pub(crate) struct Sites {
     away: bool,
 }
 
-/// What a worker process needs to find its store.
+/// How a worker process finds its store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Location {
     pub(crate) store: Store,
-    /// The URL of the store, for `tenure::connect`.
+    /// URL for `tenure::connect`.
     pub(crate) url: String,
-    /// The site's folder, for files of the workers.
+    /// Folder for the files of the workers.
     pub(crate) folder: PathBuf,
 }
 
 impl Sites {
-    /// Prepares for servers at this distance. With `Apart`, moves this thread, and those that it starts later, from
-    /// the server's core.
+    /// Prepares for servers at this distance. With `Apart`, moves this thread, and those it starts later, off a core
+    /// for servers.
     pub(crate) fn prepare(root: PathBuf, distance: Distance) -> Fallible<Self> {
         let core = (distance == Distance::Apart).then(Core::leave).transpose()?;
         let away = distance == Distance::Away;
@@ -56,7 +56,7 @@ impl Sites {
 }
 
 impl Site {
-    /// Creates a folder, and starts a server if the store has one: on a free port, without files on disk.
+    /// Creates a folder, and a server if the store has one: on a free port, writing nothing to disk.
     pub(crate) async fn make(store: Store, sites: &Sites) -> Fallible<Self> {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")
@@ -102,7 +102,7 @@ impl Location {
         self.folder.join(FILE)
     }
 
-    /// The file with the number of the key's last holder, which the processes share.
+    /// The file with the last holder of the key, shared by several processes.
     pub(crate) fn last_holder(&self) -> PathBuf {
         self.folder.join("last_holder")
     }

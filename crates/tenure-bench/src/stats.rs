@@ -14,16 +14,16 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The probability, from five rounds on, that an interval contains the true median. For five, it is the whole range.
+/// Minimum confidence of an interval of five or more rounds. Of five, it is the whole range.
 const SURE: f64 = 0.93;
 
-/// The confidence interval of the median of all possible rounds. Assumes only that each value is as likely below that
-/// median as above it, and no distribution.
+/// The confidence interval of the median over all possible rounds. Assumes only that each value is as likely below
+/// this median as above.
 fn interval(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (count, mut cut) = (sorted.len(), 0);
-    // `exactly`: probability that `cut` of the values are below the median. `at_most`: probability that fewer are.
+    // Probability that exactly `cut` values are below the median, and that fewer are.
     let (mut exactly, mut at_most) = (0.5_f64.powi(count as i32), 0.0);
     while 2 * (cut + 1) < count {
         at_most += exactly;
@@ -59,7 +59,7 @@ pub(crate) fn min_share(grants: &[u64]) -> f64 {
     poorest as f64 * grants.len() as f64 / total as f64
 }
 
-/// Greatest spread (a part of the median) with which a figure is reliable.
+/// A spread above this part of the median makes a figure unreliable.
 pub(crate) const TOO_WIDE: f64 = 0.25;
 
 pub(crate) fn is_too_wide(rounds: &[f64]) -> bool {
@@ -74,8 +74,8 @@ pub(crate) struct Ratio {
     pub(crate) high: f64,
 }
 
-/// Divides the rate of each round by the other client's rate in the same round, so that what disturbed both cancels
-/// out. `None` if a ratio is not finite, for example because a rate is zero.
+/// Divides each round's rate by the other client's rate in the same round, so that disturbances of both cancel out.
+/// `None` if a ratio is infinite or undefined, such as after a rate of zero.
 pub(crate) fn ratio(rounds: &[f64], others: &[f64]) -> Option<Ratio> {
     let ratios: Vec<f64> = rounds
         .iter()
@@ -88,11 +88,11 @@ pub(crate) fn ratio(rounds: &[f64], others: &[f64]) -> Option<Ratio> {
     is_finite.then_some(Ratio { median, low, high })
 }
 
-/// The verdict if the bounds of the ratio are too far apart, or a rate is zero.
+/// The verdict if the bounds of the ratio are too far apart or a rate is zero.
 pub(crate) const NO_CONCLUSION: &str = "no conclusion";
 
-/// Compares a client's rates to those of another client, whose rounds alternated with them. Returns the ratio if both
-/// of its bounds are on one side of 1. Otherwise returns "alike", or no conclusion if the bounds are far apart.
+/// Compares a client's rates to those of another client in alternating rounds. Returns the ratio if both its bounds
+/// are on one side of 1. Otherwise returns "alike", or no conclusion if the bounds are far apart.
 pub(crate) fn verdict(rounds: &[f64], others: &[f64]) -> String {
     match ratio(rounds, others) {
         Some(ratio) if ratio.low > 1.0 || ratio.high < 1.0 => ratio.to_string(),
@@ -184,7 +184,7 @@ mod tests {
             ([1000.0, 1400.0, 1000.0], [100.0, 101.0, 99.0], "10 × (10 to 14)"),
             ([95.0, 106.0, 90.0], bare, "alike"),
             (bare, bare, "alike"),
-            // What halves or doubles both rates of a round does not change their ratio.
+            // A disturbance of both rates of a round does not change their ratio.
             ([50.0, 25.0, 100.0], [100.0, 50.0, 200.0], "0.50 × (0.50 to 0.50)"),
             (wild, [100.0, 101.0, 99.0], NO_CONCLUSION),
             ([100.0, 101.0, 99.0], wild, NO_CONCLUSION),

@@ -1,7 +1,6 @@
-//! Steal time: the time in which the host of a virtual machine runs other machines on its cores, so that its threads
-//! wait.
+//! Steal time: the time for which the host of a virtual machine runs other machines on its cores.
 
-/// Time of all cores since the system started, in clock ticks: `all`, and the part that was `stolen`.
+/// Ticks of all cores since the system started, and the stolen part of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoresTime {
     stolen: u64,
@@ -14,8 +13,7 @@ impl CoresTime {
         Self::read(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Reads the first line, the sum over all cores: the times for user, nice, system, idle, iowait, irq, softirq and
-    /// steal.
+    /// Reads the first line, for all cores: the times for user, nice, system, idle, iowait, irq, softirq and steal.
     fn read(text: &str) -> Option<Self> {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
         let times: Vec<u64> = line
@@ -29,8 +27,8 @@ impl CoresTime {
     }
 }
 
-/// The stolen part of the time between two readings, from 0 to 1. Zero if the system does not report steal time, or
-/// no time has passed.
+/// The stolen part (0 to 1) of the time between two readings. Zero if the system does not report it, or no time has
+/// passed.
 pub(crate) fn part(before: Option<CoresTime>, after: Option<CoresTime>) -> f64 {
     match (before, after) {
         (Some(before), Some(after)) if after.all > before.all => {

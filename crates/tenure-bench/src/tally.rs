@@ -1,23 +1,22 @@
-//! Counters of one round, of one worker or of all workers.
+//! Counters of one round, for one worker or for all of them.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Number of significant digits of measured waits: they are accurate to 0.1 %.
+/// Significant digits of waits: accurate to 0.1 %.
 const DIGITS: u8 = 3;
 
-/// Counters of one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) time: Duration,
-    /// Number of grants of each worker in the round, in any order.
+    /// Grants of each worker in the round, in any order.
     pub(crate) grants: Vec<u64>,
-    /// Number of grants to another worker than the grant before.
+    /// Number of grants that went to another worker than the grant before.
     pub(crate) handovers: u64,
-    /// The times from the lock call to the grant, in nanoseconds, of all waits that began in the round, even if they
-    /// ended later.
+    /// Time from the lock call to the grant, in nanoseconds, of each wait that began in the round, even if it ended
+    /// later.
     #[serde(with = "counts")]
     pub(crate) waits: Histogram<u64>,
 }
@@ -40,7 +39,7 @@ pub(crate) fn merge(all: &mut Histogram<u64>, more: &Histogram<u64>) {
 }
 
 impl Round {
-    /// A round of this length, still without workers.
+    /// A round of this length, without workers.
     pub(crate) fn new(time: Duration) -> Self {
         Round {
             time,
@@ -62,7 +61,7 @@ impl Round {
         merge(&mut self.waits, &other.waits);
     }
 
-    /// Grants per second of the round.
+    /// Grants per second.
     pub(crate) fn rate(&self) -> f64 {
         self.grants.iter().sum::<u64>() as f64 / self.time.as_secs_f64()
     }
@@ -72,7 +71,7 @@ impl Round {
     }
 }
 
-/// Serializes a histogram as pairs of a value and its count.
+/// Serializes histograms as pairs of value and count.
 mod counts {
     use super::*;
 

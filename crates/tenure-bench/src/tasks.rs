@@ -19,9 +19,8 @@ use crate::plan::{Client, Store};
 use crate::processes::Work;
 use crate::tally::Round;
 
-/// Time for which a wait may last after the end of its round. The worker then gives up, and the wait counts as
-/// that long: some peer libraries let all waiters poll at the same moments, and take seconds to serve the last of
-/// them.
+/// How long a wait may last after the end of its round. Then the worker gives up, and the wait counts with that
+/// length: some libraries let all waiters poll at the same moments, and take seconds to serve the last of them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pause of the lone waiter after each unlock, so that it asks again at random moments.
@@ -33,7 +32,7 @@ const LINGER: Duration = Duration::from_millis(10);
 /// Time limit of `close`, far longer than it takes to release all locks of a benchmark.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// A worker, i.e. a task that locks one key. It is kept from round to round.
+/// A task that locks one key, kept from round to round.
 struct Worker<L> {
     worker: u32,
     lock: L,
@@ -75,7 +74,7 @@ async fn tenure(settings: Settings, work: &Work) -> Fallible<()> {
     Ok(client.close(CLOSING).await?)
 }
 
-/// Runs a round for each line of stdin, which is the round's length in microseconds. Prints the round's counters.
+/// Runs a round for each line of stdin, which is its length in microseconds, and prints the counters.
 async fn serve<L: Lock>(lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<()> {
     let crew = crew(lock_of, work)?;
     println!("ready");
@@ -86,7 +85,7 @@ async fn serve<L: Lock>(lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible
     Ok(())
 }
 
-/// Creates this process's workers. Calls `lock_of` once for each, so that the keys exist before the measurement.
+/// Creates this process's workers. Calls `lock_of` for each before the measurement.
 fn crew<L: Lock>(mut lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<Vec<Arc<Worker<L>>>> {
     let tasks = work.workload.tasks();
     let first: u32 = tasks[..work.process].iter().sum();
@@ -153,8 +152,7 @@ impl<L: Lock> Worker<L> {
                 round.handovers += u64::from(handed_over);
             }
             if self.rest.is_zero() {
-                // Yields now and then. Otherwise, a lock that is always granted at once would keep the thread from
-                // other workers.
+                // Yields now and then: a lock that never waits would keep the thread from other workers.
                 tokio::task::coop::consume_budget().await;
             } else {
                 tokio::time::sleep(self.rest).await;
@@ -166,7 +164,7 @@ impl<L: Lock> Worker<L> {
     }
 }
 
-/// Keeps the core busy until `time` after `since`, in place of work under the lock.
+/// Work under the lock: keeps its core busy until `time` after `since`.
 fn stay_busy(since: Instant, time: Duration) {
     while since.elapsed() < time {
         std::hint::spin_loop();

@@ -1,4 +1,4 @@
-//! Tests that every workload runs to its end and writes its rows. No test here judges the speed.
+//! Every workload runs to its end and writes its rows. No test here judges the speed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use tenure_servers::needs;
 
-/// Exit code of a run, its standard output (`printed`) and its errors (`said`).
+/// Exit code, standard output (`printed`) and standard error (`said`) of a run.
 struct Run {
     code: Option<i32>,
     printed: String,
@@ -21,7 +21,7 @@ fn run(command: &mut Command) -> Run {
     Run { code, printed, said }
 }
 
-/// A command that runs `tenure-bench` with these arguments, separated by spaces.
+/// The command `tenure-bench` with these arguments, separated by spaces.
 fn bench(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure-bench"));
     command.args(words.split(' '));
@@ -30,12 +30,12 @@ fn bench(words: &str) -> Command {
 
 const SHORT: &str = "--rounds 2 --round-ms 30";
 
-/// Runs the verb `quick` with two short rounds. Its temporary files are in `dir`.
+/// Runs `quick` with two short rounds. All temporary files are in `dir`.
 fn quick(dir: &Path, words: &str) -> Run {
     run(bench(&format!("quick {SHORT} {words} --dir")).arg(dir))
 }
 
-/// Runs one workload on one store. Returns the rows of its JSON file, and the printed text.
+/// Runs one workload on one store. Returns its rows and the printed text.
 fn rows(workload: &str, store: &str) -> (Vec<Value>, String) {
     let (files, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let json = other.path().join("rows.json");
@@ -49,14 +49,14 @@ fn rows(workload: &str, store: &str) -> (Vec<Value>, String) {
     (rows.collect(), printed)
 }
 
-/// The cells of each row, from the printed tables with at least three columns.
+/// The rows of the printed tables with three or more columns.
 fn cells(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let rows = text.lines().filter_map(|line| line.strip_prefix('|'));
     let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
     cells.filter(|cells| cells.len() > 3)
 }
 
-/// Which clients take part is tested in `plan.rs`.
+/// The tests of `plan.rs` check which clients take part.
 #[test]
 fn every_workload_runs_on_every_supported_store() {
     let alone = ["solo", "many", "hot"];
@@ -101,7 +101,7 @@ fn a_server_that_is_away_delays_every_round_trip() {
     assert_eq!(code, Some(0), "{said}");
     assert!(printed.contains("a millisecond or two away"), "{printed}");
     assert!(!printed.contains("solo | memory"), "it has no server: {printed}");
-    // Every client needs at least two round trips of 2 ms for a lock, so it takes at most 250 locks per second.
+    // Every client needs at least two round trips of 2 ms, so it takes at most 250 locks per second.
     for client in ["tenure", "rslock", "rlock", "bare"] {
         let row = cells(&printed).find(|row| row[..3] == ["solo", "redis", client]);
         let rate: f64 = row.and_then(|row| row[3].parse().ok()).expect("a rate");
@@ -160,8 +160,7 @@ fn the_held_verb_measures_memory_and_processor_time() {
 fn two_builds_are_compared() {
     let rate = |rate| format!(r#"echo '{{"client":"tenure","rate_per_s":{rate}}}' > "$json""#);
     let left_out = "hot on memory is left out: the old build does not have it";
-    // Each case: the workload, the last lines of the shell script that plays the old build, and the exit code and the
-    // output of the comparison.
+    // The workload, the last lines of the old build (a shell script), and the exit code and output of the comparison.
     for (workload, old, code, words) in [
         ("solo", &*rate("1e12"), 1, &["| slower", "1 rows are slower"][..]),
         ("solo", &rate("1"), 0, &["| solo"]),

@@ -1,4 +1,4 @@
-//! Tests with several boot ids and time namespaces, as containers have them, and with restarts of the machine.
+//! Processes with another boot id or time namespace, as in containers, and restarts of the machine.
 #![cfg(target_os = "linux")]
 
 mod fixture;
@@ -20,7 +20,7 @@ fn change(path: &Path, statement: &str) {
     changed.expect("the statement fits the file");
 }
 
-/// Returns whether this process may run `unshare` with this option, which names a kind of namespace.
+/// Returns whether this process may create a namespace with this option of `unshare`.
 fn may_unshare(option: &str) -> bool {
     let unshare = Command::new("unshare")
         .args([option, "true"])
@@ -29,10 +29,9 @@ fn may_unshare(option: &str) -> bool {
     unshare.is_ok_and(|status| status.success())
 }
 
-/// Starts a child whose boot id differs from that in the file, as in a container with its own boot id.
+/// Starts a child with another boot id than the file has, as in a container with its own boot id.
 ///
-/// The child gets another boot id by a mount, which needs root. Without root, the boot id in the file is changed
-/// instead.
+/// A mount replaces the boot id, which needs root. Without root, the boot id in the file is changed instead.
 fn spawn_with_another_boot_id(test: &str, path: &Path) -> ChildProcess {
     if !may_unshare("--mount") {
         change(path, "UPDATE store SET boot = 'another boot id'");
@@ -73,7 +72,7 @@ fn kill_a_holder(path: &Path) {
     holder.signal(Signal::KILL);
 }
 
-/// A killed holder's claim excludes others until its lease ends, whatever boot ids they have.
+/// A killed holder's claim ends only with its lease, whatever boot ids other processes have.
 #[test]
 fn a_killed_holder_excludes_a_process_with_another_boot_id() {
     let (_dir, path) = temp_lock_file();
@@ -88,8 +87,8 @@ fn a_killed_holder_excludes_a_process_with_another_boot_id() {
 
 /// Starts a child whose boot clock is 1000 s ahead, as in a container with its own time namespace.
 ///
-/// If this process may not create a time namespace, the file is changed instead: its times look as if they were
-/// written in a namespace whose clock is 1000 s behind.
+/// If this process may not create one, the file is changed instead, as if written in a namespace whose clock is 1000
+/// s behind.
 fn spawn_in_another_time_namespace(test: &str, path: &Path) -> ChildProcess {
     if !may_unshare("--time") {
         change(
@@ -152,7 +151,7 @@ async fn the_sweep_deletes_rows_of_an_earlier_boot() {
     assert_eq!([left("<= 100"), left("> 100")], [0, 100]);
 }
 
-/// Each write of a row stores in `lease` how far the row's latest time is ahead of the clock.
+/// Each write stores in `lease` how far the row's latest time is ahead of the clock.
 #[tokio::test]
 async fn rows_of_every_phase_store_their_lease() {
     let (_dir, path) = temp_lock_file();

@@ -1,4 +1,4 @@
-//! Runs the conformance suite of `tenure-testkit` on SQLite, with and without injected faults.
+//! Runs the conformance suite on SQLite, with and without injected faults.
 
 use std::future::Future;
 use std::path::Path;
@@ -11,11 +11,10 @@ use tenure_backend::{Backend, Call, Clock};
 use tenure_sql::{Config, sqlite};
 use tenure_testkit::{ManualClock, StoreFailure, Subject};
 
-/// The time limit for a wait for SQLite's write lock. Longer than the default of 5 s, so that a slow disk fails no
-/// test.
+/// Time limit of a wait for SQLite's write lock. Longer than the default, so that a slow disk fails no test.
 const BUSY_LIMIT: Duration = Duration::from_secs(60);
 
-/// A lock file in a temporary directory, and a clock that the tests advance.
+/// A lock file in a temporary directory, with a clock that the tests advance.
 struct LockFile {
     dir: TempDir,
     clock: ManualClock,
@@ -34,7 +33,7 @@ fn client(dir: &Path, name: &str, clock: Arc<dyn Clock>) -> Call<Arc<dyn Backend
     })
 }
 
-/// Changes the lock file by a statement on a plain SQLite connection.
+/// Runs a statement on the lock file with plain SQLite.
 fn change(dir: &Path, statement: String) -> Call<()> {
     let path = dir.join("locks.db");
     Call::new(async move {
@@ -60,14 +59,14 @@ impl Subject for LockFile {
         Some(client(self.dir.path(), "other.db", clock))
     }
 
-    /// Simulates a restart of the machine, where the clock starts again: moves the times in the file a year ahead.
+    /// Simulates a restart, at which the clock starts again: moves all times in the file further ahead of the clock.
     fn restart(&self) -> Option<Call<()>> {
         let year = 365 * 24 * 3600 * 1_000_000_000_i64;
         let later = format!("UPDATE claim SET until = until + {year}, forget = forget + {year}");
         Some(change(self.dir.path(), later))
     }
 
-    /// Makes all statements fail by renaming a table, or renames it back. Missing permissions are not simulated,
+    /// Renames a table, so that all statements fail, or renames it back. Missing permissions are not simulated,
     /// because they have no effect for root.
     fn set_failure(&self, failure: Option<StoreFailure>) -> Option<Call<()>> {
         let statement = match failure {

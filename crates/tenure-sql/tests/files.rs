@@ -1,4 +1,4 @@
-//! Tests of the lock file as a file: its permissions, the files that are refused, and its replacement during use.
+//! The lock file as a file: its permissions, which files are refused, and what happens if it is replaced.
 #![cfg(unix)]
 
 mod fixture;
@@ -35,8 +35,8 @@ async fn refused(path: &Path) -> BackendError {
     error
 }
 
-/// The contents of a file; `None` if there is none. Another process (`cat`) reads them, because closing the file here
-/// would drop the POSIX locks of this process.
+/// The contents of a file. Another process (`cat`) reads them, because closing the file here would drop the POSIX
+/// locks of this process.
 fn contents(path: &Path) -> Option<Vec<u8>> {
     let read = std::process::Command::new("cat")
         .arg(path)
@@ -132,8 +132,8 @@ async fn a_damaged_lock_file_is_refused() {
     open(&path).await.expect("an intact file opens");
 }
 
-/// Another part of this process has a database open at the path, with commits that are only in its log. The refusal
-/// must neither write the log back nor drop the locks of that connection.
+/// The application has its own database open in this process, with commits only in its log. Refusing that database
+/// must neither checkpoint the log nor drop the application's locks.
 #[tokio::test]
 async fn a_database_of_another_program_keeps_its_locks() {
     for journal in ["WAL", "DELETE"] {
@@ -169,7 +169,7 @@ fn child_tries_to_write() {
     });
 }
 
-/// SQLite keeps a separate log for each name of a file, so holders under the two names would not exclude each other.
+/// SQLite keeps a separate log for each name of a file, so holders under two names would not exclude each other.
 #[tokio::test]
 async fn a_file_with_two_names_is_refused_by_either_name() {
     let (dir, path) = temp_lock_file();
@@ -314,7 +314,7 @@ async fn replacing_a_file_loses_every_claim() {
     }
 }
 
-/// After `-wal` or `-shm` is deleted, the next process would create a new one, and share no lock with this process.
+/// If `-wal` or `-shm` is deleted, the next process creates another one, and shares no lock with earlier processes.
 #[tokio::test]
 async fn deleting_a_file_loses_every_claim() {
     for suffix in ["", "-wal", "-shm"] {
@@ -335,7 +335,7 @@ async fn deleting_a_file_loses_every_claim() {
     }
 }
 
-/// Changes a column of the table `store`, and leaves the change in the log, as a killed process does.
+/// Changes the origin that the file records, and leaves the change in the log, as a killed process does.
 fn set_origin(path: &Path, column: &str) {
     let file = connect(path);
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
@@ -344,13 +344,13 @@ fn set_origin(path: &Path, column: &str) {
         .unwrap();
 }
 
-/// R12: fencing tokens continue to rise after a restart of the machine.
+/// R12: tokens continue to rise after a restart of the machine.
 #[tokio::test]
 async fn a_restart_ends_claims_but_keeps_tokens() {
     let (_dir, path) = temp_lock_file();
     let mut client = TestClient::new(open(&path).await.unwrap());
     let before = client.token("k").await;
-    // Simulates a restart: the clock starts again, so the times of earlier rows are further ahead of it.
+    // Simulates a restart: the clock starts again, so times written before are further ahead.
     let later = "UPDATE claim SET until = until + 1000000000, forget = forget + 1000000000";
     connect(&path).execute_batch(later).unwrap();
     let mut client = TestClient::new(open(&path).await.unwrap());
@@ -424,7 +424,7 @@ async fn examine_finds_foreign_tables_and_a_changed_origin() {
     assert_eq!(severities, [Severity::Warning, Severity::Danger], "{found:?}");
 }
 
-/// R32: rows of keys that are no longer used are deleted.
+/// R32: keys that are no longer used leave no row behind.
 #[tokio::test]
 async fn unused_keys_leave_no_row_behind() {
     let (_dir, path) = temp_lock_file();
@@ -435,7 +435,7 @@ async fn unused_keys_leave_no_row_behind() {
     let mut client = TestClient::new(store);
     for n in 0..600 {
         let claim = client.lock(&format!("key {n}")).await;
-        // Every third claim is not released: its lease ends later.
+        // Every third holder never releases its claim.
         if n % 3 != 0 {
             client.unlock(&claim).await;
         }

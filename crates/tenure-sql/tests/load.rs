@@ -1,4 +1,4 @@
-//! Tests of the lock file under load: many requests at once, many ended claims, and long queues.
+//! The lock file under load: many requests at once, many ended claims, and long queues.
 #![cfg(unix)]
 
 mod fixture;
@@ -21,7 +21,7 @@ use tenure_testkit::ManualClock;
 
 use fixture::{DEADLINE, TestClient, connect, number, open, temp_lock_file};
 
-/// Holds SQLite's write lock until it is dropped. Requests made before that are queued together.
+/// Holds SQLite's write lock until it is dropped, so that the requests made meanwhile are queued together.
 struct WriteLock(Connection);
 
 impl WriteLock {
@@ -38,7 +38,7 @@ impl Drop for WriteLock {
     }
 }
 
-/// Polls a call once, which sends its request. The test holds the write lock, so no reply can come yet.
+/// Polls a call once, which sends its request. A `WriteLock` exists, so the reply cannot come yet.
 fn send<F: Future + Unpin>(mut call: F) -> F {
     let poll = pin!(&mut call).poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll.is_pending(), "the file is busy");
@@ -77,8 +77,7 @@ async fn open_with_clock(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
         .expect("the file is made")
 }
 
-/// R32: under constant load, the sweep deletes rows as fast as they are written, even if many requests share a
-/// transaction.
+/// R32: the sweep deletes rows as fast as they are written, however many requests share a transaction.
 #[tokio::test]
 async fn the_file_stops_growing_under_constant_load() {
     const AT_ONCE: i64 = 256;
@@ -122,7 +121,7 @@ async fn requests_wait_while_another_process_writes() {
     granted(call).await;
 }
 
-/// R5: a burst of acquires cannot make a lease expire, because a renewal is served first.
+/// R5: a burst of acquires does not make a lease expire.
 #[tokio::test]
 async fn a_renewal_goes_before_earlier_acquires() {
     let (_dir, path) = temp_lock_file();
@@ -142,7 +141,7 @@ async fn a_renewal_goes_before_earlier_acquires() {
     for (_, call) in asked {
         earlier += usize::from(granted(call).await.held_from < held_from);
     }
-    // One transaction (64 claims) may have begun before the renewal was sent.
+    // One group of requests (64 claims) may already be in progress.
     assert!(earlier <= 64, "{earlier} went first");
 }
 
@@ -249,7 +248,7 @@ async fn a_thousand_waiters_can_leave_at_once() {
     }
     drop(queue);
     assert!(is_alive(&client, &held).await);
-    // A release that checked all waiters for each waiter that leaves would take longer than this limit.
+    // The limit is many times what the release takes. Checking all waiters for each one that leaves takes longer.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
@@ -275,8 +274,7 @@ async fn only_the_head_of_a_long_queue_is_woken() {
     }
 }
 
-/// A client caches the rows of a long queue between transactions, and reads them again when another connection has
-/// written.
+/// The rows of a long queue are cached between transactions, until another connection writes.
 #[tokio::test]
 async fn a_cached_queue_sees_changes_of_another_handle() {
     let (_dir, path) = temp_lock_file();
@@ -295,8 +293,8 @@ async fn a_cached_queue_sees_changes_of_another_handle() {
     assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
 }
 
-/// A claim is withdrawn, the sweep deletes its row, and the claim is withdrawn again. A late poll must still find
-/// that the claim has ended.
+/// A claim is withdrawn, the sweep deletes its row, and it is withdrawn again. A late poll must find that it has
+/// ended.
 #[tokio::test]
 async fn a_swept_end_can_be_recorded_again() {
     let (_dir, path) = temp_lock_file();

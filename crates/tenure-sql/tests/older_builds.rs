@@ -1,5 +1,5 @@
-//! An older build of Tenure, which stores no leases in rows, shares a file with this build. The tests execute the SQL
-//! statements of the older build.
+//! An older build of Tenure, which stores no leases in rows, shares a file with this build. The tests run the SQL
+//! statements of that build.
 #![cfg(target_os = "linux")]
 
 mod fixture;
@@ -13,7 +13,7 @@ use tenure_backend::{Backend, Clock, Loss, RenewReply, SystemClock};
 
 use fixture::{TestClient, connect, number, open, temp_lock_file};
 
-/// Inserts a claim of the older build. ?1: phase, ?2: end of the lease, ?3: time from which the row may be deleted.
+/// Inserts a claim with phase ?1, end of the lease ?2, and the time ?3 from which the row may be deleted.
 const INSERT: &str = "INSERT INTO claim (key, client, number, live, phase, kind, take, size, place, until, reserved, \
                       forget, token, run, label, evictor) \
                       VALUES ('k', zeroblob(16), 1, 1, ?1, 0, 0, 0, 1, ?2, 0, ?3, 0, 0, 'older', NULL)";
@@ -25,18 +25,18 @@ const UPDATE: &str = "UPDATE claim SET live = 1, phase = ?1, kind = 0, take = 0,
 const WATCHING: i64 = 2;
 const GRANTED: i64 = 4;
 
-/// A simulated process of an older build, with at most one claim, on the key `k`.
+/// A process of an older build, with at most one claim, on the key `k`.
 struct OlderBuild {
     file: Connection,
 }
 
 impl OlderBuild {
-    /// Opens a lock file, with or without the columns that the older build lacks.
+    /// Opens a lock file, which may have the columns that the older build lacks.
     fn open(path: &Path) -> Self {
         OlderBuild { file: connect(path) }
     }
 
-    /// Creates a lock file as an older build does, without the columns `lease` and `clock`.
+    /// Creates a lock file as an older build does, without the newer columns.
     async fn make(path: &Path) -> Self {
         let store = open(path).await.expect("the file is made");
         store.close().await.expect("the file is closed");
@@ -100,9 +100,8 @@ async fn both_builds_write_one_file() {
     client.lock("k").await;
 }
 
-/// This build reserves the key for a watcher of the older build, and must not add a lease to its row. Otherwise, the
-/// older build's grant would be further ahead of the clock than that lease, and be deleted as a row of an earlier
-/// boot.
+/// This build reserves the key for a watcher of the older build, and must not add a lease to its row. Otherwise the
+/// older build's grant would be further ahead than that lease, and would be deleted as a row of an earlier boot.
 #[tokio::test]
 async fn a_granted_watcher_of_an_older_build_excludes() {
     let (_dir, path) = temp_lock_file();

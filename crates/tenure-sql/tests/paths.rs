@@ -1,4 +1,4 @@
-//! Tests of unusual paths and files: each either works, or is refused with a message and left unchanged.
+//! Unusual paths and files: each of them either works, or is refused with a message and left unchanged.
 #![cfg(unix)]
 
 mod fixture;
@@ -15,21 +15,21 @@ use tenure_backend::{Backend, BackendError, Claim, Effect, Fairness, Severity};
 
 use fixture::{TestClient, child, findings, open, sibling, spawn, temp_lock_file};
 
-/// Opens a path that must be refused. Returns the error's message.
+/// Opens a path that must be refused, and returns the error's message.
 async fn open_refused(path: &Path) -> String {
     let error: BackendError = open(path).await.expect_err("the path is refused");
     assert_eq!(error.effect(), Effect::None, "{error}");
     error.to_string()
 }
 
-/// Opens a lock file at a path that must be accepted, takes a lock and closes the file.
+/// Opens a path that must work, takes a lock and closes the file.
 async fn assert_works(path: &Path) {
     let store = open(path).await.expect("the path can be used for a lock file");
     TestClient::new(store.clone()).lock("k").await;
     store.close().await.expect("the file is closed");
 }
 
-/// The messages of an error and of its causes, in one string.
+/// The messages of an error and its causes.
 fn messages(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(|error| format!("{error}|")).collect()
@@ -131,7 +131,7 @@ async fn a_path_may_be_any_bytes_up_to_the_maximum_length() {
     assert!(text.contains("501 bytes"), "{text}");
 }
 
-/// The files have the application id of a lock file, but other tables, or not all tables of a lock file.
+/// The files have the application id of a lock file, but tables of another program, or not all tables.
 #[tokio::test]
 async fn foreign_tables_with_our_application_id_are_refused() {
     let ours = "CREATE TABLE store (one INTEGER PRIMARY KEY, format, boot, machine, namespace);
@@ -158,7 +158,7 @@ async fn foreign_tables_with_our_application_id_are_refused() {
     }
 }
 
-/// The end of the log is cut off. The commits before the cut stay, and the file is intact.
+/// A truncated log loses the commits after the cut and keeps those before it.
 #[tokio::test]
 async fn a_truncated_log_loses_only_its_end() {
     let (dir, path) = temp_lock_file();
@@ -224,8 +224,8 @@ fn child_examines_the_default_file() {
     });
 }
 
-/// A child has a limit on the size of its files, so that its writes fail as on a bad disk. Its error says so, and
-/// earlier commits stay.
+/// A limit on the size of a child's files simulates a disk that fails. The child's error says so, and earlier commits
+/// stay.
 #[tokio::test]
 async fn a_failed_write_is_reported_and_the_file_stays_intact() {
     let (_dir, path) = temp_lock_file();

@@ -1,5 +1,4 @@
-//! Tests of processes that share a lock file: they exclude and wake each other, and go on after one is killed or
-//! stopped.
+//! Processes that share a lock file exclude and wake each other, and continue after one of them is killed or stopped.
 #![cfg(target_os = "linux")]
 
 mod fixture;
@@ -66,8 +65,7 @@ fn child_increments_a_counter() {
     });
 }
 
-/// Each process asks again immediately after a release. Only the store's reservations for waiting processes give each
-/// at least half of a fair share.
+/// Each process asks again at once after a release, so only the store's reservations make the shares fair.
 #[test]
 fn each_process_gets_half_its_share_of_an_unfair_key() {
     const PROCESSES: usize = 4;
@@ -148,8 +146,8 @@ async fn a_release_wakes_a_waiter_in_another_process() {
         }
         times.sort();
         writes.sort();
-        // The lease is one minute, so a time below the bound shows that a wake-up, not a poll, ended the wait. The
-        // bound is ten times the worst case on an idle machine, plus the time of five writes to the disk.
+        // The holder's lease is one minute, so a wait this short shows a wake-up and not a poll. The bound is ten
+        // times the worst case on an idle machine, plus the time of five writes.
         let bound = Duration::from_millis(100) + 5 * writes[writes.len() / 2];
         let median = times[times.len() / 2];
         assert!(median < bound, "{fairness}: {times:?}, bound {bound:?}");
@@ -184,7 +182,7 @@ async fn a_killed_process_leaves_an_intact_file() {
     let (_dir, path) = temp_lock_file();
     for round in 0..10 {
         let victim = spawn_on(&path, "child_writes_all_the_time");
-        // The child keeps writing. Each round kills it one write later.
+        // Each round kills the process a little later, while it keeps writing.
         for _ in 0..=round {
             assert_eq!(victim.read_line(), "writes");
         }
@@ -317,7 +315,7 @@ async fn an_idle_store_uses_no_cpu_time() {
     };
     let before = worked();
     assert!(before < Duration::from_millis(100), "{before:?} for a few locks");
-    // sleep: the time in which the thread must use no CPU.
+    // sleep: the test checks that the thread uses no CPU time meanwhile.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(worked(), before);
 }

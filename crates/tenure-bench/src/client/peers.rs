@@ -1,7 +1,7 @@
-//! Two other lock libraries on Redis, `rlock` and `rslock`, used as their READMEs show.
+//! Other lock libraries on Redis, `rlock` and `rslock`, as their READMEs use them.
 //!
-//! rlock renews a lease of 10 s; its waiters try every 100 ms. rslock does not renew. Both promise less: no token, no
-//! order and no wake-up among waiters.
+//! rlock renews a lease of 10 s; its waiters try every 100 ms. rslock does not renew. Both promise less than Tenure:
+//! no token, no order and no wake-up among waiters.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use rslock::{LockGuard, LockManager};
 use super::Lock;
 use crate::Fallible;
 
-/// The lease of rslock's locks: 30 s, Tenure's default.
+/// The lease of rslock's locks, as long as Tenure's default.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A key of a peer library. The library's manager gets the name with every call.
+/// A key of a library whose lock manager gets the name with every call.
 pub(crate) struct Named<M> {
     manager: M,
     name: String,
 }
 
-/// Returns a function that makes keys. All of them use clones of this manager, which share one connection.
+/// Returns a function that makes keys with clones of this manager, which share one connection.
 pub(crate) fn keys<M: Clone>(manager: &M) -> impl Fn(&str) -> Named<M> {
     |name| Named {
         manager: manager.clone(),

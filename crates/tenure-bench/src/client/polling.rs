@@ -23,7 +23,7 @@ pub(crate) struct Polling {
 }
 
 impl Polling {
-    /// Connects. A call has no time limit, and so needs no timer, like a call of Tenure's store.
+    /// Connects without a time limit for calls, which would need a timer for each; Tenure's store has none either.
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
         let settings = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url)?;

@@ -1,8 +1,8 @@
 //! The baseline for SQLite: one statement to lock a key and one to free it, with the journal and sync settings of
 //! Tenure's store.
 //!
-//! Statements run on the caller's thread, so a slow disk blocks a thread of the runtime. The baseline promises less
-//! than Tenure: no renewal and no expiry (a dead holder keeps its key), no token, no wake-up and no order between
+//! Statements run on the caller's thread, so a slow disk blocks a thread of the runtime. It promises less than
+//! Tenure: no renewal and no expiry (a dead holder keeps its key), no token, no wake-up and no order between
 //! processes. `waiting` implements the wait.
 
 use std::path::Path;
@@ -14,8 +14,7 @@ use tokio::sync::Mutex;
 use super::waiting::BareStore;
 use crate::Fallible;
 
-/// While another process has the file locked: the pause between two tries, as in Tenure's store, and the number of
-/// tries.
+/// Pause between two tries while another process has the file locked, and number of tries: as in Tenure's store.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 const LOOKS: i32 = 50_000;
 
@@ -23,7 +22,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS held (key TEXT PRIMARY KEY, hold
 const TAKE: &str = "INSERT OR IGNORE INTO held VALUES (?1, ?2)";
 const FREE: &str = "DELETE FROM held WHERE key = ?1 AND holder = ?2";
 
-/// A process's only connection to the file, as in Tenure's store. One statement runs at a time.
+/// The one connection of a process, as in Tenure's store. Statements take turns on it.
 pub(crate) struct Statements(Mutex<LockFile>);
 
 struct LockFile {
@@ -33,7 +32,7 @@ struct LockFile {
 }
 
 impl Statements {
-    /// Opens the file, and creates the table of held keys.
+    /// Opens the file and creates its table.
     pub(crate) fn open(path: &Path) -> Fallible<Self> {
         let mut connection = Connection::open(path)?;
         connection.busy_handler(Some(look_again as fn(i32) -> bool))?;
@@ -54,7 +53,7 @@ fn look_again(looks: i32) -> bool {
 }
 
 impl LockFile {
-    /// Runs a statement. Returns whether it changed a row. With `durable`, for grants, the commit is synced to the
+    /// Runs a statement. Returns whether it changed a row. If `durable`, as for grants, the commit is synced to the
     /// disk.
     fn run(&mut self, statement: &str, durable: bool, key: &str, holder: i64) -> rusqlite::Result<bool> {
         if self.durable != durable {

@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::Lock;
 use crate::Fallible;
 
-/// Pause after the first refusal. Each pause doubles up to `LONGEST`. A random part of up to a half is left out.
+/// Pause after the first refusal. It doubles up to `LONGEST`, and is shortened by a random part of up to a half.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
 
@@ -31,7 +31,7 @@ pub(crate) struct Key<S> {
     queue: Arc<Mutex<()>>,
 }
 
-/// A held key: the holder's number in the store, and the local mutex, which the next task gets when this is dropped.
+/// A held key: the holder's number in the store, and the local mutex, which the next task gets on drop.
 pub(crate) struct Held {
     holder: i64,
     _turn: OwnedMutexGuard<()>,
@@ -47,7 +47,7 @@ pub(crate) fn keys<S>(store: S) -> impl FnMut(&str) -> Key<S> {
     }
 }
 
-/// Returns a function that maps each key to its mutex. Equal keys have the same mutex.
+/// Returns a function that maps a key to its mutex.
 pub(crate) fn mutexes() -> impl FnMut(&str) -> Arc<Mutex<()>> {
     let mut mutexes = HashMap::<String, Arc<Mutex<()>>>::new();
     move |key| mutexes.entry(key.to_owned()).or_default().clone()
