@@ -1,4 +1,4 @@
-//! [`Backend`] for a lock file: each verb sends a request to the file's thread and returns a future of the reply.
+//! [`Backend`] for a lock file: each method sends a request to the file's thread and returns a future of the reply.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -65,7 +65,7 @@ pub(crate) enum Write {
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(Write),
-    /// Remove the claim's subscriber with this signal, whose wake-up stream was dropped.
+    /// Remove the claim's subscriber with this signal, because its wake-up stream was dropped.
     Unsubscribe(Arc<Claim>, WakeSignal),
     Inspect(Pending<Query, Result<Page<LockStatus>, BackendError>>),
     Examine(Pending<(), Result<Vec<Finding>, BackendError>>),
@@ -86,7 +86,8 @@ impl Write {
         }
     }
 
-    /// Runs the verb on the view of each claim in turn, and keeps the results for [`answer`](Self::answer).
+    /// Runs the request on the rows of each of its claims in turn, and keeps the results for
+    /// [`answer`](Self::answer).
     pub(crate) fn execute(&mut self, transaction: &mut Transaction<'_, '_>) -> rusqlite::Result<()> {
         match self {
             Write::Acquire(pending) => {

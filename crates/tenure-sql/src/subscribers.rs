@@ -1,4 +1,4 @@
-//! The waiters of one store handle that have asked for wake-ups, by key and claim.
+//! The waiters of one store that have asked for wake-ups (subscribers), by key and claim.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, WakeS
 use crate::claims::{NextPoll, View, next_poll};
 use crate::dialect::sqlite::mailbox::Mailbox;
 
-/// All wake-up streams of this store handle that are not dropped.
+/// All wake-up streams of this store that are not dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers {
     keys: HashMap<LockKey, KeySubscribers>,
@@ -29,12 +29,12 @@ struct Subscriber {
     signal: WakeSignal,
     /// The time to check the key again even if nothing changes: a cooldown or a reservation ends then.
     check_at: Option<Instant>,
-    /// True if the claim has a watcher's row in the table, which must be renewed and later deleted.
+    /// True if the claim has a row of phase `Watching` in the table, which must be renewed and later deleted.
     registered: bool,
 }
 
 impl Subscribers {
-    /// Adds a subscriber for the claim. Dropping the returned stream posts an unsubscribe request to the mailbox.
+    /// Adds a waiter that wants wake-ups. Dropping the returned stream posts an unsubscribe request to the mailbox.
     pub(crate) fn subscribe(&mut self, claim: Arc<Claim>, mailbox: Arc<Mailbox>) -> Wakes {
         let signal = WakeSignal::default();
         let subscriber = Subscriber {
@@ -49,8 +49,8 @@ impl Subscribers {
         signal.wakes(move || mailbox.unsubscribe(claim.clone(), dropped.clone()))
     }
 
-    /// Removes the subscriber with this signal. Returns whether the claim's watcher row must now be deleted: the
-    /// subscriber was registered, and the claim's last one.
+    /// Removes the subscriber with this signal. Returns whether the caller must now delete the claim's row: it is
+    /// registered as an unfair waiter, and has no other subscriber.
     pub(crate) fn unsubscribe(&mut self, claim: &Claim, signal: &WakeSignal) -> bool {
         let ClaimRef { key: name, id } = &claim.at;
         let Some(key) = self.keys.get_mut(name) else {
@@ -75,7 +75,7 @@ impl Subscribers {
         registered
     }
 
-    /// Records that the claim was granted or has ended, and so has no watcher's row any longer.
+    /// Records that the claim was granted or has ended, and so is no longer registered as an unfair waiter.
     pub(crate) fn clear_registration(&mut self, at: &ClaimRef) {
         let key = self.keys.get_mut(&at.key);
         let subscribers = key.and_then(|key| key.by_claim.get_mut(&at.id));
@@ -99,7 +99,7 @@ impl Subscribers {
         self.keys.keys().cloned().collect()
     }
 
-    /// The claims whose watcher rows must be renewed before they expire.
+    /// The unfair waiters whose registrations in the table must be renewed before they expire.
     pub(crate) fn registered(&self) -> Vec<Arc<Claim>> {
         let registered = self.all().filter(|subscriber| subscriber.registered);
         registered.map(|subscriber| subscriber.claim.clone()).collect()
@@ -120,8 +120,8 @@ impl Subscribers {
         self.all().filter_map(|subscriber| subscriber.check_at).min()
     }
 
-    /// Wakes the subscribers of the view's key that should poll. Returns whether the key's rows have changed since
-    /// their last check.
+    /// Wakes the waiters of the view's key that should poll. Returns whether the key has changed since its last
+    /// check.
     pub(crate) fn wake(&mut self, view: &View) -> bool {
         let Some(key) = self.keys.get_mut(&view.key) else {
             return false;
@@ -138,7 +138,7 @@ impl Subscribers {
         before != key.fingerprint
     }
 
-    /// Wakes every subscriber, because the rows of their keys cannot be read.
+    /// Wakes every waiter, because the rows of their keys cannot be read.
     pub(crate) fn wake_all(&self) {
         self.all().for_each(|subscriber| subscriber.signal.notify());
     }

@@ -335,7 +335,7 @@ async fn deleting_a_file_loses_every_claim() {
     }
 }
 
-/// Changes the origin that the file records, and leaves the change in the log, as a killed process does.
+/// Changes the machine, boot or namespace in the file, and leaves the change in the log, as a killed process does.
 fn set_origin(path: &Path, column: &str) {
     let file = connect(path);
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)

@@ -77,7 +77,7 @@ async fn open_with_clock(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
         .expect("the file is made")
 }
 
-/// R32: the sweep deletes rows as fast as they are written, however many requests share a transaction.
+/// R32: old rows are deleted as fast as others are written, however many requests share a transaction.
 #[tokio::test]
 async fn the_file_stops_growing_under_constant_load() {
     const AT_ONCE: i64 = 256;
@@ -293,7 +293,7 @@ async fn a_cached_queue_sees_changes_of_another_handle() {
     assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
 }
 
-/// A claim is withdrawn, the sweep deletes its row, and it is withdrawn again. A late poll must find that it has
+/// A claim is withdrawn, its row is deleted as old, and it is withdrawn again. A late poll must find that it has
 /// ended.
 #[tokio::test]
 async fn a_swept_end_can_be_recorded_again() {

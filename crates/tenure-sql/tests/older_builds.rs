@@ -100,8 +100,9 @@ async fn both_builds_write_one_file() {
     client.lock("k").await;
 }
 
-/// This build reserves the key for a watcher of the older build, and must not add a lease to its row. Otherwise the
-/// older build's grant would be further ahead than that lease, and would be deleted as a row of an earlier boot.
+/// This build reserves the key for an unfair waiter of the older build, and must not add a lease to its row.
+/// Otherwise the older build's grant would be further ahead of the clock than that lease, and would be deleted as a
+/// row of an earlier boot.
 #[tokio::test]
 async fn a_granted_watcher_of_an_older_build_excludes() {
     let (_dir, path) = temp_lock_file();

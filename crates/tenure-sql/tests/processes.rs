@@ -154,7 +154,7 @@ async fn a_release_wakes_a_waiter_in_another_process() {
     }
 }
 
-/// Waits until the table has a queued claim (phase 3) or a watcher (phase 2).
+/// Waits until the table has a queued claim (phase 3) or a registered unfair one (phase 2).
 async fn wait_for_waiter(path: &Path) {
     let file = connect(path);
     let waiting = "SELECT count(*) FROM claim WHERE phase IN (2, 3)";

@@ -47,7 +47,7 @@ pub(crate) fn keys<S>(store: S) -> impl FnMut(&str) -> Key<S> {
     }
 }
 
-/// Returns a function that maps a key to its mutex.
+/// Returns a function that maps each key to a mutex, at which the tasks of this process queue.
 pub(crate) fn mutexes() -> impl FnMut(&str) -> Arc<Mutex<()>> {
     let mut mutexes = HashMap::<String, Arc<Mutex<()>>>::new();
     move |key| mutexes.entry(key.to_owned()).or_default().clone()

@@ -196,7 +196,7 @@ fn clear_reservations(view: &mut View, client: ClientId) {
 }
 
 /// Makes an unfair waiter that missed its reservation eligible for the next one: its poll proves that its process is
-/// alive. It keeps its time of registration, and so goes before later waiters.
+/// alive. It keeps its time of registration, and so goes before later ones.
 fn forgive_missed_reservation(view: &mut View, row_before: Option<Row>) {
     let now = view.now();
     if let Some(row) = row_before.filter(|row| row.missed_reservation(now)) {

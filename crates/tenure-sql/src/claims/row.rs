@@ -12,8 +12,8 @@ pub(crate) enum Phase {
     Ended = 0,
     /// The claim was evicted. The row stays to tell its holder the evictor's name, and to enforce the cooldown.
     Evicted = 1,
-    /// A watcher: an unfair claim that was not granted and wants wake-ups. It blocks other claims only while the key
-    /// is reserved for it.
+    /// A watcher, i.e. an unfair claim that was not granted and wants wake-ups. It blocks other claims only while the
+    /// key is reserved for it.
     Watching = 2,
     /// The claim is fair and waits in the queue.
     Waiting = 3,
@@ -71,7 +71,7 @@ impl Row {
         }
     }
 
-    /// Returns whether the lease or registration of the row has not ended.
+    /// Returns whether the claim's lease, or the watcher's registration, has not ended.
     pub(crate) fn is_unexpired(&self, now: Instant) -> bool {
         now < self.expires_at
     }
@@ -105,8 +105,8 @@ impl Row {
         self.latest() - now > lease
     }
 
-    /// Returns whether this watcher's reservation ended and the watcher has not polled since. Its process may be
-    /// dead.
+    /// Returns whether the key was reserved for this unfair waiter, which did not poll in that time. Its process may
+    /// be dead.
     pub(crate) fn missed_reservation(&self, now: Instant) -> bool {
         self.reserved_until != Instant::ORIGIN && self.reserved_until <= now
     }

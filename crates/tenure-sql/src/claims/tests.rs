@@ -60,7 +60,7 @@ impl TestKey {
         matches!(self.poll(claim), AcquireReply::Granted(_))
     }
 
-    /// Polls a claim while another one holds the key, then registers it as a watcher.
+    /// Polls a claim while another one holds the key, then subscribes it to wake-ups.
     fn start_watching(&mut self, claim: &Claim) {
         assert!(!self.is_granted(claim));
         self.visit(|view| watch(view, claim));
@@ -108,7 +108,7 @@ fn others(released: &ReleaseReply) -> u32 {
     }
 }
 
-/// A row in this phase, with the times that a verb writes at `now`.
+/// A row in this phase, with the times that it would have if it was written at `now`.
 fn row_in(phase: Phase, now: Instant) -> Row {
     let row = Row::new(&claim(1, 1), phase, 1, now + Duration::from_secs(30));
     let reserved_until = match phase {

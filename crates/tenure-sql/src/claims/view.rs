@@ -1,4 +1,4 @@
-//! The view of one key: the rows that a verb reads, and the changes that it makes.
+//! The view of one key: the rows that a request reads, and the changes that it makes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ use tenure_backend::{
 use super::{Phase, Row};
 use crate::profile::LIMITS;
 
-/// A view with at least this many active rows is cached for later transactions.
+/// A view with at least this many unexpired rows is cached for later transactions.
 const MIN_CACHED_ROWS: usize = 32;
 
 /// The time on two clocks. Each transaction reads them once, after it has taken the write lock.
@@ -27,8 +27,8 @@ pub(crate) struct Moment {
 /// The rows of one key, at one moment.
 ///
 /// A view has all rows of the key that are not [`Phase::Ended`], the rows of the requests' claims in any phase, and
-/// the key's token counter. A transaction reads each key once and runs several verbs on its view, because a key may
-/// have a thousand waiters. An index spares the verbs from going through all rows.
+/// the key's token counter. A transaction reads each key once and runs several requests on its view, because a key
+/// may have a thousand waiters. An index spares the requests from going through all rows.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) key: LockKey,
@@ -51,7 +51,7 @@ type ActiveRow = (Phase, i64, usize);
 #[derive(Debug)]
 struct Entry {
     row: Row,
-    /// True if a verb deleted the row.
+    /// True if a request deleted the row.
     removed: bool,
     /// The phase of the row in the table; `None` if it is not in the table.
     stored: Option<Phase>,
@@ -105,7 +105,7 @@ impl View {
         self.entries.len()
     }
 
-    /// Returns whether the view is worth caching: it is long, and at least half of its rows are active.
+    /// Returns whether the view is worth caching: it is long, and at least half of its rows are unexpired.
     pub(crate) fn is_worth_caching(&self) -> bool {
         MIN_CACHED_ROWS <= self.active.len() && self.entries.len() <= 2 * self.active.len()
     }
@@ -231,7 +231,7 @@ impl View {
             .map(|row| row.id)
     }
 
-    /// A hash of the claims, phases and reservations of the key's active rows, to detect changes. Renewals do not
+    /// A hash of the claims, phases and reservations in the key's unexpired rows, to detect changes. Renewals do not
     /// change it.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -255,7 +255,7 @@ impl View {
         self.active_rows(Phase::Watching..=Phase::Watching)
     }
 
-    /// The active rows in these phases, sorted by phase and position.
+    /// The unexpired rows in these phases, sorted by phase and position.
     fn active_rows(&self, phases: RangeInclusive<Phase>) -> impl DoubleEndedIterator<Item = &Row> {
         let (first, last) = phases.into_inner();
         let range = (first, i64::MIN, 0)..=(last, i64::MAX, usize::MAX);

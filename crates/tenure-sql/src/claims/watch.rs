@@ -7,10 +7,11 @@ use tenure_backend::{Claim, Fairness, Instant};
 use super::acquire::{Admission, admission};
 use super::{Phase, Row, View};
 
-/// The time for which a watcher stays registered. After its process dies, it counts as a waiter for up to this long.
+/// The time for which an unfair waiter stays registered. After its process dies, it counts as a waiter for up to this
+/// long.
 const REGISTRATION_LEASE: Duration = Duration::from_secs(10);
 
-/// The interval at which a process renews its watchers: three times within `REGISTRATION_LEASE`.
+/// The interval at which a process renews the registrations of its unfair waiters: three times in their 10 s.
 pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The time at which a waiting claim should poll, for its wake-ups.
@@ -24,7 +25,8 @@ pub(crate) enum NextPoll {
     OnChange,
 }
 
-/// Inserts or renews the watcher's row of an unfair claim. Does nothing for a fair, queued, granted or ended claim.
+/// Registers an unfair claim for wake-ups, or renews its registration. Does nothing for a fair, queued, granted or
+/// ended claim.
 pub(crate) fn watch(view: &mut View, claim: &Claim) {
     let now = view.now();
     let (position, reserved_until) = match view.row(claim.at.id) {
@@ -42,7 +44,7 @@ pub(crate) fn watch(view: &mut View, claim: &Claim) {
     });
 }
 
-/// Deletes the claim's row if it is a watcher's. Keeps a queued, granted or ended row.
+/// Deletes the registration of an unfair claim. Keeps the row of a queued, granted or ended one.
 pub(crate) fn unwatch(view: &mut View, claim: &Claim) {
     if view
         .row(claim.at.id)
@@ -59,7 +61,7 @@ pub(crate) fn next_poll(view: &View, claim: &Claim) -> NextPoll {
         Some(row) if row.phase == Phase::Granted && row.is_unexpired(now) => return NextPoll::OnChange,
         Some(row) if row.has_ended(now) => return NextPoll::Now,
         Some(row) if row.phase == Phase::Waiting => Some(row.position),
-        // This watcher missed its reservation. Its poll proves that its process is alive, and makes it eligible
+        // This unfair waiter missed its reservation. Its poll proves that its process is alive, and makes it eligible
         // again.
         Some(row) if row.missed_reservation(now) => return NextPoll::Now,
         _ if claim.fairness == Fairness::Fifo => return NextPoll::Now,

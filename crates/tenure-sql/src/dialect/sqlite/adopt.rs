@@ -1,8 +1,9 @@
-//! Adopts a lock file when it is opened: makes its times comparable with the clock of this process.
+//! Makes the times in a lock file comparable with the clock of the process that opens it.
 //!
-//! Rows of an earlier boot need no adoption: the transaction that reads them deletes them, because of their leases.
-//! Adoption deletes rows without a lease (of older builds) that were written under another boot id, and converts
-//! times of another time namespace. It needs a file that no other process has open.
+//! Rows of an earlier boot are left to the transaction that reads them, which recognizes them by their leases and
+//! deletes them. Two things change here: rows without a lease (of older builds) that were written under another boot
+//! id are deleted, and times of another time namespace are converted. Both need a file that no other process has
+//! open.
 
 use std::path::Path;
 
@@ -15,7 +16,8 @@ use super::file::refused;
 use super::origin::Origin;
 use crate::error;
 
-/// Adds ?1 to all times. The `place` of a watcher (phase 2) is a time too. A `reserved` of 0 means none, and stays 0.
+/// Adds ?1 to all times. For an unfair waiter (phase 2), `place` is a time too. A `reserved` of 0 means none, and
+/// stays 0.
 const SHIFT_TIMES: &str = "\
 UPDATE claim SET
     until = max(until + ?1, 0),
@@ -54,12 +56,12 @@ pub(super) fn check_clock(path: &Path, there: &Origin, here: &Origin) -> Result<
     Err(refused(path, why, then))
 }
 
-/// Returns whether the file's boot id or clock differs, so that it must be [adopted](adopt) before use.
+/// Returns whether the file's boot id or clock differs, so that [`adopt`] must change its rows before use.
 pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
     there.boot != here.boot || !here.shares_clock_with(there)
 }
 
-/// Adopts the file for this boot and clock. Does nothing if another process has the file open.
+/// Changes the file for this boot and clock. Does nothing if another process has the file open.
 ///
 /// If the boot id differs, deletes the rows without a lease. Converts the times of all other rows to this clock.
 pub(super) fn adopt(path: &Path, here: &Origin, clock: &dyn Clock) -> Result<(), BackendError> {
@@ -90,7 +92,7 @@ fn change(alone: &mut Connection, here: &Origin, clock: &dyn Clock) -> rusqlite:
     transaction.commit()
 }
 
-/// Reads the origin that the file records: machine, boot and clock.
+/// Reads which machine, boot and clock the file records for its times.
 pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
     let clock: Option<String> = if lacks_column(connection, "store", "clock")? {
         None

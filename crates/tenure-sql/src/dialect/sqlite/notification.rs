@@ -132,7 +132,7 @@ mod linux {
     }
 }
 
-/// Other systems: the file's thread polls the file's timestamps every 2 to 10 ms while it has subscribers.
+/// Other systems: the file's thread polls the file's timestamps every 2 to 10 ms while it has waiters.
 #[cfg(not(target_os = "linux"))]
 mod polling {
     use super::*;

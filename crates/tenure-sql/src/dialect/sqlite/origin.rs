@@ -28,7 +28,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// The origin of this process. Values that the system does not report are empty.
+    /// The machine, boot and clock of this process. Values that the system does not report are empty.
     pub(super) fn here() -> Self {
         let line = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
         let named = |path: &str| line(path).filter(|text| !text.is_empty());
@@ -45,7 +45,7 @@ impl Origin {
         }
     }
 
-    /// The origin in the row of the table `store`.
+    /// The machine, boot and clock recorded in a file's table `store`.
     pub(super) fn stored(boot: String, machine: String, namespace: String, clock: Option<&str>) -> Self {
         let mut origin = Origin {
             boot,

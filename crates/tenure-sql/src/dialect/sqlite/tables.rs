@@ -1,4 +1,4 @@
-//! The SQL statements: read the rows of a key, write its changes, sweep. All run within a transaction.
+//! The SQL statements: read the rows of a key, write its changes, delete old rows. All run within a transaction.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl<'c> Tables<'c> {
                 columns!(),
                 ", key FROM claim WHERE key >= ?1 AND key > ?2 AND live = 1 ORDER BY key"
             ))?,
-            // Returns the primary key of the row at which the last sweep by any process ended.
+            // Returns the primary key of the row at which the last sweep (deletion of old rows) by any process ended.
             swept: prepare(
                 "SELECT swept_key, swept_live, swept_client, swept_number FROM store WHERE one = 1",
             )?,
@@ -131,7 +131,7 @@ impl<'c> Tables<'c> {
     }
 
     /// Adds to a view the key's token counter, and the rows of `ids` even if they have ended. The counter is read for
-    /// each verb, because a verb on another key that shares it may have raised it.
+    /// each request, because one for another key with the same counter may have raised it.
     pub(super) fn read_claims(&mut self, view: &mut View, ids: &[ClaimId]) -> rusqlite::Result<()> {
         let counter: i64 = self.counter.query_row([bucket(&view.key)], |row| row.get(0))?;
         view.set_counter_value(counter.cast_unsigned());

@@ -12,7 +12,7 @@ use crate::claims::{Moment, View};
 /// The maximum number of rows in the cache, about 20 MiB.
 const MAX_CACHED_ROWS: usize = 1 << 16;
 
-/// The claims whose rows a verb needs even if they have ended.
+/// The claims of a request. Their rows are read even if the claims have ended.
 pub(crate) type Ids = SmallVec<[ClaimId; 2]>;
 
 pub(crate) struct Transaction<'a, 'c> {
@@ -66,7 +66,7 @@ impl ViewCache {
         }
     }
 
-    /// Drops all views, because a sweep has deleted rows without changing the views.
+    /// Drops all views, because the sweep of old rows has deleted some without changing the views.
     pub(super) fn clear(&mut self) {
         self.views.clear();
     }

@@ -27,8 +27,8 @@ const MAX_READS: u32 = 40;
 /// The names of the tables in `sqlite_schema`.
 pub(super) const TABLE_NAMES: [&str; 3] = ["bucket", "claim", "store"];
 
-/// Opens the file, creates or adopts its tables, and checks that it is an intact lock file of this machine. A file
-/// that is refused is not changed.
+/// Opens the file, creates its tables or converts their times, and checks that it is an intact lock file of this
+/// machine. A file that is refused is not changed.
 pub(super) fn open(
     path: &Path,
     found: Contents,
@@ -71,7 +71,8 @@ pub(super) fn open(
         adopt::adopt(path, here, &*config.clock)?;
         busy::set_deadline(Instant::now(), config.busy_limit);
         connection = connection::open(path)?;
-        // This read takes the shared lock of an open connection, so no other process can adopt the file from here on.
+        // This read takes the shared lock of an open connection. From here on, no other process can convert the
+        // file's times.
         let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
         adopt::check_clock(path, &there, here)?;
     }

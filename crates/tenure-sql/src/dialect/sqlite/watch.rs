@@ -23,8 +23,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(8);
 const WAKE_COST: Duration = Duration::from_micros(22);
 
 impl Worker<'_> {
-    /// Handles notifications, the ends of cooldowns and reservations, and renewals of watchers' rows, when they are
-    /// due.
+    /// Checks the keys of waiters after a notification, at intervals, and when a cooldown or reservation ends. Renews
+    /// the registrations of unfair waiters.
     pub(super) fn serve_subscribers(&mut self) {
         if self.subscribers.is_empty() {
             return;
@@ -49,8 +49,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Checks keys and wakes the subscribers that should poll. Returns whether any key has changed since its last
-    /// check.
+    /// Checks keys and wakes the waiters that should poll. Returns whether any key has changed since its last check.
     fn check_keys(&mut self, keys: &[LockKey]) -> bool {
         if keys.is_empty() {
             return false;
@@ -58,7 +57,7 @@ impl Worker<'_> {
         let checked = self.try_check_keys(keys);
         self.roll_back();
         checked.unwrap_or_else(|error| {
-            // The woken subscribers poll, and so their callers get the error.
+            // The woken waiters poll, and so their callers get the error.
             tracing::debug!(%error, path = %display_path(self.path), "checking the keys of waiters failed");
             self.subscribers.wake_all();
             false
@@ -77,7 +76,7 @@ impl Worker<'_> {
         Ok(changed)
     }
 
-    /// Renews the watchers' rows of all subscribers. After an error, the next call tries again.
+    /// Renews the registrations of all unfair waiters. After an error, the next call tries again.
     fn renew_registrations(&mut self, now: Instant) {
         let claims = self.subscribers.registered();
         if claims.is_empty() || self.lost.is_some() {
@@ -101,7 +100,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The time for which the thread may sleep; `None` for no limit, if it has no subscribers.
+    /// The time for which the thread may sleep; `None` for no limit, if it has no waiters.
     pub(super) fn time_to_sleep(&self) -> Option<Duration> {
         if self.subscribers.is_empty() {
             return None;

@@ -22,12 +22,13 @@ use crate::error;
 use crate::request::{Pending, Request, Write};
 use crate::subscribers::Subscribers;
 
-/// The number of rows swept for each row that is inserted. More than one, so that the sweep goes round the table
-/// quickly and catches up after a time without writes.
+/// The number of rows that the sweep of old rows checks for each inserted row. More than one, so that it goes round
+/// the table quickly and catches up after a time without writes.
 const SWEPT_PER_ROW: u32 = 4;
 
-/// The minimum and maximum number of rows that one sweep reads. At least 64, because each sweep writes one more page;
-/// at most 1024, so that other processes do not wait long for the write lock. Later transactions sweep the rest.
+/// The minimum and maximum number of rows that one sweep checks. At least 64, because each sweep writes one more
+/// page; at most 1024, so that other processes do not wait long for the write lock. Later transactions sweep the
+/// rest.
 const SWEEP_ROWS: RangeInclusive<u32> = 64..=1024;
 
 /// The state of the thread that serves a file.
@@ -45,11 +46,12 @@ pub(super) struct Worker<'c> {
     pub(super) listener: NotificationListener,
     /// True while `PRAGMA synchronous` is `FULL`: each commit is synced to the disk.
     durable: bool,
-    /// The number of rows that must still be swept: four for each inserted row, and 64 at the start.
+    /// The number of rows that the sweep of old rows must still check: four for each inserted row, and 64 at the
+    /// start.
     sweep_debt: u32,
-    /// The time of the next renewal of the watchers' rows.
+    /// The time of the next renewal of the unfair waiters' registrations.
     pub(super) renew_at: Instant,
-    /// The time of the next check of all keys with subscribers, even without a notification.
+    /// The time of the next check of all keys with waiters, even without a notification.
     pub(super) check_at: Instant,
     /// The time until which notifications of other processes are ignored.
     pub(super) ignore_until: Instant,
@@ -86,7 +88,7 @@ impl<'c> Worker<'c> {
             subscribers: Subscribers::default(),
             listener: NotificationListener::new(path),
             durable: true,
-            // Enough for a first sweep, so that a process that takes a single lock sweeps too.
+            // Enough for a first sweep of old rows, so that a process that takes a single lock sweeps too.
             sweep_debt: *SWEEP_ROWS.start(),
             renew_at: now,
             check_at: now,
@@ -112,7 +114,7 @@ impl<'c> Worker<'c> {
             mailbox.set_caller_may_spin(
                 quick && alone && first.is_some_and(|since| answered < since + CALLER_SPIN),
             );
-            // Polls for requests only without subscribers, so that waiting costs no CPU time.
+            // Polls for requests only without subscribers, because waiters must cost no CPU time.
             if quick && self.subscribers.is_empty() && mailbox.spin_until(answered + WORKER_SPIN) {
                 continue;
             }
@@ -121,7 +123,7 @@ impl<'c> Worker<'c> {
             let time = self.time_to_sleep();
             mailbox.sleep(&mut self.listener, listens, time);
         }
-        // Deletes the watchers' rows of this store handle: no key must be reserved for a waiter that cannot be woken.
+        // Deletes the rows of this store's unfair waiters: no key must be reserved for a waiter that cannot be woken.
         let now = Instant::now();
         let left = self.subscribers.registered().into_iter();
         self.write(left.map(|claim| (now, Write::Unwatch(claim))).collect());
@@ -225,7 +227,7 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Sweeps if enough rows were inserted, then executes the requests. Does not commit.
+    /// Deletes old rows if enough rows were inserted, then executes the requests. Does not commit.
     fn decide(&mut self, group: &mut [Write]) -> rusqlite::Result<(Decided, Written)> {
         let swept = self.sweep()?;
         let mut transaction = self.transaction();
@@ -263,13 +265,13 @@ impl<'c> Worker<'c> {
         })
     }
 
-    /// Adds the number of rows that must be swept for these inserted rows.
+    /// Adds the number of rows that the sweep must check because of these inserted rows.
     pub(super) fn add_sweep_debt(&mut self, written: Written) {
         let more = written.rows.saturating_mul(SWEPT_PER_ROW);
         self.sweep_debt = self.sweep_debt.saturating_add(more);
     }
 
-    /// Sweeps if at least 64 rows must be swept. Returns whether it did.
+    /// Deletes old rows if at least 64 rows must be checked. Returns whether it checked any.
     fn sweep(&mut self) -> rusqlite::Result<bool> {
         if self.sweep_debt < *SWEEP_ROWS.start() {
             return Ok(false);
@@ -290,7 +292,8 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Sends the results of a committed request. Granted and released claims have no watcher's row any longer.
+    /// Sends the results of a committed request. Granted and released claims are no longer registered as unfair
+    /// waiters.
     fn answer(&mut self, write: Write) {
         match &write {
             Write::Acquire(pending) if matches!(pending.result, Some(Ok(AcquireReply::Granted(_)))) => {
@@ -317,8 +320,8 @@ impl<'c> Worker<'c> {
         });
     }
 
-    /// After the commit, wakes the waiters of this store handle that should poll, and notifies other processes if
-    /// they may have waiters of these keys.
+    /// After the commit, wakes this store's waiters that should poll, and notifies other processes if they may have
+    /// waiters of these keys.
     fn wake(&mut self, views: &HashMap<LockKey, View>) {
         let mut has_others = false;
         for view in views.values().filter(|view| view.needs_wake()) {
