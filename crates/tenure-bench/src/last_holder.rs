@@ -14,9 +14,9 @@ const NOBODY: u64 = u64::MAX;
 /// The last holder of one key, shared by all workers that compete for the key.
 #[derive(Debug)]
 pub(crate) enum LastHolder {
-    /// For the tasks of one process: a number in memory.
+    /// For tasks of one process: the holder's number in memory.
     Memory(AtomicU64),
-    /// For several processes: a number in a file.
+    /// For several processes: the holder's number in a file.
     File(File),
 }
 

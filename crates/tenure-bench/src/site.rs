@@ -25,7 +25,7 @@ pub(crate) struct Site {
     _folder: TempDir,
 }
 
-/// What all sites of a run share.
+/// Settings for all sites of a run. A site is a store with its folder.
 pub(crate) struct Sites {
     /// The folder in which each site creates its own folder.
     root: PathBuf,

@@ -33,7 +33,7 @@ impl<Q, A> Pending<Q, A> {
     }
 
     pub(crate) fn answer(self, answer: A) {
-        // Sending fails if the caller dropped its call. The request stays executed.
+        // Sending fails if the caller dropped its call. The effect of the call stays.
         let _ = self.reply.send(answer);
     }
 
@@ -181,7 +181,7 @@ pub(crate) fn register(transaction: &mut Transaction<'_, '_>, claim: &Claim) -> 
     transaction.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
 }
 
-/// The claims whose rows a release needs: the released claim, and the successor that gets the key.
+/// The claims whose rows a release needs: the released claim, and the successor that may get the key next.
 fn claims_of(request: &ReleaseRequest) -> Ids {
     let mut ids = Ids::new();
     if let ReleaseTarget::Claim(claim) = &request.target {

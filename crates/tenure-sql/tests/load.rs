@@ -293,8 +293,7 @@ async fn a_cached_queue_sees_changes_of_another_handle() {
     assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
 }
 
-/// A claim is withdrawn, its row is deleted as old, and it is withdrawn again. A late poll must find that it has
-/// ended.
+/// A claim is withdrawn, its row is deleted as old, and the claim is withdrawn again. A late poll must find it ended.
 #[tokio::test]
 async fn a_swept_end_can_be_recorded_again() {
     let (_dir, path) = temp_lock_file();

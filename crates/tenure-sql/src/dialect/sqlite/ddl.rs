@@ -5,7 +5,7 @@ use super::origin::Origin;
 /// The application id in the header of a lock file: `TENU`. Tools such as `file(1)` show it.
 pub(super) const APPLICATION: i64 = 0x5445_4E55;
 
-/// The version of the tables. A file with a higher version is refused.
+/// The version of the tables' layout. A file with a higher version is refused.
 pub(super) const FORMAT: i64 = 1;
 
 /// The number of token counters. A key's hash selects its counter, so an unused key leaves no row behind.

@@ -125,7 +125,7 @@ mod linux {
 
         /// Takes the notifications that have arrived. Returns whether there were any.
         pub(in super::super) fn take(&mut self) -> bool {
-            // The kernel merges equal events, so the buffer has room for all. The next call reads any that remain.
+            // The kernel merges equal events, so all should fit into the buffer. The next call reads any rest.
             let has_events = |fd: &OwnedFd| read(fd, &mut [0u8; 1024]).is_ok_and(|bytes| bytes > 0);
             self.inotify.as_ref().is_some_and(has_events)
         }

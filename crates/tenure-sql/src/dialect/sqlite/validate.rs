@@ -1,4 +1,4 @@
-//! Opens a file if it is a valid lock file, and checks that before the first write. Creates the tables of an empty
+//! Opens a file if it is a valid lock file, which is checked before the first write. Creates the tables of an empty
 //! file.
 
 use std::path::Path;

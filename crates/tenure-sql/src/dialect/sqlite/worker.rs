@@ -174,7 +174,7 @@ impl<'c> Worker<'c> {
                 Err(error) if busy::is_busy(&error) => {
                     let limit = self.config.busy_limit;
                     let error = blocked(self.path, limit, error::sqlite(self.path, error, Effect::None));
-                    // The oldest request has reached the limit, and so may others that came soon after it.
+                    // The oldest request has reached `busy_limit`, and so may others that came soon after it.
                     let waited = |since: Instant| since == oldest || limit <= since.elapsed();
                     for (_, write) in group.extract_if(.., |(since, _)| waited(*since)) {
                         write.fail(&error);
