@@ -23,7 +23,7 @@ const AT_ONCE: usize = 256;
 /// A lock was lost, or a request failed.
 pub(crate) fn run(args: &Holding) -> Fallible<()> {
     check(args.store)?;
-    // One thread. While the locks are held, it does nothing but renew them.
+    // One thread: while the locks are held, it only renews them.
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?

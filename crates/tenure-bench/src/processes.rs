@@ -1,5 +1,6 @@
-//! The worker processes of one client on one workload: this program, started again. They run a round at each line on
-//! stdin, and print the result. They end when stdin is closed, so they outlive this process by one round at most.
+//! The worker processes of one client on one workload: this program, started again. The processes run a round at each
+//! line on stdin, and print the result. They end when stdin is closed, so they outlive this process by one round at
+//! most.
 
 use std::process::Stdio;
 use std::str::FromStr;

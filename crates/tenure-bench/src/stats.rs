@@ -14,7 +14,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Minimum confidence of an interval of five or more rounds. Of five, it is the whole range.
+/// Minimum confidence of an interval of five or more rounds. Of five, the interval is the whole range.
 const SURE: f64 = 0.93;
 
 /// The confidence interval of the median over all possible rounds. Assumes only that each value is as likely below

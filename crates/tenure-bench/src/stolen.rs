@@ -27,8 +27,8 @@ impl CoresTime {
     }
 }
 
-/// The stolen part (0 to 1) of the time between two readings. Zero if the system does not report it, or no time has
-/// passed.
+/// The stolen part (0 to 1) of the time between two readings. Zero if the system reports no stolen time, or no time
+/// has passed.
 pub(crate) fn part(before: Option<CoresTime>, after: Option<CoresTime>) -> f64 {
     match (before, after) {
         (Some(before), Some(after)) if after.all > before.all => {

@@ -49,8 +49,8 @@ impl Subscribers {
         signal.wakes(move || mailbox.unsubscribe(claim.clone(), dropped.clone()))
     }
 
-    /// Removes the subscriber with this signal. Returns whether the caller must now delete the claim's row: it is
-    /// registered as an unfair waiter, and has no other subscriber.
+    /// Removes the subscriber with this signal. Returns whether the caller must now delete the claim's row: the claim
+    /// is registered as an unfair waiter, and has no other subscriber.
     pub(crate) fn unsubscribe(&mut self, claim: &Claim, signal: &WakeSignal) -> bool {
         let ClaimRef { key: name, id } = &claim.at;
         let Some(key) = self.keys.get_mut(name) else {

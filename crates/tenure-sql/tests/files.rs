@@ -22,7 +22,8 @@ use fixture::{
     temp_lock_file,
 };
 
-/// Opens a file that must be refused. Checks that it is unchanged, and that the error names it and says what to do.
+/// Opens a file that must be refused. Checks that the file is unchanged, and that the error names it and says what to
+/// do.
 async fn refused(path: &Path) -> BackendError {
     let before = contents(path);
     let error = open(path).await.expect_err("the file is refused");

@@ -1,7 +1,7 @@
 //! The baseline for Redis: `SET NX PX` to lock, and a script that deletes the key if it has the client's own value,
 //! as the Redis manual recommends.
 //!
-//! It promises less than Tenure: no renewal, no token, no wake-up and no order between processes, no inspection, no
+//! This promises less than Tenure: no renewal, no token, no wake-up and no order between processes, no inspection, no
 //! eviction. `waiting` implements the wait.
 
 use std::time::Duration;

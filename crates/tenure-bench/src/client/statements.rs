@@ -1,7 +1,7 @@
 //! The baseline for SQLite: one statement to lock a key and one to free it, with the journal and sync settings of
 //! Tenure's store.
 //!
-//! Statements run on the caller's thread, so a slow disk blocks a thread of the runtime. It promises less than
+//! Statements run on the caller's thread, so a slow disk blocks a thread of the runtime. This promises less than
 //! Tenure: no renewal and no expiry (a dead holder keeps its key), no token, no wake-up and no order between
 //! processes. `waiting` implements the wait.
 

@@ -2,8 +2,8 @@
 //!
 //! Rows of an earlier boot are left to the transaction that reads them, which recognizes them by their leases and
 //! deletes them. Two things change here: rows without a lease (of older builds) that were written under another boot
-//! id are deleted, and times of another time namespace are converted. Both need a file that no other process has
-//! open.
+//! id are deleted, and times of another time namespace are converted. Both changes need a file that no other process
+//! has open.
 
 use std::path::Path;
 

@@ -20,7 +20,7 @@ pub(super) const WRITE_LOCK_LIMIT: Duration = Duration::from_secs(1);
 const SPACE_WARNING: u64 = 64 << 20;
 const SPACE_DANGER: u64 = 8 << 20;
 
-/// The finding that the file was deleted or replaced while it was open. `error` is that of the failed check.
+/// The finding that the file was deleted or replaced while it was open. `error` is the result of the check.
 pub(super) fn replaced(error: &BackendError) -> Vec<Finding> {
     vec![Finding::danger(
         error.to_string(),

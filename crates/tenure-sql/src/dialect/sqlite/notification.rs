@@ -99,7 +99,7 @@ mod linux {
         }
 
         /// The interval at which keys are checked even without a notification, which is lost if the releasing process
-        /// is killed before it sends it.
+        /// is killed before sending.
         pub(in super::super) fn fallback_interval(&self) -> Duration {
             match self.inotify {
                 Some(_) => Duration::from_millis(500),

@@ -53,8 +53,8 @@ impl Origin {
             namespace,
             offset: None,
         };
-        // An older build updates `boot` and `namespace` but not the column `clock`, so its offset is used only if
-        // both match.
+        // An older build updates `boot` and `namespace` but not `clock`, which contains both too. The offset in
+        // `clock` is used only if they match.
         let offset = clock.and_then(|clock| clock.strip_suffix(&origin.names())?.parse().ok());
         origin.offset = offset.or_else(|| known_offset(&origin.namespace));
         origin

@@ -80,7 +80,8 @@ fn home() -> Option<PathBuf> {
     })
 }
 
-/// Asks `getent` for the line of a user id in the user database. It also queries sources such as a directory server.
+/// Asks `getent` for the line of a user id in the user database. `getent` also queries sources such as a directory
+/// server.
 fn getent(user: u32) -> Option<String> {
     let mut child = Command::new("getent")
         .arg("passwd")

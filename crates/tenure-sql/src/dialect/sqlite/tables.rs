@@ -70,7 +70,7 @@ impl<'c> Tables<'c> {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?,
             // ?18: the old value of `live`, a part of the primary key: ending a claim changes it from 1 to 0. A row
-            // without a lease belongs to a client of an older build, which renews it without writing a lease. It
+            // without a lease belongs to a client of an older build, which renews it without writing a lease. The row
             // stays without a lease: otherwise the renewed row would look like one of an earlier boot.
             update: prepare(
                 "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
@@ -179,8 +179,7 @@ impl<'c> Tables<'c> {
         Ok(written)
     }
 
-    /// Calls `show` with the view of each key at or after `from` and after `after`, in order, until it returns
-    /// `false`.
+    /// Calls `show` with the view of each key >= `from` and > `after`, in order, until it returns `false`.
     pub(super) fn list(
         &mut self,
         from: &str,

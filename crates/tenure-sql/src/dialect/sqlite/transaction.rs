@@ -71,7 +71,7 @@ impl ViewCache {
         self.views.clear();
     }
 
-    /// Caches the long views of a committed transaction. `version` is the `data_version` that it read.
+    /// Caches the long views of a committed transaction. `version` is its `data_version`.
     pub(super) fn insert(&mut self, views: HashMap<LockKey, View>, version: i64) {
         self.version = version;
         let mut rows: usize = self.views.values().map(View::rows).sum();

@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-/// Describes the bug of this version of SQLite that can damage a lock file, if it has it.
+/// Describes the bug that can damage a lock file, if this version of SQLite has the bug.
 ///
 /// Up to 3.51.2, a checkpoint that runs while another connection resets the log may omit pages of later commits, and
 /// so damage the file: <https://sqlite.org/wal.html#walresetbug>. 3.44.6 and 3.50.7 have the fix too.
