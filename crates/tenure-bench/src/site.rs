@@ -25,11 +25,11 @@ pub(crate) struct Site {
     _folder: TempDir,
 }
 
-/// Settings for all sites of a run. A site is a store with its folder.
+/// What all sites of a run share. A site is a store with its folder.
 pub(crate) struct Sites {
     /// The folder in which each site creates its own folder.
     root: PathBuf,
-    /// The core on which the servers run, if one is reserved for them.
+    /// The core on which the servers run, if they have one of their own.
     core: Option<Core>,
     /// True if a proxy delays messages to and from a server.
     away: bool,
@@ -46,8 +46,8 @@ pub(crate) struct Location {
 }
 
 impl Sites {
-    /// Prepares for servers at this distance. With `Apart`, moves this thread, and those it starts later, off a core
-    /// for servers.
+    /// Prepares for servers at this distance. `Apart` moves this thread, and those it starts later, off the servers'
+    /// core.
     pub(crate) fn prepare(root: PathBuf, distance: Distance) -> Fallible<Self> {
         let core = (distance == Distance::Apart).then(Core::leave).transpose()?;
         let away = distance == Distance::Away;

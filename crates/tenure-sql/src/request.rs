@@ -61,11 +61,10 @@ pub(crate) enum Write {
     Unwatch(Arc<Claim>),
 }
 
-/// A request to the thread that serves the file.
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(Write),
-    /// Remove the claim's subscriber with this signal, because its wake-up stream was dropped.
+    /// Remove the claim's subscriber with this signal: its wake-up stream was dropped.
     Unsubscribe(Arc<Claim>, WakeSignal),
     Inspect(Pending<Query, Result<Page<LockStatus>, BackendError>>),
     Examine(Pending<(), Result<Vec<Finding>, BackendError>>),
@@ -75,9 +74,9 @@ pub(crate) enum Request {
 impl Write {
     /// Returns whether the commit must be synced to the disk before the request is answered.
     ///
-    /// Grants, and so releases with a successor, must survive a power failure because of their fencing tokens.
-    /// Renewals are synced too, for safety: they are rare. Another release or a registration may be lost: the claim
-    /// then ends with its lease, or at the next boot.
+    /// Grants, also to a successor, must survive a power failure because of their fencing tokens. Renewals are synced
+    /// too, for safety: they are rare. Another release or a registration may be lost: the claim then ends with its
+    /// lease, or at the next boot.
     pub(crate) fn must_sync(&self) -> bool {
         match self {
             Write::Acquire(_) | Write::Renew(_) => true,
@@ -86,8 +85,7 @@ impl Write {
         }
     }
 
-    /// Runs the request on the rows of each of its claims in turn, and keeps the results for
-    /// [`answer`](Self::answer).
+    /// Runs the request on the rows of each of its claims in turn, and keeps the results.
     pub(crate) fn execute(&mut self, transaction: &mut Transaction<'_, '_>) -> rusqlite::Result<()> {
         match self {
             Write::Acquire(pending) => {
@@ -119,7 +117,7 @@ impl Write {
         Ok(())
     }
 
-    /// Sends the results after the commit. `subscribe` makes the wake-up stream that a `watch` returns.
+    /// Sends the results after the commit. `subscribe` makes the wake-up stream of a `watch`.
     pub(crate) fn answer(self, subscribe: impl FnOnce(Arc<Claim>) -> Wakes) {
         match self {
             Write::Acquire(pending) => pending.answer_with_result(),
@@ -133,7 +131,7 @@ impl Write {
         }
     }
 
-    /// Fails the request because the file was replaced, so that its claims are lost: renewals get `Loss::Missing`.
+    /// Fails the request because the file was replaced and all its claims are lost: renewals get `Loss::Missing`.
     pub(crate) fn fail_lost(self, error: &BackendError) {
         match self {
             Write::Renew(pending) => pending.answer_each(|| RenewReply::Gone(Loss::Missing)),
@@ -141,7 +139,7 @@ impl Write {
         }
     }
 
-    /// Answers the request with this error. An `Unwatch` gets no answer.
+    /// Answers the request with this error.
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
             Write::Acquire(pending) => pending.answer(Err(error.clone())),
@@ -175,13 +173,13 @@ impl Request {
     }
 }
 
-/// Inserts or renews the row of an unfair claim that wants wake-ups.
+/// Registers an unfair claim for wake-ups, or renews its registration.
 pub(crate) fn register(transaction: &mut Transaction<'_, '_>, claim: &Claim) -> rusqlite::Result<()> {
     let ids = smallvec![claim.at.id];
     transaction.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
 }
 
-/// The claims whose rows a release needs: the released claim, and the successor that may get the key next.
+/// The claims whose rows a release needs: the released claim, and the successor if there is one.
 fn claims_of(request: &ReleaseRequest) -> Ids {
     let mut ids = Ids::new();
     if let ReleaseTarget::Claim(claim) = &request.target {

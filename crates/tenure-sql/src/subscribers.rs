@@ -49,8 +49,8 @@ impl Subscribers {
         signal.wakes(move || mailbox.unsubscribe(claim.clone(), dropped.clone()))
     }
 
-    /// Removes the subscriber with this signal. Returns whether the caller must now delete the claim's row: the claim
-    /// is registered as an unfair waiter, and has no other subscriber.
+    /// Removes the subscriber with this signal. Returns whether the claim must now be unregistered: it was
+    /// registered, and has no other subscriber.
     pub(crate) fn unsubscribe(&mut self, claim: &Claim, signal: &WakeSignal) -> bool {
         let ClaimRef { key: name, id } = &claim.at;
         let Some(key) = self.keys.get_mut(name) else {
@@ -115,7 +115,7 @@ impl Subscribers {
         keys.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The next time at which a key is [`due`](Self::due), that is, must be checked even if nothing has changed.
+    /// The next time at which a key is [`due`](Self::due) for a check.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.all().filter_map(|subscriber| subscriber.check_at).min()
     }

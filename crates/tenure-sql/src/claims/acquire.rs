@@ -78,7 +78,7 @@ pub(super) fn place_or_poll(
                 ..Row::new(claim, Phase::Granted, 0, now + lease(claim))
             };
             if position.is_some() {
-                // The next claims in the queue may be able to hold the key too, for example if all are readers.
+                // The next claims in the queue may be able to hold the key too, such as more readers.
                 view.request_wake();
             }
             Ok(granted(view, claim, row))
@@ -92,8 +92,8 @@ pub(super) fn place_or_poll(
     }
 }
 
-/// The reply to a claim that is not granted. Queues a fair claim; an unfair one gets no row. `at` is the earliest
-/// time at which a poll can succeed without a release.
+/// The reply to a claim that is not granted. Queues a fair claim. `at` is the earliest time at which a poll can
+/// succeed without a release.
 fn refused(
     view: &mut View,
     claim: &Claim,
@@ -110,8 +110,8 @@ fn refused(
     }
 }
 
-/// Decides whether a claim of this client and mode can be granted. `position` is its position in the queue, if it is
-/// queued. Checks the queue first, so that a claim behind others in a long queue is answered quickly.
+/// Decides whether a claim can be granted. `position` is its position in the queue, if it is queued. Checks the queue
+/// first, so that a claim behind others in a long queue is answered quickly.
 pub(super) fn admission(view: &View, client: ClientId, mode: Mode, position: Option<i64>) -> Admission {
     let held = || view.holders().map(|row| row.mode);
     if queue_before(view, position).next().is_some() || !mode.admits(held()) {
@@ -135,8 +135,8 @@ fn queue_before(view: &View, position: Option<i64>) -> impl Iterator<Item = &Row
         .take_while(move |row| position.is_none_or(|position| row.position < position))
 }
 
-/// The earliest end of a lease that keeps a claim [`Blocked`](Admission::Blocked): of a claim ahead in the queue, or
-/// of a holder if the holders exclude `mode`.
+/// The earliest end of the leases that keep a claim [`Blocked`](Admission::Blocked), in the queue ahead or of
+/// holders.
 fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     let holders = || view.holders().map(|row| row.expires_at);
     let queue = queue_before(view, position).map(|row| row.expires_at);
@@ -182,7 +182,7 @@ fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) ->
     waiting(ahead, (at - now).min(lease(claim) / 3))
 }
 
-/// Ends the reservations of the key for this client, one of whose claims polls: each is for one poll.
+/// Ends the reservations of the key for this client, whose poll has used them.
 fn clear_reservations(view: &mut View, client: ClientId) {
     let now = view.now();
     let of_client = |row: &&Row| row.id.client() == client && now < row.reserved_until;
@@ -195,7 +195,7 @@ fn clear_reservations(view: &mut View, client: ClientId) {
     }
 }
 
-/// Makes an unfair waiter that missed its reservation eligible for the next one: its poll proves that its process is
+/// Makes an unfair waiter that missed its reservation eligible again, since its poll proves that its process is
 /// alive. It keeps its time of registration, and so goes before later ones.
 fn forgive_missed_reservation(view: &mut View, row_before: Option<Row>) {
     let now = view.now();

@@ -28,7 +28,7 @@ pub(crate) struct Moment {
 ///
 /// A view has all rows of the key that are not [`Phase::Ended`], the rows of the requests' claims in any phase, and
 /// the key's token counter. A transaction reads each key once and runs several requests on its view, because a key
-/// may have a thousand waiters. An index spares the requests from going through all rows.
+/// may have a thousand waiters. The rows are indexed, so that a request need not go through all.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) key: LockKey,
@@ -37,7 +37,7 @@ pub(crate) struct View {
     by_id: HashMap<ClaimId, usize>,
     /// The rows that affect other claims, sorted. [`active_row`](Self::active_row) defines which.
     active: BTreeSet<ActiveRow>,
-    /// The indices of the entries to write to the table, in the order of their first changes.
+    /// The entries to write to the table, in the order of their first changes.
     changed: Vec<usize>,
     counter: u64,
     counter_changed: bool,
@@ -87,8 +87,7 @@ impl View {
         }
     }
 
-    /// Moves a cached view to a later time. The caller ensures that no other connection has changed the rows since
-    /// this view was [written](Self::mark_written).
+    /// Moves a cached view to a later time. The caller ensures that no other connection has changed the rows since.
     pub(crate) fn advance_to(mut self, at: Moment) -> Self {
         self.at = at;
         self.needs_wake = false;
@@ -105,14 +104,14 @@ impl View {
         self.entries.len()
     }
 
-    /// Returns whether the view is worth caching: it is long, and at least half of its rows are unexpired.
+    /// Returns whether the view is worth caching: it has many rows, and at least half of them are unexpired.
     pub(crate) fn is_worth_caching(&self) -> bool {
         MIN_CACHED_ROWS <= self.active.len() && self.entries.len() <= 2 * self.active.len()
     }
 
     /// Adds a row read from the table, with its column `lease`, which rows of older builds do not have.
     ///
-    /// Deletes the row if the machine was restarted after it was written.
+    /// A row that was written before a restart of the machine is deleted at once.
     pub(crate) fn add(&mut self, row: Row, lease: Option<Duration>) {
         let is_of_earlier_boot = lease.is_some_and(|lease| row.is_of_earlier_boot(lease, self.now()));
         let stored = Some(row.phase);
@@ -143,8 +142,8 @@ impl View {
         at
     }
 
-    /// The sort key of a row that affects other claims: an evicted row until its cooldown ends; a watching, waiting
-    /// or granted row until it expires. Otherwise `None`.
+    /// The sort key of a row that affects other claims: an evicted row during its cooldown, any other that is not
+    /// ended or expired. `None` for the rest.
     fn active_row(&self, at: usize) -> Option<ActiveRow> {
         let Entry { row, removed, .. } = &self.entries[at];
         let is_active = match row.phase {
@@ -166,7 +165,7 @@ impl View {
         }
     }
 
-    /// The row of the claim, in any phase, expired or not.
+    /// The claim's row, in any phase, expired or not.
     pub(crate) fn row(&self, id: ClaimId) -> Option<&Row> {
         let entry = &self.entries[*self.by_id.get(&id)?];
         (!entry.removed).then_some(&entry.row)
@@ -231,8 +230,7 @@ impl View {
             .map(|row| row.id)
     }
 
-    /// A hash of the claims, phases and reservations in the key's unexpired rows, to detect changes. Renewals do not
-    /// change it.
+    /// A hash of the claims, phases and reservations in the key's unexpired rows. Renewals do not change it.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for row in self.active_rows(Phase::Evicted..=Phase::Granted) {
@@ -269,14 +267,14 @@ impl View {
             .filter(move |row| now < row.reserved_until && row.id.client() != client)
     }
 
-    /// The end of the cooldown after an eviction, until which no claim is granted; `None` without a cooldown.
+    /// The end of the cooldown after an eviction; until then no claim is granted.
     pub(crate) fn cooldown_until(&self) -> Option<Instant> {
         self.active_rows(Phase::Evicted..=Phase::Evicted)
             .map(|row| row.reserved_until)
             .max()
     }
 
-    /// Refuses a mode of another kind (such as a semaphore) than that of the key's holders and queued claims.
+    /// Refuses a mode of another kind, such as a semaphore, than the key's holders and queued claims have.
     pub(crate) fn check_kind(&self, asked: Mode) -> Result<(), BackendError> {
         let mut kinds = self.holders().chain(self.queue()).map(|row| row.mode.kind());
         match kinds.find(|held| *held != asked.kind()) {
@@ -291,7 +289,7 @@ impl View {
         row.map(|row| row.mode.kind())
     }
 
-    /// Draws `asked` consecutive tokens (at most 1024), all greater than those drawn on this key before.
+    /// Draws `asked` consecutive tokens (at most 1024), greater than all drawn on this key before.
     pub(crate) fn draw(&mut self, asked: std::num::NonZeroU32) -> Result<TokenRange, BackendError> {
         let count = LIMITS.grants(asked);
         let first = self.counter.saturating_add(1).max(self.at.wall_micros);

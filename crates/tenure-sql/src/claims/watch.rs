@@ -1,4 +1,4 @@
-//! `watch`: registers unfair claims that want wake-ups (watchers), and decides when a waiting claim should poll.
+//! `watch`: registers unfair claims that want wake-ups, and decides when a waiting claim should poll.
 
 use std::time::Duration;
 
@@ -7,11 +7,10 @@ use tenure_backend::{Claim, Fairness, Instant};
 use super::acquire::{Admission, admission};
 use super::{Phase, Row, View};
 
-/// The time for which an unfair waiter stays registered. After its process dies, it counts as a waiter for up to this
-/// long.
+/// How long an unfair waiter stays registered. If its process dies, it counts as a waiter for up to this long.
 const REGISTRATION_LEASE: Duration = Duration::from_secs(10);
 
-/// The interval at which a process renews the registrations of its unfair waiters: three times in their 10 s.
+/// How often a process renews the registrations of its unfair waiters: three times in their 10 s.
 pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The time at which a waiting claim should poll, for its wake-ups.
@@ -25,8 +24,8 @@ pub(crate) enum NextPoll {
     OnChange,
 }
 
-/// Registers an unfair claim for wake-ups, or renews its registration. Does nothing for a fair, queued, granted or
-/// ended claim.
+/// Registers an unfair claim for wake-ups, or renews its registration. Does nothing for a queued, granted or ended
+/// claim.
 pub(crate) fn watch(view: &mut View, claim: &Claim) {
     let now = view.now();
     let (position, reserved_until) = match view.row(claim.at.id) {
@@ -44,7 +43,7 @@ pub(crate) fn watch(view: &mut View, claim: &Claim) {
     });
 }
 
-/// Deletes the registration of an unfair claim. Keeps the row of a queued, granted or ended one.
+/// Deletes the registration of an unfair claim, but no queued, granted or ended row.
 pub(crate) fn unwatch(view: &mut View, claim: &Claim) {
     if view
         .row(claim.at.id)
@@ -54,7 +53,7 @@ pub(crate) fn unwatch(view: &mut View, claim: &Claim) {
     }
 }
 
-/// Decides when a waiting claim should poll. Does not change the view.
+/// Decides when a waiting claim should poll. Changes nothing.
 pub(crate) fn next_poll(view: &View, claim: &Claim) -> NextPoll {
     let now = view.now();
     let position = match view.row(claim.at.id) {

@@ -1,9 +1,8 @@
 //! Makes the times in a lock file comparable with the clock of the process that opens it.
 //!
-//! Rows of an earlier boot are left to the transaction that reads them, which recognizes them by their leases and
-//! deletes them. Two things change here: rows without a lease (of older builds) that were written under another boot
-//! id are deleted, and times of another time namespace are converted. Both changes need a file that no other process
-//! has open.
+//! Rows of an earlier boot are left to the transaction that reads them: it recognizes them by their leases and
+//! deletes them. This file deletes rows without a lease (of older builds) if the boot id differs, and converts times
+//! of another time namespace, both only while no other process has the lock file open.
 
 use std::path::Path;
 
@@ -28,8 +27,8 @@ UPDATE claim SET
 /// Deletes the rows of an earlier boot. ?1 is the current time of the lease clock.
 const DELETE_EARLIER_BOOTS: &str = "DELETE FROM claim WHERE max(until, reserved, forget) - ?1 > lease";
 
-/// Refuses a file of another machine. Also refuses a file of this boot in which the clock's offset is unknown, except
-/// from a process in the file's time namespace.
+/// Refuses a file of another machine, and a file of this boot and another time namespace whose clock's offset is
+/// unknown.
 pub(super) fn check(path: &Path, there: &Origin, here: &Origin) -> Result<(), BackendError> {
     if there.machine != here.machine {
         let why = format!(
@@ -61,9 +60,9 @@ pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
     there.boot != here.boot || !here.shares_clock_with(there)
 }
 
-/// Changes the file for this boot and clock. Does nothing if another process has the file open.
+/// Changes the file for this boot and clock, unless another process has it open.
 ///
-/// If the boot id differs, deletes the rows without a lease. Converts the times of all other rows to this clock.
+/// If the boot id differs, rows without a lease are deleted. The times of all other rows are converted to this clock.
 pub(super) fn adopt(path: &Path, here: &Origin, clock: &dyn Clock) -> Result<(), BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     match connection::open_exclusive(path).map_err(sql)? {
@@ -156,7 +155,7 @@ mod tests {
     /// The time of `Fixture::clock`, in seconds.
     const NOW: i64 = 1_000_000;
 
-    /// A lock file that the test opens as several processes, with other boot ids and time namespaces.
+    /// A lock file that is opened as if by several processes, with other boot ids and time namespaces.
     struct Fixture {
         _dir: TempDir,
         path: PathBuf,

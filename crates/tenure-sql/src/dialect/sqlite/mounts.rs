@@ -8,11 +8,11 @@ use std::path::Path;
 pub(super) struct Mount {
     /// The name of the file system, such as NFS. Empty on Linux for a local file system on disk.
     pub(super) kind: String,
-    /// True if the kernel considers the file system local. One in user space (FUSE) may be remote all the same.
+    /// True if the kernel considers the file system local. One in user space (FUSE) may still be remote.
     pub(super) is_local: bool,
 }
 
-/// Linux's magic numbers of network file systems (`f_type` of `statfs`), with their names.
+/// Linux's magic numbers of network file systems, with their names.
 #[cfg(target_os = "linux")]
 const NETWORK: &[(u32, &str)] = &[
     (0x6969, "NFS"),
@@ -40,7 +40,7 @@ const NETWORK: &[(u32, &str)] = &[
 #[cfg(target_os = "linux")]
 const MEMORY: &[(u32, &str)] = &[(0x0102_1994, "tmpfs"), (0x8584_58F6, "ramfs")];
 
-/// Linux's magic number of all file systems in user space (FUSE). The name of each is in `mountinfo`.
+/// Linux's magic number of all file systems in user space. Their names in `mountinfo` show which are remote.
 #[cfg(target_os = "linux")]
 const FUSE: u32 = 0x6573_5546;
 

@@ -23,7 +23,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(8);
 const WAKE_COST: Duration = Duration::from_micros(22);
 
 impl Worker<'_> {
-    /// Checks the keys of waiters after a notification, at intervals, and when a cooldown or reservation ends. Renews
+    /// Checks the keys of waiters after notifications, at intervals, and when cooldowns or reservations end. Renews
     /// the registrations of unfair waiters.
     pub(super) fn serve_subscribers(&mut self) {
         if self.subscribers.is_empty() {

@@ -27,8 +27,7 @@ use crate::subscribers::Subscribers;
 const SWEPT_PER_ROW: u32 = 4;
 
 /// The minimum and maximum number of rows that one sweep checks. At least 64, because each sweep writes one more
-/// page; at most 1024, so that other processes do not wait long for the write lock. Later transactions sweep the
-/// rest.
+/// page; at most 1024, so that other processes do not wait long for the write lock.
 const SWEEP_ROWS: RangeInclusive<u32> = 64..=1024;
 
 /// The state of the thread that serves a file.
@@ -46,16 +45,15 @@ pub(super) struct Worker<'c> {
     pub(super) listener: NotificationListener,
     /// True while `PRAGMA synchronous` is `FULL`: each commit is synced to the disk.
     durable: bool,
-    /// The number of rows that the sweep of old rows must still check: four for each inserted row, and 64 at the
-    /// start.
+    /// The number of rows that the sweep of old rows must still check, because of earlier inserts.
     sweep_debt: u32,
-    /// The time of the next renewal of the unfair waiters' registrations.
+    /// The next renewal of the unfair waiters' registrations.
     pub(super) renew_at: Instant,
-    /// The time of the next check of all keys with waiters, even without a notification.
+    /// The next check of all keys with waiters, even without a notification.
     pub(super) check_at: Instant,
     /// The time until which notifications of other processes are ignored.
     pub(super) ignore_until: Instant,
-    /// The error for all requests, once the file was deleted or replaced; `None` before.
+    /// The error for all requests after the file was deleted or replaced.
     pub(super) lost: Option<BackendError>,
 }
 
@@ -88,7 +86,7 @@ impl<'c> Worker<'c> {
             subscribers: Subscribers::default(),
             listener: NotificationListener::new(path),
             durable: true,
-            // Enough for a first sweep of old rows, so that a process that takes a single lock sweeps too.
+            // Enough for a first sweep, so that a process that takes a single lock also deletes old rows.
             sweep_debt: *SWEEP_ROWS.start(),
             renew_at: now,
             check_at: now,
@@ -114,7 +112,7 @@ impl<'c> Worker<'c> {
             mailbox.set_caller_may_spin(
                 quick && alone && first.is_some_and(|since| answered < since + CALLER_SPIN),
             );
-            // Polls for requests only without subscribers, because waiters must cost no CPU time.
+            // Spins only without subscribers, so that waiters cost no CPU time.
             if quick && self.subscribers.is_empty() && mailbox.spin_until(answered + WORKER_SPIN) {
                 continue;
             }
@@ -123,7 +121,8 @@ impl<'c> Worker<'c> {
             let time = self.time_to_sleep();
             mailbox.sleep(&mut self.listener, listens, time);
         }
-        // Deletes the rows of this store's unfair waiters: no key must be reserved for a waiter that cannot be woken.
+        // Deletes the registrations of this store's waiters: no key must be reserved for a waiter that cannot be
+        // woken.
         let now = Instant::now();
         let left = self.subscribers.registered().into_iter();
         self.write(left.map(|claim| (now, Write::Unwatch(claim))).collect());
@@ -161,7 +160,7 @@ impl<'c> Worker<'c> {
     }
 
     /// Runs the requests in one transaction. If another process keeps the write lock, requests older than
-    /// `busy_limit` fail, and the others try again.
+    /// `busy_limit` fail; the others try again.
     fn write(&mut self, mut group: Vec<(Instant, Write)>) {
         while let Some(oldest) = group.iter().map(|(since, _)| *since).min() {
             if let Some(error) = &self.lost {
@@ -265,7 +264,7 @@ impl<'c> Worker<'c> {
         })
     }
 
-    /// Adds the number of rows that the sweep must check because of these inserted rows.
+    /// Adds the rows that the sweep must check because of these inserted rows.
     pub(super) fn add_sweep_debt(&mut self, written: Written) {
         let more = written.rows.saturating_mul(SWEPT_PER_ROW);
         self.sweep_debt = self.sweep_debt.saturating_add(more);
@@ -292,8 +291,7 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Sends the results of a committed request. Granted and released claims are no longer registered as unfair
-    /// waiters.
+    /// Sends the results of a committed request. Granted and released claims are no longer registered for wake-ups.
     fn answer(&mut self, write: Write) {
         match &write {
             Write::Acquire(pending) if matches!(pending.result, Some(Ok(AcquireReply::Granted(_)))) => {
@@ -320,8 +318,8 @@ impl<'c> Worker<'c> {
         });
     }
 
-    /// After the commit, wakes this store's waiters that should poll, and notifies other processes if they may have
-    /// waiters of these keys.
+    /// After the commit, wakes this store's waiters that should poll, and notifies other processes that may have
+    /// waiters.
     fn wake(&mut self, views: &HashMap<LockKey, View>) {
         let mut has_others = false;
         for view in views.values().filter(|view| view.needs_wake()) {
