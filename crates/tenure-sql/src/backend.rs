@@ -36,7 +36,7 @@ use crate::request::{Pending, Request, Write};
 pub struct SqlStore {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The id of the process that opened the store. A child made by `fork` inherits the store, but not its thread.
+    /// Id of the process that opened the store. A child made by `fork` inherits the store, but not its thread.
     pub(crate) process: u32,
 }
 
@@ -165,7 +165,7 @@ impl Backend for SqlStore {
     }
 }
 
-/// The error of a call whose thread ended without a reply: a bug.
+/// Error of a call whose thread ended without a reply: a bug.
 fn thread_ended() -> BackendError {
     BackendError::new(
         Fault::Closed,

@@ -20,17 +20,17 @@ pub struct Config {
     /// The lease clock. The default is the system's boot clock, which counts suspend. Every process that shares the
     /// file must read the same clock, so only tests set another one.
     pub clock: Arc<dyn Clock>,
-    /// The time for which a request waits for another process to release SQLite's write lock. Then it fails with
+    /// Time for which a request waits for another process to release SQLite's write lock. Then it fails with
     /// `Unavailable`, and the error names that process if possible. The default of 5 s is longer than any transaction
     /// of a running process.
     pub busy_limit: Duration,
-    /// The maximum number of requests in the queue of the file's thread; renewals have a second queue of this size.
+    /// Maximum number of requests in the queue of the file's thread; renewals have a second queue of this size.
     /// The default is 4096. Further requests fail with `Unavailable`.
     pub max_queue: usize,
-    /// The maximum number of claims in one transaction. The default of 64 keeps transactions short, because other
+    /// Maximum number of claims in one transaction. The default of 64 keeps transactions short, because other
     /// processes wait for them. A batch is not divided, so it may have more.
     pub max_group: usize,
-    /// The maximum size of the file in bytes. The default of 1 GiB is enough for several million claims. Writes
+    /// Maximum size of the file in bytes. The default of 1 GiB is enough for several million claims. Writes
     /// beyond it fail as on a full disk.
     pub max_bytes: u64,
 }

@@ -16,7 +16,7 @@ use crate::dialect::sqlite::transaction::{Ids, Transaction};
 #[derive(Debug)]
 pub(crate) struct Pending<Q, A> {
     pub(crate) input: Q,
-    /// The result that the claim logic decided. It is sent once the transaction is committed.
+    /// Result that the claim logic decided. It is sent once the transaction is committed.
     pub(crate) result: Option<A>,
     reply: oneshot::Sender<A>,
 }
@@ -152,7 +152,7 @@ impl Write {
 }
 
 impl Request {
-    /// The number of claims in the request.
+    /// Number of claims in the request.
     pub(crate) fn claims(&self) -> usize {
         match self {
             Request::Write(Write::Renew(pending)) => pending.input.len(),
@@ -179,7 +179,7 @@ pub(crate) fn register(transaction: &mut Transaction<'_, '_>, claim: &Claim) -> 
     transaction.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
 }
 
-/// The claims whose rows a release needs: the released claim, and the successor if there is one.
+/// Claims whose rows a release needs: the released claim, and the successor if there is one.
 fn claims_of(request: &ReleaseRequest) -> Ids {
     let mut ids = Ids::new();
     if let ReleaseTarget::Claim(claim) = &request.target {

@@ -27,7 +27,7 @@ struct KeySubscribers {
 struct Subscriber {
     claim: Arc<Claim>,
     signal: WakeSignal,
-    /// The time to check the key again even if nothing changes: a cooldown or a reservation ends then.
+    /// Time to check the key again even if nothing changes: a cooldown or a reservation ends then.
     check_at: Option<Instant>,
     /// True if the claim has a row of phase `Watching` in the table, which must be renewed and later deleted.
     registered: bool,
@@ -105,7 +105,7 @@ impl Subscribers {
         registered.map(|subscriber| subscriber.claim.clone()).collect()
     }
 
-    /// The keys to check at `now` even if nothing has changed: a cooldown or a reservation ends.
+    /// Keys to check at `now` even if nothing has changed: a cooldown or a reservation ends.
     pub(crate) fn due(&self, now: Instant) -> Vec<LockKey> {
         let due = |subscriber: &Subscriber| subscriber.check_at.is_some_and(|check_at| check_at <= now);
         let keys = self

@@ -36,7 +36,7 @@ async fn refused(path: &Path) -> BackendError {
     error
 }
 
-/// The contents of a file. Another process (`cat`) reads them, because closing the file here would drop the POSIX
+/// Contents of a file. Another process (`cat`) reads them, because closing the file here would drop the POSIX
 /// locks of this process.
 fn contents(path: &Path) -> Option<Vec<u8>> {
     let read = std::process::Command::new("cat")

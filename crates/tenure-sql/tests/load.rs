@@ -248,7 +248,7 @@ async fn a_thousand_waiters_can_leave_at_once() {
     }
     drop(queue);
     assert!(is_alive(&client, &held).await);
-    // The limit is many times what the release takes. Checking all waiters for each one that leaves takes longer.
+    // Limit is many times what the release takes. Checking all waiters for each one that leaves takes longer.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
@@ -274,7 +274,7 @@ async fn only_the_head_of_a_long_queue_is_woken() {
     }
 }
 
-/// The rows of a long queue are cached between transactions, until another connection writes.
+/// Rows of a long queue are cached between transactions, until another connection writes.
 #[tokio::test]
 async fn a_cached_queue_sees_changes_of_another_handle() {
     let (_dir, path) = temp_lock_file();

@@ -29,7 +29,7 @@ async fn assert_works(path: &Path) {
     store.close().await.expect("the file is closed");
 }
 
-/// The messages of an error and its causes.
+/// Messages of an error and its causes.
 fn messages(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(|error| format!("{error}|")).collect()

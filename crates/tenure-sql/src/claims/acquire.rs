@@ -7,7 +7,7 @@ use tenure_backend::{AcquireReply, BackendError, Claim, ClientId, Fairness, Gran
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
-/// The minimum of `poll_after` in a reply.
+/// Minimum of `poll_after` in a reply.
 const MIN_POLL: Duration = Duration::from_millis(1);
 
 /// Whether a claim can be granted, given the other claims of its key.
@@ -92,7 +92,7 @@ pub(super) fn place_or_poll(
     }
 }
 
-/// The reply to a claim that is not granted. Queues a fair claim. `at` is the earliest time at which a poll can
+/// Reply to a claim that is not granted. Queues a fair claim. `at` is the earliest time at which a poll can
 /// succeed without a release.
 fn refused(
     view: &mut View,
@@ -129,13 +129,13 @@ pub(super) fn admission(view: &View, client: ClientId, mode: Mode, position: Opt
     }
 }
 
-/// The queued claims ahead of this position; the whole queue for `None`.
+/// Queued claims ahead of this position; the whole queue for `None`.
 fn queue_before(view: &View, position: Option<i64>) -> impl Iterator<Item = &Row> {
     view.queue()
         .take_while(move |row| position.is_none_or(|position| row.position < position))
 }
 
-/// The earliest end of the leases that keep a claim [`Blocked`](Admission::Blocked), in the queue ahead or of
+/// Earliest end of the leases that keep a claim [`Blocked`](Admission::Blocked), in the queue ahead or of
 /// holders.
 fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     let holders = || view.holders().map(|row| row.expires_at);
@@ -148,7 +148,7 @@ fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     first.unwrap_or(view.now())
 }
 
-/// The reply to a claim that must wait. Without a wake-up, the claim should poll after `time`.
+/// Reply to a claim that must wait. Without a wake-up, the claim should poll after `time`.
 pub(super) fn waiting(ahead: Option<u32>, time: Duration) -> AcquireReply {
     AcquireReply::Waiting {
         ahead,

@@ -106,7 +106,7 @@ fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut
     });
 }
 
-/// The row of a claim that is released before its acquire request arrives.
+/// Row of a claim that is released before its acquire request arrives.
 fn unplaced_row(id: ClaimId) -> Row {
     Row {
         id,

@@ -86,7 +86,7 @@ impl Row {
         }
     }
 
-    /// The time from which the row may be deleted. An expired claim is remembered for 10 s, like a released one.
+    /// Time from which the row may be deleted. An expired claim is remembered for 10 s, like a released one.
     pub(crate) fn forget_at(&self) -> Instant {
         match self.phase {
             Phase::Waiting | Phase::Granted => self.expires_at + MAX_NOT_AFTER,
@@ -94,7 +94,7 @@ impl Row {
         }
     }
 
-    /// The latest time in the row. The column `lease` stores how far it is ahead of the clock when the row is
+    /// Latest time in the row. The column `lease` stores how far it is ahead of the clock when the row is
     /// written.
     pub(crate) fn latest(&self) -> Instant {
         self.forget_at().max(self.reserved_until)

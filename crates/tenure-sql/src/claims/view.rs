@@ -18,13 +18,13 @@ const MIN_CACHED_ROWS: usize = 32;
 /// The time on two clocks. Each transaction reads them once, after it has taken the write lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// The time of the lease clock.
+    /// Time of the lease clock.
     pub(crate) now: Instant,
-    /// The time of the wall clock in µs, used only to draw fencing tokens.
+    /// Time of the wall clock in µs, used only to draw fencing tokens.
     pub(crate) wall_micros: u64,
 }
 
-/// The rows of one key, at one moment.
+/// Rows of one key, at one moment.
 ///
 /// A view has all rows of the key that are not [`Phase::Ended`], the rows of the requests' claims in any phase, and
 /// the key's token counter. A transaction reads each key once and runs several requests on its view, because a key
@@ -99,7 +99,7 @@ impl View {
         self
     }
 
-    /// The number of rows, including ended ones.
+    /// Number of rows, including ended ones.
     pub(crate) fn rows(&self) -> usize {
         self.entries.len()
     }
@@ -142,7 +142,7 @@ impl View {
         at
     }
 
-    /// The sort key of a row that affects other claims: an evicted row during its cooldown, any other that is not
+    /// Sort key of a row that affects other claims: an evicted row during its cooldown, any other that is not
     /// ended or expired. `None` for the rest.
     fn active_row(&self, at: usize) -> Option<ActiveRow> {
         let Entry { row, removed, .. } = &self.entries[at];
@@ -224,7 +224,7 @@ impl View {
         self.needs_wake
     }
 
-    /// The queued claims and the watchers (unfair waiters).
+    /// Queued claims and watchers (unfair waiters).
     pub(crate) fn waiters(&self) -> impl Iterator<Item = ClaimId> {
         self.active_rows(Phase::Watching..=Phase::Waiting)
             .map(|row| row.id)
@@ -243,7 +243,7 @@ impl View {
         self.active_rows(Phase::Granted..=Phase::Granted)
     }
 
-    /// The queued claims, in the order of the queue.
+    /// Queued claims, in the order of the queue.
     pub(crate) fn queue(&self) -> impl DoubleEndedIterator<Item = &Row> {
         self.active_rows(Phase::Waiting..=Phase::Waiting)
     }
@@ -253,7 +253,7 @@ impl View {
         self.active_rows(Phase::Watching..=Phase::Watching)
     }
 
-    /// The unexpired rows in these phases, sorted by phase and position.
+    /// Unexpired rows in these phases, sorted by phase and position.
     fn active_rows(&self, phases: RangeInclusive<Phase>) -> impl DoubleEndedIterator<Item = &Row> {
         let (first, last) = phases.into_inner();
         let range = (first, i64::MIN, 0)..=(last, i64::MAX, usize::MAX);
@@ -267,7 +267,7 @@ impl View {
             .filter(move |row| now < row.reserved_until && row.id.client() != client)
     }
 
-    /// The end of the cooldown after an eviction; until then no claim is granted.
+    /// End of the cooldown after an eviction; until then no claim is granted.
     pub(crate) fn cooldown_until(&self) -> Option<Instant> {
         self.active_rows(Phase::Evicted..=Phase::Evicted)
             .map(|row| row.reserved_until)

@@ -13,7 +13,7 @@ const REGISTRATION_LEASE: Duration = Duration::from_secs(10);
 /// How often a process renews the registrations of its unfair waiters: three times in their 10 s.
 pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
-/// The time at which a waiting claim should poll, for its wake-ups.
+/// Time at which a waiting claim should poll, for its wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextPoll {
     /// At once: the claim can be granted or has ended, or a poll must update its row.

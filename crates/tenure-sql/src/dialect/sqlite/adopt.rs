@@ -152,7 +152,7 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// The time of `Fixture::clock`, in seconds.
+    /// Time of `Fixture::clock`, in seconds.
     const NOW: i64 = 1_000_000;
 
     /// A lock file that is opened as if by several processes, with other boot ids and time namespaces.

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-/// The pause after each of the first tries. A process that takes one lock after the other leaves only short gaps
+/// Pause after each of the first tries. A process that takes one lock after the other leaves only short gaps
 /// between its transactions, and longer pauses would miss all of them.
 const SHORT_PAUSE: Duration = Duration::from_micros(100);
 
-/// The pause after each try beyond [`SHORT_PAUSES`]: the other process is slow or stopped.
+/// Pause after each try beyond [`SHORT_PAUSES`]: the other process is slow or stopped.
 const LONG_PAUSE: Duration = Duration::from_millis(2);
-/// The number of tries with a short pause, at least 50 ms in sum.
+/// Number of tries with a short pause, at least 50 ms in sum.
 const SHORT_PAUSES: i32 = 500;
 
 thread_local! {
-    /// The time until which statements of this thread wait for locks; `None` for no limit.
+    /// Time until which statements of this thread wait for locks; `None` for no limit.
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 

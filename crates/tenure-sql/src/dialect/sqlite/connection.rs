@@ -11,7 +11,7 @@ use super::busy;
 use super::file::refused;
 use crate::error;
 
-/// The time to wait for exclusive access. Short, because all processes that open the file at the same moment wait for
+/// Time to wait for exclusive access. Short, because all processes that open the file at the same moment wait for
 /// it.
 const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 

@@ -5,10 +5,10 @@ use super::origin::Origin;
 /// The application id in the header of a lock file: `TENU`. Tools such as `file(1)` show it.
 pub(super) const APPLICATION: i64 = 0x5445_4E55;
 
-/// The version of the tables' layout. A file with a higher version is refused.
+/// Version of the tables' layout. A file with a higher version is refused.
 pub(super) const FORMAT: i64 = 1;
 
-/// The number of token counters. A key's hash selects its counter, so an unused key leaves no row behind.
+/// Number of token counters. A key's hash selects its counter, so an unused key leaves no row behind.
 pub(super) const BUCKETS: u64 = 64;
 
 /// The tables.
@@ -62,7 +62,7 @@ WITH RECURSIVE numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM num
     INSERT INTO bucket SELECT number, 0 FROM numbers;
 ";
 
-/// The statements that turn an empty file into a lock file of this machine and boot, as input for `sqlite3 FILE`.
+/// Statements that turn an empty file into a lock file of this machine and boot, as input for `sqlite3 FILE`.
 ///
 /// A store runs them itself when it opens an empty file. Use this function to read them or to create the file in
 /// advance.

@@ -13,14 +13,14 @@ use super::{adopt, busy, file, file_system, paths, validate, version, write_lock
 use crate::display::display_path;
 use crate::error;
 
-/// The time for which another process may keep the write lock before it is reported. Far longer than a transaction.
+/// Time for which another process may keep the write lock before it is reported. Far longer than a transaction.
 pub(super) const WRITE_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Free bytes on the disk below which `examine` warns: the log needs 4 MiB, and the file some more.
 const SPACE_WARNING: u64 = 64 << 20;
 const SPACE_DANGER: u64 = 8 << 20;
 
-/// The finding that the file was deleted or replaced while it was open. `error` is the result of the check.
+/// Finding that the file was deleted or replaced while it was open. `error` is the result of the check.
 pub(super) fn replaced(error: &BackendError) -> Vec<Finding> {
     vec![Finding::danger(
         error.to_string(),
@@ -143,7 +143,7 @@ fn check_disk_space(path: &Path, free: u64, findings: &mut Vec<Finding>) {
     ));
 }
 
-/// The finding that a process keeps SQLite's write lock, for example one that is stopped within a transaction.
+/// Finding that a process keeps SQLite's write lock, for example one that is stopped within a transaction.
 fn write_lock_kept(path: &Path) -> Finding {
     let who = write_lock::owner(path).map_or_else(
         || "a process that cannot be identified".to_owned(),
@@ -203,7 +203,7 @@ fn check_database(connection: &Connection, findings: &mut Vec<Finding>) -> rusql
     Ok(())
 }
 
-/// The number of token counters that still exist.
+/// Number of token counters that still exist.
 fn counters(connection: &Connection) -> rusqlite::Result<u64> {
     let count = "SELECT count(*) FROM bucket WHERE number BETWEEN 0 AND ?1 - 1";
     connection.query_row(count, [BUCKETS.cast_signed()], |row| {

@@ -14,7 +14,7 @@ use tenure_backend::{BackendError, Effect, Fault};
 use super::file_system;
 use crate::display::display_path;
 
-/// The device and inode of the file at a path, or `None` if there is no file.
+/// Device and inode of the file at a path, or `None` if there is no file.
 ///
 /// Does not read the timestamps: after they are read, the kernel gives the next write a new timestamp, which makes
 /// each commit slower.
@@ -29,7 +29,7 @@ pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     ))
 }
 
-/// The device and inode of the file at a path, or `None` if there is no file.
+/// Device and inode of the file at a path, or `None` if there is no file.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     let status = rustix::fs::stat(path).ok()?;
@@ -51,7 +51,7 @@ fn is_mounted(_: &Path) -> bool {
     false
 }
 
-/// The path of a file that SQLite keeps beside the database, such as `-wal`.
+/// Path of a file that SQLite keeps beside the database, such as `-wal`.
 pub(super) fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -92,7 +92,7 @@ impl Identity {
     }
 }
 
-/// The maximum length of a path in bytes. SQLite accepts a little more, for the suffixes that it appends.
+/// Maximum length of a path in bytes. SQLite accepts a little more, for the suffixes that it appends.
 const MAX_PATH_BYTES: usize = 500;
 
 /// Resolves links and relative parts of the path, so that changes of the working directory do not matter, and `-wal`
@@ -174,7 +174,7 @@ pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
     }
 }
 
-/// The error for a file with several names. SQLite would keep a separate log for each name, so one lock could have a
+/// Error for a file with several names. SQLite would keep a separate log for each name, so one lock could have a
 /// holder under each.
 ///
 /// Checked only when a file is opened: a process that opens a name added later finds two names.
@@ -210,7 +210,7 @@ fn sync_directory(path: &Path) {
     }
 }
 
-/// The error for a lock file that cannot be used: `why`, and what to do `then`.
+/// Error for a lock file that cannot be used: `why`, and what to do `then`.
 pub(super) fn refused(path: &Path, why: &str, then: &str) -> BackendError {
     let message = format!("the lock file {} {why}: {then}", display_path(path));
     BackendError::new(Fault::Store, Effect::None, message)

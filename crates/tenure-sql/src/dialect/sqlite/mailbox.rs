@@ -12,11 +12,11 @@ use tenure_backend::{BackendError, Claim, Effect, Fault, WakeSignal};
 use super::notification::{NotificationListener, ThreadWaker};
 use crate::request::{Request, Write};
 
-/// The time for which the file's thread polls for the next request before it sleeps, if the previous request came as
+/// Time for which the file's thread polls for the next request before it sleeps, if the previous request came as
 /// quickly. Waking a thread takes longer than a release.
 pub(super) const WORKER_SPIN: Duration = Duration::from_micros(150);
 
-/// The time for which a caller polls for its reply before it sleeps, if the previous reply came as quickly. Enough
+/// Time for which a caller polls for its reply before it sleeps, if the previous reply came as quickly. Enough
 /// for a request that syncs the disk.
 pub(super) const CALLER_SPIN: Duration = Duration::from_micros(450);
 
@@ -29,14 +29,14 @@ pub(crate) struct Mailbox {
     /// True if a single caller sends one request after the other, and so should poll for its reply.
     caller_may_spin: AtomicBool,
     waker: ThreadWaker,
-    /// The maximum length of each queue: of renewals, and of other requests.
+    /// Maximum length of each queue: of renewals, and of other requests.
     limit: usize,
 }
 
 /// A queued request.
 #[derive(Debug)]
 pub(super) struct Posted {
-    /// The time at which the request was posted.
+    /// Time at which the request was posted.
     pub(super) since: Instant,
     pub(super) request: Request,
 }
@@ -146,7 +146,7 @@ impl Mailbox {
         self.caller_may_spin.store(caller_may_spin, Ordering::Relaxed);
     }
 
-    /// The time for which a caller polls for its reply before it sleeps. Zero if callers compete or replies take
+    /// Time for which a caller polls for its reply before it sleeps. Zero if callers compete or replies take
     /// longer.
     pub(crate) fn caller_spin(&self) -> Duration {
         if self.caller_may_spin.load(Ordering::Relaxed) {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The file system on which a path lies.
 pub(super) struct Mount {
-    /// The name of the file system, such as NFS. Empty on Linux for a local file system on disk.
+    /// Name of the file system, such as NFS. Empty on Linux for a local file system on disk.
     pub(super) kind: String,
     /// True if the kernel considers the file system local. One in user space (FUSE) may still be remote.
     pub(super) is_local: bool,

@@ -98,7 +98,7 @@ mod linux {
             }
         }
 
-        /// The interval at which keys are checked even without a notification, which is lost if the releasing process
+        /// Interval at which keys are checked even without a notification, which is lost if the releasing process
         /// is killed before sending.
         pub(in super::super) fn fallback_interval(&self) -> Duration {
             match self.inotify {
@@ -168,7 +168,7 @@ mod polling {
         path: PathBuf,
         /// The timestamp of the file at the last poll.
         seen: Option<SystemTime>,
-        /// The time until the next poll. Grows from 2 to 10 ms while the timestamp does not change.
+        /// Time until the next poll. Grows from 2 to 10 ms while the timestamp does not change.
         pause: Duration,
         is_notified: bool,
     }

@@ -10,7 +10,7 @@ use tenure_backend::BackendError;
 
 use super::file::refused;
 
-/// The name of the initial time namespace, whose offsets are zero.
+/// Name of the initial time namespace, whose offsets are zero.
 const INITIAL_NAMESPACE: &str = "time:[4026531834]";
 
 /// The machine, the boot and the time namespace of the process that counts the times.
@@ -21,7 +21,7 @@ pub(super) struct Origin {
     pub(super) boot: String,
     /// The machine id; `name:` and the host name if the machine has no id.
     pub(super) machine: String,
-    /// The name of the time namespace, unique within a boot.
+    /// Name of the time namespace, unique within a boot.
     pub(super) namespace: String,
     /// The nanoseconds that the time namespace adds to the boot clock; `None` if unknown.
     pub(super) offset: Option<i64>,
@@ -60,7 +60,7 @@ impl Origin {
         origin
     }
 
-    /// The value of the column `clock`: the offset, then the boot id and namespace for which it holds.
+    /// Value of the column `clock`: the offset, then the boot id and namespace for which it holds.
     pub(super) fn clock(&self) -> String {
         format!("{}{}", self.offset.unwrap_or(0), self.names())
     }
@@ -96,13 +96,13 @@ impl Origin {
     }
 }
 
-/// The offset that follows from the name alone: zero for the initial namespace, and for kernels without time
+/// Offset that follows from the name alone: zero for the initial namespace, and for kernels without time
 /// namespaces.
 fn known_offset(namespace: &str) -> Option<i64> {
     ["", INITIAL_NAMESPACE].contains(&namespace).then_some(0)
 }
 
-/// The offset of this process's namespace. `offsets` (`timens_offsets`) describes the namespace of child processes,
+/// Offset of this process's namespace. `offsets` (`timens_offsets`) describes the namespace of child processes,
 /// so it is used only if both namespaces are the same.
 fn offset_here(namespace: &str, of_children: &str, offsets: &str) -> Option<i64> {
     if namespace != of_children {

@@ -254,7 +254,7 @@ impl<'c> Tables<'c> {
 pub(super) struct Written {
     /// True if the transaction has changes to commit.
     pub(super) any: bool,
-    /// The number of inserted rows.
+    /// Number of inserted rows.
     pub(super) rows: u32,
 }
 
@@ -265,7 +265,7 @@ impl Written {
     }
 }
 
-/// The number of a key's token counter: the FNV-1a hash of the key, modulo 64. The same in every process and version.
+/// Number of a key's token counter: the FNV-1a hash of the key, modulo 64. The same in every process and version.
 fn bucket(key: &LockKey) -> i64 {
     let hash = key.as_str().bytes().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
@@ -359,7 +359,7 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     })
 }
 
-/// The error for a row with values that no build of Tenure writes. SQLite finds the file intact.
+/// Error for a row with values that no build of Tenure writes. SQLite finds the file intact.
 fn damaged(column: usize, what: &str) -> rusqlite::Error {
     let cause = format!("a row of the table `claim` has no {what} where one belongs");
     rusqlite::Error::FromSqlConversionFailure(column, Type::Null, cause.into())

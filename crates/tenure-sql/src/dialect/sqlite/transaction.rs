@@ -9,10 +9,10 @@ use tenure_backend::{ClaimId, LockKey};
 use super::tables::{Tables, Written};
 use crate::claims::{Moment, View};
 
-/// The maximum number of rows in the cache, about 20 MiB.
+/// Maximum number of rows in the cache, about 20 MiB.
 const MAX_CACHED_ROWS: usize = 1 << 16;
 
-/// The claims of a request. Their rows are read even if the claims have ended.
+/// Claims of a request. Their rows are read even if the claims have ended.
 pub(crate) type Ids = SmallVec<[ClaimId; 2]>;
 
 pub(crate) struct Transaction<'a, 'c> {

@@ -17,14 +17,14 @@ use crate::config::Config;
 use crate::error;
 use tenure_backend::escape_control;
 
-/// The size in bytes to which SQLite truncates the log after a checkpoint. Between two checkpoints, the log usually
+/// Size in bytes to which SQLite truncates the log after a checkpoint. Between two checkpoints, the log usually
 /// grows to about this size.
 const MAX_WAL_BYTES: i64 = 4 << 20;
 
-/// The number of times an unreadable first page is read again, every 5 ms, because another process may be writing it.
+/// Number of times an unreadable first page is read again, every 5 ms, because another process may be writing it.
 const MAX_READS: u32 = 40;
 
-/// The names of the tables in `sqlite_schema`.
+/// Names of the tables in `sqlite_schema`.
 pub(super) const TABLE_NAMES: [&str; 3] = ["bucket", "claim", "store"];
 
 /// Opens the file, creates its tables or converts their times, and checks that it is an intact lock file of this

@@ -15,7 +15,7 @@ use crate::request::register;
 /// waiting process then uses less than a hundredth of a core, however many other keys change hands.
 const PAUSE_PER_CPU_TIME: u32 = 128;
 
-/// The longest time for which notifications are ignored. Shorter than a reservation (10 ms), which a waiter must not
+/// Longest time for which notifications are ignored. Shorter than a reservation (10 ms), which a waiter must not
 /// miss.
 const MAX_PAUSE: Duration = Duration::from_millis(8);
 
@@ -100,7 +100,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The time for which the thread may sleep; `None` for no limit, if it has no waiters.
+    /// Time for which the thread may sleep; `None` for no limit, if it has no waiters.
     pub(super) fn time_to_sleep(&self) -> Option<Duration> {
         if self.subscribers.is_empty() {
             return None;

@@ -22,11 +22,11 @@ use crate::error;
 use crate::request::{Pending, Request, Write};
 use crate::subscribers::Subscribers;
 
-/// The number of rows that the sweep of old rows checks for each inserted row. More than one, so that it goes round
+/// Number of rows that the sweep of old rows checks for each inserted row. More than one, so that it goes round
 /// the table quickly and catches up after a time without writes.
 const SWEPT_PER_ROW: u32 = 4;
 
-/// The minimum and maximum number of rows that one sweep checks. At least 64, because each sweep writes one more
+/// Minimum and maximum number of rows that one sweep checks. At least 64, because each sweep writes one more
 /// page; at most 1024, so that other processes do not wait long for the write lock.
 const SWEEP_ROWS: RangeInclusive<u32> = 64..=1024;
 
@@ -45,15 +45,15 @@ pub(super) struct Worker<'c> {
     pub(super) listener: NotificationListener,
     /// True while `PRAGMA synchronous` is `FULL`: each commit is synced to the disk.
     durable: bool,
-    /// The number of rows that the sweep of old rows must still check, because of earlier inserts.
+    /// Number of rows that the sweep of old rows must still check, because of earlier inserts.
     sweep_debt: u32,
     /// The next renewal of the unfair waiters' registrations.
     pub(super) renew_at: Instant,
     /// The next check of all keys with waiters, even without a notification.
     pub(super) check_at: Instant,
-    /// The time until which notifications of other processes are ignored.
+    /// Time until which notifications of other processes are ignored.
     pub(super) ignore_until: Instant,
-    /// The error for all requests after the file was deleted or replaced.
+    /// Error for all requests after the file was deleted or replaced.
     pub(super) lost: Option<BackendError>,
 }
 
@@ -395,7 +395,7 @@ pub(super) fn moment(clock: &dyn Clock) -> Moment {
     }
 }
 
-/// The error for a write lock that another process keeps. Names that process if it can be found.
+/// Error for a write lock that another process keeps. Names that process if it can be found.
 pub(super) fn blocked(path: &Path, limit: Duration, cause: BackendError) -> BackendError {
     let who = match write_lock::owner(path) {
         Some(owner) => format!("by {}", owner.describe()),

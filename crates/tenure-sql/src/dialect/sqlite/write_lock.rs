@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tenure_backend::escape_control;
 
-/// The byte of the `-shm` file on which SQLite takes its write lock in WAL mode.
+/// Byte of the `-shm` file on which SQLite takes its write lock in WAL mode.
 const WRITE_LOCK_BYTE: u64 = 120;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Owner {
     }
 }
 
-/// The number of times the list of locks is read. The kernel returns the list in pieces, and may omit a lock while
+/// Number of times the list of locks is read. The kernel returns the list in pieces, and may omit a lock while
 /// other processes take and release theirs.
 const READINGS: u32 = 20;
 
