@@ -16,11 +16,11 @@ pub(super) const BUCKETS: u64 = 64;
 /// - `store`: one row. Records the clock of all times, and where the last sweep ended. `boot` and `namespace` serve
 ///   builds that do not have the column `clock` (see `origin.rs`).
 /// - `bucket`: a token counter, the greatest token drawn on any key that uses it.
-/// - `claim`: one row per claim. The primary key keeps the rows of one key together, live rows apart from ended ones
-///   (`live = 0`), so that a key is read by one short range scan, however many claims it has had. Times are
-///   nanoseconds of the lease clock. `forget` is the time from which a row may be swept. `lease` is how far the
-///   latest of `until`, `reserved` and `forget` was ahead of the clock when the row was written: a row whose times
-///   are further ahead is of an earlier boot. It is NULL in rows of builds that do not have the column.
+/// - `claim`: one row per claim. The primary key keeps the live rows of a key apart from ended ones (`live = 0`), so
+///   that one short range scan reads a key, however many claims it has had. Times are nanoseconds of the lease clock.
+///   A row may be swept from the time `forget`. `lease` is how far the latest of `until`, `reserved` and `forget` was
+///   ahead of the clock when the row was written: a row whose times are further ahead is of an earlier boot. It is
+///   NULL in rows of builds without this column.
 const TABLES: &str = "\
 CREATE TABLE store (
     one INTEGER PRIMARY KEY CHECK (one = 1),

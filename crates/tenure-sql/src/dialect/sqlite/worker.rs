@@ -26,11 +26,10 @@ use crate::subscribers::Subscribers;
 /// the table quickly and catches up after a time without writes.
 const SWEPT_PER_ROW: u32 = 4;
 
-/// Minimum and maximum number of rows that one sweep checks. At least 64, because each sweep writes one more
-/// page; at most 1024, so that other processes do not wait long for the write lock.
+/// Minimum and maximum number of rows that one sweep checks. At least 64, because each sweep writes one more page; at
+/// most 1024, so that other processes do not wait long for the write lock. Later sweeps check the rest.
 const SWEEP_ROWS: RangeInclusive<u32> = 64..=1024;
 
-/// The state of the thread that serves a file.
 pub(super) struct Worker<'c> {
     pub(super) path: &'c Path,
     pub(super) connection: &'c Connection,
@@ -45,7 +44,7 @@ pub(super) struct Worker<'c> {
     pub(super) listener: NotificationListener,
     /// True while `PRAGMA synchronous` is `FULL`: each commit is synced to the disk.
     durable: bool,
-    /// Number of rows that the sweep of old rows must still check, because of earlier inserts.
+    /// Number of rows that the sweep of old rows must still check: 64 at first, then four per insert.
     sweep_debt: u32,
     /// The next renewal of the unfair waiters' registrations.
     pub(super) renew_at: Instant,
