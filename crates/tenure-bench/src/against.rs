@@ -1,7 +1,8 @@
 //! Runs the same workloads with two builds of this program, in alternating rounds, and compares their rates.
 //!
 //! A build runs each round in a new process, by `full --rounds 1 --json FILE` for one workload on one store, so that
-//! builds without `against` can take part. The process repeats a round that the host of the machine disturbed.
+//! builds without `against` can take part. The process repeats a round that was disturbed by the host of this virtual
+//! machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

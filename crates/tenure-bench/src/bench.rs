@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     // Created before the measurement, so that a file that cannot be written is reported at once.
     let json = args.json.as_ref().map(File::create).transpose()?;
     let root = selection.dir.clone().unwrap_or_else(std::env::temp_dir);
-    // Before any other thread starts: new threads inherit the set of cores from this thread.
+    // Before any other thread starts: new threads inherit this thread's set of cores, which `prepare` may reduce.
     let sites = Sites::prepare(root, distance)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (rows, disturbed) = runtime.block_on(async {

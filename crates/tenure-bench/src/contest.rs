@@ -56,7 +56,7 @@ impl Entrant {
 }
 
 /// Tries a round until it is not disturbed, at most [`TRIES`] times. Returns the result of the least disturbed try.
-/// `once` returns a try's result, and the part of the cores' time that the host took.
+/// `once` returns a try's result, and the part of the cores' time that the machine's host took.
 async fn least_disturbed<T>(
     mut once: impl AsyncFnMut() -> Fallible<(T, f64)>,
     disturbed: &mut Disturbed,
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns which try counts if the host takes these parts of the time, and the counters.
+    /// Returns which try counts if the machine's host takes these parts of the cores' time, and the counters.
     fn run(parts: &[f64]) -> (usize, Disturbed) {
         let (mut disturbed, mut parts) = (Disturbed::default(), parts.iter().copied().enumerate());
         let once = async || Ok(parts.next().expect("no more tries than there may be"));

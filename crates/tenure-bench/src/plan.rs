@@ -52,9 +52,9 @@ pub(crate) enum Client {
     TenureNoPassing,
     /// Tenure with `Settings::linger`: the client keeps the key for up to 10 ms after an unlock
     TenureLinger,
-    /// The peer library `rslock` on Redis
+    /// The library `rslock` on Redis, for comparison
     Rslock,
-    /// The peer library `rlock` on Redis
+    /// The library `rlock` on Redis, for comparison
     Rlock,
     /// The upper bound of the store: its own statements or scripts, without a library
     Bare,

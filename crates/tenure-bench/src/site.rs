@@ -11,7 +11,7 @@ use crate::Fallible;
 use crate::cores::Core;
 use crate::plan::{Distance, Store};
 
-/// Name of the lock file in the folder of a site.
+/// Name of the lock file in the folder of a site, i.e. of one client's store.
 const FILE: &str = "locks.db";
 
 /// Delay of each message with `--distance away`. Timers have a resolution of 1 ms, so it may be 1 ms more.
@@ -25,9 +25,9 @@ pub(crate) struct Site {
     _folder: TempDir,
 }
 
-/// What all sites of a run share. A site is a store with its folder.
+/// What all sites of a run share. A site is the store of one client, with its folder.
 pub(crate) struct Sites {
-    /// The folder in which each site creates its own folder.
+    /// The folder in which the sites' own folders are created.
     root: PathBuf,
     /// The core on which the servers run, if they have one of their own.
     core: Option<Core>,

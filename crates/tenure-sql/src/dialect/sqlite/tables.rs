@@ -131,7 +131,7 @@ impl<'c> Tables<'c> {
     }
 
     /// Adds to a view the key's token counter, and the rows of `ids` even if they have ended. The counter is read for
-    /// each request, because one for another key with the same counter may have raised it.
+    /// each request, because a request for another key may have raised it: keys share counters.
     pub(super) fn read_claims(&mut self, view: &mut View, ids: &[ClaimId]) -> rusqlite::Result<()> {
         let counter: i64 = self.counter.query_row([bucket(&view.key)], |row| row.get(0))?;
         view.set_counter_value(counter.cast_unsigned());
