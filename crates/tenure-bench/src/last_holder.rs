@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Fallible;
 
-/// The value before the first grant.
+/// The value for no holder, before the first grant.
 const NOBODY: u64 = u64::MAX;
 
 /// The last holder of one key, shared by all workers that compete for the key.
