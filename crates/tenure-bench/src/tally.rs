@@ -61,7 +61,6 @@ impl Round {
         merge(&mut self.waits, &other.waits);
     }
 
-    /// Grants per second.
     pub(crate) fn rate(&self) -> f64 {
         self.grants.iter().sum::<u64>() as f64 / self.time.as_secs_f64()
     }

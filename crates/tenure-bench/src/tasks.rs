@@ -19,8 +19,8 @@ use crate::plan::{Client, Store};
 use crate::processes::Work;
 use crate::tally::Round;
 
-/// How long a wait may last after the end of its round. Then the worker gives up, and the wait counts with that
-/// length: some libraries let all waiters poll at the same moments, and take seconds to serve the last of them.
+/// Time limit of a wait after the end of its round. Then the worker gives up, and the wait counts with that length:
+/// some libraries let all waiters poll at the same moments, and take seconds to serve the last of them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pause of the lone waiter after each unlock, so that it asks again at random moments.

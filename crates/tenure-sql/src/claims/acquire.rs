@@ -135,8 +135,8 @@ fn queue_before(view: &View, position: Option<i64>) -> impl Iterator<Item = &Row
         .take_while(move |row| position.is_none_or(|position| row.position < position))
 }
 
-/// Earliest end of the leases that keep a claim [`Blocked`](Admission::Blocked), in the queue ahead or of
-/// holders.
+/// Earliest end of a lease that keeps a claim [`Blocked`](Admission::Blocked): of one ahead in the queue, or a
+/// holder.
 fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     let holders = || view.holders().map(|row| row.expires_at);
     let queue = queue_before(view, position).map(|row| row.expires_at);

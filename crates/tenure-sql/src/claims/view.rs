@@ -99,7 +99,6 @@ impl View {
         self
     }
 
-    /// Number of rows, including ended ones.
     pub(crate) fn rows(&self) -> usize {
         self.entries.len()
     }

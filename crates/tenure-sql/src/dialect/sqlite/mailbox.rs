@@ -33,7 +33,6 @@ pub(crate) struct Mailbox {
     limit: usize,
 }
 
-/// A queued request.
 #[derive(Debug)]
 pub(super) struct Posted {
     /// Time at which the request was posted.

@@ -1,8 +1,8 @@
 //! Notifications between processes that share only a file.
 //!
-//! A process that may have made a claim grantable updates the timestamps of the lock file. Processes with waiters
-//! notice it by inotify on Linux, and elsewhere by polling the timestamps. A notification carries no data: its
-//! receiver reads the tables.
+//! A process that may have made a claim grantable updates the lock file's timestamps. Processes with waiters notice
+//! it by inotify on Linux, and elsewhere by polling them. A notification carries no data: its receiver reads the
+//! tables.
 
 use std::io;
 use std::path::Path;

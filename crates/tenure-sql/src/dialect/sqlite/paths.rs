@@ -14,7 +14,6 @@ use tenure_backend::{BackendError, Effect, Fault};
 
 use crate::display::display_path;
 
-/// The time limit for `getent`.
 const GETENT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The default lock file of this user, for programs that name none.

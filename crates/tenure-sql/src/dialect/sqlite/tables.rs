@@ -249,7 +249,6 @@ impl<'c> Tables<'c> {
     }
 }
 
-/// What a transaction has written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Written {
     /// True if the transaction has changes to commit.

@@ -11,8 +11,8 @@ use crate::claims::RENEW_INTERVAL;
 use crate::display::display_path;
 use crate::request::register;
 
-/// After a check that found no change, notifications are ignored for this many times the CPU time of the check. A
-/// waiting process then uses less than a hundredth of a core, however many other keys change hands.
+/// After a check that found no change, notifications are ignored for this many times the CPU time of the check. So a
+/// waiting process uses below a hundredth of a core, however many other keys change hands.
 const PAUSE_PER_CPU_TIME: u32 = 128;
 
 /// Longest time for which notifications are ignored. Shorter than a reservation (10 ms), which a waiter must not
@@ -119,7 +119,6 @@ impl Worker<'_> {
     }
 }
 
-/// The CPU time that this thread has used.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
