@@ -1,6 +1,6 @@
 //! The poller: a task that asks the store on behalf of waiters, until a claim is granted or no waiter wants it.
 //!
-//! It waits for the store's wake-ups, and also polls at intervals: a lost wake-up costs time, never a lock.
+//! The poller waits for the store's wake-ups, and also polls at intervals: a lost wake-up costs time, never a lock.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -17,34 +17,34 @@ use super::services::Services;
 use super::store::next_wake;
 use super::timer::{nap, sleep, within};
 
-/// The longest time between two polls where no wake-up can come.
+/// The longest time between two polls while the client is not subscribed to wake-ups.
 const POLL: Duration = Duration::from_millis(100);
 /// The shortest time between two polls, whatever the store advises.
 const SOON: Duration = Duration::from_millis(1);
 /// The time between a failed attempt to listen for wake-ups and the next one.
 const REARM: Duration = Duration::from_secs(1);
-/// The most that is added to a poll interval at random.
+/// The maximum of the random part of a poll interval.
 const SPREAD: Duration = Duration::from_millis(50);
 
 /// The waiters on whose behalf a poller asks the store.
 pub(crate) trait Demand: Send + Sync + 'static {
-    /// Notified when [`next`](Self::next) or [`is_wanted`](Self::is_wanted) may have changed.
+    /// Notified when the result of [`next`](Self::next) or [`is_wanted`](Self::is_wanted) may have changed.
     fn signal(&self) -> &Notify;
 
-    /// The next thing to do.
+    /// The poller's next action.
     fn next(&mut self) -> Next;
 
-    /// Whether waiters still want that claim: `Some` is the time until the next check.
+    /// `Some` if a waiter still wants the claim: time until the next check. `None` if not.
     fn is_wanted(&self, claim: &Claim) -> Option<Duration>;
 
-    /// Handles the end of a search. If it is uncertain, an unanswered request may have placed the claim, or may still do so.
-    /// Returns false if the claim served no waiter though one waits: the poller then pauses.
+    /// Handles the result of a search. `is_uncertain`: an unanswered request may have placed the claim, or may still
+    /// do so. Returns false if the claim served no waiter though one waits: the poller then pauses.
     fn found(&mut self, claim: Arc<Claim>, found: Found, is_uncertain: bool) -> bool;
 }
 
-/// What a poller does next.
+/// A poller's next action.
 pub(crate) enum Next {
-    /// The task ends.
+    /// The poller's task ends.
     Exit,
     /// Check again when notified, or after that time.
     Rest(Duration),
@@ -54,27 +54,27 @@ pub(crate) enum Next {
     Ask(Arc<Claim>, Pause),
 }
 
-/// What to do before the next poll.
+/// The wait before the next poll of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// Wait for a wake-up, at most for `time`. `others` clients have waited for longer.
+    /// Wait for a wake-up, at most for `time`. `others` clients have waited for longer, and ask first.
     UntilWakeUp { time: Duration, others: u32 },
-    /// Wait for that time and ignore wake-ups: the store did not answer, or other clients go first.
+    /// Wait for this time and ignore wake-ups: the store did not answer, or other clients go first.
     Fixed(Duration),
 }
 
 impl Pause {
-    /// Listen for wake-ups and poll, without a pause.
+    /// Subscribe to wake-ups and poll, without a pause.
     pub(crate) const AT_ONCE: Self = Pause::UntilWakeUp {
         time: Duration::ZERO,
         others: 0,
     };
 }
 
-/// How a search for one claim ended.
+/// The result of asking the store for one claim until it was granted, or could not be.
 pub(crate) enum Found {
     Granted(Grant),
-    /// Another client evicted the claim.
+    /// The claim has ended, and can never hold the key: it was evicted, or has expired.
     Ended,
     /// The store refused the claim with a permanent error.
     Failed(BackendError),
@@ -82,7 +82,7 @@ pub(crate) enum Found {
     Unwanted,
 }
 
-/// The poller's task.
+/// The poller's task: does what `demand` says, until that is [`Next::Exit`].
 pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
     let Services {
         context,
@@ -102,14 +102,14 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                 }
             }
             Next::Verify(hold, observer) => {
-                // The guard gets the outcome. The next look finds the key free or held.
+                // Ignored here: the guard gets the result, and the next action depends on whether the key is free now.
                 let _ = renewer.verify(&hold, observer).await;
             }
             Next::Ask(claim, pause) => {
                 let mut search = Search::new(&services, &claim);
                 let found = search.run(pause, &demand).await;
                 let is_uncertain = search.is_uncertain;
-                // The client no longer listens when the claim is handed on.
+                // Ends the subscription to wake-ups before a waiter gets the claim.
                 drop(search);
                 let is_unwanted = matches!(found, Found::Unwanted);
                 if demand.found(claim, found, is_uncertain) {
@@ -119,7 +119,7 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                     sleep(tasks, backoff(failures, context.dice())).await;
                 }
                 if is_unwanted {
-                    // If the client is closing, its queues close next: yields to that task.
+                    // If the client is closing, its queues close next: lets that task run first.
                     tokio::task::yield_now().await;
                 }
             }
@@ -132,7 +132,7 @@ struct Search<'a> {
     claim: &'a Arc<Claim>,
     wakes: Option<Wakes>,
     rearm_at: Instant,
-    /// A request for wake-ups that the store has not answered. Polls do not wait for it.
+    /// A subscription to wake-ups that the store has not confirmed. Each poll waits for it for 100 ms at most.
     arming: Option<Call<Wakes>>,
     seniority: Seniority,
     failures: u32,
@@ -153,7 +153,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Asks until the claim is granted or unwanted. Asks again after transient errors.
+    /// Asks the store until the claim is granted, unwanted, or refused for good. Asks again after transient errors.
     async fn run(&mut self, mut pause: Pause, demand: &impl Demand) -> Found {
         loop {
             let time = match pause {
@@ -171,7 +171,7 @@ impl<'a> Search<'a> {
                 return Found::Unwanted;
             }
             pause = match pause {
-                // Listens first: the poll that follows finds whatever happened meanwhile.
+                // Subscribes to wake-ups before the next poll, which then finds what happened meanwhile.
                 Pause::Fixed(_) => Pause::AT_ONCE,
                 Pause::UntilWakeUp { .. } => match self.ask().await {
                     Ok(pause) => pause,
@@ -181,7 +181,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Subscribes to wake-ups, unless a subscription exists. The caller polls afterwards.
+    /// Subscribes to wake-ups, unless a subscription exists. The caller then polls, to find what happened before.
     async fn listen(&mut self) {
         let Services { context, tasks, .. } = self.services;
         let poll_only = context.store.profile().wake_up == WakeUp::Poll;
@@ -205,7 +205,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Polls once. `Ok` is the pause before the next poll.
+    /// Polls the store once. `Ok`: the pause before the next poll. `Err`: how the search has ended.
     async fn ask(&mut self) -> Result<Pause, Found> {
         let context = &self.services.context;
         let asked = context.now();
@@ -246,7 +246,8 @@ impl<'a> Search<'a> {
         time + (time / 8).min(SPREAD).mul_f64(self.services.context.fraction())
     }
 
-    /// Waits for a wake-up, or for `time`. Returns false if no waiter wants the claim any more.
+    /// Waits for a wake-up, or for `time`. Returns false if the client is closed or no waiter wants the claim any
+    /// more.
     async fn wait(&mut self, time: Duration, demand: &impl Demand) -> bool {
         let Services { context, tasks, .. } = self.services;
         let mut until = context.now() + time;
@@ -284,21 +285,22 @@ impl<'a> Search<'a> {
 /// How long this client has waited, compared with the clients that the same wake-ups reach.
 ///
 /// The first client that asks after a wake-up gets the key. On a distant store that is a lottery, and some clients win
-/// seldom. So each client lets those that have waited for longer ask first: the client that held the key last asks last.
+/// seldom. So each client lets those that have waited for longer ask first: the client that held the key last asks
+/// last.
 #[derive(Debug, Default)]
 struct Seniority {
-    /// Number of clients that have waited for longer. Each wake-up is the turn of one of them.
+    /// Number of clients that have waited for longer. Each wake-up is for one of them, and subtracts one.
     ahead: u32,
-    /// The time that the store took to answer.
+    /// Time from a request to the store's reply.
     round_trip: Duration,
 }
 
 impl Seniority {
-    /// The shortest lead that is given. Near a store clients ask at once: a timer would take longer than their turns.
+    /// A shorter lead is no lead: near a store, a timer would take longer than the turns of the clients ahead.
     const SHORTEST: Duration = Duration::from_millis(1);
 
-    /// The lead that this client gives to others after a wake-up: a third of a round trip for each of them. Arrival times
-    /// differ by less.
+    /// The time for which this client lets others ask first after a wake-up: a third of a round trip for each of them.
+    /// A wake-up reaches all clients within less.
     fn woken(&mut self) -> Option<Duration> {
         self.ahead = self.ahead.saturating_sub(1);
         let lead = self.round_trip / 3 * self.ahead;

@@ -1,4 +1,4 @@
-//! The events of callers: they arrive, their calls end, they poll, they leave.
+//! The events of callers: a caller arrives, its call ends or is adopted by a task, it polls, it leaves.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// A caller arrives.
+/// The event of a new caller, which asks for the key.
 pub(crate) struct Arrived<'a> {
     pub(crate) request: &'a LockRequest,
     pub(crate) kind: CallerKind,
@@ -24,11 +24,11 @@ pub(crate) struct Arrived<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerKind {
-    /// The caller waits in this queue.
+    /// An unfair caller: if it cannot have the key, it waits in this client's queue.
     Waits,
-    /// The caller only tries.
+    /// An unfair caller that fails instead of waiting.
     Tries,
-    /// The caller queues in the store.
+    /// A fair caller: it waits in the store's queue.
     Queues,
 }
 
@@ -44,22 +44,22 @@ impl CallerKind {
 
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// The caller calls the store itself, and reports the answer with this ID.
+    /// The caller calls the store itself, and reports the outcome with this ID in [`CallEnded`].
     Ask(Ask),
-    /// The caller gets the lingering claim, with that grant of its run.
+    /// The caller gets a lingering claim, with the reserved token of this index (from 0).
     Held(Arc<Hold>, u32),
-    /// The caller waits.
+    /// The caller waits in this queue under this ID.
     Wait(WaiterId),
     /// This client holds the key: a try fails without I/O.
     Busy,
     Closed,
 }
 
-/// How a caller asks the store.
+/// What a caller needs for its own call to the store.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) id: WaiterId,
-    /// Number of grants that its claim reserves.
+    /// Number of tokens that the caller's claim reserves.
     pub(crate) reserve: u32,
     /// A lingering claim that must be released before the call.
     pub(crate) after: Option<ReleaseOrder>,
@@ -111,7 +111,7 @@ impl Event for Arrived<'_> {
     }
 }
 
-/// A caller's own call has ended.
+/// The event that a caller's own call to the store has ended.
 pub(crate) struct CallEnded<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,
@@ -121,20 +121,20 @@ pub(crate) struct CallEnded<'a> {
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Granted(Arc<Hold>),
-    /// The caller waits in this queue.
+    /// The store refused the claim, and the caller waits in this client's queue.
     Waits,
-    /// The caller waits in the store's queue. Its poller is notified when the caller leaves.
+    /// The caller waits in the store's queue. The signal ends its poller when the caller leaves.
     Queued(Arc<Notify>),
-    /// The attempt ends. `Ok` means that a try was refused.
+    /// The attempt ends without a grant: with an error, or with `Ok` if it was a try.
     Ended(Result<(), Error>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallReply {
     Accepted,
-    /// The caller was dropped: the claim is to be released.
+    /// The caller was dropped: its claim must be released.
     Left,
-    /// The client was closed: the claim is to be released.
+    /// The client was closed: the caller's claim must be released.
     Closed,
 }
 
@@ -153,7 +153,7 @@ impl Event for CallEnded<'_> {
             queue.notify_poller(effects);
             return CallReply::Left;
         }
-        // Without a waiter entry the caller itself polls the call, and gets the outcome from it.
+        // A call has a waiter entry only if a task adopted it. Otherwise its caller polls it and sees the outcome.
         let was_adopted = state.is_some();
         match self.outcome {
             CallOutcome::Granted(hold) => {
@@ -177,13 +177,13 @@ impl Event for CallEnded<'_> {
                 }
             }
         }
-        // Whether it asks has changed: the call is over, and the key may belong to this client.
+        // The poller must check again: this call is no longer in the way, but this client may hold the key now.
         queue.notify_poller(effects);
         CallReply::Accepted
     }
 }
 
-/// A task adopts a caller's own call. The caller may have been dropped.
+/// The event that a task takes over a caller's own call: the caller was dropped, or did not poll in time.
 pub(crate) struct CallAdopted<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,
@@ -192,7 +192,7 @@ pub(crate) struct CallAdopted<'a> {
 }
 
 impl Event for CallAdopted<'_> {
-    /// The waker, if the caller must poll again because the client was closed.
+    /// The caller's waker if the client was closed: the caller must poll to see that. Otherwise `None`.
     type Reply = Option<Waker>;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, _: &mut Effects) -> Option<Waker> {
@@ -216,7 +216,7 @@ impl Event for CallAdopted<'_> {
     }
 }
 
-/// A waiting caller polls.
+/// The event that a waiting caller polls its future.
 pub(crate) struct Polled<'a> {
     pub(crate) id: WaiterId,
     pub(crate) waker: &'a Waker,
@@ -225,11 +225,11 @@ pub(crate) struct Polled<'a> {
 /// The reply to a caller that polls.
 #[derive(Debug)]
 pub(crate) enum PollReply {
-    /// The caller waits, or a task polls its call.
+    /// The caller still waits for a grant, or for the outcome of its adopted call.
     Waiting,
-    /// The caller holds the key, with that grant of the run.
+    /// The caller holds the key, with the reserved token of this index (from 0).
     Held(Arc<Hold>, u32),
-    /// The caller missed an offer, and must ask again.
+    /// The caller missed an offer and lost its place: it must ask again.
     Missed,
     /// The caller only tried, and was refused.
     Refused,
@@ -298,11 +298,11 @@ fn renew_waker(waker: &mut Option<Waker>, with: &Waker) {
     }
 }
 
-/// A caller was dropped, or its time limit has passed.
+/// The event that a caller was dropped, or that its time limit has passed.
 pub(crate) struct CallerLeft<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,
-    /// Whether the caller's own call is in flight, and was not adopted.
+    /// Whether the caller's own call is in flight, and no task has adopted it.
     pub(crate) is_calling: bool,
 }
 
@@ -345,7 +345,7 @@ impl Event for CallerLeft<'_> {
 }
 
 impl KeyQueue {
-    /// Adds a waiter for a caller whose own call was refused.
+    /// Records that a caller waits after its own call: in this queue or in the store's, as `route` says.
     pub(super) fn wait(
         &mut self,
         id: WaiterId,
@@ -358,7 +358,7 @@ impl KeyQueue {
         if let Some(waiter) = waiters.get_mut(id) {
             waiter.route = route;
             if let WaiterState::Calling(waker) = mem::replace(&mut waiter.state, WaiterState::Waiting(None)) {
-                // Wakes the caller, which may want to report that it waits.
+                // Wakes the caller, so that it can call its `on_waiting` callback.
                 effects.wakes.extend(waker);
             }
         } else {

@@ -1,4 +1,4 @@
-//! The waiters that pollers ask for: the local waiters of a key, or one waiter in the store's queue.
+//! The waiters for which a poller asks the store: the local waiters of a key, or one waiter in the store's queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::engine::tasks::ABANDONED;
 use crate::error::Error;
 
 impl SharedQueue {
-    /// Starts the poller of the local waiters.
+    /// Starts the poller of the local waiters: the task that asks the store for them.
     pub(super) fn start_poller(self: &Arc<Self>) {
         let services = self.services.clone();
         let demand = LocalDemand {
@@ -27,7 +27,8 @@ impl SharedQueue {
         self.services.tasks.spawn(poller::run(services, demand));
     }
 
-    /// Starts a poller for one waiter, whose claim waits in the store's queue. `signal` is notified when the waiter leaves.
+    /// Starts a poller for one waiter, whose claim waits in the store's queue. `signal` is notified when the waiter
+    /// leaves.
     pub(crate) fn poll_for(
         self: &Arc<Self>,
         id: WaiterId,
@@ -48,10 +49,10 @@ impl SharedQueue {
     }
 }
 
-/// The local waiters of a key, one after the other.
+/// The local waiters of a key. The poller asks the store for one after the other.
 struct LocalDemand {
     queue: Arc<SharedQueue>,
-    /// The request of the claim that the poller asks for.
+    /// The request for which the poller asks the store at present.
     request: Option<LockRequest>,
 }
 
@@ -107,12 +108,12 @@ impl Demand for LocalDemand {
     }
 }
 
-/// One waiter in the store's queue.
+/// A fair waiter, whose claim waits in the store's queue.
 struct StoreDemand {
     queue: Arc<SharedQueue>,
     id: WaiterId,
     request: LockRequest,
-    /// The claim to ask for next. `None` once the waiter is served.
+    /// The claim that waits in the store's queue; `None` once the poller has begun to ask for it.
     claim: Option<Arc<Claim>>,
     signal: Arc<Notify>,
     is_served: bool,
@@ -134,7 +135,7 @@ impl Demand for StoreDemand {
         if self.is_served {
             return Next::Exit;
         }
-        // A claim is used once: if it ended, the waiter gets a new claim at the tail of the store's queue.
+        // Only the first search is for the claim that is queued. If that was evicted, a new claim queues at the tail.
         let claim = self.claim.take();
         let claim = claim.unwrap_or_else(|| self.queue.claim(&self.request, Fairness::Fifo, 1));
         Next::Ask(claim, Pause::AT_ONCE)
@@ -160,7 +161,7 @@ impl Demand for StoreDemand {
             Found::Failed(error) => error.into(),
             Found::Unwanted => queue.services.tasks.closed(),
         };
-        // Whatever the last call did, an earlier one may have placed the claim.
+        // Withdraws the claim even if its last call failed: an earlier call may have placed it.
         if is_uncertain {
             queue.withdraw_unanswered(claim);
         } else {
@@ -171,7 +172,7 @@ impl Demand for StoreDemand {
     }
 }
 
-/// A task that ends unfinished, with its runtime, must not leave its waiter waiting.
+/// If the runtime ends and drops the poller's task, the waiting caller gets `ABANDONED`.
 impl Drop for StoreDemand {
     fn drop(&mut self) {
         if !self.is_served {

@@ -1,4 +1,4 @@
-//! The effects of an event, which are carried out after the queue is unlocked.
+//! What must be done after an event, when the queue is unlocked: wake callers, notify pollers, send releases.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -16,13 +16,13 @@ use crate::engine::request::LockRequest;
 pub(crate) struct Effects {
     pub(crate) wakes: SmallVec<[Waker; 1]>,
     pub(crate) poller: Option<PollerEffect>,
-    /// Pollers of fair waiters that left.
+    /// Signals to pollers whose fair waiter has left: each then withdraws the waiter's claim.
     pub(crate) notify: Vec<Arc<Notify>>,
-    /// Releases that no caller waits for.
+    /// Releases to send in the background: no caller waits for them.
     pub(crate) releases: Vec<ReleaseOrder>,
-    /// Whether a claim was handed over in memory.
+    /// Whether a claim went to another local caller in memory; counted by a metric.
     pub(crate) handed_over: bool,
-    /// The time at which a timer must report [`LingerOver`](super::linger::LingerOver).
+    /// `Some`: start a timer that applies [`LingerOver`](super::linger::LingerOver) at this time.
     pub(crate) linger_until: Option<Instant>,
 }
 
@@ -47,15 +47,15 @@ pub(crate) struct ReleaseOrder {
     pub(crate) token: TaskTrackerToken,
 }
 
-/// The claim that a release names as its successor.
+/// A claim to ask the store for: by the poller, or as the successor that a release names.
 #[derive(Clone, Debug)]
 pub(crate) struct SuccessorRequest {
     pub(crate) request: LockRequest,
-    /// Number of grants that the claim reserves.
+    /// Number of tokens that the claim reserves.
     pub(crate) reserve: u32,
 }
 
-/// A grant of the store, accepted by the client.
+/// A grant by the store that the client accepted before its local deadline.
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
     pub(crate) hold: Arc<Hold>,

@@ -1,4 +1,5 @@
-//! Holds that end without an unlock: kept by the store, verified, or lost with the client.
+//! Holds that end without a plain unlock: the store keeps them for `at_least`, reports them gone, or the client
+//! closes.
 
 use std::sync::Arc;
 
@@ -14,14 +15,14 @@ use crate::engine::releaser::Release;
 use crate::error::{Error, LostCause};
 
 impl SharedQueue {
-    /// The holder has unlocked, and the store must keep the claim until `until`. `tell` receives the store's answer.
+    /// Handles an unlock after which the store must keep the claim until `until`. `tell` receives the store's answer.
     pub(crate) fn keep(
         self: &Arc<Self>,
         hold: &Arc<Hold>,
         until: Instant,
         tell: oneshot::Sender<Result<(), Error>>,
     ) {
-        // Taken before the hold departs, so that a closing client sees either the hold or this token.
+        // Taken before `depart`, so that a closing client finds either a hold to release or this token to wait for.
         let token = self.services.tasks.token();
         if !hold.depart() {
             return;
@@ -40,11 +41,11 @@ impl SharedQueue {
         });
     }
 
-    /// Asks the store about every claim that this client holds on the key. The guards learn the outcome.
+    /// Asks the store about every claim that this client holds on the key. The guard of a lost claim is notified.
     pub(crate) fn verify_all(self: &Arc<Self>) {
         for hold in self.holds() {
             if hold.has_departed() {
-                // The store keeps this claim after its unlock: the task that asked for that verifies it.
+                // Unlocked, but kept by the store. Wakes the task of `keep`, which asks the store about the claim.
                 hold.loss_notifier().notify_waiters();
                 continue;
             }
@@ -55,7 +56,8 @@ impl SharedQueue {
         }
     }
 
-    /// Closes the queue: its waiters end, its holds are lost and released. The store keeps what `at_least` must keep.
+    /// Closes the queue: ends its waiters, marks its holds as lost, and returns their releases, which the caller must
+    /// send. The store keeps claims that were granted with `at_least` until that has passed.
     pub(crate) fn close(self: &Arc<Self>) -> Vec<Release> {
         let now = self.context().now();
         for hold in self.holds() {
@@ -78,7 +80,8 @@ impl SharedQueue {
         releases
     }
 
-    /// Closes the queue without releases, because no runtime is left to send them. Returns its holds.
+    /// Closes the queue and marks its holds as lost. Returns the holds, and releases none: no runtime may be left for
+    /// that.
     pub(crate) fn lose_all(self: &Arc<Self>) -> Vec<Arc<Hold>> {
         let Closed { mut held, lingering } = self.apply(Close);
         for hold in &held {

@@ -1,4 +1,4 @@
-//! The events of holders: an unlocked claim is handed to the next local waiter, lingers, or is released.
+//! The events of holders: an unlocked claim goes to the next local waiter, lingers, or is released.
 
 use std::mem;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::waiter::Offer;
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// A holder has unlocked, or was dropped.
+/// The event that a holder has unlocked, was dropped, or has reached its local deadline.
 pub(crate) struct HolderDone<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HolderDone<'_> {
@@ -22,19 +22,19 @@ impl Event for HolderDone<'_> {
     }
 }
 
-/// The further course of a claim that its holder has unlocked.
+/// What becomes of a claim that its holder has unlocked.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// The next local waiter gets the claim.
+    /// The next local waiter is offered the claim, in memory.
     HandedOver,
-    /// The client keeps it for the next local caller.
+    /// The client keeps the claim for up to 10 ms, for the next local caller.
     Lingers,
-    /// It was released before: the client was closed, or its local deadline has passed.
+    /// The claim was released before: the client was closed, or the local deadline has passed.
     Gone,
     Release(ReleaseOrder),
 }
 
-/// A hold ends without a release: the store does not have the claim, or will end it.
+/// The event that a hold ends without a release: the store does not have the claim, or will end it.
 pub(crate) struct HoldEnded<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HoldEnded<'_> {
@@ -51,7 +51,8 @@ impl KeyQueue {
         self.holders.iter().map(|holder| holder.hold.clone()).collect()
     }
 
-    /// Handles an unlock: hands the claim to the next local waiter, or returns the release to send.
+    /// Handles an unlock: hands the claim to the next local waiter, keeps it for a while, or returns the release to
+    /// send.
     pub(super) fn holder_done(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) -> Exit {
         let at = self
             .holders
@@ -85,7 +86,7 @@ impl KeyQueue {
         })
     }
 
-    /// Hands a claim over to the first local waiter. Returns false if that is not possible.
+    /// Offers a claim to the first local waiter, in memory. Returns false if that is not allowed or no waiter fits.
     fn hand_over(&mut self, now: Instant, at: usize, effects: &mut Effects) -> bool {
         let Some(contention) = &mut self.contention else {
             return false;
@@ -123,7 +124,8 @@ impl KeyQueue {
         true
     }
 
-    /// The successor that a release names: a new claim for the first local waiter.
+    /// Returns the claim that a release names as its successor: a new one, for the first local waiter. `None` for a
+    /// release that only frees the key.
     fn successor(&mut self, now: Instant) -> Option<SuccessorRequest> {
         if self.phase != Phase::Polling || !self.asking.is_empty() {
             return None;
@@ -141,14 +143,14 @@ impl KeyQueue {
         Some(SuccessorRequest { request, reserve })
     }
 
-    /// Ends a hold for a caller that does not wait for the release.
+    /// Ends a hold, and sends the release, if any, in the background.
     pub(super) fn give_up(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) {
         if let Exit::Release(order) = self.holder_done(now, hold, effects) {
             effects.releases.push(order);
         }
     }
 
-    /// Records a new hold.
+    /// Records a new hold of this client.
     pub(super) fn hold(&mut self, hold: Arc<Hold>, request: LockRequest) {
         self.holders.push(Holder {
             hold,

@@ -1,4 +1,4 @@
-//! Lingering: a claim that no local caller waits for stays in the client for a few milliseconds.
+//! Lingering: the client keeps an unlocked claim for up to 10 ms, so that its next caller needs no call to the store.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::state::{Event, Holder, KeyQueue};
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// What an arriving caller finds of a lingering claim.
+/// Whether an arriving caller gets a lingering claim, i.e. one that is unlocked and kept for the next local caller.
 pub(super) enum Lingering {
     None,
-    /// The caller gets the claim, with that grant of its run.
+    /// The caller gets the claim, with the reserved token of this index (from 0).
     Taken(Arc<Hold>, u32),
-    /// The claim does not fit the caller's request, and must be released before the caller asks.
+    /// The claim cannot serve the caller's request. It must be released before the caller asks the store.
     Released(ReleaseOrder),
 }
 
@@ -27,7 +27,7 @@ impl Holder {
 }
 
 impl KeyQueue {
-    /// Keeps a claim that no local caller waits for. Returns the end of that time, or `None` if it must be released.
+    /// Keeps an unlocked claim for the next local caller. Returns until when; `None` if it must be released now.
     pub(super) fn linger(&mut self, now: Instant, at: usize) -> Option<Instant> {
         let is_contended = self.contention.as_ref().is_some_and(|contention| {
             contention.policy.others_wait() || contention.waiters.first().is_some()
@@ -45,7 +45,7 @@ impl KeyQueue {
         holder.lingers_until
     }
 
-    /// Gives a lingering claim to a caller, or releases it if it does not fit the caller's request.
+    /// Gives a lingering claim to an arriving caller, or releases the claim if it cannot serve the caller's request.
     pub(super) fn take_lingering(
         &mut self,
         now: Instant,
@@ -74,14 +74,14 @@ impl KeyQueue {
         }
     }
 
-    /// Number of grants that a caller's own claim reserves.
+    /// Number of tokens that a caller's own claim reserves: 1, or with `linger` twice those that the last claim used.
     pub(super) fn own_reserve(&self, request: &LockRequest) -> u32 {
         request
             .linger()
             .map_or(1, |_| self.last_run.saturating_mul(2).max(2))
     }
 
-    /// Releases claims whose linger time has passed. Returns the time at which the next one ends.
+    /// Releases claims whose linger time has passed. Returns when the next one ends, or `None` if there is none.
     pub(super) fn end_lingering(&mut self, now: Instant, effects: &mut Effects) -> Option<Instant> {
         let is_over = |holder: &&Holder| holder.lingers_until.is_some_and(|until| until <= now);
         let over = self.holders.iter().filter(is_over);
@@ -99,11 +99,11 @@ impl KeyQueue {
     }
 }
 
-/// The timer for lingering claims has fired.
+/// The event that the timer for lingering claims has fired.
 pub(crate) struct LingerOver;
 
 impl Event for LingerOver {
-    /// The end of the next claim's linger time.
+    /// Time to which the timer must be set again; `None` if no claim lingers any more.
     type Reply = Option<Instant>;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Option<Instant> {

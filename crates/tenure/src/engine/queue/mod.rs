@@ -27,11 +27,11 @@
 //!
 //! The **handover policy** decides how often 1 and 2 may follow each other before other clients have a turn: each local
 //! waiter gets one turn while others are known to wait; a client on a network pauses for 5 ms after it has kept a key for a
-//! second; where the store cannot report waiters, every fourth run lets others go first for 10 ms. At a distance the client
-//! that had the last turn asks last after a wake-up, so that the turns of several clients are not a lottery.
+//! second; where the store cannot report waiters, others go first for 10 ms after every fourth claim. On a distant store the
+//! client that had the last turn asks last after a wake-up, so that the turns of several clients are not a lottery.
 //!
-//! A **fair** waiter does not wait here but in the store, with a claim and a poller of its own. The queue knows it for the
-//! offer of its grant.
+//! A **fair** waiter does not wait here but in the store, with a claim and a poller of its own. The queue has an
+//! entry for this waiter, to offer it the grant.
 //!
 //! A caller may **leave** at any moment. What it had is given up: an offer goes to the next waiter, a call in flight is
 //! adopted by a task, which releases the claim that the call may have placed.
@@ -58,14 +58,14 @@
 //!
 //! # Invariants
 //!
-//! - **Q1** At most one caller of a client asks the store for a mode that excludes others: its own call, the poller, or a
-//!   release with a successor.
+//! - **Q1** Of the callers that would wait here for a mode that excludes others, at most one asks the store: by its own
+//!   call, by the poller, or by a release with a successor.
 //! - **Q2** The holds in the queue, as far as their local deadlines have not passed, admit each other.
 //! - **Q3** Every grant of the store is held, offered, or released: none is dropped.
 //! - **Q4** A grant that is handed over in memory has a greater token than every conflicting grant that a caller got before it.
 //! - **Q5** A waiter that can be served is never forgotten: while a local waiter waits, a poller runs, or the key is closed.
 //! - **Q6** A waiter gets a grant only of a request with the same options.
-//! - **Q7** When the last caller has left and the last call has ended, nothing of the contention is left.
+//! - **Q7** When the last caller has left and the last call has ended, no state of former waiters is left.
 //! - **Q8** No lock is held while a waker runs or a store is called.
 
 mod callers;

@@ -1,57 +1,59 @@
-//! The handover policy of one key: how long a client may hand a key over among its own waiters.
+//! The handover policy of one key: how long a client may hand it over among its own waiters, before others have a
+//! turn.
 
 use std::mem;
 use std::time::Duration;
 
 use tenure_backend::{Instant, TURN};
 
-/// If the store cannot report other waiters, the client yields to them after this many runs.
+/// If the store cannot report other waiters, the client lets them go first after this many of its claims.
 const RUNS_PER_YIELD: u32 = 4;
 
-/// How long a client may keep a key on a network store before it pauses. The pause serves clients that the store does not
-/// count: those that only try, and those that listen elsewhere.
+/// How long a client may keep a key on a network store before it pauses. The pause serves clients that the store does
+/// not count: those that only try, and those that listen at a replica.
 const STREAK: Duration = Duration::from_secs(1);
 
-/// How long a client pauses after a streak.
+/// How long a client on a network store pauses after it has kept a key for `STREAK`.
 const STREAK_PAUSE: Duration = Duration::from_millis(5);
 
-/// The handover policy of one key.
+/// The handover policy of one key: when a client lets other clients have it.
 ///
-/// A *run* is the sequence of grants of one claim: the first by the store, the others in memory, each with the next token
-/// that the claim reserved. A *streak* is a sequence of runs that this client hands to itself through the store.
+/// A *run* is the sequence of grants of one claim: the first by the store, the others in memory, each with the next
+/// token that the claim reserved. A *streak* is a sequence of runs that this client hands to itself through the store.
 #[derive(Debug)]
 pub(crate) struct HandoverPolicy {
     limits: PolicyLimits,
-    /// Whether other clients waited at the last answer of the store.
+    /// Whether other clients waited for the key at the last answer of the store.
     others_wait: bool,
-    /// Local hand-overs that the current run may still make.
+    /// Number of local hand-overs that the claim now held may still make.
     run_left: u32,
-    /// Grants that the next run reserves.
+    /// Number of tokens that the next claim reserves.
     reserve: u32,
-    /// Number of runs since this client last let others go first.
+    /// Counts the runs, if the store cannot report other waiters. After every fourth one, others go first.
     runs: u32,
     streak_since: Option<Instant>,
     pause_until: Instant,
     yield_until: Instant,
-    /// Number of clients that waited when this client's last turn ended, for the next search.
+    /// Number of clients that ask the store first after it refused this client's successor.
     others_first: u32,
 }
 
 /// The properties of the store that the policy depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyLimits {
-    /// Whether the store reports how many others wait.
+    /// Whether the store reports how many claims of other clients wait.
     pub(crate) reports_waiters: bool,
     /// Whether other hosts may use the store.
     pub(crate) is_on_network: bool,
 }
 
-/// Whose turn it is before the client asks the store again.
+/// Whether this client may ask the store, or other clients go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// The client asks after that time, or at a wake-up. `others` clients have waited for longer.
+    /// The client asks after the time `after`, or at a wake-up. `others` clients have waited for longer, and ask
+    /// first.
     Ours { after: Duration, others: u32 },
-    /// The client leaves the store alone for that time.
+    /// The client leaves the store alone for this time.
     Others(Duration),
 }
 
@@ -70,17 +72,17 @@ impl HandoverPolicy {
         }
     }
 
-    /// The store refused a claim: another client holds the key, and may want it again.
+    /// Records that the store refused a claim: another client holds the key, and may want it again.
     pub(crate) fn refused(&mut self) {
         self.others_wait |= self.limits.reports_waiters;
     }
 
-    /// Whether other clients are known to wait.
+    /// Whether other clients are known to wait for the key.
     pub(crate) fn others_wait(&self) -> bool {
         self.others_wait
     }
 
-    /// Begins a run. While other clients wait, each local waiter gets one turn.
+    /// Begins to count a new claim's hand-overs. While other clients wait, each local waiter gets one turn.
     pub(crate) fn run_began(&mut self, local_waiters: impl FnOnce() -> usize) {
         self.run_left = if self.others_wait {
             u32::try_from(local_waiters()).unwrap_or(u32::MAX)
@@ -97,20 +99,21 @@ impl HandoverPolicy {
         self.run_left -= 1;
     }
 
-    /// Ends a run of that many grants. The next one reserves twice as many.
+    /// Records the number of grants from a claim that has ended. The next claim reserves twice as many tokens.
     ///
-    /// So a contended key asks the store seldom, and a quiet one leaves few tokens unused. Where tokens follow the server's
-    /// clock, unused ones would make them run ahead of it.
+    /// So a client asks the store seldom for a contended key, and leaves few tokens of a quiet key unused. Where
+    /// tokens follow the server's clock, unused ones would make them run ahead of it.
     pub(crate) fn run_ended(&mut self, grants: u32) {
         self.reserve = twice(grants);
     }
 
-    /// Number of grants that the next run reserves.
+    /// Number of tokens that the next claim reserves.
     pub(crate) fn reserve(&self) -> u32 {
         self.reserve
     }
 
-    /// Whether the release at the end of a run names a successor for a local waiter. If not, other clients go first.
+    /// Whether a release also asks the store to grant the key to the next local waiter. If not, other clients go
+    /// first.
     pub(crate) fn names_successor(&mut self, now: Instant) -> bool {
         let since = *self.streak_since.get_or_insert(now);
         if self.limits.is_on_network && now - since >= STREAK {
@@ -128,7 +131,7 @@ impl HandoverPolicy {
         true
     }
 
-    /// Handles the store's answer to a release with a successor.
+    /// Handles the store's answer to a release that named a successor.
     pub(crate) fn successor_answered(&mut self, now: Instant, others: Option<u32>, was_refused: bool) {
         if let Some(others) = others {
             self.others_wait = others > 0;
@@ -136,12 +139,12 @@ impl HandoverPolicy {
         if was_refused {
             self.streak_since = None;
             self.yield_until = now + TURN;
-            // On one machine the client that the store wakes asks soon enough without a lead.
+            // 0 on one machine: the client that the store wakes there asks soon enough without a lead.
             self.others_first = others.filter(|_| self.limits.is_on_network).unwrap_or(0);
         }
     }
 
-    /// What the client does before it asks the store.
+    /// Returns whether and when the client may ask the store.
     pub(crate) fn turn(&mut self, now: Instant) -> Turn {
         match self.pause_until - now {
             Duration::ZERO => Turn::Ours {

@@ -1,4 +1,4 @@
-//! The events of pollers: their next action, and the store's answers to them.
+//! The events of pollers: a poller asks for its next action, or reports the store's answer.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// The longest interval between requests about a holder whose lease is not renewed, while others wait behind it. The interval
-/// is a third of its lease if that is less.
+/// While local waiters wait behind a local holder whose lease is not renewed, the poller asks the store at this
+/// interval whether that holder was evicted. A third of the lease is used if that is less.
 const ASK_ABOUT: Duration = Duration::from_secs(10);
 
-/// The shortest rest of the poller behind holders of this client.
+/// The shortest time for which the poller rests while this client holds the key.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 
-/// The poller asks for its next action.
+/// The event that the poller asks for its next action.
 pub(crate) struct PollerLooks;
 
 impl Event for PollerLooks {
@@ -61,13 +61,13 @@ pub(crate) enum Look {
     /// The poller ends.
     Exit,
     Rest(Duration),
-    /// The poller asks the store about a holder whose lease is not renewed.
+    /// Ask the store whether this holder, whose lease is not renewed, was evicted.
     Verify(Arc<Hold>),
-    /// The poller asks the store on behalf of the first local waiter.
+    /// Ask the store on behalf of the first local waiter, when other clients have had their turn.
     Ask(SuccessorRequest, Turn),
 }
 
-/// The poller checks whether to go on asking for a claim.
+/// The event that the poller checks whether a waiter still wants the claim that it asks for.
 pub(crate) struct IsWanted<'a>(pub(crate) &'a LockRequest);
 
 impl Event for IsWanted<'_> {
@@ -85,11 +85,11 @@ impl Event for IsWanted<'_> {
     }
 }
 
-/// The store granted the poller's claim.
+/// The event that the store granted the poller's claim.
 pub(crate) struct PollGranted(pub(crate) Granted);
 
 impl Event for PollGranted {
-    /// Whether a waiter gets the claim.
+    /// Whether a waiter is offered the claim. If false, the claim must be released.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
@@ -97,7 +97,7 @@ impl Event for PollGranted {
     }
 }
 
-/// The store refused the poller's claim for good: the first waiter ends, and the next one asks for itself.
+/// The event that the store refused the poller's claim for good. The first waiter gets the error.
 pub(crate) struct PollFailed<'a> {
     pub(crate) request: &'a LockRequest,
     pub(crate) error: Error,
@@ -118,16 +118,16 @@ impl Event for PollFailed<'_> {
     }
 }
 
-/// A release with a successor was answered, or dropped.
+/// The event that a release that named a successor was answered, or dropped.
 pub(crate) struct SuccessorAnswered {
-    /// Number of other waiters, where the store reports it.
+    /// Number of claims of other clients that wait; `None` if the store does not report it.
     pub(crate) others: Option<u32>,
     pub(crate) was_refused: bool,
     pub(crate) granted: Option<Granted>,
 }
 
 impl Event for SuccessorAnswered {
-    /// Whether a waiter gets the grant.
+    /// Whether a waiter is offered the successor's grant. If false, the grant must be released.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
@@ -143,7 +143,7 @@ impl Event for SuccessorAnswered {
                 .successor_answered(now, self.others, self.was_refused);
         }
         match self.granted {
-            // Does not notify the poller: it looks after offers by itself.
+            // `deliver` notifies the poller if that is necessary.
             Some(granted) => queue.deliver(now, granted, effects),
             None => {
                 queue.notify_poller(effects);
@@ -153,14 +153,14 @@ impl Event for SuccessorAnswered {
     }
 }
 
-/// The store granted the claim of a fair waiter.
+/// The event that the store granted the claim of a fair waiter.
 pub(crate) struct QueueGranted {
     pub(crate) id: WaiterId,
     pub(crate) granted: Granted,
 }
 
 impl Event for QueueGranted {
-    /// Whether the waiter gets the claim.
+    /// Whether the waiter is offered the claim. If false, the claim must be released.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
@@ -168,7 +168,7 @@ impl Event for QueueGranted {
     }
 }
 
-/// The store refused the claim of a fair waiter, or the client closes.
+/// The event that a fair waiter's claim was refused for good, or that its poller ends.
 pub(crate) struct QueueFailed {
     pub(crate) id: WaiterId,
     pub(crate) error: Error,
@@ -185,13 +185,14 @@ impl Event for QueueFailed {
 }
 
 impl KeyQueue {
-    /// Whether a fair waiter waits.
+    /// Whether a waiter still waits: it has not left, and has neither an offer nor an error.
     pub(super) fn is_waiting(&mut self, id: WaiterId) -> bool {
         let waiter = self.waiter(id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)))
     }
 
-    /// Whether a waiter waits only for calls that the store has not answered, and for no holder.
+    /// Whether a waiter waits for an unanswered call, its own or another local caller's, and for no holder of this
+    /// client.
     pub(super) fn is_unanswered(&mut self, now: Instant, id: WaiterId, mode: Mode) -> bool {
         let waiter = self.waiter(id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Calling(_)))
@@ -199,9 +200,9 @@ impl KeyQueue {
     }
 
     /// Offers a grant of the store to the first local waiter. Returns false if no waiter can use it.
-    /// A waiter that arrived after the request gets the grant only within the handover window. Later, the claim may have been
-    /// evicted, and a greater token granted before the waiter arrived.
-    /// have been evicted, and a greater token given out before the waiter arrived.
+    ///
+    /// If the waiter arrived after the request was sent, it gets the grant only within the handover window. Later, the
+    /// claim may have been evicted, and a greater token granted before the waiter arrived.
     pub(super) fn deliver(&mut self, now: Instant, grant: Granted, effects: &mut Effects) -> bool {
         let confirmed = grant.hold.confirmed();
         let is_fresh = now - confirmed < HANDOVER_WINDOW;
@@ -227,8 +228,8 @@ impl KeyQueue {
         true
     }
 
-    /// Takes back offers that were not taken in time, and offers them to the next waiter. The waiters that missed them get no
-    /// offer until they are polled.
+    /// Ends offers that were not taken in time: each claim goes to the next waiter, or is released. The waiters that
+    /// missed an offer get no other until they are polled.
     pub(super) fn expire_offers(&mut self, now: Instant, effects: &mut Effects) {
         let window = self.rules.offer_window;
         while let Some(contention) = &mut self.contention
@@ -240,7 +241,7 @@ impl KeyQueue {
         }
     }
 
-    /// Time until the poller's next look at offers that may not be taken.
+    /// Time until the poller must check for offers that were not taken; `MAX` if the next offer will notify it.
     pub(super) fn next_look(&mut self) -> Duration {
         let window = self.rules.offer_window;
         let contention = self.contention();
@@ -248,7 +249,7 @@ impl KeyQueue {
             return window / 4;
         }
         match contention.watch {
-            // It was not notified of each offer, because that would cost more than the hand-overs themselves.
+            // Offers made meanwhile did not notify the poller: that would cost more than the hand-overs themselves.
             OfferWatch::Busy => {
                 contention.watch = OfferWatch::Quiet;
                 window
@@ -260,7 +261,7 @@ impl KeyQueue {
         }
     }
 
-    /// What the poller does while holders of this client are in the way.
+    /// The poller's action while this client holds the key: check a lease that is not renewed, or rest.
     pub(super) fn behind_holders(&mut self, now: Instant, rest: Duration) -> Look {
         let mut until = now + rest;
         let Some(contention) = &mut self.contention else {

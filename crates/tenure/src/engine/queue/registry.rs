@@ -11,14 +11,14 @@ use tenure_backend::{Kind, LockKey};
 
 const SHARDS: usize = 16;
 
-/// An entry, with the hash of its key and kind. The item itself has the key.
+/// An item, and the hash of its key and kind. Only the item itself has the key.
 #[derive(Debug)]
 struct Entry<T> {
     hash: u64,
     item: Weak<T>,
 }
 
-/// A table of weak references, by key and kind.
+/// A table of weak references to items (queues), found by key and kind of lock.
 #[derive(Debug)]
 pub(crate) struct Registry<T> {
     hasher: RandomState,
@@ -45,7 +45,8 @@ impl<T> Registry<T> {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
 
-    /// The item of a key and kind, or a new one. `make` gets whether the client is closed. Two keys never share an item.
+    /// Returns the item of a key and kind. If there is none, `make` makes it, given the key and whether the client is
+    /// closed. `is_for` rejects items of other keys with the same hash.
     pub(crate) fn get(
         &self,
         key: LockKey,
@@ -55,7 +56,7 @@ impl<T> Registry<T> {
     ) -> Arc<T> {
         let hash = self.hash(&key, kind);
         let mut shard = self.shard(hash).lock();
-        // Dropped after the shard is unlocked, because dropping an item locks the shard.
+        // References to other items, dropped after the shard is unlocked: dropping the last one locks the shard.
         let mut others = Vec::new();
         let mut found = None;
         for entry in shard.iter_hash(hash).filter(|entry| entry.hash == hash) {
@@ -77,7 +78,7 @@ impl<T> Registry<T> {
         item
     }
 
-    /// Removes the dropped items of a key and kind.
+    /// Removes the entries of a key and kind whose item was dropped.
     pub(crate) fn forget(&self, key: &LockKey, kind: Kind) {
         let hash = self.hash(key, kind);
         let mut shard = self.shard(hash).lock();
@@ -88,13 +89,13 @@ impl<T> Registry<T> {
         }
     }
 
-    /// Returns all items, and makes new ones closed from now on.
+    /// Makes all later items start as closed. Returns the items so far.
     pub(crate) fn close(&self) -> Vec<Arc<T>> {
         self.is_closed.store(true, Ordering::SeqCst);
         self.all()
     }
 
-    /// All items, in any order.
+    /// All items that are still in use, in any order.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         let mut all = Vec::new();
         for shard in &self.shards {

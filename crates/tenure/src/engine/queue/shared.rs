@@ -1,4 +1,5 @@
-//! A queue shared by its callers, its poller and its releases. It carries out the decisions of the state machine.
+//! The queue of one key, shared by its callers, its poller and its releases. It locks the state machine and carries
+//! out its effects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,15 +29,15 @@ pub(crate) struct SharedQueue {
     kind: Kind,
     pub(crate) services: Arc<Services>,
     registry: Arc<Registry<SharedQueue>>,
-    /// Metrics of this key, if keys have metrics of their own.
+    /// Metrics labelled with this key; `None` if keys have no metrics of their own.
     meters: Option<Arc<Meters>>,
-    /// Notifies the poller.
+    /// Wakes the poller of the local waiters.
     signal: Notify,
     state: Mutex<KeyQueue>,
 }
 
 impl SharedQueue {
-    /// The queue of a key, for one kind of lock.
+    /// Returns the queue of a key and kind of lock. Makes one if none is in use.
     pub(crate) fn get(
         registry: &Arc<Registry<SharedQueue>>,
         services: &Arc<Services>,
@@ -65,8 +66,8 @@ impl SharedQueue {
 
     /// Applies an event: locks the queue, reads the clock, unlocks the queue, and carries out the effects.
     ///
-    /// The clock is read under the lock, so the events have the order of their times, and tokens never decrease. Wakers,
-    /// metrics and calls run without the lock.
+    /// The clock is read under the lock, so the events have the order of their times, and tokens never decrease.
+    /// Wakers, metrics and calls run after the queue is unlocked.
     pub(crate) fn apply<E: Event>(self: &Arc<Self>, event: E) -> E::Reply {
         self.apply_at(event).0
     }
@@ -81,17 +82,18 @@ impl SharedQueue {
         (reply, now)
     }
 
-    /// The holds of this client.
+    /// The claims of this key that callers of this client hold or are offered.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.state.lock().holds()
     }
 
-    /// Whether a fair waiter waits.
+    /// Whether a waiter still waits: it has not left, and has neither an offer nor an error.
     pub(super) fn is_waiting(&self, id: WaiterId) -> bool {
         self.state.lock().is_waiting(id)
     }
 
-    /// Whether a waiter stands behind a call without an answer, its own or another's, and behind no holder.
+    /// Whether a waiter waits for an unanswered call, its own or another local caller's, and for no holder of this
+    /// client.
     pub(crate) fn is_unanswered(&self, id: WaiterId, mode: Mode) -> bool {
         let mut state = self.state.lock();
         state.is_unanswered(self.context().now(), id, mode)
@@ -115,7 +117,7 @@ impl SharedQueue {
         if effects.handed_over {
             self.meters().passed.increment(1);
         }
-        // Drained in place: most events wake no caller.
+        // Drained in place, not moved: most events wake no caller.
         for waker in effects.wakes.drain(..) {
             waker.wake();
         }
@@ -129,17 +131,17 @@ impl SharedQueue {
         self.meters.as_deref().unwrap_or_else(|| self.context().meters())
     }
 
-    /// Notifies the poller.
+    /// Wakes the poller of the local waiters.
     pub(crate) fn signal(&self) -> &Notify {
         &self.signal
     }
 
-    /// Names a new claim on this key.
+    /// Makes a new claim on this key, under a name that no other claim has.
     pub(crate) fn claim(&self, request: &LockRequest, fairness: Fairness, reserve: u32) -> Arc<Claim> {
         request.claim(self.context(), &self.key, fairness, reserve)
     }
 
-    /// Accepts a grant, and starts to renew it. `None` if its local deadline has passed.
+    /// Makes a hold of a grant, and starts to renew its lease. `None` if the grant's local deadline has passed.
     pub(crate) fn accept(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
@@ -153,8 +155,8 @@ impl SharedQueue {
         Some(hold)
     }
 
-    /// Accepts a grant and offers it to waiters. Releases the claim if no waiter takes it. Returns false if its local deadline
-    /// has passed.
+    /// Accepts a grant, and applies the event of `report`, which offers it to a waiter. If no waiter takes it,
+    /// releases the claim. Returns false if the grant's local deadline has passed.
     pub(super) fn deliver<E: Event<Reply = bool>>(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
@@ -176,19 +178,19 @@ impl SharedQueue {
         true
     }
 
-    /// Releases a grant that no caller has seen.
+    /// Releases an accepted grant that no caller has seen.
     pub(crate) fn reject(self: &Arc<Self>, hold: &Hold) {
         hold.depart();
         self.services.renewer.forget(hold);
         self.withdraw(hold.claim.clone());
     }
 
-    /// Handles the end of a hold. Returns what becomes of its claim, and the time.
+    /// Handles an unlock, or a local deadline that has passed. Returns what becomes of the claim, and the time.
     pub(crate) fn done(self: &Arc<Self>, hold: &Arc<Hold>) -> (Exit, Instant) {
         self.apply_at(HolderDone(hold))
     }
 
-    /// Handles an unlock whose caller does not wait for the release. Returns the time.
+    /// Handles an unlock, and sends its release, if any, in the background. Returns the time of the unlock.
     pub(crate) fn done_behind(self: &Arc<Self>, hold: &Arc<Hold>) -> Instant {
         let (exit, now) = self.done(hold);
         if let Exit::Release(order) = exit {
@@ -217,22 +219,22 @@ impl SharedQueue {
         )
     }
 
-    /// Releases a claim whose calls were all answered, in whatever state it is.
+    /// Releases a claim in the background, in whatever state the store has it. Its calls must all have been answered.
     pub(crate) fn withdraw(self: &Arc<Self>, claim: Arc<Claim>) {
         let token = self.services.tasks.token();
         let release = Release::new(self.clone(), claim, Cause::Withdrawn, None, token);
         self.services.releaser.send_later(release);
     }
 
-    /// Releases a claim of which a call was not answered.
+    /// Releases a claim of which a call was not answered: now, and again when that call can no longer place it.
     pub(crate) fn withdraw_unanswered(self: &Arc<Self>, claim: Arc<Claim>) {
         self.withdraw(claim.clone());
         self.expect_late_call(claim);
     }
 
-    /// Withdraws a claim again at the time when no unanswered call can place it any more.
+    /// Withdraws a claim, unless a caller holds it, when an unanswered call can no longer place it.
     ///
-    /// A store that forgets ended claims could place it again after it was withdrawn.
+    /// Without that, a store that forgets ended claims could place it again after an earlier withdrawal.
     pub(crate) fn expect_late_call(self: &Arc<Self>, claim: Arc<Claim>) {
         if self.context().store.profile().remembers_ended {
             return;
@@ -253,7 +255,7 @@ impl SharedQueue {
     }
 }
 
-/// Releases a lingering claim when its time is over.
+/// The timer task: releases each lingering claim when its time is over. Ends when none is left.
 async fn linger(queue: Arc<SharedQueue>, mut until: Instant) {
     let Services { context, tasks, .. } = &*queue.services;
     loop {

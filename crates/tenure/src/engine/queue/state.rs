@@ -1,5 +1,6 @@
-//! The state machine of one key: holders, waiters, and whose turn it is. It reads no clock and does no I/O: time and events
-//! come in, effects go out. The page in `mod.rs` explains the algorithm.
+//! The state machine of one key: which callers of this client hold it, which wait, and whether its poller runs. It
+//! reads no clock and does no I/O: each event comes with its time, and returns effects to carry out. `mod.rs` explains
+//! the algorithm.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,12 +16,12 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::engine::tasks::Releases;
 
-/// The settings of the client, and the properties of its store, that a queue depends on.
+/// The settings of the client, and the properties of its store, that its queues depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    /// Whether claims are handed over in memory.
+    /// Whether an unlocked claim may go to the next local waiter in memory, without the store.
     pub(crate) local_handover: bool,
-    /// How long an offered grant waits for its waiter to be polled.
+    /// Time in which a waiter must be polled to take a grant. Then the next waiter gets the grant.
     pub(crate) offer_window: Duration,
     pub(crate) policy: PolicyLimits,
     pub(crate) releases: Releases,
@@ -31,63 +32,58 @@ pub(crate) struct KeyQueue {
     pub(super) rules: Arc<Rules>,
     pub(super) phase: Phase,
     pub(super) holders: SmallVec<[Holder; 1]>,
-    /// Waiting callers whose own call is in flight.
+    /// Callers, except tries and fair ones, whose own call is in flight. The poller does not ask meanwhile.
     pub(super) asking: SmallVec<[WaiterId; 1]>,
     pub(super) places: Places,
-    /// Number of grants of the last run that ended in a lingering claim.
+    /// Number of grants from the claim that ended last. A claim that may linger reserves twice as many tokens.
     pub(super) last_run: u32,
-    /// Whether a task waits for the end of a lingering claim.
+    /// Whether a task waits to release a lingering claim: unlocked, and kept for the next local caller.
     pub(super) has_linger_timer: bool,
     pub(super) contention: Option<Box<Contention>>,
 }
 
-/// ```text
-///           first local waiter, or an offer
-///     Idle <-------------------------------> Polling <----------> HandingOver
-///           none left                          release with a successor / its answer
-///     any phase --close--> Closed
-/// ```
+/// State of the poller, the task that asks the store for the waiting callers of a key. `mod.rs` has a diagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// No poller runs.
+    /// No poller task runs.
     Idle,
-    /// The poller runs.
+    /// The poller task runs.
     Polling,
-    /// A release that names a successor is in flight: the poller leaves the store alone.
+    /// A release that asks the store to grant the key to a local waiter is in flight: the poller does not ask.
     HandingOver,
     /// The client was closed.
     Closed,
 }
 
-/// A hold of this client, and the request that it serves.
+/// A claim that this client holds, and the request of the callers that it can serve.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) hold: Arc<Hold>,
     pub(super) request: LockRequest,
-    /// Number of grants of the run that callers got.
+    /// Number of grants from the claim so far: one by the store, and one for each local hand-over.
     pub(super) grants: u32,
-    /// The time until which the claim lingers: its holder has unlocked it, and the next local caller may get it.
+    /// `Some` after an unlock: until this time, the client keeps the claim for its next caller.
     pub(super) lingers_until: Option<Instant>,
 }
 
-/// The part of a queue that exists only while callers wait.
+/// The part of a queue's state that is allocated only while callers wait.
 #[derive(Debug)]
 pub(super) struct Contention {
     pub(super) waiters: Waiters,
     pub(super) policy: HandoverPolicy,
-    /// Time of the last request about a holder whose lease is not renewed.
+    /// Time at which the poller last asked the store about a local holder whose lease is not renewed.
     pub(super) asked_about: Instant,
     pub(super) watch: OfferWatch,
 }
 
-/// How the poller checks for offers that are not taken.
+/// Whether the poller wakes by a timer to check for offers that were not taken in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OfferWatch {
-    /// The poller looks within the offer window. An offer was made after its last look.
+    /// The poller will check within the offer window. An offer was made after its last check.
     Busy,
-    /// The poller looks within the offer window. No offer was made after its last look.
+    /// The poller will check within the offer window, then sleep. No offer was made after its last check.
     Quiet,
-    /// The poller sleeps until it is notified of the next offer.
+    /// The poller has no timer: the next offer must notify it.
     Asleep,
 }
 
@@ -105,7 +101,7 @@ impl KeyQueue {
         }
     }
 
-    /// Handles an event.
+    /// Applies an event at time `now`. Returns its reply, and the effects to carry out after the queue is unlocked.
     pub(crate) fn on<E: Event>(&mut self, now: Instant, event: E) -> (E::Reply, Effects) {
         let mut effects = Effects::default();
         let reply = event.apply(self, now, &mut effects);
@@ -116,7 +112,7 @@ impl KeyQueue {
         self.phase == Phase::Closed
     }
 
-    /// Whether the holds of this client admit another claim of that mode. Forgets holds whose local deadline has passed.
+    /// Whether the claims that this client holds allow another of `mode`. Removes holds past their local deadline.
     pub(super) fn admits(&mut self, now: Instant, mode: Mode) -> bool {
         if self.holders.is_empty() {
             return true;
@@ -137,7 +133,7 @@ impl KeyQueue {
         })
     }
 
-    /// Whether no local waiter is ahead of a new caller.
+    /// Whether no local waiter waits, no grant is offered, and no release that names a successor is in flight.
     pub(super) fn is_quiet(&self) -> bool {
         self.phase != Phase::HandingOver
             && self.contention.as_ref().is_none_or(|contention| {
@@ -145,7 +141,7 @@ impl KeyQueue {
             })
     }
 
-    /// Notifies the poller, and starts it if it does not run.
+    /// Starts the poller, or notifies it if it runs. Does nothing if the client is closed.
     pub(super) fn wake_poller(&mut self, effects: &mut Effects) {
         match self.phase {
             Phase::Idle => {
@@ -164,7 +160,7 @@ impl KeyQueue {
         }
     }
 
-    /// Makes the poller check an offer that was just made.
+    /// Starts or wakes the poller if it has no timer to check whether an offer, just made, is taken in time.
     pub(super) fn watch_offer(&mut self, effects: &mut Effects) {
         let was = mem::replace(&mut self.contention().watch, OfferWatch::Busy);
         match self.phase {
@@ -174,12 +170,11 @@ impl KeyQueue {
         }
     }
 
-    /// The waiter with that ID.
     pub(super) fn waiter(&mut self, id: WaiterId) -> Option<&mut Waiter> {
         self.contention.as_mut()?.waiters.get_mut(id)
     }
 
-    /// Whether no state of former waiters is left.
+    /// Whether the queue has no poller, no waiter, no holder, and no call in flight.
     #[cfg(all(test, feature = "testing"))]
     pub(super) fn is_at_rest(&self) -> bool {
         self.phase == Phase::Idle
@@ -188,7 +183,7 @@ impl KeyQueue {
             && self.holders.is_empty()
     }
 
-    /// Drops the contention state when the last waiter has left.
+    /// Frees the state of contention if no waiter is left and no poller runs.
     pub(super) fn tidy(&mut self) {
         let is_empty = |contention: &Contention| contention.waiters.is_empty();
         if self.phase == Phase::Idle && self.contention.as_deref().is_some_and(is_empty) {
@@ -197,19 +192,19 @@ impl KeyQueue {
     }
 }
 
-/// Something that happens to a key.
+/// An event of one key: for example, a caller arrives, or the store answers a call.
 pub(crate) trait Event {
     type Reply;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Self::Reply;
 }
 
-/// The client closes: its waiters end.
+/// The event that the client closes. Its waiters end, and its holds leave the queue.
 pub(crate) struct Close;
 
-/// The claims of a closing client. All must be released.
+/// The claims of a queue that was just closed. All must be released.
 pub(crate) struct Closed {
-    /// Claims that guards hold.
+    /// Claims that guards hold, or that are offered to waiters.
     pub(crate) held: Vec<Arc<Hold>>,
     pub(crate) lingering: Vec<Arc<Hold>>,
 }

@@ -14,11 +14,11 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// The position of a waiter among the waiters of its key. Smaller numbers go first. Each position is given once.
+/// The ID of a waiter, and its position among the waiters of its key: smaller numbers go first. Each is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaiterId(i64);
 
-/// Gives positions to the waiters of a key.
+/// The source of new IDs, i.e. positions, for the waiters of a key.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     last: i64,
@@ -26,20 +26,20 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// A position behind all others.
+    /// A new position behind all others.
     pub(crate) fn last(&mut self) -> WaiterId {
         self.last += 1;
         WaiterId(self.last)
     }
 
-    /// A position before all others.
+    /// A new position before all others.
     pub(crate) fn first(&mut self) -> WaiterId {
         self.first -= 1;
         WaiterId(self.first)
     }
 }
 
-/// A caller that waits, or whose call was adopted.
+/// A caller that waits for a grant, or whose call to the store a task has taken over.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) id: WaiterId,
@@ -52,11 +52,12 @@ pub(crate) struct Waiter {
 /// Where a waiter waits for its grant.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// In this queue. The client asks the store for one local waiter at a time.
+    /// In this client's queue, whose poller asks the store for one waiter at a time.
     Local,
-    /// In the store's queue, with a claim and a poller of its own. The poller is notified when the waiter leaves.
+    /// In the store's queue, with a claim and a poller of its own. The signal wakes that poller when the waiter
+    /// leaves.
     Store(Arc<Notify>),
-    /// Its own call is in flight.
+    /// In no queue: the waiter's own call to the store is in flight.
     Call,
 }
 
@@ -76,28 +77,28 @@ pub(crate) enum WaiterState {
     Calling(Option<Waker>),
     /// The waiter's call is in flight, and its caller was dropped. The claim is released when the call ends.
     Left,
-    /// The waiter waits for a grant.
+    /// The waiter waits for a grant. The waker is that of its caller's last poll.
     Waiting(Option<Waker>),
     /// A grant is reserved for the waiter, which must be polled in time to take it.
     Offered(Offer),
-    /// The waiter was not polled in time, and gets no offer until it is polled.
+    /// The waiter was not polled in time to take an offer, and gets no other until it is polled.
     Missed,
     /// The caller gets this result at its next poll. `Ok` means that a try was refused.
     Answered(Result<(), Error>),
 }
 
-/// A grant that is reserved for a waiter until it is polled.
+/// A grant that is reserved for a waiter until the waiter is polled or the offer expires.
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) hold: Arc<Hold>,
-    /// The number of the grant within the claim's run, from 0.
+    /// Index of the grant's token, from 0, among the tokens that the claim reserved.
     pub(crate) nth: u32,
-    /// Whether the grant was handed over in memory, and must reach the caller within the handover window.
+    /// True for a local hand-over. It expires `HANDOVER_WINDOW` after the store last confirmed the claim.
     pub(crate) handed_over: bool,
     pub(crate) at: Instant,
 }
 
-/// Waiters in the order of their positions.
+/// The waiters of a key, in the order of their positions.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(VecDeque<Waiter>);
 
@@ -121,7 +122,7 @@ impl Waiters {
         self.0.remove(at)
     }
 
-    /// The first waiter that waits for a local grant.
+    /// The first waiter in this client's queue that can be offered a grant.
     pub(crate) fn first(&self) -> Option<&Waiter> {
         self.0.iter().find(|waiter| waiter.is_next())
     }
@@ -130,12 +131,12 @@ impl Waiters {
         self.0.iter_mut().find(|waiter| waiter.is_next())
     }
 
-    /// Number of waiters that wait for a local grant.
+    /// Number of waiters in this client's queue that can be offered a grant.
     pub(crate) fn local(&self) -> usize {
         self.0.iter().filter(|waiter| waiter.is_next()).count()
     }
 
-    /// The first waiter that has not taken its offer within `window`.
+    /// The first waiter that was offered a grant and has not taken it within `window`.
     pub(crate) fn overdue(&self, now: Instant, window: Duration) -> Option<WaiterId> {
         let is_overdue = |waiter: &&Waiter| match &waiter.state {
             WaiterState::Offered(offer) => now - offer.at >= window,
@@ -159,7 +160,7 @@ impl Waiters {
 }
 
 impl Waiter {
-    /// Whether this waiter waits for a local grant.
+    /// Whether this waiter can be offered a grant: it waits in this client's queue, and has not missed an offer.
     pub(crate) fn is_next(&self) -> bool {
         matches!(self.route, Route::Local) && matches!(self.state, WaiterState::Waiting(_))
     }
@@ -168,7 +169,7 @@ impl Waiter {
         self.set(WaiterState::Offered(offer), effects);
     }
 
-    /// Changes the state of a waiter, and wakes its caller.
+    /// Changes the state of a waiter, and wakes its caller if that left a waker.
     pub(super) fn set(&mut self, state: WaiterState, effects: &mut Effects) {
         if let WaiterState::Waiting(waker) | WaiterState::Calling(waker) =
             mem::replace(&mut self.state, state)
@@ -179,7 +180,7 @@ impl Waiter {
 }
 
 impl Offer {
-    /// An offer of a grant that came from the store.
+    /// An offer of a grant that came from the store, not by a local hand-over.
     pub(super) fn new(hold: Arc<Hold>, at: Instant) -> Self {
         Offer {
             hold,
@@ -189,7 +190,7 @@ impl Offer {
         }
     }
 
-    /// Whether the caller may still get the grant.
+    /// Whether the offer can still be taken: before the local deadline and, if handed over, within the window.
     pub(super) fn is_good(&self, now: Instant) -> bool {
         let is_fresh = !self.handed_over || now - self.hold.confirmed() < HANDOVER_WINDOW;
         is_fresh && now < self.hold.deadline()
