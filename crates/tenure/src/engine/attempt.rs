@@ -1,4 +1,4 @@
-//! One attempt at one lock, as a future. Dropped anywhere, it leaves nothing behind.
+//! One attempt to acquire one lock, as a future. If it is dropped, tasks of the client finish or undo what it began.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ pub(crate) fn unanswered() -> Error {
     BackendError::new(Fault::Unavailable, Effect::Unknown, message).into()
 }
 
-/// How long a caller is ready to wait.
+/// How long a caller is ready to wait for a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
     Forever,
@@ -49,16 +49,16 @@ impl Patience {
     }
 }
 
-/// Called once, when the wait begins, with the waiting claim.
+/// Called once, when the attempt begins to wait, with the claim that waits.
 pub(crate) type OnWaiting = Box<dyn FnOnce(&ClaimRef) + Send>;
 
-/// A grant, for the guard that the caller gets.
+/// A grant that an attempt got, from which its caller's guard is made.
 pub(crate) struct Taken {
     pub(crate) queue: Arc<SharedQueue>,
     pub(crate) hold: Arc<Hold>,
-    /// The owner that may acquire the lock again.
+    /// The owner, if any, that may acquire the lock again while it holds the guard.
     pub(crate) owner: Option<Owner>,
-    /// The number of the grant within the claim's run.
+    /// Index of the grant's token, from 0, among the tokens that the claim reserved.
     pub(crate) nth: u32,
     pub(crate) place: Option<Place>,
     pub(crate) since: Instant,
@@ -71,25 +71,25 @@ pub(crate) struct Attempt {
     queue: Result<Arc<SharedQueue>, Error>,
     request: LockRequest,
     patience: Patience,
-    /// A busy lock is reported as a time-out: the caller passed a limit of zero.
+    /// Whether a busy lock is reported as `Timeout`, because the caller passed a limit of zero.
     busy_is_timeout: bool,
     on_waiting: Option<OnWaiting>,
     limit: Option<Box<Limit>>,
     place: Option<Place>,
     seat: Option<Box<Seat>>,
     stage: Stage,
-    /// Time of the first poll; `None` again when the attempt has ended.
+    /// Time of the first poll; `None` before it, and after the attempt has ended.
     since: Option<Instant>,
-    /// Whether the attempt is counted among the waiting attempts.
+    /// Whether the metric of waiting attempts counts this attempt.
     is_counted: bool,
     span: Span,
 }
 
 enum Stage {
     Start,
-    /// The caller polls its own call.
+    /// The caller polls its own call to the store.
     Calling(InFlight<Asking>, WaiterId, Arc<Claim>),
-    /// The caller waits in the queue; a task may poll its call. `on_waiting` gets the claim.
+    /// The caller waits in the queue. `Some`: the claim that `on_waiting` has yet to get.
     Waiting(WaiterId, Option<Arc<Claim>>),
     Done,
 }
@@ -161,7 +161,7 @@ impl Attempt {
         Poll::Ready(end)
     }
 
-    /// Records how the attempt ended.
+    /// Records the outcome and the duration of the attempt in the metrics.
     fn ended(&mut self, queue: &SharedQueue, outcome: Outcome, now: Instant) {
         let meters = queue.meters();
         if std::mem::take(&mut self.is_counted) {
@@ -211,7 +211,7 @@ impl Attempt {
         }
     }
 
-    /// An owner that holds the key acquires it again at once.
+    /// For an owner that holds the key: returns one more guard's grant, or a refusal. `None`: the attempt goes on.
     fn enter_again(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Option<End> {
         if matches!(self.stage, Stage::Done) {
             return None;
@@ -242,7 +242,7 @@ impl Attempt {
         let mode = self.request.mode;
         let profile = context.store.profile();
         let fairness = match self.request.options.fairness {
-            // A try does not join the store's queue, unless the store knows no other order.
+            // A try does not join the store's queue, unless the store has only fair locks of this mode.
             Fairness::Fifo if self.tries() && profile.serves(mode, Fairness::Unfair) => Fairness::Unfair,
             fairness => context.fairness(mode, fairness),
         };
@@ -288,14 +288,14 @@ impl Attempt {
         }
     }
 
-    /// Checks everything that can be checked before anything is sent.
+    /// Checks all that can be checked before a request is sent. Starts the client's tasks, and counts the attempt.
     fn admit(&mut self, queue: &Arc<SharedQueue>) -> Result<(), Error> {
         let context = queue.context();
         let profile = context.store.profile();
         self.request.check()?;
         let (mode, fairness) = (self.request.mode, self.request.options.fairness);
         if !profile.serves(mode, fairness) {
-            // Blames the order only if the store serves the mode in the other order.
+            // The message names the order only if the store serves the mode in the other order.
             let order = match fairness {
                 Fairness::Fifo if profile.serves(mode, Fairness::Unfair) => "fair ",
                 Fairness::Unfair if profile.serves(mode, Fairness::Fifo) => "unfair ",
@@ -322,9 +322,9 @@ impl Attempt {
         Ok(())
     }
 
-    /// Handles the answer to the caller's own call.
+    /// Handles the answer to the caller's own call to the store.
     fn judged(&mut self, queue: &Arc<SharedQueue>, id: WaiterId, judged: Judged) -> Poll<Option<End>> {
-        // The call has been answered: dropping the attempt must not leave it to a task.
+        // The call has ended: if the attempt is dropped, no task must adopt the call.
         self.stage = Stage::Done;
         Poll::Ready(match judged {
             Judged::Held(hold, now) => Some(Ok(Some(self.granted(queue, hold, 0, now)))),
@@ -426,7 +426,7 @@ impl Attempt {
         Poll::Ready(Err(error))
     }
 
-    /// The error of a passed time limit: the lock was busy, or the store did not answer.
+    /// The error after the time limit has passed: the lock was busy, or the store did not answer.
     fn why_late(&self, queue: &Arc<SharedQueue>) -> Error {
         let is_silent = match &self.stage {
             Stage::Calling(..) => true,
@@ -440,7 +440,7 @@ impl Attempt {
         }
     }
 
-    /// Gives up the attempt: releases what was placed or offered, or hands it to the next waiter.
+    /// Ends the attempt early. A task finishes its call. Its claim or offer is released or goes to the next waiter.
     fn abandon(&mut self, queue: &Arc<SharedQueue>) {
         self.seat = None;
         let (id, is_calling, call) = match std::mem::replace(&mut self.stage, Stage::Done) {
@@ -453,12 +453,12 @@ impl Attempt {
             request: &self.request,
             is_calling,
         });
-        // Dropping the call makes a task adopt it.
+        // Dropping the call makes a task adopt it, i.e. poll it to its end.
         drop(call);
     }
 }
 
-/// Releases another claim of this client, then asks for a claim.
+/// Releases a lingering claim of this client, then asks the store for `claim`.
 fn ask_after(queue: Arc<SharedQueue>, release: Release, claim: Arc<Claim>) -> Call<AcquireReply> {
     Call::new(async move {
         let context = queue.context();

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::settings::Settings;
 use crate::telemetry::{Meters, Rounds};
 
-/// Notifiers that claims share, so that a claim need not carry one.
+/// Number of loss notifiers of a client. Its claims share them, so that no claim carries its own.
 const LOSS_NOTIFIERS: usize = 16;
 
 #[derive(Debug)]
@@ -26,11 +26,11 @@ pub(crate) struct Context {
     pub(crate) id: ClientId,
     claims: AtomicU64,
     owners: AtomicU64,
-    /// Number of attempts and held claims, limited by `max_claims`.
+    /// Number of attempts and held claims at present, limited by `max_claims`.
     live: AtomicUsize,
     random: AtomicU64,
     losses: [Notify; LOSS_NOTIFIERS],
-    /// The last call failed with a transient error, and no call has succeeded after it.
+    /// Whether a call failed with a transient error, and none has succeeded since.
     unreachable: AtomicBool,
     last_error: Mutex<Option<BackendError>>,
     meters: OnceLock<Meters>,
@@ -87,13 +87,13 @@ impl Context {
         }
     }
 
-    /// The error of the last call, if no call has succeeded after it.
+    /// The error of the last call that failed, if no call has succeeded since.
     pub(crate) fn store_error(&self) -> Option<BackendError> {
         let unreachable = self.unreachable.load(Ordering::Relaxed);
         unreachable.then(|| self.last_error.lock().clone()).flatten()
     }
 
-    /// The name of a new claim.
+    /// The ID of a new claim.
     pub(crate) fn next_claim(&self) -> ClaimId {
         ClaimId::new(self.id, self.claims.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -103,7 +103,8 @@ impl Context {
         std::num::NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The order in which a claim of that mode is placed. If the store has one order only, unfair claims queue like fair ones.
+    /// The order in which a claim of `mode` is placed. If the store has only one order, unfair claims queue like fair
+    /// ones.
     pub(crate) fn fairness(&self, mode: Mode, wanted: Fairness) -> Fairness {
         match self.store.profile().order(mode) {
             Order::FifoForBoth => Fairness::Fifo,
@@ -123,7 +124,7 @@ impl Context {
             .get_or_init(|| Rounds::new(self.store.profile().store))
     }
 
-    /// The notifier for the loss of a claim. Several claims share one.
+    /// Notified when `claim` is lost, and when any of the claims that share the notifier is.
     pub(crate) fn loss(&self, claim: ClaimId) -> &Notify {
         &self.losses[claim.number() as usize % LOSS_NOTIFIERS]
     }
@@ -133,7 +134,7 @@ impl Context {
         now + self.settings.call_limit.min(MAX_NOT_AFTER)
     }
 
-    /// Counts one more attempt or held claim, up to the limit `max_claims`.
+    /// Counts one more attempt or held claim, until the result is dropped. Fails at the limit `max_claims`.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Place, Error> {
         if self.live.fetch_add(1, Ordering::Relaxed) >= self.settings.max_claims {
             self.live.fetch_sub(1, Ordering::Relaxed);
@@ -154,7 +155,7 @@ impl Context {
         x ^ (x >> 31)
     }
 
-    /// A random fraction from 0 up to 1.
+    /// A random fraction, from 0 to less than 1.
     pub(crate) fn fraction(&self) -> f64 {
         (self.dice() % 1024) as f64 / 1024.0
     }
@@ -166,7 +167,7 @@ pub(crate) fn backoff(failures: u32, dice: u64) -> Duration {
     base.mul_f64(0.75 + (dice % 512) as f64 / 1024.0)
 }
 
-/// One of the client's attempts and held claims, counted until dropped.
+/// The count of one attempt or held claim. Subtracted again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<Context>);
 

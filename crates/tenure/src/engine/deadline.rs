@@ -13,7 +13,8 @@ fn margin(lease: Duration) -> Duration {
     Duration::from_millis(10).max(lease / 100)
 }
 
-/// The local deadline of a grant: `held_from + lease − drift − margin`, where drift is a hundredth of the lease.
+/// The local deadline of a grant: `held_from + lease − drift − margin`, where drift is a hundredth of the lease, and the
+/// margin is `own` or the default.
 pub(crate) fn local_deadline(held_from: Instant, lease: Duration, own: Option<Duration>) -> Instant {
     held_from
         + lease
@@ -29,7 +30,7 @@ pub(crate) fn renew_after(lease: Duration, dice: u64) -> Duration {
     third - third / 10_240 * u32::try_from(dice % 1024).unwrap_or(0)
 }
 
-/// Time from a renewal of unknown outcome to the next one, short enough for several tries within the same third.
+/// Time from a renewal of unknown outcome to the next one, short enough for several tries within a third of the lease.
 pub(crate) fn retry_after(lease: Duration) -> Duration {
     (lease / 30).max(Duration::from_millis(5))
 }

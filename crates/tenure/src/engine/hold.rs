@@ -13,10 +13,10 @@ use super::wheel::Mark;
 use crate::error::{Lost, LostCause};
 use crate::telemetry::Meters;
 
-/// The deadline of a lost claim. It is never replaced: a lost claim stays lost.
+/// Value of `deadline` for a lost claim. It is never replaced: a lost claim stays lost.
 const LOST: u64 = 0;
 
-/// How a claim is held, apart from its lease.
+/// The terms on which a caller holds a claim, apart from the length of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldTerms {
     /// Whether the watchdog renews the lease.
@@ -26,7 +26,7 @@ pub(crate) struct HoldTerms {
 }
 
 impl HoldTerms {
-    /// The watchdog renews the claim until its holder is done.
+    /// The default terms: the watchdog renews the claim until its holder unlocks.
     pub(crate) const RENEWED: Self = HoldTerms {
         renewed: true,
         max_hold: None,
@@ -61,38 +61,39 @@ impl Extra {
 pub(crate) struct Hold {
     pub(crate) claim: Arc<Claim>,
     context: Arc<Context>,
-    /// Metrics of this key, if keys have metrics of their own.
+    /// Metrics labelled with this key; `None` if keys have no metrics of their own.
     meters: Option<Arc<Meters>>,
     renewed: bool,
     first_token: Option<FencingToken>,
-    /// Number of grants that the claim reserved.
+    /// Number of tokens that the grant reserved, i.e. how many callers may have the claim in turn.
     pub(crate) run: u32,
     extra: Option<Box<Extra>>,
     /// The lease that the renewer counts with: the caller's, or the last one from the store if that is shorter.
     lease_nanos: AtomicU64,
-    /// The lease that the store granted first.
+    /// The lease in the store's grant, before any renewal.
     given_nanos: u64,
     /// The local deadline in nanoseconds, or [`LOST`].
     deadline: AtomicU64,
-    /// The time at which the request that was granted was sent.
+    /// The time at which the granted request was sent.
     pub(crate) granted: Instant,
-    /// The time at which the last confirmed request was sent.
+    /// The time at which the last request that the store confirmed was sent.
     confirmed: AtomicU64,
-    /// Number of guards of one owner that share the claim.
+    /// Number of guards that share the claim: more than one if its owner nests locks.
     guards: AtomicU32,
-    /// A release was sent, or is about to be: the claim can neither be handed over nor renewed.
+    /// Whether a release was sent or is about to be: the claim can neither be handed over nor renewed.
     departed: AtomicBool,
-    /// The last renewal failed or has no answer: if the deadline passes, the store was unreachable.
+    /// Whether the last renewal is unconfirmed. If the deadline passes then, the cause is that the store was
+    /// unreachable.
     unconfirmed: AtomicBool,
-    /// The store wants an early renewal, and has not confirmed one.
+    /// Whether the store wants an early first renewal that it has not confirmed yet.
     first_renewal_due: AtomicBool,
     loss: OnceLock<Box<LostCause>>,
-    /// Its place in the renewer's wheel.
+    /// The hold's position in the renewer's timer wheel.
     pub(crate) mark: Mark,
 }
 
 impl Hold {
-    /// Accepts a grant at `now`. `None` if its local deadline has passed.
+    /// Makes a hold of a grant at `now`. `None` if the grant's local deadline has passed.
     pub(crate) fn new(
         context: &Arc<Context>,
         meters: Option<Arc<Meters>>,
@@ -143,7 +144,8 @@ impl Hold {
         }))
     }
 
-    /// Checks that the claim is still believed to be held at `now`. After one failure it fails for ever.
+    /// Fails if the local deadline is not after `now`, or if the claim was lost before. After one failure it always
+    /// fails.
     pub(crate) fn check(&self, now: Instant) -> Result<(), Lost> {
         loop {
             let deadline = self.deadline.load(Ordering::Acquire);
@@ -158,17 +160,17 @@ impl Hold {
         }
     }
 
-    /// The loss of this claim, by its first token.
+    /// Describes the loss of this claim: the cause, the key and the claim's first token.
     pub(crate) fn lost(&self, cause: LostCause) -> Lost {
         Lost::new(cause, self.claim.at.key.clone(), self.token(0))
     }
 
-    /// Like [`check`](Self::check), without the cause.
+    /// Whether [`check`](Self::check) succeeds.
     pub(crate) fn is_held(&self, now: Instant) -> bool {
         self.check(now).is_ok()
     }
 
-    /// The cause of a local deadline that passed without a confirmation.
+    /// The cause of the loss when the local deadline has passed.
     fn why_belief_ends(&self, deadline: u64) -> LostCause {
         if self.max_hold_ends().is_some_and(|end| deadline >= end.as_nanos()) {
             LostCause::MaxHold
@@ -187,7 +189,7 @@ impl Hold {
         }
     }
 
-    /// Marks the claim as lost, unless the deadline has changed.
+    /// Marks the claim as lost, unless its deadline is no longer `deadline`. Returns whether it did.
     fn lose_if(&self, deadline: u64, cause: LostCause) -> bool {
         let won = self
             .deadline
@@ -201,7 +203,7 @@ impl Hold {
         won
     }
 
-    /// The notifier for the loss of this claim, shared with several other claims.
+    /// Notified when this claim is lost, and when any of the claims that share the notifier is.
     pub(crate) fn loss_notifier(&self) -> &Notify {
         self.context.loss(self.claim.at.id)
     }
@@ -222,7 +224,7 @@ impl Hold {
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }
-        // Checked in each attempt, because another task may confirm a later request at the same time.
+        // Checked in each attempt of the update, because another task may confirm a later request at the same time.
         let is_last = || self.confirmed.load(Ordering::Acquire) == sent;
         let moved = |deadline| {
             (deadline != LOST && now.as_nanos() < deadline && is_last()).then_some(later.as_nanos())
@@ -240,17 +242,18 @@ impl Hold {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the store wants an early renewal, and has not confirmed one.
+    /// Whether the store wants an early first renewal that it has not confirmed yet.
     pub(crate) fn is_first_renewal_due(&self) -> bool {
         self.first_renewal_due.load(Ordering::Relaxed)
     }
 
-    /// Records that the store has confirmed the early renewal that it wants.
+    /// Records that the store has confirmed the early first renewal.
     pub(crate) fn first_renewal_done(&self) {
         self.first_renewal_due.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the watchdog renews the claim: until it is released, or only until the store has confirmed its early renewal.
+    /// Whether the watchdog renews the claim: until its release, or only until the store has confirmed an early first
+    /// renewal.
     pub(crate) fn is_renewed(&self) -> bool {
         self.renewed || self.is_first_renewal_due()
     }
@@ -260,7 +263,7 @@ impl Hold {
         Duration::from_nanos(self.lease_nanos.load(Ordering::Relaxed))
     }
 
-    /// The lease that the store granted first.
+    /// The lease in the store's grant, before any renewal.
     pub(crate) fn given_lease(&self) -> Duration {
         Duration::from_nanos(self.given_nanos)
     }
@@ -275,7 +278,7 @@ impl Hold {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// Time at which the last confirmed request was sent.
+    /// The time at which the last request that the store confirmed was sent.
     pub(crate) fn confirmed(&self) -> Instant {
         Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
     }
@@ -285,17 +288,17 @@ impl Hold {
         self.extra.as_ref()?.max_hold_ends
     }
 
-    /// The end of `at_least`, if the holder set one: until then the claim is kept after its unlock.
+    /// The end of `at_least`, if the holder set it: until then the store keeps the claim after an unlock.
     pub(crate) fn kept_until(&self) -> Option<Instant> {
         self.extra.as_ref()?.kept_until
     }
 
-    /// The token of the run's `nth` grant.
+    /// The token at index `nth` (from 0) of those that the claim reserved. `None` if the store gives no tokens.
     pub(crate) fn token(&self, nth: u32) -> Option<FencingToken> {
         FencingToken::new(self.first_token?.get() + u64::from(nth))
     }
 
-    /// Adds a guard of the same owner. Returns false if the last guard is gone.
+    /// Adds a guard of the same owner. Returns false if the claim's last guard is gone.
     pub(crate) fn enter_again(&self) -> bool {
         self.guards
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |guards| {
@@ -304,12 +307,12 @@ impl Hold {
             .is_ok()
     }
 
-    /// Removes a guard. Returns true if it was the last.
+    /// Removes a guard. Returns true if that was the last one of the claim.
     pub(crate) fn leave(&self) -> bool {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Whether any guard is left.
+    /// Whether the claim has any guard left.
     pub(crate) fn has_guards(&self) -> bool {
         self.guards.load(Ordering::Acquire) > 0
     }

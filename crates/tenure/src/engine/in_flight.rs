@@ -27,25 +27,26 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::tasks::Tasks;
 
-/// A call, and everything that follows from its answer.
+/// A store call, with all that follows from its answer, that a task of the client can adopt.
 pub(crate) trait Adoptable: Future<Output: Send> + Send + Unpin + 'static {
-    /// Prepares for the adoption, with the waker that the caller left. Returns the waker if the caller must poll again.
+    /// Called before a task takes the call over, with the waker of the caller's last poll. Returns it if the caller must
+    /// be woken.
     fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker>;
 
-    /// Handles the output of the task that polled the call to its end.
+    /// Handles the output of an adopted call, after a task has polled the call to its end.
     fn finished(self, output: Self::Output);
 }
 
 /// The caller's end of a call.
 ///
 /// # Cancel safety
-/// Dropped before the answer, the call is adopted.
+/// If dropped before the answer, a task adopts the call, i.e. polls it to its end.
 pub(crate) struct InFlight<W: Adoptable>(Arc<Cell<W>>);
 
 /// What a caller finds when it polls its call.
 pub(crate) enum Progress<T> {
     Answered(T),
-    /// The client's task polls the call.
+    /// A task of the client has taken over the call.
     Adopted,
 }
 
@@ -55,15 +56,15 @@ struct Cell<W> {
 }
 
 enum State<W> {
-    /// The caller is between two polls.
+    /// The caller is between two polls. The waker is that of its last poll.
     Here(W, Option<Waker>),
-    /// The caller is polling, outside the lock. With a token, the call is adopted after this poll.
+    /// The caller polls the call, without the lock. `Some`: a task must adopt the call after this poll.
     Polled(Option<TaskTrackerToken>),
     Adopted,
     Done,
 }
 
-/// A call that can be adopted, whatever its type.
+/// A call of any type that a task can adopt, i.e. take over from its caller.
 pub(crate) trait Adopt: Send + Sync {
     /// Moves the call to a task of the client, unless it has ended or was adopted before.
     fn adopt(self: Arc<Self>);
@@ -143,7 +144,7 @@ impl<W: Adoptable> Adopt for Cell<W> {
     }
 }
 
-/// How many ended calls are removed when one is added: more than one, so that the list shrinks after a slow call.
+/// How many ended calls are removed when a call is added: more than one, so that the list shrinks after a slow call.
 const PRUNED: usize = 2;
 
 /// Calls in flight, in the order in which they become overdue. Entries are weak: most calls end first, and are pruned on the
@@ -157,7 +158,7 @@ impl OverdueCalls {
         self.0.push_back((due, call));
     }
 
-    /// Removes the calls that are overdue at `now`.
+    /// Removes and returns the calls that are overdue at `now`.
     pub(crate) fn take_due(&mut self, now: Instant) -> OverdueCalls {
         let due = self.0.partition_point(|(due, _)| *due <= now);
         OverdueCalls(self.0.drain(..due).collect())
@@ -169,14 +170,14 @@ impl OverdueCalls {
         self.0.front().map(|(due, _)| *due)
     }
 
-    /// Adopts all calls that have not ended.
+    /// Makes tasks adopt all calls that have not ended.
     pub(crate) fn adopt(self) {
         for call in self.0.into_iter().filter_map(|(_, call)| call.upgrade()) {
             call.adopt();
         }
     }
 
-    /// Removes ended calls at the front, `most` at most.
+    /// Removes ended calls from the front of the list, `most` at most.
     fn prune(&mut self, most: usize) {
         let ended = self
             .0
@@ -204,7 +205,7 @@ mod tests {
         fn adopt(self: Arc<Self>) {}
     }
 
-    /// A store call without an answer, whose caller polls again when it is adopted.
+    /// A store call that is never answered. Its caller is woken when a task adopts the call.
     struct Unanswered;
 
     impl Future for Unanswered {
@@ -223,7 +224,7 @@ mod tests {
         fn finished(self, (): ()) {}
     }
 
-    /// Counts how often its waker was called.
+    /// A waker that counts how often it was called.
     #[derive(Default)]
     struct Wakes(AtomicUsize);
 

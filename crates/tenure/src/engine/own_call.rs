@@ -1,4 +1,4 @@
-//! A caller's own call for a claim, and what follows from its answer.
+//! The call to the store that a caller polls itself, and what follows from the store's answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use super::request::LockRequest;
 use super::tasks::ABANDONED;
 use crate::error::Error;
 
-/// A caller's own call.
+/// A caller's own call to the store: what is needed to handle its answer.
 pub(crate) struct OwnCall {
     pub(crate) queue: Arc<SharedQueue>,
     pub(crate) id: WaiterId,
@@ -24,30 +24,30 @@ pub(crate) struct OwnCall {
     pub(crate) tries: bool,
 }
 
-/// What the answer means for the caller.
+/// What the store's answer means for the caller.
 pub(crate) enum Judged {
-    /// The caller has held the key since that time.
+    /// The caller holds the key, since this time.
     Held(Arc<Hold>, Instant),
     /// The caller waits with this claim.
     Waits(Arc<Claim>),
     /// The caller only tried, and the lock is busy.
     Refused,
     Failed(Error),
-    /// The caller was dropped, and everything was released.
+    /// The caller was dropped, and its claim is released.
     Left,
 }
 
-/// Whether a claim may be in the store after its call.
+/// Whether a claim may be in the store after the call that asked for it.
 #[derive(Clone, Copy)]
 enum Placed {
     No,
     Yes,
-    /// Not known: the call was not answered.
+    /// Unknown: the call was not answered.
     Perhaps,
 }
 
 impl OwnCall {
-    /// Judges the answer, and reports it to the queue.
+    /// Decides what the store's answer means for the caller, and reports that to the queue.
     fn judge(&self, answer: Result<AcquireReply, BackendError>) -> Judged {
         let OwnCall {
             queue, claim, tries, ..
@@ -86,7 +86,7 @@ impl OwnCall {
                 "the store could not judge this request in time: try again",
             )),
             Ok(_) => self.wait_anew(),
-            // The claim may be in the store's queue: polls it again, so that it keeps its place there.
+            // The claim may be in the store's queue: a poller asks for it again, so that it keeps its place there.
             Err(error) if self.keeps_place(&error) => {
                 let placed = match error.effect() {
                     Effect::Unknown => Placed::Perhaps,
@@ -107,15 +107,15 @@ impl OwnCall {
         }
     }
 
-    /// Whether a fair claim is polled again after that error. Not if the store forgets ended claims: a call that is still in
-    /// flight could then place the claim after its withdrawal.
+    /// Whether a fair claim is polled again after `error`. Not if the store forgets ended claims and did not answer:
+    /// that call could still place the claim after its withdrawal.
     fn keeps_place(&self, error: &BackendError) -> bool {
         let forgets = !self.queue.context().store.profile().remembers_ended;
         let fair = self.claim.fairness == Fairness::Fifo && !self.tries;
         fair && error.is_transient() && !(forgets && error.effect() == Effect::Unknown)
     }
 
-    /// Reports how the call ended. Also returns the time.
+    /// Reports to the queue how the call ended. Also returns the time of that event.
     fn end(&self, outcome: CallOutcome) -> (CallReply, Instant) {
         self.queue.apply_at(CallEnded {
             id: self.id,
@@ -144,7 +144,7 @@ impl OwnCall {
         Judged::Failed(error)
     }
 
-    /// Waits with a new claim.
+    /// Makes the caller wait with a new claim.
     pub(crate) fn wait_anew(&self) -> Judged {
         let claim = self.queue.claim(&self.request, self.claim.fairness, 1);
         self.wait(&claim, Placed::No)
@@ -174,10 +174,10 @@ impl OwnCall {
     }
 }
 
-/// A caller's own call in flight. It is judged once, whichever side polls it to its end.
+/// A caller's own call in flight. Its answer is handled once, whether the caller or a task polls it to its end.
 pub(crate) struct Asking {
     call: Call<AcquireReply>,
-    /// `None` after the call was judged.
+    /// `None` after the answer was handled.
     own: Option<OwnCall>,
 }
 
@@ -212,7 +212,7 @@ impl Adoptable for Asking {
     fn finished(self, _: Judged) {}
 }
 
-/// A call that is dropped before its answer, with its runtime, must not leave its caller waiting.
+/// If the runtime ends and drops the call unanswered, the waiting caller gets `ABANDONED`.
 impl Drop for Asking {
     fn drop(&mut self) {
         if let Some(own) = self.own.take() {

@@ -1,5 +1,5 @@
-//! A thread of the client's own, for programs whose tasks block their runtime. It runs the watchdog, the connections to the
-//! store, and tasks that calls start.
+//! A thread of the client's own, for programs whose tasks block their runtime. It runs the watchdog, the connections to
+//! the store, and the tasks that calls to the store start.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -19,7 +19,8 @@ use crate::error::Error;
 const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
 const RUNTIME_ENDED: Error = Error::Closed("the client's own thread ended while its store was opened");
 
-/// A runtime on its own thread. It ends with the work that it runs, or when this is dropped without any work.
+/// A runtime on its own thread. The thread ends with the work given to [`run`](Self::run), or when this is dropped
+/// before.
 pub(crate) struct OwnThread {
     runtime: Handle,
     work: oneshot::Sender<Work>,
@@ -50,12 +51,13 @@ impl OwnThread {
         })
     }
 
-    /// Opens a store on this thread. Its calls may be polled anywhere; the tasks that they start run here too.
+    /// Opens a store on this thread. The store's calls may be polled on any thread; the tasks that they start run on
+    /// this one.
     pub(crate) async fn open(
         &self,
         opening: impl Future<Output = Result<Arc<dyn Backend>, Error>> + Send + 'static,
     ) -> Result<Arc<dyn Backend>, Error> {
-        // If this future is dropped, its owner drops the thread too.
+        // If this future is dropped, its caller drops the thread too, and so ends the task.
         let opened = self.runtime.spawn(opening).await;
         Ok(Arc::new(Anchored {
             store: opened.map_err(ended)??,
@@ -67,9 +69,9 @@ impl OwnThread {
         &self.runtime
     }
 
-    /// Runs `work` on the thread, which ends with it.
+    /// Runs `work` on the thread, which ends when `work` does.
     pub(crate) fn run(self, work: impl Future<Output = ()> + Send + 'static) {
-        // Cannot fail: the thread waits for this message.
+        // Cannot fail: the thread waits for this work.
         let _ = self.work.send(Box::pin(work));
     }
 }

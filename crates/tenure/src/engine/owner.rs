@@ -43,7 +43,7 @@ struct Inner {
     number: NonZeroU64,
     name: Arc<str>,
     client: ClientId,
-    /// Number of waiting attempts so far. Each has its own number.
+    /// Number of attempts so far that had to wait. Gives each of them a number.
     seats: AtomicU64,
     holds: Mutex<HashMap<(LockKey, Kind), Owned>>,
 }
@@ -52,7 +52,7 @@ struct Inner {
 #[derive(Default)]
 struct Owned {
     claims: Vec<Weak<Hold>>,
-    /// Attempts that wait. The first grant serves them all.
+    /// Wakers of the attempts that wait, by number. The first grant serves all of them.
     waiting: BTreeMap<u64, Waker>,
 }
 
@@ -71,9 +71,9 @@ impl Owned {
 pub(crate) enum Reentry {
     /// The owner holds the key: the attempt gets one more guard.
     Again(Arc<Hold>),
-    /// The attempt would wait for itself, or the owner belongs to another client.
+    /// The attempt would wait for its own owner's claim, or the owner belongs to another client.
     Refused(Error),
-    /// The owner does not hold the key. The waker is woken when it does.
+    /// The owner does not hold the key. The attempt is woken when the owner does.
     No,
 }
 
@@ -104,7 +104,8 @@ impl Owner {
         self.0.number.get()
     }
 
-    /// Acquires the key again if this owner holds it. Otherwise `seat` keeps the waker until the attempt has ended.
+    /// Acquires the key again if this owner holds it. Otherwise registers the attempt in `seat`, to wake it when the
+    /// owner gets the key.
     pub(crate) fn enter(
         &self,
         client: ClientId,
@@ -149,7 +150,7 @@ impl Owner {
         Reentry::No
     }
 
-    /// Wakes the owner's other attempts for a key that it was granted: they share the claim.
+    /// Records a claim that the owner was granted. Wakes the owner's other attempts for the key: they share the claim.
     pub(crate) fn holds(&self, held: &Arc<Hold>) {
         let waiting = {
             let mut holds = self.0.holds.lock();
@@ -163,7 +164,8 @@ impl Owner {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Removes the entry of a key without claims and waiters, so that memory does not grow with the number of names.
+    /// Removes the owner's entry for a key without claims and waiters, so that memory does not grow with the number of
+    /// keys.
     pub(crate) fn forget(&self, held: &Hold) {
         self.tidy((held.claim.at.key.clone(), held.claim.mode.kind()), |_| {});
     }
@@ -212,7 +214,7 @@ mod tests {
     use super::*;
 
     impl Owner {
-        /// Number of keys that have an entry.
+        /// Number of keys for which the owner has an entry.
         fn kept(&self) -> usize {
             self.0.holds.lock().len()
         }

@@ -27,7 +27,7 @@ use super::timer::{RECHECK, sleep};
 use crate::error::no_answer;
 use crate::telemetry::Meters;
 
-/// The shortest pause between two looks at overdue calls.
+/// The shortest pause between two checks for overdue calls, which callers no longer poll.
 const OVERDUE_LOOK: Duration = Duration::from_millis(5);
 
 /// The releaser of one client. Clones share it.
@@ -43,15 +43,15 @@ struct Shared {
 
 #[derive(Default)]
 struct Pending {
-    /// Releases that callers left behind.
+    /// Releases that callers do not wait for.
     releases: Vec<Release>,
     calls: OverdueCalls,
-    /// The time of the task's next wake-up.
+    /// Time of the next wake-up of the releaser's task; `None` if it has no timer.
     wakes_at: Option<Instant>,
 }
 
 impl Pending {
-    /// Adds a call. Returns true if the task's next wake-up is too late for it.
+    /// Adds a call that is overdue at `due`. Returns true if the task must be woken, because its timer ends later.
     fn push(&mut self, due: Instant, call: &Arc<dyn Adopt>) -> bool {
         self.calls.push(due, Arc::downgrade(call));
         let is_sooner = self.wakes_at.is_none_or(|at| due < at);
@@ -69,20 +69,20 @@ pub(crate) struct Release {
     claim: Arc<Claim>,
     cause: Cause,
     successor: Option<NamedSuccessor>,
-    /// A call in flight. It outlives the future that polls it.
+    /// The request in flight. It outlives the future that polls it.
     call: Option<BatchCall<ReleaseReply>>,
     tries: u32,
     /// A closing client waits until this token is dropped.
     _token: TaskTrackerToken,
 }
 
-/// The part of its queue that a release needs.
+/// The part of a key's queue that a release needs.
 pub(crate) trait Origin: Send + Sync {
     fn releaser(&self) -> &Releaser;
 
     fn meters(&self) -> &Meters;
 
-    /// Learns what became of a successor.
+    /// Called with the store's answer about the successor that the release named.
     fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer);
 }
 
@@ -92,13 +92,13 @@ pub(crate) struct NamedSuccessor {
     pub(crate) request: LockRequest,
 }
 
-/// The store's answer about a successor.
+/// What the store answered about a successor: the claim that a release names to get the key next.
 pub(crate) struct SuccessorAnswer {
-    /// Number of other waiters, where the store reports it.
+    /// Number of claims of other clients that wait; `None` if the store does not report it.
     pub(crate) others: Option<u32>,
-    /// `None` if the store did not answer.
+    /// The state of the successor's claim; `None` if the store did not answer.
     pub(crate) standing: Option<AcquireReply>,
-    /// An unanswered request may have placed the claim, or may still do so.
+    /// Whether an unanswered request may have placed the claim, or may still do so.
     pub(crate) may_be_placed: bool,
 }
 
@@ -107,9 +107,9 @@ pub(crate) struct SuccessorAnswer {
 pub(crate) enum Left {
     /// This request removed the claim.
     Freed,
-    /// The claim was absent before.
+    /// The claim was absent before the first request.
     WasGone,
-    /// The claim is absent; an earlier try may have removed it.
+    /// The claim is absent. An earlier try of this release may have removed it.
     Absent,
 }
 
@@ -125,7 +125,7 @@ impl Releaser {
         }))
     }
 
-    /// Sends a release for a caller that does not wait for it.
+    /// Sends a release in the background, for a caller that does not wait for it.
     pub(crate) fn send_later(&self, release: Release) {
         let mut pending = self.0.pending.lock();
         if self.0.tasks.is_gone() {
@@ -140,7 +140,7 @@ impl Releaser {
         }
     }
 
-    /// Adopts a call if it is still in flight after the offer window.
+    /// Makes a task adopt a call that is still in flight after the offer window (100 ms by default).
     pub(crate) fn adopt_later(&self, call: &Arc<dyn Adopt>) {
         let due = self.0.context.now() + self.0.context.settings.offer_window;
         if self.0.pending.lock().push(due, call) {
@@ -152,7 +152,7 @@ impl Releaser {
         }
     }
 
-    /// Adopts all calls in flight: the client closes, or its runtime has ended.
+    /// Makes tasks adopt all calls in flight: the client closes, or its runtime has ended.
     pub(crate) fn adopt_all(&self) {
         let calls = mem::take(&mut self.0.pending.lock().calls);
         calls.adopt();
@@ -164,7 +164,7 @@ impl Releaser {
         drop(releases);
     }
 
-    /// The releaser's task.
+    /// The releaser's task: sends releases in batches, and adopts overdue calls.
     pub(crate) async fn run(self) {
         let Shared {
             context,
@@ -235,11 +235,11 @@ impl Release {
 
     /// Sends the release, and retries it for up to `limit` while its effect is unknown. After that a task continues.
     ///
-    /// Others wait for the claim, so a task adopts the release if the caller has not polled it to its end within the offer
-    /// window.
+    /// Other callers wait for the key, so a task adopts the release if the caller has not polled it to its end within
+    /// the offer window.
     ///
     /// # Cancel safety
-    /// Dropped after its first poll, a task finishes the release.
+    /// If dropped after its first poll, a task finishes the release.
     pub(crate) async fn send(mut self: Box<Self>, limit: Duration) -> Answer {
         if let Some(left) = self.begin() {
             return Ok(left);
@@ -292,8 +292,8 @@ impl Release {
         }
     }
 
-    /// Retries the release as long as the claim may be in the store, and a withdrawal as long as an unanswered request may
-    /// place the claim.
+    /// Retries the release as long as the claim may be in the store. Retries a withdrawal also as long as an unanswered
+    /// request may still place the claim.
     pub(crate) async fn send_for_good(mut self) {
         let limit = match self.cause {
             Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),
@@ -334,7 +334,7 @@ impl Release {
             if !may_succeed || now >= give_up {
                 return Err(error);
             }
-            // Makes the last try at the limit itself, because the store may keep the claim until then.
+            // The last try is at the limit itself, because the store may keep the claim until then.
             let pause = backoff(self.tries, context.dice()).min(give_up - now);
             sleep(tasks, pause).await;
             if tasks.is_gone() {
@@ -343,7 +343,7 @@ impl Release {
         }
     }
 
-    /// The call in flight, or a new one.
+    /// The request in flight, or a new one.
     fn call(&mut self) -> &mut BatchCall<ReleaseReply> {
         let call = self.call.take().unwrap_or_else(|| {
             self.tries += 1;
@@ -373,7 +373,7 @@ impl Release {
         }
     }
 
-    /// Handles an answer, and reports the successor to its owner.
+    /// Handles the store's reply, and reports to the queue what became of the successor. Fails if the reply is an error.
     fn settle(&mut self, released: Option<ReleaseReply>) -> Answer {
         match released {
             Some(ReleaseReply::Done {
@@ -407,14 +407,14 @@ impl Release {
     }
 }
 
-/// Reports a release that was dropped, with its runtime, before its answer: otherwise its queue would hand over for ever.
+/// If the runtime ends and drops the release unanswered, the queue learns that no successor comes.
 impl Drop for Release {
     fn drop(&mut self) {
         self.deliver(None, None);
     }
 }
 
-/// A release in flight. After an adoption, `tell` sends the answer to the caller.
+/// A release in flight, which `unlock` polls. If a task adopts it, `tell` sends the answer to the caller.
 struct Unlocking {
     release: Pin<Box<dyn Future<Output = Answer> + Send>>,
     tell: oneshot::Sender<Answer>,
@@ -434,7 +434,7 @@ impl Adoptable for Unlocking {
     }
 
     fn finished(self, answer: Answer) {
-        // Fails if the caller was dropped.
+        // Sending fails if the caller was dropped.
         let _ = self.tell.send(answer);
     }
 }

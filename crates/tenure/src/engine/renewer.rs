@@ -2,10 +2,10 @@
 //!
 //! # The algorithm
 //!
-//! Each hold stands in a timer wheel at the time of its next look. When that comes, the task takes out every hold that is
-//! due, and those that may be renewed a little early: a twelfth of their lease, so that renewals share calls. It puts each
-//! hold back at a sixth of its lease, before the store has answered, so that a renewal without an answer is tried again
-//! within the same third. Then it sends the batches. It never waits for an answer itself.
+//! A timer wheel has each hold (a granted claim) at the time of its next renewal or check. The task takes out every hold
+//! that is due, and those that may be renewed early, by up to a twelfth of their lease, so that renewals share calls. It
+//! puts each hold back, due a sixth of the lease later, before the store has answered: a renewal without an answer is then
+//! tried again within the same third. Then the task sends the batches. It never waits for an answer itself.
 //!
 //! A renewal is due a third of the lease after the last confirmation, up to a tenth of that earlier, at random, so that many
 //! clients do not renew at once. The local deadline moves by the time at which the confirmed request was *sent*.
@@ -21,10 +21,10 @@
 //!    +------------------------> Lost <-------------------+
 //! ```
 //!
-//! Its observer, the queue, releases a claim whose deadline has passed, and forgets one that the store does not have.
+//! The queue of a hold releases a claim whose deadline has passed, and forgets one that the store does not have.
 //!
 //! After a connection was replaced the task renews all holds within a second: the server behind the new connection may have
-//! lost them. A hold that is not renewed (a fixed lease) has one look, at its deadline.
+//! lost them. A hold that is not renewed (a fixed lease) is checked once, at its deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,9 +48,9 @@ use crate::telemetry::renewing;
 /// Time over which renewals are spread after a reconnect.
 const RECONNECT_SPREAD: Duration = Duration::from_secs(1);
 
-/// Receives the end of a hold.
+/// Is notified of the end of a hold.
 pub(crate) trait HoldObserver: Send + Sync {
-    /// The local deadline has passed. The claim may still be in the store.
+    /// The hold's local deadline has passed. The claim may still be in the store.
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>);
 
     /// The store does not have the claim any more.
@@ -78,13 +78,13 @@ struct Shared {
     context: Arc<Context>,
     tasks: Tasks,
     due: Mutex<Due>,
-    /// Notified when a claim is due earlier than the task expects.
+    /// Wakes the renewer's task when a claim is due before the task's timer ends.
     signal: Notify,
 }
 
 struct Due {
     wheel: Wheel<Watched>,
-    /// The time of the task's next wake-up.
+    /// Time of the next wake-up of the renewer's task; `None` if it has no timer.
     wakes_at: Option<Instant>,
 }
 
@@ -118,10 +118,10 @@ impl Renewer {
         self.0.wake_by(all, due);
     }
 
-    /// Stops renewing a claim.
+    /// Stops renewing a claim, and checking its deadline.
     pub(crate) fn forget(&self, hold: &Hold) {
         let entry = self.0.due.lock().wheel.remove(&hold.mark);
-        // Dropped after the lock is released: it may be the last reference to the queue, and so to the client.
+        // Dropped after the wheel is unlocked: it may be the last reference to the queue, and so to the client.
         drop(entry);
     }
 
@@ -157,10 +157,11 @@ impl Renewer {
         }
     }
 
-    /// Makes the store keep a claim until `until`, although its holder has unlocked it. `tell` receives the store's first answer.
+    /// Makes the store keep a claim until `until`, although its holder has unlocked it. `tell` receives the store's
+    /// first answer.
     ///
-    /// Returns true when that time has come, and false if the store must end the claim: the client closes, or the claim is
-    /// gone.
+    /// Returns true at `until`, when the claim must be released. Returns false if the store ends the claim by itself:
+    /// the client closes, or the claim is gone or can no longer be renewed.
     pub(crate) async fn keep(
         &self,
         hold: &Hold,
@@ -175,7 +176,7 @@ impl Renewer {
         let mut kept = false;
         let mut failures = 0;
         loop {
-            // Subscribes before the store is asked, so that an eviction in between is noticed.
+            // Subscribes before the store is asked, so that an eviction meanwhile is noticed.
             let evicted = hold.loss_notifier().notified();
             let now = context.now();
             if now >= until {
@@ -216,7 +217,7 @@ impl Renewer {
                 }
             };
             let over = context.now() + pause;
-            // A closing client waits for the store's answer, and lets the store end the claim.
+            // A closing client stops when the store has confirmed once. The store then ends the claim with its lease.
             if kept && tasks.is_closed() {
                 return false;
             }
@@ -229,7 +230,7 @@ impl Renewer {
         }
     }
 
-    /// The renewer's task.
+    /// The renewer's task: handles claims when they are due, and renews all of them after a reconnect.
     pub(crate) async fn run(self) {
         let Shared {
             context,
@@ -279,7 +280,7 @@ fn renewal(hold: &Hold, lease: Duration, shorten_only: bool) -> RenewRequest {
     }
 }
 
-/// The next time to look at a claim: at `renewal`, or at its deadline if that is earlier or the claim is not renewed.
+/// The time at which a claim is due next: `renewal`, or its deadline if that is earlier or the claim is not renewed.
 fn next_look(hold: &Hold, renewal: Instant) -> Instant {
     if hold.is_renewed() {
         renewal.min(hold.deadline())
@@ -309,7 +310,8 @@ impl Shared {
         self.context.store.profile().limits.max_batch.get() as usize
     }
 
-    /// Wakes the task if its next wake-up is too late. Not for every claim: most are released before their first renewal.
+    /// Wakes the renewer's task if its timer ends after `at`. Seldom: most claims are released before their first
+    /// renewal.
     fn wake_by(&self, mut due: MutexGuard<'_, Due>, at: Instant) {
         if due.wakes_at.is_none_or(|set| at < set) {
             due.wakes_at = Some(at);
@@ -325,7 +327,7 @@ impl Shared {
         });
     }
 
-    /// Handles every due claim. Returns the time of the next look.
+    /// Renews or ends every claim that is due. Returns the time at which the next claim is due.
     fn look(self: &Arc<Self>) -> Option<Instant> {
         let context = &self.context;
         let now = context.now();
@@ -360,7 +362,8 @@ impl Shared {
             }
         }
         {
-            // Puts them back into the wheel at once, to retry an unanswered renewal within the same third of the lease.
+            // Puts the claims back into the wheel at once, to retry an unanswered renewal within the same third of the
+            // lease.
             let mut all = self.due.lock();
             for watched in &alive {
                 let again = next_look(&watched.hold, now + stall_after(watched.hold.lease()));
@@ -379,7 +382,8 @@ impl Shared {
         next
     }
 
-    /// How early a renewal may be sent, to fill a batch: a twelfth of the lease, or a quarter of the delay of a first renewal.
+    /// How early a renewal may be sent, to fill a batch: a twelfth of the lease, or a quarter of the delay of a first
+    /// renewal.
     fn may_be_early(&self, hold: &Hold) -> Duration {
         if hold.is_first_renewal_due() {
             let profile = self.context.store.profile();
@@ -391,13 +395,13 @@ impl Shared {
         }
     }
 
-    /// Renews a batch. Returns the reason if the first claim was not renewed.
+    /// Renews a batch of claims. Returns the first failure, or `None` if all claims were renewed.
     async fn renew(&self, batch: Vec<Watched>) -> Option<Error> {
         let context = &self.context;
         let (meters, margin) = (context.renewal_meters(), context.store.profile().limits.margin);
         let renewals: Batch<RenewRequest> = batch
             .iter()
-            // A renewal does not lengthen a fixed lease.
+            // The renewal of a fixed lease only checks it, and does not lengthen it.
             .map(|Watched { hold, .. }| renewal(hold, hold.claim.lease, !hold.is_lease_renewed()))
             .collect();
         batch.iter().for_each(|watched| watched.hold.renewal_sent());

@@ -1,4 +1,4 @@
-//! The request of a caller, apart from the key and the time limit.
+//! What a caller asks for: the mode and the options of a lock, without its key and time limit.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::owner::Owner;
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// The longest time for which a claim lingers: after that no hand-over in memory is allowed.
+/// The longest valid `linger`: after it, a claim may not be handed over in memory.
 const MAX_LINGER: Duration = HANDOVER_WINDOW;
 
 /// A request for a lock: cheap to clone.
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     pub(crate) terms: HoldTerms,
     pub(crate) label: Arc<str>,
     pub(crate) owner: Option<Owner>,
-    /// The claim is a member of a multi-lock.
+    /// Whether the claim is a member of a multi-lock.
     pub(crate) member: bool,
     /// How long the client keeps the claim after an unlock if no local task waits for it.
     pub(crate) linger: Duration,
@@ -59,7 +59,7 @@ impl Options {
 impl LockRequest {
     /// Whether a claim for this request may be handed over in memory, to a request with the same options.
     ///
-    /// An owner's claim may not: its guards are counted on the claim.
+    /// The claim of an owner may not, because it counts the guards of that owner.
     pub(crate) fn may_hand_over(&self) -> bool {
         let options = &self.options;
         matches!(self.mode, Mode::Exclusive | Mode::Write)
@@ -69,7 +69,7 @@ impl LockRequest {
             && !options.member
     }
 
-    /// How long the client keeps the claim after an unlock if no local task waits for it.
+    /// How long the client keeps the claim after an unlock if no local task waits; `None` if it does not.
     pub(crate) fn linger(&self) -> Option<Duration> {
         let linger = self.options.linger;
         (!linger.is_zero() && self.may_hand_over()).then_some(linger)
@@ -80,7 +80,7 @@ impl LockRequest {
         matches!(self.mode, Mode::Read | Mode::Permits { .. })
     }
 
-    /// Names a new claim that reserves up to `reserve` grants.
+    /// Makes a new claim that reserves up to `reserve` tokens.
     pub(crate) fn claim(
         &self,
         context: &Context,
@@ -111,7 +111,7 @@ impl LockRequest {
         })
     }
 
-    /// Refuses options that no store supports.
+    /// Rejects options that no store supports.
     ///
     /// # Errors
     /// [`Error::Invalid`].

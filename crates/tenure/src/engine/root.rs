@@ -20,7 +20,7 @@ pub(crate) type Queues = Registry<SharedQueue>;
 
 pub(crate) struct Engine {
     pub(crate) services: Arc<Services>,
-    /// The options of a lock without options of its own.
+    /// The default options of the client's locks.
     pub(crate) options: Arc<Options>,
     queues: Arc<Queues>,
     rules: Arc<Rules>,
@@ -67,12 +67,12 @@ impl Engine {
         Ok(self.context().store.backend().inspect(query).await?)
     }
 
-    /// Makes the client's tasks run on that thread.
+    /// Makes the client's tasks run on `thread`.
     pub(crate) fn settle_on(&self, thread: OwnThread) {
         self.services.tasks.settle_on(thread);
     }
 
-    /// The queue of a key, for one kind of lock.
+    /// Returns the queue of a key and kind of lock. Makes one if none is in use.
     pub(crate) fn queue(&self, key: LockKey, kind: Kind) -> Arc<SharedQueue> {
         SharedQueue::get(&self.queues, &self.services, &self.rules, key, kind)
     }
@@ -82,13 +82,14 @@ impl Engine {
         &self.queues
     }
 
-    /// Releases everything, waits up to `limit` until that is confirmed, and disconnects.
+    /// Closes the client: releases all its claims, waits up to `limit` until the store has confirmed that, and
+    /// disconnects.
     pub(crate) async fn close(&self, limit: Duration) -> Result<(), Error> {
         let services = &self.services;
         services.tasks.shut();
         services.releaser.adopt_all();
         let mut queues = self.queues.close();
-        // Sorted, so that runs are reproducible.
+        // Sorted, so that a test with a fixed seed always sends the releases in one order.
         queues.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         for release in queues.iter().flat_map(SharedQueue::close) {
             services.releaser.send_later(release);
@@ -111,7 +112,7 @@ impl Engine {
 }
 
 impl Queues {
-    /// Asks the store about every claim that this client holds on the key. The guards learn the outcome.
+    /// Asks the store about every claim that this client holds on the key. The guard of a lost claim is notified.
     pub(crate) fn verify_holds(&self, key: &LockKey) {
         for queue in self.all().into_iter().filter(|queue| queue.key == *key) {
             queue.verify_all();
@@ -120,7 +121,7 @@ impl Queues {
 }
 
 impl OnRuntimeEnd for Queues {
-    /// Ends the callers on other runtimes: no task is left that waits, renews or polls for them.
+    /// Ends callers on other runtimes: the client's runtime, whose tasks wait, renew and poll for them, has ended.
     fn runtime_ended(&self) {
         for queue in self.close() {
             queue.lose_all();

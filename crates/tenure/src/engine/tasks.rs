@@ -18,7 +18,7 @@ const RUNTIME_GONE: &str = "the runtime on which this client's watchdog ran has 
 const NO_RUNTIME: &str =
     "a client needs a tokio runtime with a timer: call it inside one, or use Settings::own_thread";
 
-/// The error of a caller whose task was dropped with its runtime.
+/// The error of a caller whose call or poller was dropped, because the client's runtime has ended.
 pub(crate) const ABANDONED: Error = Error::Closed(RUNTIME_GONE);
 
 /// The life of a client, from its first attempt to its end.
@@ -41,13 +41,13 @@ pub(crate) struct Tasks(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     own_thread: bool,
-    /// The thread on which the store was opened. The watchdog takes it when it starts there.
+    /// The client's own thread, if the store was opened on one. The watchdog takes it when it starts on that thread.
     thread: Mutex<Option<OwnThread>>,
     life: Mutex<Life>,
     runtime: OnceLock<Handle>,
-    /// Work on behalf of callers. A closing client waits for it.
+    /// Counts the tasks and tokens of work for callers. A closing client waits until none is left.
     work: TaskTracker,
-    /// Releases in flight. A closing client waits for them first, because they may add work.
+    /// Counts the releases in flight. A closing client waits for them first, because they may add work.
     releases: Releases,
     /// Cancelled when the client is closed, or its runtime has ended.
     closing: CancellationToken,
@@ -70,7 +70,7 @@ impl Tasks {
         }))
     }
 
-    /// Makes the watchdog start on that thread.
+    /// Makes the watchdog start on `thread`.
     pub(crate) fn settle_on(&self, thread: OwnThread) {
         *self.0.thread.lock() = Some(thread);
     }
@@ -139,7 +139,7 @@ impl Tasks {
 
     /// Whether the client was closed, or its runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        // Without a lock, because each call checks it.
+        // Takes no lock, because each call to the store checks this.
         self.0.work.is_closed()
     }
 
@@ -158,7 +158,8 @@ impl Tasks {
         &self.0.ended
     }
 
-    /// Runs `work` on the client's runtime. If that has ended, `work` is dropped, and leases end the claims that it would release.
+    /// Runs `work` on the client's runtime. If that has ended, `work` is dropped, and leases end the claims that it
+    /// would release.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.0.runtime.get() {
             self.0.work.spawn_on(work, runtime);
@@ -175,7 +176,7 @@ impl Tasks {
         self.0.work.token()
     }
 
-    /// Whether timers can run: on the client's runtime, or on the caller's.
+    /// Whether timers can run: the client has a runtime, or the caller is on one.
     pub(crate) fn has_timers(&self) -> bool {
         self.0.runtime.get().is_some() || Handle::try_current().is_ok()
     }
@@ -211,7 +212,7 @@ impl Tasks {
         self.0.ended.cancel();
     }
 
-    /// Ends everything after the watchdog's task has ended. Returns true if the client was not closed before.
+    /// Ends the client after the watchdog's task has ended. Returns true if its runtime ended, and no close came before.
     fn has_ended(&self) -> bool {
         let mut life = self.0.life.lock();
         let unforeseen = !self.0.ended.is_cancelled();
@@ -235,7 +236,7 @@ impl Shared {
     }
 }
 
-/// Number of counters for the releases of a client.
+/// Number of counters among which the claims of a client are spread, for releases in flight.
 const RELEASE_COUNTERS: usize = 16;
 
 /// Counts releases in flight. The claims are spread over several counters, so that locks of different keys do not contend.
@@ -254,7 +255,7 @@ impl Releases {
     }
 }
 
-/// Runs when the watchdog's task ends, even if its runtime drops the task.
+/// Owned by the watchdog's task. Dropped when that ends, even if the runtime drops the task; then ends the client.
 struct End<F: FnOnce()> {
     tasks: Tasks,
     on_gone: Option<F>,

@@ -16,9 +16,9 @@ pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
 /// Sleeps for `time`, but at most one second. The caller then reads the lease clock again.
 ///
-/// It never wakes if the client's runtime ends: the event that the caller waits for ends too, and wakes the caller.
+/// If the client's runtime ends, the sleep never ends: what the caller also waits for ends then, and wakes the caller.
 pub(crate) fn nap(tasks: &Tasks, time: Duration) -> Nap {
-    // Timers tick in milliseconds: one more, so that the clock has surely reached the time.
+    // Adds 1 ms, because timers tick in milliseconds: the clock has then surely reached the time.
     let time = time.saturating_add(Duration::from_millis(1)).min(RECHECK);
     Nap::new(tasks, time, Poll::Pending)
 }
@@ -34,7 +34,7 @@ pin_project! {
     pub(crate) struct Nap {
         #[pin]
         timer: Timer,
-        // The result after that runtime has ended.
+        // The result of a poll after the client's runtime has ended.
         when_gone: Poll<()>,
     }
 }
@@ -43,9 +43,10 @@ pin_project! {
     #[project = TimerProjection]
     #[derive(Debug)]
     enum Timer {
-        // Polled on its own runtime.
+        // The timer, polled on the client's runtime.
         Here { #[pin] sleep: tokio::time::Sleep },
-        // Polled elsewhere: a timer would panic if it were polled while its runtime ends; a task is only cancelled.
+        // A task with the timer, polled on another runtime. A timer panics if its runtime ends during a poll; a task is
+        // only cancelled.
         There { task: JoinHandle<()> },
         Gone,
     }
@@ -108,7 +109,7 @@ impl Limit {
         }
     }
 
-    /// Ready when the time has passed.
+    /// Ready when the limit has passed.
     pub(crate) fn poll(&mut self, tasks: &Tasks, clock: &dyn Clock, cx: &mut Context<'_>) -> Poll<()> {
         while self.nap.as_mut().poll(cx).is_ready() {
             let now = clock.now();
@@ -129,7 +130,7 @@ pub(crate) async fn within<T>(
     work: impl Future<Output = T>,
 ) -> Option<T> {
     if !tasks.has_timers() {
-        // Without any attempt there is no runtime for a timer, and `work` ends at once.
+        // No timer can run before a client's first attempt, outside a runtime. `work` then ends at its first poll.
         return Some(work.await);
     }
     let mut work = pin!(work);

@@ -8,17 +8,17 @@ use tenure_backend::Instant;
 
 /// Number of slots. With [`TICK_BITS`] one turn takes 17 s; an item that is due later stays in its slot for more turns.
 const SLOTS: usize = 1024;
-/// Capacity that an empty slot may keep, in items.
+/// A slot that becomes empty keeps its memory if that has room for at most this number of items.
 const SPARE: usize = 64;
 /// Width of a slot: 2^24 ns, which is 16.8 ms.
 const TICK_BITS: u32 = 24;
-/// Number of items taken out at once, or a batch if that is more. Other tasks run before the rest is taken, and the items
-/// are still in the processor's caches when the store answers.
+/// The most items that one call takes out, or a batch if that is more. Other tasks run before the rest is taken, and the
+/// items are still in the processor's caches when the store answers.
 const PORTION: usize = 256;
 /// The slot number of an item that is not in the wheel.
 const OUT: u32 = u32::MAX;
 
-/// An item of a wheel. Its mark is its position there.
+/// An item of a timer wheel. Its mark says where it is in the wheel.
 pub(crate) trait Marked {
     fn mark(&self) -> &Mark;
 }
@@ -62,9 +62,9 @@ impl Mark {
 pub(crate) struct Wheel<T> {
     slots: Box<[Vec<T>]>,
     len: usize,
-    /// The tick up to which every due item was taken.
+    /// Time in ticks up to which every due item was taken.
     done: u64,
-    /// The last call took a full portion, and more items may be due.
+    /// Whether the last call of `take_due` took a full portion, so that more items may be due.
     more: bool,
 }
 
@@ -103,7 +103,7 @@ impl<T: Marked + Clone> Wheel<T> {
         }
     }
 
-    /// All items, in any order.
+    /// All items of the wheel, in any order.
     pub(crate) fn items(&self) -> Vec<T> {
         self.slots.iter().flatten().cloned().collect()
     }
@@ -113,8 +113,8 @@ impl<T: Marked + Clone> Wheel<T> {
         if let Some(moved) = self.slots[slot].get(index) {
             moved.mark().place(slot, index);
         } else if index == 0 && self.slots[slot].capacity() > SPARE {
-            // Frees the memory of a slot that was crowded. It is not shrunk: the small rest would fragment the memory that
-            // the next crowd needs.
+            // Frees the memory of a slot that was crowded. Shrinking it would leave a small block, which fragments the
+            // memory that the next crowded slot needs.
             self.slots[slot] = Vec::new();
         }
         item.mark().slot.store(OUT, Ordering::Relaxed);
@@ -122,8 +122,8 @@ impl<T: Marked + Clone> Wheel<T> {
         item
     }
 
-    /// Takes out the items that are due at `now`, at most a portion of them. Fills the last batch of `most` items with items
-    /// that `ahead` allows to be served early, so that batches stay large.
+    /// Takes out the items that are due at `now`, at most a portion of them. Fills the last batch of `most` items with
+    /// items that are due within the time that `ahead` gives for them, so that batches stay large.
     pub(crate) fn take_due(
         &mut self,
         now: Instant,
@@ -174,7 +174,8 @@ impl<T: Marked + Clone> Wheel<T> {
         }
     }
 
-    /// The time of the next look; `None` if the wheel is empty. It is never too late; it may be early by whole turns of the wheel.
+    /// Time at which `take_due` must be called next; `None` if the wheel is empty. Never too late. Too early, if the
+    /// next item is due only in a later turn of the wheel.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         if self.len == 0 {
             return None;
@@ -225,7 +226,7 @@ mod tests {
         }
     }
 
-    /// A wheel with an item for each of these times after the start. Also returns the items and the start.
+    /// Returns a wheel with an item due at each of `times` after its start, these items, and the start.
     fn wheel(times: &[Duration]) -> (Wheel<Arc<Item>>, Vec<Arc<Item>>, Instant) {
         let start = Instant::ORIGIN + 1_000 * SECOND;
         let mut wheel = Wheel::new(start);
@@ -236,7 +237,7 @@ mod tests {
         (wheel, items, start)
     }
 
-    /// The due times of the items that are taken `after` the start, in order. None is served early.
+    /// Takes the items that are due `after` the start, and none early. Returns their due times, sorted.
     fn due(wheel: &mut Wheel<Arc<Item>>, start: Instant, after: Duration) -> Vec<Duration> {
         let mut due: Vec<_> = wheel
             .take_due(start + after, 1, |_| Duration::ZERO)
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn removing_an_item_keeps_the_others_in_place() {
-        // All in one slot, so that each removal moves another item to its position.
+        // All items are in one slot, so that each removal moves another item to the free position.
         let times: Vec<_> = (1..=8).map(|n| SECOND + Duration::from_nanos(n)).collect();
         let (mut wheel, items, start) = wheel(&times);
         for at in [3, 7, 0] {
