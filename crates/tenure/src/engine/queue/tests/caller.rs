@@ -1,4 +1,4 @@
-//! A caller of the model, with the state that its future would have.
+//! A caller in the model of a queue, with the state that the caller's future would have.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use crate::engine::queue::callers::CallerKind;
 use crate::engine::queue::waiter::WaiterId;
 use crate::engine::request::LockRequest;
 
-/// One caller of the queue.
+/// One caller of the queue under test.
 pub(super) struct Caller {
     pub(super) id: WaiterId,
     pub(super) request: LockRequest,
     pub(super) kind: CallerKind,
-    /// Number of grants that its own claim reserves.
+    /// Number of tokens that the caller's own claim reserves.
     pub(super) reserve: u32,
     pub(super) state: CallerState,
     pub(super) flag: Arc<WakeFlag>,
@@ -30,11 +30,11 @@ impl Caller {
 
 #[derive(Debug)]
 pub(super) enum CallerState {
-    /// The caller polls its own call.
+    /// The caller polls its own call to the store.
     Calling,
-    /// A task polls the caller's call.
+    /// A task polls the caller's call to the store.
     Adopted,
-    /// The caller was dropped while its call is in flight.
+    /// The caller was dropped, and its call to the store is still in flight.
     Left,
     Waiting,
     Holding(Arc<Hold>),

@@ -1,5 +1,5 @@
-//! A model of one queue with its callers and a store of one key. Each method of [`Fixture`] applies one event, carries out
-//! the reply and the effects, and records both. `script.rs` lists the events.
+//! A model of one queue, with its callers and a store of one key. Each method of [`Fixture`] applies one event, carries
+//! out the queue's reply and effects, and records both. `script.rs` lists the events.
 
 mod caller;
 mod properties;
@@ -44,18 +44,18 @@ struct Fixture {
     store: Store,
     callers: Vec<Caller>,
     releases: Releases,
-    /// The reply to the last event, then the effects.
+    /// The reply to the last event, then the event's effects, as text.
     notes: Vec<String>,
     poller_runs: bool,
-    /// The request with which the poller asks the store.
+    /// The request for which the poller asks the store at present.
     poller_asks: Option<SuccessorRequest>,
-    /// The grant of the poller's claim, while its answer is on its way.
+    /// The grant of the poller's claim that the store has made, but not yet reported.
     poller_granted: Option<Arc<Hold>>,
-    /// The successor of a release in flight.
+    /// The successor that a release in flight names.
     successor: Option<SuccessorRequest>,
-    /// Every token that a caller got.
+    /// All fencing tokens that callers got.
     tokens: HashSet<u64>,
-    /// The greatest token that a caller or another client got.
+    /// The greatest fencing token that a caller or another client got.
     last_token: u64,
 }
 
@@ -83,14 +83,14 @@ impl Fixture {
         }
     }
 
-    /// A request with the named option.
+    /// A request with the lock option of this name.
     fn request(&self, option: &str) -> LockRequest {
         let mut options = Options::new(&self.store.context.settings);
         match option.trim_start_matches("with ") {
             "" => {}
             "label" => options.label = "another".into(),
             "linger" => options.linger = 10 * MS,
-            // The local deadline is 7.8 ms after the grant.
+            // With this lease, the local deadline is 7.8 ms after the grant.
             "short lease" => (options.lease, options.linger) = (18 * MS, 10 * MS),
             "fixed lease" => options.terms.renewed = false,
             "max_hold" => options.terms.max_hold = Some(1_000 * MS),
@@ -109,12 +109,12 @@ impl Fixture {
         }
     }
 
-    /// Records the reply of an event, before its effects.
+    /// Records the reply of an event, before the event's effects.
     fn reply(&mut self, reply: impl Into<String>) {
         self.notes.insert(0, reply.into());
     }
 
-    /// Applies an event, and carries out its effects.
+    /// Applies an event to the queue, and carries out the effects.
     fn apply<E: Event>(&mut self, event: E) -> E::Reply {
         let now = self.store.context.now();
         let (reply, effects) = self.queue.on(now, event);
@@ -147,7 +147,7 @@ impl Fixture {
         }
     }
 
-    /// Releases a claim: the store frees the key at once, and answers about the successor later.
+    /// Releases a claim: the store frees the key at once. A later event brings its answer about the successor.
     fn release(&mut self, order: ReleaseOrder) {
         let ReleaseOrder {
             hold,
@@ -172,7 +172,7 @@ impl Fixture {
         }
     }
 
-    /// Releases a grant that no caller has.
+    /// Releases a grant, unless a caller has it.
     fn reject_unless(&mut self, has_caller: bool, hold: &Arc<Hold>) {
         if !has_caller {
             hold.depart();
@@ -227,10 +227,10 @@ impl Fixture {
         CallerState::Gone
     }
 
-    /// A caller receives a grant.
+    /// Records that a caller receives a grant, and checks its token.
     ///
-    /// Q4: a grant that was handed over in memory has a greater token than each grant that a caller got before it. A grant
-    /// of the store may be overtaken on its way, after an eviction.
+    /// Q4: a grant that was handed over in memory has a greater token than each grant that a caller got before it. A
+    /// grant of the store may arrive, after an eviction, later than a greater token.
     fn holds(&mut self, hold: Arc<Hold>, nth: u32) -> CallerState {
         let token = hold.token(nth).expect("every grant has a token").get();
         let is_greater = nth == 0 || token > self.last_token;
@@ -241,7 +241,7 @@ impl Fixture {
         CallerState::Holding(hold)
     }
 
-    /// A caller's own call is answered.
+    /// Answers a caller's own call to the store, with an error if `fails`.
     fn answer(&mut self, at: usize, fails: bool) {
         let caller = &self.callers[at];
         let (id, kind, request) = (caller.id, caller.kind, caller.request.clone());
@@ -275,11 +275,11 @@ impl Fixture {
                 granted.iter().for_each(|hold| self.reject_unless(false, hold));
                 self.ends("too late")
             }
-            // The queue tells the caller the outcome at its next poll.
+            // The caller gets the outcome of its adopted call at its next poll.
             _ if is_adopted => CallerState::Waiting,
             Some(hold) => self.holds(hold, 0),
             None if waits => {
-                // The caller continues to poll.
+                // The caller, whose call did not get the key, polls the queue next.
                 self.callers[at].state = CallerState::Waiting;
                 return self.poll(at);
             }
@@ -287,7 +287,7 @@ impl Fixture {
         };
     }
 
-    /// A task adopts a caller's call.
+    /// Makes a task adopt a caller's call.
     fn adopt(&mut self, at: usize) {
         let caller = &mut self.callers[at];
         caller.state = CallerState::Adopted;
@@ -319,7 +319,7 @@ impl Fixture {
         };
     }
 
-    /// A caller is dropped.
+    /// Drops a caller.
     fn leave(&mut self, at: usize) {
         let caller = &mut self.callers[at];
         let is_calling = matches!(caller.state, CallerState::Calling);
@@ -348,7 +348,7 @@ impl Fixture {
         }
     }
 
-    /// The store's queue grants the claim of a fair waiter.
+    /// Grants the claim of a fair caller, which waits in the store's queue.
     fn serve(&mut self, at: usize) {
         let caller = &self.callers[at];
         let (id, request) = (caller.id, caller.request.clone());
@@ -387,7 +387,7 @@ impl Fixture {
         }
     }
 
-    /// The store grants the poller's claim. The answer is on its way.
+    /// Grants the poller's claim. The poller does not know that yet.
     fn poller_granted(&mut self) {
         if let Some(SuccessorRequest { request, reserve }) = self.poller_asks.clone()
             && self.poller_granted.is_none()
@@ -396,7 +396,7 @@ impl Fixture {
         }
     }
 
-    /// The poller gets the store's answer, or a transient error.
+    /// Gives the poller the store's answer, or a transient error if `fails`.
     fn poller_answered(&mut self, fails: bool) {
         let Some(SuccessorRequest { request, .. }) = self.poller_asks.clone() else {
             return self.reply("nothing");
@@ -433,7 +433,7 @@ impl Fixture {
         }
     }
 
-    /// The store evicts the held claim. With `quietly` the client does not notice.
+    /// Evicts the claim that holds the key. With `quietly` the client does not notice.
     fn evict(&mut self, quietly: bool) {
         if let Some(hold) = self.store.evict()
             && !quietly
@@ -443,7 +443,7 @@ impl Fixture {
         }
     }
 
-    /// The client closes, and releases what the queue returns.
+    /// Closes the client, and releases the claims that the queue returns.
     fn close(&mut self) {
         let closed = self.apply(Close);
         let (held, lingering) = (closed.held.len(), closed.lingering.len());

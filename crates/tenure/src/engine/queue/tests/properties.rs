@@ -1,11 +1,11 @@
-//! Random events against one queue: the invariants hold after each, and at the end every caller is served.
+//! Random events against one queue: its invariants hold after each event, and at the end every caller is served.
 
 use proptest::prelude::*;
 
 use super::Fixture;
 use crate::engine::queue::policy::PolicyLimits;
 
-/// An event in the words of `script.rs`. The number selects one of the callers to which it can happen.
+/// An event, in the words of `script.rs`. The number, if any, selects one of the callers to which it can happen.
 type Step = (String, Option<usize>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -65,13 +65,13 @@ fn fixture_after(steps: Vec<Step>, policy: PolicyLimits) -> Fixture {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Checks Q1 to Q5 and Q7.
+    /// After each random event the invariants Q1 to Q5 and Q7 of the queue hold.
     #[test]
     fn random_events_keep_the_invariants(steps in steps(), reports_waiters: bool, is_on_network: bool) {
         fixture_after(steps, PolicyLimits { reports_waiters, is_on_network }).finish();
     }
 
-    /// Q3: closing returns every claim that is held or lingers, and ends every caller.
+    /// Q3: closing the queue returns every claim that is held or lingers, and ends every caller.
     #[test]
     fn closing_returns_every_claim(steps in steps()) {
         let mut fixture = fixture_after(steps, PolicyLimits { reports_waiters: true, is_on_network: true });

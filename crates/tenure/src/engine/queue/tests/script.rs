@@ -14,7 +14,7 @@ use crate::engine::queue::callers::CallerKind;
 use crate::engine::queue::linger::LingerOver;
 
 impl Fixture {
-    /// Whether an event with that verb can happen to a caller.
+    /// Whether an event that a script calls `verb` can happen to the caller with index `at`.
     fn can(&self, at: usize, verb: &str) -> bool {
         let Caller { kind, state, .. } = &self.callers[at];
         match state {
@@ -28,7 +28,7 @@ impl Fixture {
         }
     }
 
-    /// The names of the callers to which an event with that verb can happen.
+    /// The names of the callers to which an event that a script calls `verb` can happen.
     pub(super) fn able(&self, verb: &str) -> Vec<char> {
         let callers = ('a'..).zip(0..self.callers.len());
         callers
@@ -37,7 +37,7 @@ impl Fixture {
             .collect()
     }
 
-    /// Applies these events in order.
+    /// Applies events in order: words separated by `; `.
     pub(super) fn happen(&mut self, events: &str) {
         for event in events.split("; ") {
             self.notes.clear();
@@ -98,7 +98,8 @@ impl Fixture {
         assert!(asking <= 1 || self.queue.is_closed(), "Q1: {asking} ask");
     }
 
-    /// Serves every remaining caller. A caller that was polled before is polled again only after a wake-up.
+    /// Gives every remaining caller the key, and checks that the queue is empty then. A caller that was polled before is
+    /// polled again only after a wake-up.
     pub(super) fn finish(&mut self) {
         if matches!(self.store.holder, Some(Holder::OtherClient)) {
             self.happen("other client");
@@ -130,7 +131,7 @@ impl Fixture {
     }
 }
 
-/// The index of the caller of that name.
+/// The index of the caller with this name: 0 for `a`.
 fn place(name: char) -> usize {
     ('a'..name).count()
 }

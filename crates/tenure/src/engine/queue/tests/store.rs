@@ -17,7 +17,7 @@ pub(super) struct Store {
     pub(super) context: Arc<Context>,
     pub(super) holder: Option<Holder>,
     evicted: Vec<Arc<Hold>>,
-    /// End of the cooldown after an eviction: until then the store grants nothing.
+    /// End of the cooldown after an eviction: until then the store grants the key to no claim.
     cooldown_until: Instant,
     next_token: u64,
 }
@@ -51,7 +51,7 @@ impl Store {
         self.holder.is_none() && self.context.now() >= self.cooldown_until
     }
 
-    /// Grants a claim for that request, if the key is free.
+    /// Grants the key to a new claim for `request`, if the key is free.
     pub(super) fn grant(&mut self, request: &LockRequest, reserve: u32) -> Option<Arc<Hold>> {
         if !self.is_free() {
             return None;
@@ -78,7 +78,8 @@ impl Store {
             .take_if(|holder| matches!(holder, Holder::Ours(ours) if Arc::ptr_eq(ours, hold)));
     }
 
-    /// Another client releases the key if it holds it, or takes it if it is free. Returns the other client's token.
+    /// If another client holds the key, releases it. If the key is free, grants it to another client and returns the
+    /// token.
     pub(super) fn other_client(&mut self) -> Option<u64> {
         let is_other = |holder: &mut Holder| matches!(holder, Holder::OtherClient);
         if self.holder.take_if(is_other).is_some() || !self.is_free() {
@@ -89,7 +90,7 @@ impl Store {
         Some(self.next_token - 1)
     }
 
-    /// Evicts the claim of this client that holds the key.
+    /// Evicts the claim of this client that holds the key, and returns it.
     pub(super) fn evict(&mut self) -> Option<Arc<Hold>> {
         let is_ours = |holder: &mut Holder| matches!(holder, Holder::Ours(_));
         let Some(Holder::Ours(hold)) = self.holder.take_if(is_ours) else {

@@ -7,10 +7,10 @@
 use super::Fixture;
 use crate::engine::queue::policy::PolicyLimits;
 
-/// A client that holds token 1 of a run of 2, and a waiter behind it.
+/// Set-up: `a` holds token 1 of a claim that reserved 2 tokens, and `b` waits.
 const RUN: &str = "a locks with linger; a answered; b locks with linger";
 
-/// A client that holds token 3 of the run from 3 to 6, and two waiters behind it.
+/// Set-up: `c` holds token 3 of a claim that reserved the tokens 3 to 6; `d` and `e` wait.
 const RUN_OF_4: &str = "RUN; a unlocks; b polls; c locks with linger; b unlocks; successor answered; c polls; \
                         d locks with linger; e locks with linger";
 
@@ -81,7 +81,8 @@ fn claims_are_handed_over_while_they_are_fresh() {
     );
 }
 
-/// A run reserves twice the grants of the run before it.
+/// A claim is handed over until its last reserved token. The next claim reserves twice the tokens that the last one
+/// used.
 #[test]
 fn runs_end_with_their_last_token() {
     play(
@@ -103,7 +104,7 @@ fn runs_end_with_their_last_token() {
     );
 }
 
-/// Q6: a waiter gets a grant only of a request with the same options, and some claims are for one caller.
+/// Q6: a waiter gets a grant only of a request with the same options. Claims with some options are for one caller only.
 #[test]
 fn claims_with_other_options_are_not_handed_over() {
     let one_grant = ["fixed lease", "max_hold", "at_least", "member", "owner", "fair"];
@@ -122,7 +123,8 @@ fn claims_with_other_options_are_not_handed_over() {
     }
 }
 
-/// Q3: an offer that its waiter does not take is handed over, or released. Q5: a waiter that missed it keeps its place.
+/// Q3: an offer that its waiter does not take goes to the next waiter, or its claim is released. Q5: the waiter that
+/// missed the offer keeps its place.
 #[test]
 fn offers_that_are_not_taken_go_on() {
     play(
@@ -166,8 +168,8 @@ fn offers_that_are_not_taken_go_on() {
     );
 }
 
-/// Q1: while a call of this client is in flight, and while it holds the key, its other callers leave the store alone.
-/// Q2: so do they until the local deadline of the holder has passed.
+/// Q1: while a caller of this client holds the key or asks for it, no other caller of this client asks the store. Q2:
+/// nor does one until the local deadline of the holder has passed.
 #[test]
 fn one_caller_asks_the_store() {
     play(
@@ -197,8 +199,8 @@ fn one_caller_asks_the_store() {
     );
 }
 
-/// Q3: the grant of a caller that left is released, and (Q7) nothing else is left of it. Q5: a caller whose call was
-/// adopted is woken.
+/// Q3: the grant of a caller that left is released. Q7: the queue keeps no other state of that caller. Q5: a caller
+/// whose call was adopted is woken.
 #[test]
 fn calls_end_with_or_without_their_callers() {
     play(
@@ -220,7 +222,7 @@ fn calls_end_with_or_without_their_callers() {
     );
 }
 
-/// While other clients wait, they have their turns.
+/// While other clients wait for the key, this client lets them have it after its own callers had it once.
 #[test]
 fn other_clients_have_their_turns() {
     play(
@@ -239,7 +241,7 @@ fn other_clients_have_their_turns() {
     );
 }
 
-/// A claim that no local caller waits for lingers, for 10 ms after its grant at most.
+/// An unlocked claim that no local caller waits for is kept for the next one, for up to 10 ms after its grant.
 #[test]
 fn claims_linger_for_the_next_caller() {
     play(
@@ -282,7 +284,7 @@ fn claims_linger_for_the_next_caller() {
     );
 }
 
-/// Q3 and Q5: closing returns each claim, and wakes each caller that waits.
+/// Q3 and Q5: closing the queue returns each claim, and wakes each caller that waits.
 #[test]
 fn closing_ends_every_caller() {
     play(
