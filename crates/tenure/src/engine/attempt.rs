@@ -49,7 +49,7 @@ impl Patience {
     }
 }
 
-/// Called once, when the attempt begins to wait, with the claim that waits.
+/// A callback that is called once, when the attempt begins to wait, with the claim that waits.
 pub(crate) type OnWaiting = Box<dyn FnOnce(&ClaimRef) + Send>;
 
 /// A grant that an attempt got, from which its caller's guard is made.
@@ -295,7 +295,7 @@ impl Attempt {
         self.request.check()?;
         let (mode, fairness) = (self.request.mode, self.request.options.fairness);
         if !profile.serves(mode, fairness) {
-            // The message names the order only if the store serves the mode in the other order.
+            // The error names the order, fair or unfair, only if the store serves this mode in the other order.
             let order = match fairness {
                 Fairness::Fifo if profile.serves(mode, Fairness::Unfair) => "fair ",
                 Fairness::Unfair if profile.serves(mode, Fairness::Fifo) => "unfair ",

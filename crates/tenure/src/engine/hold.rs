@@ -34,7 +34,7 @@ impl HoldTerms {
     };
 }
 
-/// Facts that few claims have, boxed to keep [`Hold`] small.
+/// Fields that few claims need, boxed to keep [`Hold`] small.
 #[derive(Debug)]
 struct Extra {
     evidence: Option<Evidence>,
@@ -212,8 +212,8 @@ impl Hold {
         self.meters.as_deref().unwrap_or_else(|| self.context.meters())
     }
 
-    /// Moves the deadline after a renewal, unless it has passed. The deadline may move back, because a store may keep the claim
-    /// for less time than before. Ignores the reply to a request that was sent before the last confirmed one.
+    /// Moves the deadline after a renewal, unless the deadline has passed. It may move back, because a store may keep
+    /// the claim for less time than before. Ignores the reply to a request that was sent before the last confirmed one.
     pub(crate) fn extend(&self, held_from: Instant, lease: Duration, margin: Option<Duration>, now: Instant) {
         self.unconfirmed.store(false, Ordering::Relaxed);
         let sent = held_from.as_nanos();

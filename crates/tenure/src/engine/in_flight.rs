@@ -29,7 +29,7 @@ use super::tasks::Tasks;
 
 /// A store call, with all that follows from its answer, that a task of the client can adopt.
 pub(crate) trait Adoptable: Future<Output: Send> + Send + Unpin + 'static {
-    /// Called before a task takes the call over, with the waker of the caller's last poll. Returns it if the caller must
+    /// Called before a task takes the call over, with the waker of the caller's last poll. Returns that waker if it must
     /// be woken.
     fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker>;
 
@@ -79,7 +79,7 @@ impl<W: Adoptable> InFlight<W> {
         }))
     }
 
-    /// This call, for the list of calls that are adopted when they are overdue.
+    /// This call, for the list of calls that tasks adopt (take over) when they are overdue.
     pub(crate) fn adoptable(&self) -> Arc<dyn Adopt> {
         self.0.clone()
     }

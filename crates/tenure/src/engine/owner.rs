@@ -77,7 +77,7 @@ pub(crate) enum Reentry {
     No,
 }
 
-/// A waiting attempt of an owner, registered until it is dropped.
+/// The registration of an owner's waiting attempt, removed on drop.
 pub(crate) struct Seat {
     owner: Owner,
     name: (LockKey, Kind),

@@ -181,7 +181,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Subscribes to wake-ups, unless a subscription exists. The caller then polls, to find what happened before.
+    /// Subscribes to wake-ups, unless a subscription exists. A poll must follow, to find what happened before.
     async fn listen(&mut self) {
         let Services { context, tasks, .. } = self.services;
         let poll_only = context.store.profile().wake_up == WakeUp::Poll;

@@ -27,7 +27,7 @@ use super::timer::{RECHECK, sleep};
 use crate::error::no_answer;
 use crate::telemetry::Meters;
 
-/// The shortest pause between two checks for overdue calls, which callers no longer poll.
+/// The shortest pause between two checks for overdue calls, i.e. those in flight for longer than the offer window.
 const OVERDUE_LOOK: Duration = Duration::from_millis(5);
 
 /// The releaser of one client. Clones share it.
@@ -64,7 +64,7 @@ impl Pending {
 
 /// The release of one claim, with the state of its retries.
 pub(crate) struct Release {
-    /// The queue of the claim. Keeps a dropped client alive until the release is sent.
+    /// The queue of the claim's key. This reference keeps a dropped client alive until the release is sent.
     origin: Arc<dyn Origin>,
     claim: Arc<Claim>,
     cause: Cause,
@@ -86,7 +86,7 @@ pub(crate) trait Origin: Send + Sync {
     fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer);
 }
 
-/// The claim that the store grants with the release, if the key is then free.
+/// The claim that the store grants in the same step as the release, if the key is then free.
 pub(crate) struct NamedSuccessor {
     pub(crate) claim: Arc<Claim>,
     pub(crate) request: LockRequest,

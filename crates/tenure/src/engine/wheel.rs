@@ -122,8 +122,8 @@ impl<T: Marked + Clone> Wheel<T> {
         item
     }
 
-    /// Takes out the items that are due at `now`, at most a portion of them. Fills the last batch of `most` items with
-    /// items that are due within the time that `ahead` gives for them, so that batches stay large.
+    /// Takes out the items that are due at `now`, at most [`PORTION`] or `most` if that is more. Fills the last batch of
+    /// `most` items with items that are due within the time that `ahead` gives for them, so that batches stay large.
     pub(crate) fn take_due(
         &mut self,
         now: Instant,

@@ -11,7 +11,7 @@ use super::waiter::Offer;
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// The event that a holder has unlocked, was dropped, or has reached its local deadline.
+/// The event that a guard was unlocked or dropped, or that its claim has reached the local deadline.
 pub(crate) struct HolderDone<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HolderDone<'_> {

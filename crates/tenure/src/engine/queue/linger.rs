@@ -27,7 +27,8 @@ impl Holder {
 }
 
 impl KeyQueue {
-    /// Keeps an unlocked claim for the next local caller. Returns until when; `None` if it must be released now.
+    /// Keeps an unlocked claim for the next local caller. Returns the end of that time; `None` if it must be released
+    /// now.
     pub(super) fn linger(&mut self, now: Instant, at: usize) -> Option<Instant> {
         let is_contended = self.contention.as_ref().is_some_and(|contention| {
             contention.policy.others_wait() || contention.waiters.first().is_some()

@@ -9,9 +9,9 @@
 //! waiter or a call of the same client is in the way, the caller **waits** in the queue instead, in the order of arrival.
 //! A caller that only tries never waits: it fails at once if this client holds the key.
 //!
-//! While callers wait, one task of the client, the **poller**, asks the store for the first of them: it waits for the
-//! store's wake-ups and polls behind them. It leaves the store alone while this client holds the key, while a caller's own
-//! call is in flight, and while a release that names a successor is in flight.
+//! While callers wait, one task of the client, the **poller**, asks the store on behalf of the first of them: it
+//! polls after each wake-up from the store. It does not ask while this client holds the key, while a caller's own call is
+//! in flight, and while a release that names a successor is in flight.
 //!
 //! A grant is **offered** to the first waiter: the waiter is woken, and holds the key when it is polled. An offer that is
 //! not taken within the offer window (100 ms) goes to the next waiter. The waiter that **missed** it keeps its place, but
@@ -30,8 +30,8 @@
 //! second; where the store cannot report waiters, others go first for 10 ms after every fourth claim. On a distant store the
 //! client that had the last turn asks last after a wake-up, so that the turns of several clients are not a lottery.
 //!
-//! A **fair** waiter does not wait here but in the store, with a claim and a poller of its own. The queue has an
-//! entry for this waiter, to offer it the grant.
+//! A **fair** waiter does not wait here but in the store, with a claim and a poller of its own. The queue has an entry
+//! for this waiter, to offer it the grant.
 //!
 //! A caller may **leave** at any moment. What it had is given up: an offer goes to the next waiter, a call in flight is
 //! adopted by a task, which releases the claim that the call may have placed.

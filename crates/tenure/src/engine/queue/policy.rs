@@ -82,7 +82,8 @@ impl HandoverPolicy {
         self.others_wait
     }
 
-    /// Begins to count a new claim's hand-overs. While other clients wait, each local waiter gets one turn.
+    /// Sets how many local hand-overs a new claim may make: one for each local waiter if other clients wait, else any
+    /// number.
     pub(crate) fn run_began(&mut self, local_waiters: impl FnOnce() -> usize) {
         self.run_left = if self.others_wait {
             u32::try_from(local_waiters()).unwrap_or(u32::MAX)

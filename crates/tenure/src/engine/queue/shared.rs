@@ -226,7 +226,7 @@ impl SharedQueue {
         self.services.releaser.send_later(release);
     }
 
-    /// Releases a claim of which a call was not answered: now, and again when that call can no longer place it.
+    /// Releases a claim of which a call was not answered: now, and again when that call can no longer place the claim.
     pub(crate) fn withdraw_unanswered(self: &Arc<Self>, claim: Arc<Claim>) {
         self.withdraw(claim.clone());
         self.expect_late_call(claim);

@@ -35,7 +35,7 @@ pub(crate) struct KeyQueue {
     /// Callers, except tries and fair ones, whose own call is in flight. The poller does not ask meanwhile.
     pub(super) asking: SmallVec<[WaiterId; 1]>,
     pub(super) places: Places,
-    /// Number of grants from the claim that ended last. A claim that may linger reserves twice as many tokens.
+    /// Number of grants from the claim that ended last. With `linger`, the next claim reserves twice as many tokens.
     pub(super) last_run: u32,
     /// Whether a task waits to release a lingering claim: unlocked, and kept for the next local caller.
     pub(super) has_linger_timer: bool,
@@ -49,7 +49,8 @@ pub(super) enum Phase {
     Idle,
     /// The poller task runs.
     Polling,
-    /// A release that asks the store to grant the key to a local waiter is in flight: the poller does not ask.
+    /// A release that asks the store to grant the key to a local waiter is in flight. The poller asks for none
+    /// meanwhile.
     HandingOver,
     /// The client was closed.
     Closed,

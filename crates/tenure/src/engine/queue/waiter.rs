@@ -73,7 +73,7 @@ pub(crate) enum Route {
 /// ```
 #[derive(Debug)]
 pub(crate) enum WaiterState {
-    /// A task polls the waiter's call; the caller waits for the outcome.
+    /// A task polls the waiter's own call to the store. The waiter's caller waits for the outcome.
     Calling(Option<Waker>),
     /// The waiter's call is in flight, and its caller was dropped. The claim is released when the call ends.
     Left,
@@ -190,7 +190,7 @@ impl Offer {
         }
     }
 
-    /// Whether the offer can still be taken: before the local deadline and, if handed over, within the window.
+    /// Whether the offer can still be taken: before the local deadline, and a local hand-over within `HANDOVER_WINDOW`.
     pub(super) fn is_good(&self, now: Instant) -> bool {
         let is_fresh = !self.handed_over || now - self.hold.confirmed() < HANDOVER_WINDOW;
         is_fresh && now < self.hold.deadline()

@@ -83,7 +83,7 @@ impl Fixture {
         }
     }
 
-    /// A request with the lock option of this name.
+    /// A request with the lock option that is named `option`.
     fn request(&self, option: &str) -> LockRequest {
         let mut options = Options::new(&self.store.context.settings);
         match option.trim_start_matches("with ") {

@@ -7,10 +7,10 @@
 use super::Fixture;
 use crate::engine::queue::policy::PolicyLimits;
 
-/// Set-up: `a` holds token 1 of a claim that reserved 2 tokens, and `b` waits.
+/// Set-up: caller `a` holds token 1 of a claim that reserved 2 tokens, and caller `b` waits.
 const RUN: &str = "a locks with linger; a answered; b locks with linger";
 
-/// Set-up: `c` holds token 3 of a claim that reserved the tokens 3 to 6; `d` and `e` wait.
+/// Set-up: caller `c` holds token 3 of a claim that reserved the tokens 3 to 6; `d` and `e` wait.
 const RUN_OF_4: &str = "RUN; a unlocks; b polls; c locks with linger; b unlocks; successor answered; c polls; \
                         d locks with linger; e locks with linger";
 
