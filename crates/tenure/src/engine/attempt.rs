@@ -39,8 +39,8 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    /// Turns a limit of zero into a try, so that a free lock is acquired however long the store takes to answer. Also returns
-    /// whether the limit was zero.
+    /// Turns a time limit of zero into a try, which waits for the store's answer, however late, but not for a busy lock.
+    /// Also returns whether the limit was zero.
     pub(crate) fn or_try(self) -> (Self, bool) {
         match self {
             Patience::Within(Duration::ZERO) => (Patience::Try, true),
@@ -89,7 +89,7 @@ enum Stage {
     Start,
     /// The caller polls its own call to the store.
     Calling(InFlight<Asking>, WaiterId, Arc<Claim>),
-    /// The caller waits in the queue. `Some`: the claim that `on_waiting` has yet to get.
+    /// The caller waits in the queue. `Some`: the claim that the `on_waiting` callback has yet to get.
     Waiting(WaiterId, Option<Arc<Claim>>),
     Done,
 }
@@ -167,7 +167,7 @@ impl Attempt {
         if std::mem::take(&mut self.is_counted) {
             meters.waiters.decrement(1);
         }
-        // An owner that re-enters has sent no request, so its attempt took no time.
+        // An owner that already held the key has sent no request, so its attempt took no time.
         let since = self.since.take().unwrap_or(now);
         meters.acquisition(outcome, now - since);
     }
@@ -211,7 +211,7 @@ impl Attempt {
         }
     }
 
-    /// For an owner that holds the key: returns one more guard's grant, or a refusal. `None`: the attempt goes on.
+    /// If the request's owner already holds the key, returns one more grant of its claim, or an error. `None`: goes on.
     fn enter_again(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Option<End> {
         if matches!(self.stage, Stage::Done) {
             return None;
@@ -288,14 +288,14 @@ impl Attempt {
         }
     }
 
-    /// Checks all that can be checked before a request is sent. Starts the client's tasks, and counts the attempt.
+    /// Checks all that can be checked before a request is sent. Starts the client's tasks. Enforces `max_claims`.
     fn admit(&mut self, queue: &Arc<SharedQueue>) -> Result<(), Error> {
         let context = queue.context();
         let profile = context.store.profile();
         self.request.check()?;
         let (mode, fairness) = (self.request.mode, self.request.options.fairness);
         if !profile.serves(mode, fairness) {
-            // The error names the order, fair or unfair, only if the store serves this mode in the other order.
+            // The error says "fair" or "unfair" only if the store serves this mode in the other order.
             let order = match fairness {
                 Fairness::Fifo if profile.serves(mode, Fairness::Unfair) => "fair ",
                 Fairness::Unfair if profile.serves(mode, Fairness::Fifo) => "unfair ",
@@ -324,7 +324,7 @@ impl Attempt {
 
     /// Handles the answer to the caller's own call to the store.
     fn judged(&mut self, queue: &Arc<SharedQueue>, id: WaiterId, judged: Judged) -> Poll<Option<End>> {
-        // The call has ended: if the attempt is dropped, no task must adopt the call.
+        // The call has ended, so no task has to take it over if the attempt is dropped.
         self.stage = Stage::Done;
         Poll::Ready(match judged {
             Judged::Held(hold, now) => Some(Ok(Some(self.granted(queue, hold, 0, now)))),
@@ -458,7 +458,7 @@ impl Attempt {
     }
 }
 
-/// Releases a lingering claim of this client, then asks the store for `claim`.
+/// Releases a claim that this client kept after its unlock, then asks the store for `claim`.
 fn ask_after(queue: Arc<SharedQueue>, release: Release, claim: Arc<Claim>) -> Call<AcquireReply> {
     Call::new(async move {
         let context = queue.context();

@@ -124,7 +124,7 @@ impl Context {
             .get_or_init(|| Rounds::new(self.store.profile().store))
     }
 
-    /// Notified when `claim` is lost, and when any of the claims that share the notifier is.
+    /// The notifier of the loss of `claim`. Other claims share it, so it may also be notified of their loss.
     pub(crate) fn loss(&self, claim: ClaimId) -> &Notify {
         &self.losses[claim.number() as usize % LOSS_NOTIFIERS]
     }
@@ -167,7 +167,7 @@ pub(crate) fn backoff(failures: u32, dice: u64) -> Duration {
     base.mul_f64(0.75 + (dice % 512) as f64 / 1024.0)
 }
 
-/// The count of one attempt or held claim. Subtracted again when this is dropped.
+/// Counts one attempt or held claim against `max_claims`, until dropped.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<Context>);
 

@@ -22,7 +22,7 @@ pub(crate) fn local_deadline(held_from: Instant, lease: Duration, own: Option<Du
             .saturating_sub(own.unwrap_or_else(|| margin(lease)))
 }
 
-/// Time from a confirmation to the next renewal: a third of the lease, up to a tenth of it earlier.
+/// Time from a confirmed request to the next renewal: a third of the lease, less up to a tenth of that third.
 ///
 /// `dice` (any number) spreads the renewals of several clients.
 pub(crate) fn renew_after(lease: Duration, dice: u64) -> Duration {

@@ -61,14 +61,14 @@ impl Extra {
 pub(crate) struct Hold {
     pub(crate) claim: Arc<Claim>,
     context: Arc<Context>,
-    /// Metrics labelled with this key; `None` if keys have no metrics of their own.
+    /// Metrics labelled with the claim's key; `None` if keys have no metrics of their own.
     meters: Option<Arc<Meters>>,
     renewed: bool,
     first_token: Option<FencingToken>,
     /// Number of tokens that the grant reserved, i.e. how many callers may have the claim in turn.
     pub(crate) run: u32,
     extra: Option<Box<Extra>>,
-    /// The lease that the renewer counts with: the caller's, or the last one from the store if that is shorter.
+    /// The lease from which the renewer computes its times: the caller's, or the store's last one if that is shorter.
     lease_nanos: AtomicU64,
     /// The lease in the store's grant, before any renewal.
     given_nanos: u64,
@@ -82,8 +82,7 @@ pub(crate) struct Hold {
     guards: AtomicU32,
     /// Whether a release was sent or is about to be: the claim can neither be handed over nor renewed.
     departed: AtomicBool,
-    /// Whether the last renewal is unconfirmed. If the deadline passes then, the cause is that the store was
-    /// unreachable.
+    /// Whether the last renewal is unconfirmed. If the deadline passes then, the loss is reported as `Unreachable`.
     unconfirmed: AtomicBool,
     /// Whether the store wants an early first renewal that it has not confirmed yet.
     first_renewal_due: AtomicBool,
@@ -144,7 +143,7 @@ impl Hold {
         }))
     }
 
-    /// Fails if the local deadline is not after `now`, or if the claim was lost before. After one failure it always
+    /// Fails if the local deadline has passed at `now`, or if the claim was lost before. After one failure it always
     /// fails.
     pub(crate) fn check(&self, now: Instant) -> Result<(), Lost> {
         loop {
@@ -203,7 +202,7 @@ impl Hold {
         won
     }
 
-    /// Notified when this claim is lost, and when any of the claims that share the notifier is.
+    /// The notifier of the loss of this claim. Other claims share it, so it may also be notified of their loss.
     pub(crate) fn loss_notifier(&self) -> &Notify {
         self.context.loss(self.claim.at.id)
     }
@@ -237,7 +236,7 @@ impl Hold {
             .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
     }
 
-    /// Records that a renewal was sent. Until it is confirmed, the store counts as unreachable.
+    /// Records that a renewal was sent. If the deadline passes before the store confirms it, the loss is `Unreachable`.
     pub(crate) fn renewal_sent(&self) {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }
@@ -258,7 +257,7 @@ impl Hold {
         self.renewed || self.is_first_renewal_due()
     }
 
-    /// The lease that the renewer counts with: the caller's, or the last one from the store if that is shorter.
+    /// The lease from which the renewer computes its times: the caller's, or the store's last one if that is shorter.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_nanos(self.lease_nanos.load(Ordering::Relaxed))
     }

@@ -1,8 +1,8 @@
-//! A store call that its caller polls, and that the client's task adopts when the caller stops.
+//! A store call that its caller polls, and that a task of the client adopts (takes over) when the caller stops polling.
 //!
 //! A caller may be dropped during its call, or stop polling it, but others depend on the outcome: waiters of the same client
-//! wait for it, and a claim that was placed must be released. So the future of the call also contains everything that
-//! follows from the answer, and whichever side polls it to its end, that happens once.
+//! wait for it, and a claim that was placed must be released. So the future of the call also does everything that
+//! follows from the answer. This happens once, whether the caller or the task polls the future to its end.
 //!
 //! ```text
 //!            poll                     answered
@@ -37,7 +37,7 @@ pub(crate) trait Adoptable: Future<Output: Send> + Send + Unpin + 'static {
     fn finished(self, output: Self::Output);
 }
 
-/// The caller's end of a call.
+/// The caller's handle of a store call.
 ///
 /// # Cancel safety
 /// If dropped before the answer, a task adopts the call, i.e. polls it to its end.
@@ -58,7 +58,7 @@ struct Cell<W> {
 enum State<W> {
     /// The caller is between two polls. The waker is that of its last poll.
     Here(W, Option<Waker>),
-    /// The caller polls the call, without the lock. `Some`: a task must adopt the call after this poll.
+    /// The caller is polling the call. `Some`: a task must take the call over after this poll.
     Polled(Option<TaskTrackerToken>),
     Adopted,
     Done,
@@ -147,8 +147,8 @@ impl<W: Adoptable> Adopt for Cell<W> {
 /// How many ended calls are removed when a call is added: more than one, so that the list shrinks after a slow call.
 const PRUNED: usize = 2;
 
-/// Calls in flight, in the order in which they become overdue. Entries are weak: most calls end first, and are pruned on the
-/// next insert.
+/// Calls in flight, in the order in which they become overdue: then a task adopts them. Entries are weak: most calls end
+/// first, and are pruned on the next insert.
 #[derive(Default)]
 pub(crate) struct OverdueCalls(VecDeque<(Instant, Weak<dyn Adopt>)>);
 

@@ -107,8 +107,8 @@ impl OwnCall {
         }
     }
 
-    /// Whether a fair claim is polled again after `error`. Not if the store forgets ended claims and did not answer:
-    /// that call could still place the claim after its withdrawal.
+    /// Whether a fair claim is polled again after `error`, to keep its place. Not if the call was not answered and the
+    /// store forgets ended claims: the call could still place the claim after its withdrawal.
     fn keeps_place(&self, error: &BackendError) -> bool {
         let forgets = !self.queue.context().store.profile().remembers_ended;
         let fair = self.claim.fairness == Fairness::Fifo && !self.tries;

@@ -19,8 +19,8 @@ use crate::error::Error;
 const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
 const RUNTIME_ENDED: Error = Error::Closed("the client's own thread ended while its store was opened");
 
-/// A runtime on its own thread. The thread ends with the work given to [`run`](Self::run), or when this is dropped
-/// before.
+/// A runtime on its own thread. The thread ends with the work given to [`run`](Self::run), or when this value is dropped
+/// before that.
 pub(crate) struct OwnThread {
     runtime: Handle,
     work: oneshot::Sender<Work>,

@@ -67,7 +67,7 @@ impl Owned {
     }
 }
 
-/// The reply to an owner's attempt.
+/// The reply to an owner's attempt to lock a key, which the owner may already hold.
 pub(crate) enum Reentry {
     /// The owner holds the key: the attempt gets one more guard.
     Again(Arc<Hold>),

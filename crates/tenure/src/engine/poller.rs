@@ -37,8 +37,8 @@ pub(crate) trait Demand: Send + Sync + 'static {
     /// `Some` if a waiter still wants the claim: time until the next check. `None` if not.
     fn is_wanted(&self, claim: &Claim) -> Option<Duration>;
 
-    /// Handles the result of a search. `is_uncertain`: an unanswered request may have placed the claim, or may still
-    /// do so. Returns false if the claim served no waiter though one waits: the poller then pauses.
+    /// Handles the result of asking for a claim. `is_uncertain`: an unanswered request may have placed the claim, or may
+    /// still do so. Returns false if the claim served no waiter though one waits: the poller then pauses.
     fn found(&mut self, claim: Arc<Claim>, found: Found, is_uncertain: bool) -> bool;
 }
 
@@ -46,7 +46,7 @@ pub(crate) trait Demand: Send + Sync + 'static {
 pub(crate) enum Next {
     /// The poller's task ends.
     Exit,
-    /// Check again when notified, or after that time.
+    /// Check again when notified, or after this time.
     Rest(Duration),
     /// Ask the store whether this hold was evicted: its lease is not renewed, so no renewal would find out.
     Verify(Arc<Hold>, Arc<dyn HoldObserver>),
@@ -71,7 +71,7 @@ impl Pause {
     };
 }
 
-/// The result of asking the store for one claim until it was granted, or could not be.
+/// The result of asking the store for one claim, as often as necessary.
 pub(crate) enum Found {
     Granted(Grant),
     /// The claim has ended, and can never hold the key: it was evicted, or has expired.
@@ -119,7 +119,7 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                     sleep(tasks, backoff(failures, context.dice())).await;
                 }
                 if is_unwanted {
-                    // If the client is closing, its queues close next: lets that task run first.
+                    // If the client is closing, another task closes its queues next. Lets that task run first.
                     tokio::task::yield_now().await;
                 }
             }
@@ -132,7 +132,7 @@ struct Search<'a> {
     claim: &'a Arc<Claim>,
     wakes: Option<Wakes>,
     rearm_at: Instant,
-    /// A subscription to wake-ups that the store has not confirmed. Each poll waits for it for 100 ms at most.
+    /// A subscription to wake-ups that the store has not confirmed. Each poll waits at most 100 ms for that.
     arming: Option<Call<Wakes>>,
     seniority: Seniority,
     failures: u32,
@@ -296,11 +296,12 @@ struct Seniority {
 }
 
 impl Seniority {
-    /// A shorter lead is no lead: near a store, a timer would take longer than the turns of the clients ahead.
+    /// The shortest time for which others are let first. Near a store they are not: a timer would take longer than their
+    /// turns.
     const SHORTEST: Duration = Duration::from_millis(1);
 
-    /// The time for which this client lets others ask first after a wake-up: a third of a round trip for each of them.
-    /// A wake-up reaches all clients within less.
+    /// How long this client lets others ask first after a wake-up: a third of a round trip for each of them, because a
+    /// wake-up reaches all clients within less. `None`: not at all.
     fn woken(&mut self) -> Option<Duration> {
         self.ahead = self.ahead.saturating_sub(1);
         let lead = self.round_trip / 3 * self.ahead;

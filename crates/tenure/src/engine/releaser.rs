@@ -178,7 +178,7 @@ impl Releaser {
             let (releases, calls, next) = {
                 let mut pending = pending.lock();
                 let calls = pending.calls.take_due(now);
-                // Keeps an earlier wake-up, so that calls that come and go do not reset the timer each time.
+                // Keeps an earlier timer, so that calls that come and go do not reset it each time.
                 let set = pending.wakes_at.filter(|at| *at > now);
                 let next = pending.calls.next_due().into_iter().chain(set).min();
                 pending.wakes_at = next;

@@ -5,7 +5,7 @@
 //! A timer wheel has each hold (a granted claim) at the time of its next renewal or check. The task takes out every hold
 //! that is due, and those that may be renewed early, by up to a twelfth of their lease, so that renewals share calls. It
 //! puts each hold back, due a sixth of the lease later, before the store has answered: a renewal without an answer is then
-//! tried again within the same third. Then the task sends the batches. It never waits for an answer itself.
+//! tried again within the same third of the lease. Then the task sends the batches. It never waits for an answer itself.
 //!
 //! A renewal is due a third of the lease after the last confirmation, up to a tenth of that earlier, at random, so that many
 //! clients do not renew at once. The local deadline moves by the time at which the confirmed request was *sent*.
@@ -48,7 +48,7 @@ use crate::telemetry::renewing;
 /// Time over which renewals are spread after a reconnect.
 const RECONNECT_SPREAD: Duration = Duration::from_secs(1);
 
-/// Is notified of the end of a hold.
+/// A receiver of the end of a hold: the queue of its key.
 pub(crate) trait HoldObserver: Send + Sync {
     /// The hold's local deadline has passed. The claim may still be in the store.
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>);
@@ -121,7 +121,7 @@ impl Renewer {
     /// Stops renewing a claim, and checking its deadline.
     pub(crate) fn forget(&self, hold: &Hold) {
         let entry = self.0.due.lock().wheel.remove(&hold.mark);
-        // Dropped after the wheel is unlocked: it may be the last reference to the queue, and so to the client.
+        // Dropped after the wheel is unlocked: the entry may hold the last reference to the queue, and so to the client.
         drop(entry);
     }
 
@@ -310,8 +310,8 @@ impl Shared {
         self.context.store.profile().limits.max_batch.get() as usize
     }
 
-    /// Wakes the renewer's task if its timer ends after `at`. Seldom: most claims are released before their first
-    /// renewal.
+    /// Wakes the renewer's task if its timer ends after `at`. That is seldom so: most claims are released before their
+    /// first renewal.
     fn wake_by(&self, mut due: MutexGuard<'_, Due>, at: Instant) {
         if due.wakes_at.is_none_or(|set| at < set) {
             due.wakes_at = Some(at);
@@ -375,7 +375,7 @@ impl Shared {
             self.spawn_renewal(batch.to_vec());
         }
         let mut due = self.due.lock();
-        // Keeps an earlier wake-up, so that locks that come and go do not reset the timer each time.
+        // Keeps an earlier timer, so that locks that come and go do not reset it each time.
         let set = due.wakes_at.filter(|at| *at > now);
         let next = due.wheel.next_due().into_iter().chain(set).min();
         due.wakes_at = next;

@@ -38,7 +38,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The options that a client's settings give.
+    /// The default options of a client's locks, from its settings.
     pub(crate) fn new(settings: &Settings) -> Self {
         Options {
             fairness: Fairness::Unfair,

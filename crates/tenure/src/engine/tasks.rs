@@ -236,7 +236,7 @@ impl Shared {
     }
 }
 
-/// Number of counters among which the claims of a client are spread, for releases in flight.
+/// Number of counters over which a client's releases in flight are spread.
 const RELEASE_COUNTERS: usize = 16;
 
 /// Counts releases in flight. The claims are spread over several counters, so that locks of different keys do not contend.
@@ -255,7 +255,7 @@ impl Releases {
     }
 }
 
-/// Owned by the watchdog's task. Dropped when that ends, even if the runtime drops the task; then ends the client.
+/// Owned by the watchdog's task. Its drop ends the client, also if the runtime drops that task.
 struct End<F: FnOnce()> {
     tasks: Tasks,
     on_gone: Option<F>,

@@ -16,7 +16,7 @@ pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
 /// Sleeps for `time`, but at most one second. The caller then reads the lease clock again.
 ///
-/// If the client's runtime ends, the sleep never ends: what the caller also waits for ends then, and wakes the caller.
+/// If the client's runtime ends, the sleep never ends. What the caller also waits for ends then, and wakes the caller.
 pub(crate) fn nap(tasks: &Tasks, time: Duration) -> Nap {
     // Adds 1 ms, because timers tick in milliseconds: the clock has then surely reached the time.
     let time = time.saturating_add(Duration::from_millis(1)).min(RECHECK);

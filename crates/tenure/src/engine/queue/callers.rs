@@ -46,7 +46,7 @@ impl CallerKind {
 pub(crate) enum Arrival {
     /// The caller calls the store itself, and reports the outcome with this ID in [`CallEnded`].
     Ask(Ask),
-    /// The caller gets a lingering claim, with the reserved token of this index (from 0).
+    /// The caller gets a claim that was kept after its unlock, with the reserved token of this index (from 0).
     Held(Arc<Hold>, u32),
     /// The caller waits in this queue under this ID.
     Wait(WaiterId),
@@ -61,7 +61,7 @@ pub(crate) struct Ask {
     pub(crate) id: WaiterId,
     /// Number of tokens that the caller's claim reserves.
     pub(crate) reserve: u32,
-    /// A lingering claim that must be released before the call.
+    /// A claim, kept after its unlock, that must be released before the call.
     pub(crate) after: Option<ReleaseOrder>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum CallOutcome {
     Granted(Arc<Hold>),
     /// The store refused the claim, and the caller waits in this client's queue.
     Waits,
-    /// The caller waits in the store's queue. The signal ends its poller when the caller leaves.
+    /// The caller waits in the store's queue. When it leaves, this signal ends its poller.
     Queued(Arc<Notify>),
     /// The attempt ends without a grant: with an error, or with `Ok` if it was a try.
     Ended(Result<(), Error>),

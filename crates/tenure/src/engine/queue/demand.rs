@@ -49,7 +49,7 @@ impl SharedQueue {
     }
 }
 
-/// The local waiters of a key. The poller asks the store for one after the other.
+/// The local waiters of a key. The poller asks the store on behalf of one after the other.
 struct LocalDemand {
     queue: Arc<SharedQueue>,
     /// The request for which the poller asks the store at present.
@@ -135,7 +135,8 @@ impl Demand for StoreDemand {
         if self.is_served {
             return Next::Exit;
         }
-        // Only the first search is for the claim that is queued. If that was evicted, a new claim queues at the tail.
+        // Asks for the queued claim first. If that was evicted, the waiter gets a new claim at the tail of the store's
+        // queue.
         let claim = self.claim.take();
         let claim = claim.unwrap_or_else(|| self.queue.claim(&self.request, Fairness::Fifo, 1));
         Next::Ask(claim, Pause::AT_ONCE)

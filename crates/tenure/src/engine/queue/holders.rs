@@ -34,7 +34,7 @@ pub(crate) enum Exit {
     Release(ReleaseOrder),
 }
 
-/// The event that a hold ends without a release: the store does not have the claim, or will end it.
+/// The event that a hold ends without a release: the store does not have the claim, or will end it by itself.
 pub(crate) struct HoldEnded<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HoldEnded<'_> {
@@ -86,7 +86,8 @@ impl KeyQueue {
         })
     }
 
-    /// Offers a claim to the first local waiter, in memory. Returns false if that is not allowed or no waiter fits.
+    /// Offers a claim to the first local waiter, in memory. Returns false if that is not allowed, or the waiter's
+    /// request differs.
     fn hand_over(&mut self, now: Instant, at: usize, effects: &mut Effects) -> bool {
         let Some(contention) = &mut self.contention else {
             return false;

@@ -27,8 +27,7 @@ impl Holder {
 }
 
 impl KeyQueue {
-    /// Keeps an unlocked claim for the next local caller. Returns the end of that time; `None` if it must be released
-    /// now.
+    /// Keeps an unlocked claim for the next local caller. Returns until when; `None` if the claim must be released now.
     pub(super) fn linger(&mut self, now: Instant, at: usize) -> Option<Instant> {
         let is_contended = self.contention.as_ref().is_some_and(|contention| {
             contention.policy.others_wait() || contention.waiters.first().is_some()
@@ -75,14 +74,14 @@ impl KeyQueue {
         }
     }
 
-    /// Number of tokens that a caller's own claim reserves: 1, or with `linger` twice those that the last claim used.
+    /// Number of tokens that a caller's own claim reserves: 1, or with `linger` twice as many as the last claim used.
     pub(super) fn own_reserve(&self, request: &LockRequest) -> u32 {
         request
             .linger()
             .map_or(1, |_| self.last_run.saturating_mul(2).max(2))
     }
 
-    /// Releases claims whose linger time has passed. Returns when the next one ends, or `None` if there is none.
+    /// Releases lingering claims whose time is over. Returns the end of the next one's time; `None` if none lingers.
     pub(super) fn end_lingering(&mut self, now: Instant, effects: &mut Effects) -> Option<Instant> {
         let is_over = |holder: &&Holder| holder.lingers_until.is_some_and(|until| until <= now);
         let over = self.holders.iter().filter(is_over);

@@ -17,7 +17,7 @@
 //! not taken within the offer window (100 ms) goes to the next waiter. The waiter that **missed** it keeps its place, but
 //! gets no offer until it is polled again. So a future that is kept and not polled delays others once, for that time.
 //!
-//! A **holder that is done** passes its claim on in the cheapest way that is safe:
+//! A **holder that unlocks** passes its claim on in the cheapest way that is safe:
 //!
 //! 1. *In memory*, to the first waiter, with the next token that the claim reserved. Only for the same request, with a
 //!    token left, before the local deadline, and within 10 ms of the last confirmation by the store. After an eviction a

@@ -1,12 +1,11 @@
-//! The handover policy of one key: how long a client may hand it over among its own waiters, before others have a
-//! turn.
+//! The handover policy of one key: how long a client may hand the key over among its own waiters, before others get it.
 
 use std::mem;
 use std::time::Duration;
 
 use tenure_backend::{Instant, TURN};
 
-/// If the store cannot report other waiters, the client lets them go first after this many of its claims.
+/// If the store cannot report other waiters, the client lets them go first after this many claims of its own.
 const RUNS_PER_YIELD: u32 = 4;
 
 /// How long a client may keep a key on a network store before it pauses. The pause serves clients that the store does
@@ -29,12 +28,12 @@ pub(crate) struct HandoverPolicy {
     run_left: u32,
     /// Number of tokens that the next claim reserves.
     reserve: u32,
-    /// Counts the runs, if the store cannot report other waiters. After every fourth one, others go first.
+    /// Counts the client's claims, if the store cannot report other waiters. After every fourth, others go first.
     runs: u32,
     streak_since: Option<Instant>,
     pause_until: Instant,
     yield_until: Instant,
-    /// Number of clients that ask the store first after it refused this client's successor.
+    /// After the store refused this client's next claim: number of clients that may ask before this client.
     others_first: u32,
 }
 
@@ -132,7 +131,7 @@ impl HandoverPolicy {
         true
     }
 
-    /// Handles the store's answer to a release that named a successor.
+    /// Handles the store's answer about a successor, the claim that a release asks for on behalf of a local waiter.
     pub(crate) fn successor_answered(&mut self, now: Instant, others: Option<u32>, was_refused: bool) {
         if let Some(others) = others {
             self.others_wait = others > 0;
@@ -140,7 +139,7 @@ impl HandoverPolicy {
         if was_refused {
             self.streak_since = None;
             self.yield_until = now + TURN;
-            // 0 on one machine: the client that the store wakes there asks soon enough without a lead.
+            // 0 on one machine: there, the client that the store wakes is fast enough to ask first.
             self.others_first = others.filter(|_| self.limits.is_on_network).unwrap_or(0);
         }
     }

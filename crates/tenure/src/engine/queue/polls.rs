@@ -67,7 +67,7 @@ pub(crate) enum Look {
     Ask(SuccessorRequest, Turn),
 }
 
-/// The event that the poller checks whether a waiter still wants the claim that it asks for.
+/// The event that the poller checks whether a waiter still wants the claim that the poller asks for.
 pub(crate) struct IsWanted<'a>(pub(crate) &'a LockRequest);
 
 impl Event for IsWanted<'_> {
@@ -118,7 +118,7 @@ impl Event for PollFailed<'_> {
     }
 }
 
-/// The event that a release that named a successor was answered, or dropped.
+/// The event that a release that names a successor (its key's next claim) was answered, or dropped.
 pub(crate) struct SuccessorAnswered {
     /// Number of claims of other clients that wait; `None` if the store does not report it.
     pub(crate) others: Option<u32>,
@@ -201,7 +201,7 @@ impl KeyQueue {
 
     /// Offers a grant of the store to the first local waiter. Returns false if no waiter can use it.
     ///
-    /// If the waiter arrived after the request was sent, it gets the grant only within the handover window. Later, the
+    /// A waiter that arrived after the grant's request was sent gets the grant only within 10 ms of that. Later, the
     /// claim may have been evicted, and a greater token granted before the waiter arrived.
     pub(super) fn deliver(&mut self, now: Instant, grant: Granted, effects: &mut Effects) -> bool {
         let confirmed = grant.hold.confirmed();
@@ -228,8 +228,8 @@ impl KeyQueue {
         true
     }
 
-    /// Ends offers that were not taken in time: each claim goes to the next waiter, or is released. The waiters that
-    /// missed an offer get no other until they are polled.
+    /// Ends offers that were not taken in time. Their claims are handled as after an unlock. The waiters that missed an
+    /// offer get no other until they are polled.
     pub(super) fn expire_offers(&mut self, now: Instant, effects: &mut Effects) {
         let window = self.rules.offer_window;
         while let Some(contention) = &mut self.contention

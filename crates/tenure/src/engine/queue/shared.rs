@@ -219,7 +219,7 @@ impl SharedQueue {
         )
     }
 
-    /// Releases a claim in the background, in whatever state the store has it. Its calls must all have been answered.
+    /// Releases a claim in the background, whatever its state in the store. For claims whose calls were all answered.
     pub(crate) fn withdraw(self: &Arc<Self>, claim: Arc<Claim>) {
         let token = self.services.tasks.token();
         let release = Release::new(self.clone(), claim, Cause::Withdrawn, None, token);
@@ -232,9 +232,9 @@ impl SharedQueue {
         self.expect_late_call(claim);
     }
 
-    /// Withdraws a claim, unless a caller holds it, when an unanswered call can no longer place it.
+    /// Withdraws a claim again when an unanswered call can no longer place it, unless a caller holds the claim then.
     ///
-    /// Without that, a store that forgets ended claims could place it again after an earlier withdrawal.
+    /// Without that, a store that forgets ended claims could place it again after the first withdrawal.
     pub(crate) fn expect_late_call(self: &Arc<Self>, claim: Arc<Claim>) {
         if self.context().store.profile().remembers_ended {
             return;

@@ -21,7 +21,7 @@ use crate::engine::tasks::Releases;
 pub(crate) struct Rules {
     /// Whether an unlocked claim may go to the next local waiter in memory, without the store.
     pub(crate) local_handover: bool,
-    /// Time in which a waiter must be polled to take a grant. Then the next waiter gets the grant.
+    /// Time in which a waiter must be polled to take a grant. After that, the next waiter is offered the grant.
     pub(crate) offer_window: Duration,
     pub(crate) policy: PolicyLimits,
     pub(crate) releases: Releases,
@@ -32,7 +32,7 @@ pub(crate) struct KeyQueue {
     pub(super) rules: Arc<Rules>,
     pub(super) phase: Phase,
     pub(super) holders: SmallVec<[Holder; 1]>,
-    /// Callers, except tries and fair ones, whose own call is in flight. The poller does not ask meanwhile.
+    /// Callers, except tries and fair ones, whose own call to the store is in flight. The poller does not ask then.
     pub(super) asking: SmallVec<[WaiterId; 1]>,
     pub(super) places: Places,
     /// Number of grants from the claim that ended last. With `linger`, the next claim reserves twice as many tokens.
@@ -184,7 +184,7 @@ impl KeyQueue {
             && self.holders.is_empty()
     }
 
-    /// Frees the state of contention if no waiter is left and no poller runs.
+    /// Frees `contention`, the state that exists while callers wait, if no waiter is left and no poller runs.
     pub(super) fn tidy(&mut self) {
         let is_empty = |contention: &Contention| contention.waiters.is_empty();
         if self.phase == Phase::Idle && self.contention.as_deref().is_some_and(is_empty) {

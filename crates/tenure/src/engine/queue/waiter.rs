@@ -14,7 +14,7 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// The ID of a waiter, and its position among the waiters of its key: smaller numbers go first. Each is used once.
+/// The ID of a waiter, and its position among the waiters of its key: smaller numbers go first. None is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaiterId(i64);
 

@@ -37,7 +37,7 @@ impl Fixture {
             .collect()
     }
 
-    /// Applies events in order: words separated by `; `.
+    /// Applies the events of a script, separated by `; `, in order.
     pub(super) fn happen(&mut self, events: &str) {
         for event in events.split("; ") {
             self.notes.clear();

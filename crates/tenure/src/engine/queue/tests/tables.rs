@@ -222,7 +222,7 @@ fn calls_end_with_or_without_their_callers() {
     );
 }
 
-/// While other clients wait for the key, this client lets them have it after its own callers had it once.
+/// This client lets others have the key: it serves no late caller while others wait, and pauses after a second.
 #[test]
 fn other_clients_have_their_turns() {
     play(
