@@ -1,4 +1,4 @@
-//! One attempt to acquire one lock, as a future. If it is dropped, tasks of the client finish or undo what it began.
+//! One attempt at one lock, as a future. If dropped, tasks of the client finish or undo what it began.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,7 +29,6 @@ pub(crate) fn unanswered() -> Error {
     BackendError::new(Fault::Unavailable, Effect::Unknown, message).into()
 }
 
-/// How long a caller is ready to wait for a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
     Forever,
@@ -39,8 +38,8 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    /// Turns a time limit of zero into a try, which waits for the store's answer, however late, but not for a busy lock.
-    /// Also returns whether the limit was zero.
+    /// Turns a time limit of zero into a try: that waits for the store's answer, but not for the lock. Also returns
+    /// whether the limit was zero.
     pub(crate) fn or_try(self) -> (Self, bool) {
         match self {
             Patience::Within(Duration::ZERO) => (Patience::Try, true),
@@ -49,16 +48,16 @@ impl Patience {
     }
 }
 
-/// A callback that is called once, when the attempt begins to wait, with the claim that waits.
+/// A callback for when the attempt begins to wait. It gets the waiting claim.
 pub(crate) type OnWaiting = Box<dyn FnOnce(&ClaimRef) + Send>;
 
-/// A grant that an attempt got, from which its caller's guard is made.
+/// A grant that the caller gets as a guard.
 pub(crate) struct Taken {
     pub(crate) queue: Arc<SharedQueue>,
     pub(crate) hold: Arc<Hold>,
-    /// The owner, if any, that may acquire the lock again while it holds the guard.
+    /// The owner that may lock again while it holds the guard.
     pub(crate) owner: Option<Owner>,
-    /// Index of the grant's token, from 0, among the tokens that the claim reserved.
+    /// Index, from 0, of the grant's token among those that the claim reserved.
     pub(crate) nth: u32,
     pub(crate) place: Option<Place>,
     pub(crate) since: Instant,
@@ -71,16 +70,16 @@ pub(crate) struct Attempt {
     queue: Result<Arc<SharedQueue>, Error>,
     request: LockRequest,
     patience: Patience,
-    /// Whether a busy lock is reported as `Timeout`, because the caller passed a limit of zero.
+    /// Reports a busy lock as `Timeout`: the caller passed a limit of zero.
     busy_is_timeout: bool,
     on_waiting: Option<OnWaiting>,
     limit: Option<Box<Limit>>,
     place: Option<Place>,
     seat: Option<Box<Seat>>,
     stage: Stage,
-    /// Time of the first poll; `None` before it, and after the attempt has ended.
+    /// Time of the first poll; `None` again when the attempt has ended.
     since: Option<Instant>,
-    /// Whether the metric of waiting attempts counts this attempt.
+    /// Whether the metric of waiting attempts counts this one.
     is_counted: bool,
     span: Span,
 }
@@ -89,7 +88,7 @@ enum Stage {
     Start,
     /// The caller polls its own call to the store.
     Calling(InFlight<Asking>, WaiterId, Arc<Claim>),
-    /// The caller waits in the queue. `Some`: the claim that the `on_waiting` callback has yet to get.
+    /// The caller waits in the queue. `Some`: the claim that `on_waiting` has yet to get.
     Waiting(WaiterId, Option<Arc<Claim>>),
     Done,
 }
@@ -167,7 +166,7 @@ impl Attempt {
         if std::mem::take(&mut self.is_counted) {
             meters.waiters.decrement(1);
         }
-        // An owner that already held the key has sent no request, so its attempt took no time.
+        // An owner that already held the key sent no request.
         let since = self.since.take().unwrap_or(now);
         meters.acquisition(outcome, now - since);
     }
@@ -211,7 +210,7 @@ impl Attempt {
         }
     }
 
-    /// If the request's owner already holds the key, returns one more grant of its claim, or an error. `None`: goes on.
+    /// If the request's owner already holds the key: one more grant, or an error. `None`: go on.
     fn enter_again(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Option<End> {
         if matches!(self.stage, Stage::Done) {
             return None;
@@ -288,14 +287,14 @@ impl Attempt {
         }
     }
 
-    /// Checks all that can be checked before a request is sent. Starts the client's tasks. Enforces `max_claims`.
+    /// Checks what can be checked before a request is sent. Starts the client's tasks. Enforces `max_claims`.
     fn admit(&mut self, queue: &Arc<SharedQueue>) -> Result<(), Error> {
         let context = queue.context();
         let profile = context.store.profile();
         self.request.check()?;
         let (mode, fairness) = (self.request.mode, self.request.options.fairness);
         if !profile.serves(mode, fairness) {
-            // The error says "fair" or "unfair" only if the store serves this mode in the other order.
+            // Says "fair" or "unfair" only if the store serves this mode in the other order.
             let order = match fairness {
                 Fairness::Fifo if profile.serves(mode, Fairness::Unfair) => "fair ",
                 Fairness::Unfair if profile.serves(mode, Fairness::Fifo) => "unfair ",
@@ -322,9 +321,9 @@ impl Attempt {
         Ok(())
     }
 
-    /// Handles the answer to the caller's own call to the store.
+    /// Handles the answer to the caller's own call.
     fn judged(&mut self, queue: &Arc<SharedQueue>, id: WaiterId, judged: Judged) -> Poll<Option<End>> {
-        // The call has ended, so no task has to take it over if the attempt is dropped.
+        // The call has ended: no task must adopt it if the attempt is dropped now.
         self.stage = Stage::Done;
         Poll::Ready(match judged {
             Judged::Held(hold, now) => Some(Ok(Some(self.granted(queue, hold, 0, now)))),
@@ -426,7 +425,7 @@ impl Attempt {
         Poll::Ready(Err(error))
     }
 
-    /// The error after the time limit has passed: the lock was busy, or the store did not answer.
+    /// The error when the time limit has passed: the lock was busy, or the store did not answer.
     fn why_late(&self, queue: &Arc<SharedQueue>) -> Error {
         let is_silent = match &self.stage {
             Stage::Calling(..) => true,
@@ -440,7 +439,7 @@ impl Attempt {
         }
     }
 
-    /// Ends the attempt early. A task finishes its call. Its claim or offer is released or goes to the next waiter.
+    /// Gives up the attempt. Tasks finish its call, and release its claim or offer it to the next waiter.
     fn abandon(&mut self, queue: &Arc<SharedQueue>) {
         self.seat = None;
         let (id, is_calling, call) = match std::mem::replace(&mut self.stage, Stage::Done) {
@@ -458,7 +457,7 @@ impl Attempt {
     }
 }
 
-/// Releases a claim that this client kept after its unlock, then asks the store for `claim`.
+/// Releases a lingering claim (kept after its unlock), then asks the store for `claim`.
 fn ask_after(queue: Arc<SharedQueue>, release: Release, claim: Arc<Claim>) -> Call<AcquireReply> {
     Call::new(async move {
         let context = queue.context();

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::settings::Settings;
 use crate::telemetry::{Meters, Rounds};
 
-/// Number of loss notifiers of a client. Its claims share them, so that no claim carries its own.
+/// Number of loss notifiers. Claims share them, so that none carries its own.
 const LOSS_NOTIFIERS: usize = 16;
 
 #[derive(Debug)]
@@ -80,7 +80,6 @@ impl Context {
         }
     }
 
-    /// Records that the store has answered.
     pub(crate) fn store_answered(&self) {
         if self.unreachable.load(Ordering::Relaxed) {
             self.unreachable.store(false, Ordering::Relaxed);
@@ -93,7 +92,6 @@ impl Context {
         unreachable.then(|| self.last_error.lock().clone()).flatten()
     }
 
-    /// The ID of a new claim.
     pub(crate) fn next_claim(&self) -> ClaimId {
         ClaimId::new(self.id, self.claims.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -103,8 +101,7 @@ impl Context {
         std::num::NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The order in which a claim of `mode` is placed. If the store has only one order, unfair claims queue like fair
-    /// ones.
+    /// The order in which a claim of `mode` is placed. A store with one order queues unfair claims like fair ones.
     pub(crate) fn fairness(&self, mode: Mode, wanted: Fairness) -> Fairness {
         match self.store.profile().order(mode) {
             Order::FifoForBoth => Fairness::Fifo,
@@ -112,19 +109,17 @@ impl Context {
         }
     }
 
-    /// The client's metrics, registered on first use.
     pub(crate) fn meters(&self) -> &Meters {
         self.meters
             .get_or_init(|| Meters::new(self.store.profile().store, None))
     }
 
-    /// The renewer's metrics, registered on first use.
     pub(crate) fn renewal_meters(&self) -> &Rounds {
         self.renewal_meters
             .get_or_init(|| Rounds::new(self.store.profile().store))
     }
 
-    /// The notifier of the loss of `claim`. Other claims share it, so it may also be notified of their loss.
+    /// The notifier of the loss of `claim`. Other claims share it.
     pub(crate) fn loss(&self, claim: ClaimId) -> &Notify {
         &self.losses[claim.number() as usize % LOSS_NOTIFIERS]
     }
@@ -134,7 +129,7 @@ impl Context {
         now + self.settings.call_limit.min(MAX_NOT_AFTER)
     }
 
-    /// Counts one more attempt or held claim, until the result is dropped. Fails at the limit `max_claims`.
+    /// Counts one more attempt or held claim. Fails at the limit `max_claims`.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Place, Error> {
         if self.live.fetch_add(1, Ordering::Relaxed) >= self.settings.max_claims {
             self.live.fetch_sub(1, Ordering::Relaxed);

@@ -30,7 +30,7 @@ pub(crate) fn renew_after(lease: Duration, dice: u64) -> Duration {
     third - third / 10_240 * u32::try_from(dice % 1024).unwrap_or(0)
 }
 
-/// Time from a renewal of unknown outcome to the next one, short enough for several tries within a third of the lease.
+/// Time from an unanswered renewal to the next one: short enough for several in a third of the lease.
 pub(crate) fn retry_after(lease: Duration) -> Duration {
     (lease / 30).max(Duration::from_millis(5))
 }

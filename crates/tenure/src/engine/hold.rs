@@ -13,10 +13,10 @@ use super::wheel::Mark;
 use crate::error::{Lost, LostCause};
 use crate::telemetry::Meters;
 
-/// Value of `deadline` for a lost claim. It is never replaced: a lost claim stays lost.
+/// The `deadline` of a lost claim. It is never replaced: a lost claim stays lost.
 const LOST: u64 = 0;
 
-/// The terms on which a caller holds a claim, apart from the length of the lease.
+/// How a claim is held, apart from the length of its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldTerms {
     /// Whether the watchdog renews the lease.
@@ -26,7 +26,7 @@ pub(crate) struct HoldTerms {
 }
 
 impl HoldTerms {
-    /// The default terms: the watchdog renews the claim until its holder unlocks.
+    /// By default, the watchdog renews the claim until its holder unlocks.
     pub(crate) const RENEWED: Self = HoldTerms {
         renewed: true,
         max_hold: None,
@@ -61,11 +61,11 @@ impl Extra {
 pub(crate) struct Hold {
     pub(crate) claim: Arc<Claim>,
     context: Arc<Context>,
-    /// Metrics labelled with the claim's key; `None` if keys have no metrics of their own.
+    /// Metrics of the claim's key, if keys have metrics of their own.
     meters: Option<Arc<Meters>>,
     renewed: bool,
     first_token: Option<FencingToken>,
-    /// Number of tokens that the grant reserved, i.e. how many callers may have the claim in turn.
+    /// Number of tokens that the grant reserved, one for each caller that gets the claim in turn.
     pub(crate) run: u32,
     extra: Option<Box<Extra>>,
     /// The lease from which the renewer computes its times: the caller's, or the store's last one if that is shorter.
@@ -78,11 +78,11 @@ pub(crate) struct Hold {
     pub(crate) granted: Instant,
     /// The time at which the last request that the store confirmed was sent.
     confirmed: AtomicU64,
-    /// Number of guards that share the claim: more than one if its owner nests locks.
+    /// Number of guards of one owner that share the claim.
     guards: AtomicU32,
-    /// Whether a release was sent or is about to be: the claim can neither be handed over nor renewed.
+    /// Whether a release was sent or will be at once: the claim is neither handed over nor renewed.
     departed: AtomicBool,
-    /// Whether the last renewal is unconfirmed. If the deadline passes then, the loss is reported as `Unreachable`.
+    /// Whether the last renewal is unconfirmed. If the deadline passes then, the loss is `Unreachable`.
     unconfirmed: AtomicBool,
     /// Whether the store wants an early first renewal that it has not confirmed yet.
     first_renewal_due: AtomicBool,
@@ -92,7 +92,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Makes a hold of a grant at `now`. `None` if the grant's local deadline has passed.
+    /// Accepts a grant at `now`. `None` if its local deadline has passed.
     pub(crate) fn new(
         context: &Arc<Context>,
         meters: Option<Arc<Meters>>,
@@ -143,8 +143,7 @@ impl Hold {
         }))
     }
 
-    /// Fails if the local deadline has passed at `now`, or if the claim was lost before. After one failure it always
-    /// fails.
+    /// Fails if the local deadline has passed at `now`, or the claim was lost before. After that it always fails.
     pub(crate) fn check(&self, now: Instant) -> Result<(), Lost> {
         loop {
             let deadline = self.deadline.load(Ordering::Acquire);
@@ -159,7 +158,7 @@ impl Hold {
         }
     }
 
-    /// Describes the loss of this claim: the cause, the key and the claim's first token.
+    /// The loss of this claim: its cause, key and first token.
     pub(crate) fn lost(&self, cause: LostCause) -> Lost {
         Lost::new(cause, self.claim.at.key.clone(), self.token(0))
     }
@@ -169,7 +168,7 @@ impl Hold {
         self.check(now).is_ok()
     }
 
-    /// The cause of the loss when the local deadline has passed.
+    /// The cause of the loss if the local deadline has passed.
     fn why_belief_ends(&self, deadline: u64) -> LostCause {
         if self.max_hold_ends().is_some_and(|end| deadline >= end.as_nanos()) {
             LostCause::MaxHold
@@ -188,7 +187,7 @@ impl Hold {
         }
     }
 
-    /// Marks the claim as lost, unless its deadline is no longer `deadline`. Returns whether it did.
+    /// Marks the claim as lost, unless its deadline has changed. Returns whether it did.
     fn lose_if(&self, deadline: u64, cause: LostCause) -> bool {
         let won = self
             .deadline
@@ -202,7 +201,7 @@ impl Hold {
         won
     }
 
-    /// The notifier of the loss of this claim. Other claims share it, so it may also be notified of their loss.
+    /// The notifier of the loss of this claim. Other claims share it.
     pub(crate) fn loss_notifier(&self) -> &Notify {
         self.context.loss(self.claim.at.id)
     }
@@ -211,8 +210,8 @@ impl Hold {
         self.meters.as_deref().unwrap_or_else(|| self.context.meters())
     }
 
-    /// Moves the deadline after a renewal, unless the deadline has passed. It may move back, because a store may keep
-    /// the claim for less time than before. Ignores the reply to a request that was sent before the last confirmed one.
+    /// Moves the deadline after a renewal, unless the deadline has passed. Moves it back if the store keeps the claim
+    /// for less time than before. Ignores the reply to a request sent before the last confirmed one.
     pub(crate) fn extend(&self, held_from: Instant, lease: Duration, margin: Option<Duration>, now: Instant) {
         self.unconfirmed.store(false, Ordering::Relaxed);
         let sent = held_from.as_nanos();
@@ -223,7 +222,7 @@ impl Hold {
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }
-        // Checked in each attempt of the update, because another task may confirm a later request at the same time.
+        // Checked in each attempt, because another task may confirm a later request at the same time.
         let is_last = || self.confirmed.load(Ordering::Acquire) == sent;
         let moved = |deadline| {
             (deadline != LOST && now.as_nanos() < deadline && is_last()).then_some(later.as_nanos())
@@ -236,7 +235,7 @@ impl Hold {
             .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
     }
 
-    /// Records that a renewal was sent. If the deadline passes before the store confirms it, the loss is `Unreachable`.
+    /// Records that a renewal was sent. Until the store confirms it, the store counts as unreachable.
     pub(crate) fn renewal_sent(&self) {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }
@@ -251,8 +250,7 @@ impl Hold {
         self.first_renewal_due.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the watchdog renews the claim: until its release, or only until the store has confirmed an early first
-    /// renewal.
+    /// Whether the watchdog renews the claim: until its release, or until the early first renewal is confirmed.
     pub(crate) fn is_renewed(&self) -> bool {
         self.renewed || self.is_first_renewal_due()
     }
@@ -267,12 +265,10 @@ impl Hold {
         Duration::from_nanos(self.given_nanos)
     }
 
-    /// The backend's own proof of the grant.
     pub(crate) fn evidence(&self) -> Option<&Evidence> {
         self.extra.as_ref()?.evidence.as_ref()
     }
 
-    /// The local deadline, which the next renewal moves.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
@@ -282,17 +278,16 @@ impl Hold {
         Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
     }
 
-    /// The end of `max_hold`, if the holder set one.
     fn max_hold_ends(&self) -> Option<Instant> {
         self.extra.as_ref()?.max_hold_ends
     }
 
-    /// The end of `at_least`, if the holder set it: until then the store keeps the claim after an unlock.
+    /// The end of `at_least`: until then the store keeps the claim after an unlock.
     pub(crate) fn kept_until(&self) -> Option<Instant> {
         self.extra.as_ref()?.kept_until
     }
 
-    /// The token at index `nth` (from 0) of those that the claim reserved. `None` if the store gives no tokens.
+    /// The token at index `nth`, from 0, of those that the claim reserved.
     pub(crate) fn token(&self, nth: u32) -> Option<FencingToken> {
         FencingToken::new(self.first_token?.get() + u64::from(nth))
     }
@@ -306,22 +301,20 @@ impl Hold {
             .is_ok()
     }
 
-    /// Removes a guard. Returns true if that was the last one of the claim.
+    /// Removes a guard. Returns true if it was the claim's last.
     pub(crate) fn leave(&self) -> bool {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Whether the claim has any guard left.
     pub(crate) fn has_guards(&self) -> bool {
         self.guards.load(Ordering::Acquire) > 0
     }
 
-    /// Marks the claim as released: it can neither be handed over nor renewed. Returns false if it was marked before.
+    /// Marks the claim as released: it is neither handed over nor renewed. Returns false if it was marked before.
     pub(crate) fn depart(&self) -> bool {
         !self.departed.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether a release was sent or is about to be.
     pub(crate) fn has_departed(&self) -> bool {
         self.departed.load(Ordering::Acquire)
     }

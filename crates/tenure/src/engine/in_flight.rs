@@ -29,11 +29,10 @@ use super::tasks::Tasks;
 
 /// A store call, with all that follows from its answer, that a task of the client can adopt.
 pub(crate) trait Adoptable: Future<Output: Send> + Send + Unpin + 'static {
-    /// Called before a task takes the call over, with the waker of the caller's last poll. Returns that waker if it must
-    /// be woken.
+    /// Called before a task adopts the call, with the caller's last waker. Returns it if the caller must be woken.
     fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker>;
 
-    /// Handles the output of an adopted call, after a task has polled the call to its end.
+    /// Handles the output of an adopted call that a task has polled to its end.
     fn finished(self, output: Self::Output);
 }
 
@@ -43,7 +42,6 @@ pub(crate) trait Adoptable: Future<Output: Send> + Send + Unpin + 'static {
 /// If dropped before the answer, a task adopts the call, i.e. polls it to its end.
 pub(crate) struct InFlight<W: Adoptable>(Arc<Cell<W>>);
 
-/// What a caller finds when it polls its call.
 pub(crate) enum Progress<T> {
     Answered(T),
     /// A task of the client has taken over the call.
@@ -58,13 +56,13 @@ struct Cell<W> {
 enum State<W> {
     /// The caller is between two polls. The waker is that of its last poll.
     Here(W, Option<Waker>),
-    /// The caller is polling the call. `Some`: a task must take the call over after this poll.
+    /// The caller is polling. `Some`: a task must adopt the call after this poll.
     Polled(Option<TaskTrackerToken>),
     Adopted,
     Done,
 }
 
-/// A call of any type that a task can adopt, i.e. take over from its caller.
+/// A call of any type that a task can adopt (take over).
 pub(crate) trait Adopt: Send + Sync {
     /// Moves the call to a task of the client, unless it has ended or was adopted before.
     fn adopt(self: Arc<Self>);
@@ -79,7 +77,7 @@ impl<W: Adoptable> InFlight<W> {
         }))
     }
 
-    /// This call, for the list of calls that tasks adopt (take over) when they are overdue.
+    /// This call, for the list of calls that tasks adopt when they are overdue.
     pub(crate) fn adoptable(&self) -> Arc<dyn Adopt> {
         self.0.clone()
     }
@@ -144,11 +142,11 @@ impl<W: Adoptable> Adopt for Cell<W> {
     }
 }
 
-/// How many ended calls are removed when a call is added: more than one, so that the list shrinks after a slow call.
+/// Number of ended calls that each insert removes: more than one, so that the list shrinks after a slow call.
 const PRUNED: usize = 2;
 
-/// Calls in flight, in the order in which they become overdue: then a task adopts them. Entries are weak: most calls end
-/// first, and are pruned on the next insert.
+/// Calls in flight, by the time at which tasks must adopt them. Entries are weak: most calls end first, and are pruned
+/// on the next insert.
 #[derive(Default)]
 pub(crate) struct OverdueCalls(VecDeque<(Instant, Weak<dyn Adopt>)>);
 
@@ -177,7 +175,7 @@ impl OverdueCalls {
         }
     }
 
-    /// Removes ended calls from the front of the list, `most` at most.
+    /// Removes at most `most` ended calls from the front.
     fn prune(&mut self, most: usize) {
         let ended = self
             .0

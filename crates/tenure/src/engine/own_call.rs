@@ -1,4 +1,4 @@
-//! The call to the store that a caller polls itself, and what follows from the store's answer.
+//! A caller's own call to the store, and what follows from the answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use super::request::LockRequest;
 use super::tasks::ABANDONED;
 use crate::error::Error;
 
-/// A caller's own call to the store: what is needed to handle its answer.
+/// What is needed to handle the answer to a caller's own call.
 pub(crate) struct OwnCall {
     pub(crate) queue: Arc<SharedQueue>,
     pub(crate) id: WaiterId,
@@ -47,7 +47,7 @@ enum Placed {
 }
 
 impl OwnCall {
-    /// Decides what the store's answer means for the caller, and reports that to the queue.
+    /// Decides what the answer means for the caller, and reports it to the queue.
     fn judge(&self, answer: Result<AcquireReply, BackendError>) -> Judged {
         let OwnCall {
             queue, claim, tries, ..
@@ -86,7 +86,7 @@ impl OwnCall {
                 "the store could not judge this request in time: try again",
             )),
             Ok(_) => self.wait_anew(),
-            // The claim may be in the store's queue: a poller asks for it again, so that it keeps its place there.
+            // The claim may be in the store's queue: a poller asks again, so that it keeps its place there.
             Err(error) if self.keeps_place(&error) => {
                 let placed = match error.effect() {
                     Effect::Unknown => Placed::Perhaps,
@@ -107,15 +107,15 @@ impl OwnCall {
         }
     }
 
-    /// Whether a fair claim is polled again after `error`, to keep its place. Not if the call was not answered and the
-    /// store forgets ended claims: the call could still place the claim after its withdrawal.
+    /// Whether a fair claim keeps its place after `error`. Not if the call was unanswered and the store forgets ended
+    /// claims: the call could still place the claim after its withdrawal.
     fn keeps_place(&self, error: &BackendError) -> bool {
         let forgets = !self.queue.context().store.profile().remembers_ended;
         let fair = self.claim.fairness == Fairness::Fifo && !self.tries;
         fair && error.is_transient() && !(forgets && error.effect() == Effect::Unknown)
     }
 
-    /// Reports to the queue how the call ended. Also returns the time of that event.
+    /// Reports to the queue how the call ended. Also returns the time.
     fn end(&self, outcome: CallOutcome) -> (CallReply, Instant) {
         self.queue.apply_at(CallEnded {
             id: self.id,
@@ -174,7 +174,7 @@ impl OwnCall {
     }
 }
 
-/// A caller's own call in flight. Its answer is handled once, whether the caller or a task polls it to its end.
+/// A caller's own call in flight. Its answer is handled once, by the caller or by a task that adopts the call.
 pub(crate) struct Asking {
     call: Call<AcquireReply>,
     /// `None` after the answer was handled.

@@ -19,8 +19,8 @@ use crate::error::Error;
 const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
 const RUNTIME_ENDED: Error = Error::Closed("the client's own thread ended while its store was opened");
 
-/// A runtime on its own thread. The thread ends with the work given to [`run`](Self::run), or when this value is dropped
-/// before that.
+/// A runtime on its own thread. The thread ends with the work given to [`run`](Self::run), or when this is dropped
+/// without.
 pub(crate) struct OwnThread {
     runtime: Handle,
     work: oneshot::Sender<Work>,
@@ -51,13 +51,12 @@ impl OwnThread {
         })
     }
 
-    /// Opens a store on this thread. The store's calls may be polled on any thread; the tasks that they start run on
-    /// this one.
+    /// Opens a store on this thread. Its calls may be polled anywhere; the tasks that they start run on this thread.
     pub(crate) async fn open(
         &self,
         opening: impl Future<Output = Result<Arc<dyn Backend>, Error>> + Send + 'static,
     ) -> Result<Arc<dyn Backend>, Error> {
-        // If this future is dropped, its caller drops the thread too, and so ends the task.
+        // If this future is dropped, its caller drops the thread too.
         let opened = self.runtime.spawn(opening).await;
         Ok(Arc::new(Anchored {
             store: opened.map_err(ended)??,

@@ -43,12 +43,11 @@ struct Inner {
     number: NonZeroU64,
     name: Arc<str>,
     client: ClientId,
-    /// Number of attempts so far that had to wait. Gives each of them a number.
+    /// Number of attempts registered so far, which gives each its number.
     seats: AtomicU64,
     holds: Mutex<HashMap<(LockKey, Kind), Owned>>,
 }
 
-/// The claims and the waiting attempts of an owner for one key.
 #[derive(Default)]
 struct Owned {
     claims: Vec<Weak<Hold>>,
@@ -67,7 +66,7 @@ impl Owned {
     }
 }
 
-/// The reply to an owner's attempt to lock a key, which the owner may already hold.
+/// The reply to an owner's attempt to lock a key.
 pub(crate) enum Reentry {
     /// The owner holds the key: the attempt gets one more guard.
     Again(Arc<Hold>),
@@ -104,8 +103,7 @@ impl Owner {
         self.0.number.get()
     }
 
-    /// Acquires the key again if this owner holds it. Otherwise registers the attempt in `seat`, to wake it when the
-    /// owner gets the key.
+    /// Acquires the key again if this owner holds it. If not, registers the attempt in `seat`, to be woken when it does.
     pub(crate) fn enter(
         &self,
         client: ClientId,
@@ -150,7 +148,7 @@ impl Owner {
         Reentry::No
     }
 
-    /// Records a claim that the owner was granted. Wakes the owner's other attempts for the key: they share the claim.
+    /// Records a claim granted to the owner. Wakes the owner's other attempts for the key: they share the claim.
     pub(crate) fn holds(&self, held: &Arc<Hold>) {
         let waiting = {
             let mut holds = self.0.holds.lock();
@@ -164,8 +162,7 @@ impl Owner {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Removes the owner's entry for a key without claims and waiters, so that memory does not grow with the number of
-    /// keys.
+    /// Removes the entry of a key without claims and waiters, so that memory does not grow with the number of keys.
     pub(crate) fn forget(&self, held: &Hold) {
         self.tidy((held.claim.at.key.clone(), held.claim.mode.kind()), |_| {});
     }
@@ -214,7 +211,7 @@ mod tests {
     use super::*;
 
     impl Owner {
-        /// Number of keys for which the owner has an entry.
+        /// Number of keys that have an entry.
         fn kept(&self) -> usize {
             self.0.holds.lock().len()
         }

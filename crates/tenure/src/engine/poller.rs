@@ -1,6 +1,6 @@
 //! The poller: a task that asks the store on behalf of waiters, until a claim is granted or no waiter wants it.
 //!
-//! The poller waits for the store's wake-ups, and also polls at intervals: a lost wake-up costs time, never a lock.
+//! Besides the store's wake-ups, the poller also polls at intervals: a lost wake-up costs time, never a lock.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use super::services::Services;
 use super::store::next_wake;
 use super::timer::{nap, sleep, within};
 
-/// The longest time between two polls while the client is not subscribed to wake-ups.
+/// The longest time between two polls without a subscription to wake-ups.
 const POLL: Duration = Duration::from_millis(100);
 /// The shortest time between two polls, whatever the store advises.
 const SOON: Duration = Duration::from_millis(1);
@@ -28,23 +28,21 @@ const SPREAD: Duration = Duration::from_millis(50);
 
 /// The waiters on whose behalf a poller asks the store.
 pub(crate) trait Demand: Send + Sync + 'static {
-    /// Notified when the result of [`next`](Self::next) or [`is_wanted`](Self::is_wanted) may have changed.
+    /// Notified when [`next`](Self::next) or [`is_wanted`](Self::is_wanted) may return something else.
     fn signal(&self) -> &Notify;
 
-    /// The poller's next action.
     fn next(&mut self) -> Next;
 
-    /// `Some` if a waiter still wants the claim: time until the next check. `None` if not.
+    /// `Some` if a waiter still wants the claim: time until the next check.
     fn is_wanted(&self, claim: &Claim) -> Option<Duration>;
 
-    /// Handles the result of asking for a claim. `is_uncertain`: an unanswered request may have placed the claim, or may
-    /// still do so. Returns false if the claim served no waiter though one waits: the poller then pauses.
+    /// Handles the result of asking for a claim. `is_uncertain`: an unanswered request may place the claim. Returns
+    /// false if the claim served no waiter though one waits: the poller then pauses.
     fn found(&mut self, claim: Arc<Claim>, found: Found, is_uncertain: bool) -> bool;
 }
 
 /// A poller's next action.
 pub(crate) enum Next {
-    /// The poller's task ends.
     Exit,
     /// Check again when notified, or after this time.
     Rest(Duration),
@@ -78,7 +76,6 @@ pub(crate) enum Found {
     Ended,
     /// The store refused the claim with a permanent error.
     Failed(BackendError),
-    /// No waiter wants the claim any more.
     Unwanted,
 }
 
@@ -102,7 +99,7 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                 }
             }
             Next::Verify(hold, observer) => {
-                // Ignored here: the guard gets the result, and the next action depends on whether the key is free now.
+                // Ignored: the guard gets the result, and the next action depends on it.
                 let _ = renewer.verify(&hold, observer).await;
             }
             Next::Ask(claim, pause) => {
@@ -119,7 +116,7 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                     sleep(tasks, backoff(failures, context.dice())).await;
                 }
                 if is_unwanted {
-                    // If the client is closing, another task closes its queues next. Lets that task run first.
+                    // Lets the task of a closing client run, which closes this poller's queue.
                     tokio::task::yield_now().await;
                 }
             }
@@ -132,7 +129,7 @@ struct Search<'a> {
     claim: &'a Arc<Claim>,
     wakes: Option<Wakes>,
     rearm_at: Instant,
-    /// A subscription to wake-ups that the store has not confirmed. Each poll waits at most 100 ms for that.
+    /// A subscription that the store has not confirmed. Each poll waits at most 100 ms for that.
     arming: Option<Call<Wakes>>,
     seniority: Seniority,
     failures: u32,
@@ -153,7 +150,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Asks the store until the claim is granted, unwanted, or refused for good. Asks again after transient errors.
+    /// Asks until the claim is granted, unwanted or refused for good. Asks again after transient errors.
     async fn run(&mut self, mut pause: Pause, demand: &impl Demand) -> Found {
         loop {
             let time = match pause {
@@ -171,7 +168,7 @@ impl<'a> Search<'a> {
                 return Found::Unwanted;
             }
             pause = match pause {
-                // Subscribes to wake-ups before the next poll, which then finds what happened meanwhile.
+                // Subscribes before the next poll, which then finds what happened meanwhile.
                 Pause::Fixed(_) => Pause::AT_ONCE,
                 Pause::UntilWakeUp { .. } => match self.ask().await {
                     Ok(pause) => pause,
@@ -181,7 +178,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Subscribes to wake-ups, unless a subscription exists. A poll must follow, to find what happened before.
+    /// Subscribes to wake-ups, unless subscribed. A poll must follow, to find what happened before.
     async fn listen(&mut self) {
         let Services { context, tasks, .. } = self.services;
         let poll_only = context.store.profile().wake_up == WakeUp::Poll;
@@ -205,7 +202,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Polls the store once. `Ok`: the pause before the next poll. `Err`: how the search has ended.
+    /// Polls once. `Ok`: the pause before the next poll. `Err`: how the search ended.
     async fn ask(&mut self) -> Result<Pause, Found> {
         let context = &self.services.context;
         let asked = context.now();
@@ -246,8 +243,7 @@ impl<'a> Search<'a> {
         time + (time / 8).min(SPREAD).mul_f64(self.services.context.fraction())
     }
 
-    /// Waits for a wake-up, or for `time`. Returns false if the client is closed or no waiter wants the claim any
-    /// more.
+    /// Waits for a wake-up, or for `time`. Returns false if the client is closed or no waiter wants the claim.
     async fn wait(&mut self, time: Duration, demand: &impl Demand) -> bool {
         let Services { context, tasks, .. } = self.services;
         let mut until = context.now() + time;
@@ -291,17 +287,15 @@ impl<'a> Search<'a> {
 struct Seniority {
     /// Number of clients that have waited for longer. Each wake-up is for one of them, and subtracts one.
     ahead: u32,
-    /// Time from a request to the store's reply.
     round_trip: Duration,
 }
 
 impl Seniority {
-    /// The shortest time for which others are let first. Near a store they are not: a timer would take longer than their
-    /// turns.
+    /// The shortest lead given to others. Near a store there is none: a timer would take longer than their turns.
     const SHORTEST: Duration = Duration::from_millis(1);
 
-    /// How long this client lets others ask first after a wake-up: a third of a round trip for each of them, because a
-    /// wake-up reaches all clients within less. `None`: not at all.
+    /// The lead that this client gives to others after a wake-up: a third of a round trip for each. A wake-up reaches
+    /// all clients within less.
     fn woken(&mut self) -> Option<Duration> {
         self.ahead = self.ahead.saturating_sub(1);
         let lead = self.round_trip / 3 * self.ahead;

@@ -1,7 +1,7 @@
 //! The releaser: releases claims, for callers that wait for the answer and for callers that do not.
 //!
-//! A release is retried while its effect is unknown. `unlock` polls its own release; the releaser's task sends those that
-//! callers left behind, in batches, and adopts the calls of callers that stopped polling.
+//! A release is retried after a transient error or without an answer. `unlock` polls its own release. The releaser's
+//! task sends the other ones in batches, and adopts the calls of callers that stopped polling.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -27,10 +27,9 @@ use super::timer::{RECHECK, sleep};
 use crate::error::no_answer;
 use crate::telemetry::Meters;
 
-/// The shortest pause between two checks for overdue calls, i.e. those in flight for longer than the offer window.
+/// The shortest pause between two checks for overdue calls: those in flight for longer than the offer window.
 const OVERDUE_LOOK: Duration = Duration::from_millis(5);
 
-/// The releaser of one client. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Releaser(Arc<Shared>);
 
@@ -46,12 +45,12 @@ struct Pending {
     /// Releases that callers do not wait for.
     releases: Vec<Release>,
     calls: OverdueCalls,
-    /// Time of the next wake-up of the releaser's task; `None` if it has no timer.
+    /// Next wake-up of the releaser's task; `None` if it has no timer.
     wakes_at: Option<Instant>,
 }
 
 impl Pending {
-    /// Adds a call that is overdue at `due`. Returns true if the task must be woken, because its timer ends later.
+    /// Adds a call that is overdue at `due`. Returns true if the task must wake earlier than it would.
     fn push(&mut self, due: Instant, call: &Arc<dyn Adopt>) -> bool {
         self.calls.push(due, Arc::downgrade(call));
         let is_sooner = self.wakes_at.is_none_or(|at| due < at);
@@ -64,7 +63,7 @@ impl Pending {
 
 /// The release of one claim, with the state of its retries.
 pub(crate) struct Release {
-    /// The queue of the claim's key. This reference keeps a dropped client alive until the release is sent.
+    /// The queue of the claim's key. Keeps a dropped client alive until the release is sent.
     origin: Arc<dyn Origin>,
     claim: Arc<Claim>,
     cause: Cause,
@@ -82,7 +81,7 @@ pub(crate) trait Origin: Send + Sync {
 
     fn meters(&self) -> &Meters;
 
-    /// Called with the store's answer about the successor that the release named.
+    /// Called with the answer about the successor that the release named.
     fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer);
 }
 
@@ -92,11 +91,11 @@ pub(crate) struct NamedSuccessor {
     pub(crate) request: LockRequest,
 }
 
-/// What the store answered about a successor: the claim that a release names to get the key next.
+/// The store's answer about a successor, the claim that a release names to get the key next.
 pub(crate) struct SuccessorAnswer {
-    /// Number of claims of other clients that wait; `None` if the store does not report it.
+    /// Number of waiting claims of other clients, if the store reports it.
     pub(crate) others: Option<u32>,
-    /// The state of the successor's claim; `None` if the store did not answer.
+    /// State of the claim; `None` if the store did not answer.
     pub(crate) standing: Option<AcquireReply>,
     /// Whether an unanswered request may have placed the claim, or may still do so.
     pub(crate) may_be_placed: bool,
@@ -109,7 +108,7 @@ pub(crate) enum Left {
     Freed,
     /// The claim was absent before the first request.
     WasGone,
-    /// The claim is absent. An earlier try of this release may have removed it.
+    /// The claim is absent. An earlier try may have removed it.
     Absent,
 }
 
@@ -125,7 +124,7 @@ impl Releaser {
         }))
     }
 
-    /// Sends a release in the background, for a caller that does not wait for it.
+    /// Sends a release for a caller that does not wait for it.
     pub(crate) fn send_later(&self, release: Release) {
         let mut pending = self.0.pending.lock();
         if self.0.tasks.is_gone() {
@@ -140,7 +139,7 @@ impl Releaser {
         }
     }
 
-    /// Makes a task adopt a call that is still in flight after the offer window (100 ms by default).
+    /// Makes a task adopt a call that is still in flight after the offer window.
     pub(crate) fn adopt_later(&self, call: &Arc<dyn Adopt>) {
         let due = self.0.context.now() + self.0.context.settings.offer_window;
         if self.0.pending.lock().push(due, call) {
@@ -210,7 +209,6 @@ impl Releaser {
 }
 
 impl Release {
-    /// A release that was not sent yet.
     pub(crate) fn new(
         origin: Arc<dyn Origin>,
         claim: Arc<Claim>,
@@ -233,10 +231,11 @@ impl Release {
         &self.origin.releaser().0
     }
 
-    /// Sends the release, and retries it for up to `limit` while its effect is unknown. After that a task continues.
+    /// Sends the release. Retries it for up to `limit` after a transient error or without an answer; then a task
+    /// continues.
     ///
-    /// Other callers wait for the key, so a task adopts the release if the caller has not polled it to its end within
-    /// the offer window.
+    /// Others wait for the key, so a task adopts the release if the caller has not polled it to its end within the offer
+    /// window.
     ///
     /// # Cancel safety
     /// If dropped after its first poll, a task finishes the release.
@@ -263,7 +262,7 @@ impl Release {
         .await
     }
 
-    /// Sends the request. Returns the answer if the store answers at once; otherwise [`send`](Self::send) continues.
+    /// Sends the request. Returns the result if the store confirms at once; otherwise [`send`](Self::send) continues.
     pub(crate) fn begin(&mut self) -> Option<Left> {
         let call = self.call();
         let answer = call.take_ready().map(|mut answers| answers.pop())?;
@@ -292,8 +291,8 @@ impl Release {
         }
     }
 
-    /// Retries the release as long as the claim may be in the store. Retries a withdrawal also as long as an unanswered
-    /// request may still place the claim.
+    /// Retries the release as long as the claim may be in the store, and a withdrawal as long as an unanswered request
+    /// may place the claim.
     pub(crate) async fn send_for_good(mut self) {
         let limit = match self.cause {
             Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),
@@ -334,7 +333,7 @@ impl Release {
             if !may_succeed || now >= give_up {
                 return Err(error);
             }
-            // The last try is at the limit itself, because the store may keep the claim until then.
+            // Tries for the last time at the limit itself, because the store may keep the claim until then.
             let pause = backoff(self.tries, context.dice()).min(give_up - now);
             sleep(tasks, pause).await;
             if tasks.is_gone() {
@@ -373,7 +372,7 @@ impl Release {
         }
     }
 
-    /// Handles the store's reply, and reports to the queue what became of the successor. Fails if the reply is an error.
+    /// Handles the reply, and reports the successor to the queue. Fails without a reply or if it is an error.
     fn settle(&mut self, released: Option<ReleaseReply>) -> Answer {
         match released {
             Some(ReleaseReply::Done {
@@ -414,7 +413,7 @@ impl Drop for Release {
     }
 }
 
-/// A release in flight, which `unlock` polls. If a task adopts it, `tell` sends the answer to the caller.
+/// A release that `unlock` polls. If a task adopts it, `tell` sends the answer to the caller.
 struct Unlocking {
     release: Pin<Box<dyn Future<Output = Answer> + Send>>,
     tell: oneshot::Sender<Answer>,

@@ -48,7 +48,7 @@ use crate::telemetry::renewing;
 /// Time over which renewals are spread after a reconnect.
 const RECONNECT_SPREAD: Duration = Duration::from_secs(1);
 
-/// A receiver of the end of a hold: the queue of its key.
+/// Is notified of the end of a hold.
 pub(crate) trait HoldObserver: Send + Sync {
     /// The hold's local deadline has passed. The claim may still be in the store.
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>);
@@ -70,7 +70,6 @@ impl Marked for Watched {
     }
 }
 
-/// The renewer of one client. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Renewer(Arc<Shared>);
 
@@ -78,13 +77,13 @@ struct Shared {
     context: Arc<Context>,
     tasks: Tasks,
     due: Mutex<Due>,
-    /// Wakes the renewer's task when a claim is due before the task's timer ends.
+    /// Wakes the renewer's task for a claim that is due before its timer ends.
     signal: Notify,
 }
 
 struct Due {
     wheel: Wheel<Watched>,
-    /// Time of the next wake-up of the renewer's task; `None` if it has no timer.
+    /// Next wake-up of the renewer's task; `None` if it has no timer.
     wakes_at: Option<Instant>,
 }
 
@@ -157,11 +156,11 @@ impl Renewer {
         }
     }
 
-    /// Makes the store keep a claim until `until`, although its holder has unlocked it. `tell` receives the store's
-    /// first answer.
+    /// Makes the store keep a claim until `until`, although its holder has unlocked it. `tell` receives the first
+    /// answer.
     ///
-    /// Returns true at `until`, when the claim must be released. Returns false if the store ends the claim by itself:
-    /// the client closes, or the claim is gone or can no longer be renewed.
+    /// Returns true at `until`: the claim must be released. Returns false if the store ends the claim by itself: the
+    /// client closes, or the claim is gone or was not renewed.
     pub(crate) async fn keep(
         &self,
         hold: &Hold,
@@ -217,7 +216,7 @@ impl Renewer {
                 }
             };
             let over = context.now() + pause;
-            // A closing client stops when the store has confirmed once. The store then ends the claim with its lease.
+            // A closing client stops when the store has confirmed once, and lets the lease end the claim.
             if kept && tasks.is_closed() {
                 return false;
             }
@@ -230,7 +229,7 @@ impl Renewer {
         }
     }
 
-    /// The renewer's task: handles claims when they are due, and renews all of them after a reconnect.
+    /// The renewer's task: handles claims that are due, and renews all of them after a reconnect.
     pub(crate) async fn run(self) {
         let Shared {
             context,
@@ -310,8 +309,8 @@ impl Shared {
         self.context.store.profile().limits.max_batch.get() as usize
     }
 
-    /// Wakes the renewer's task if its timer ends after `at`. That is seldom so: most claims are released before their
-    /// first renewal.
+    /// Wakes the renewer's task if it would wake later than `at`: seldom, since most claims are released before a
+    /// renewal.
     fn wake_by(&self, mut due: MutexGuard<'_, Due>, at: Instant) {
         if due.wakes_at.is_none_or(|set| at < set) {
             due.wakes_at = Some(at);
@@ -382,8 +381,8 @@ impl Shared {
         next
     }
 
-    /// How early a renewal may be sent, to fill a batch: a twelfth of the lease, or a quarter of the delay of a first
-    /// renewal.
+    /// How early a renewal may be sent, to fill a batch: a twelfth of the lease, or a quarter of a first renewal's
+    /// delay.
     fn may_be_early(&self, hold: &Hold) -> Duration {
         if hold.is_first_renewal_due() {
             let profile = self.context.store.profile();
@@ -395,13 +394,13 @@ impl Shared {
         }
     }
 
-    /// Renews a batch of claims. Returns the first failure, or `None` if all claims were renewed.
+    /// Renews a batch of claims. Returns the first failure, if any.
     async fn renew(&self, batch: Vec<Watched>) -> Option<Error> {
         let context = &self.context;
         let (meters, margin) = (context.renewal_meters(), context.store.profile().limits.margin);
         let renewals: Batch<RenewRequest> = batch
             .iter()
-            // The renewal of a fixed lease only checks it, and does not lengthen it.
+            // Only checks a claim with a fixed lease: its renewal does not lengthen the lease.
             .map(|Watched { hold, .. }| renewal(hold, hold.claim.lease, !hold.is_lease_renewed()))
             .collect();
         batch.iter().for_each(|watched| watched.hold.renewal_sent());

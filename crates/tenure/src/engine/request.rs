@@ -16,7 +16,6 @@ use crate::settings::Settings;
 /// The longest valid `linger`: after it, a claim may not be handed over in memory.
 const MAX_LINGER: Duration = HANDOVER_WINDOW;
 
-/// A request for a lock: cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LockRequest {
     pub(crate) mode: Mode,
@@ -38,7 +37,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The default options of a client's locks, from its settings.
+    /// A client's default options.
     pub(crate) fn new(settings: &Settings) -> Self {
         Options {
             fairness: Fairness::Unfair,
@@ -69,7 +68,7 @@ impl LockRequest {
             && !options.member
     }
 
-    /// How long the client keeps the claim after an unlock if no local task waits; `None` if it does not.
+    /// How long the client keeps the claim after an unlock; `None` if not at all.
     pub(crate) fn linger(&self) -> Option<Duration> {
         let linger = self.options.linger;
         (!linger.is_zero() && self.may_hand_over()).then_some(linger)

@@ -15,7 +15,6 @@ use super::timer::within;
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// The queues of one client.
 pub(crate) type Queues = Registry<SharedQueue>;
 
 pub(crate) struct Engine {
@@ -67,12 +66,10 @@ impl Engine {
         Ok(self.context().store.backend().inspect(query).await?)
     }
 
-    /// Makes the client's tasks run on `thread`.
     pub(crate) fn settle_on(&self, thread: OwnThread) {
         self.services.tasks.settle_on(thread);
     }
 
-    /// Returns the queue of a key and kind of lock. Makes one if none is in use.
     pub(crate) fn queue(&self, key: LockKey, kind: Kind) -> Arc<SharedQueue> {
         SharedQueue::get(&self.queues, &self.services, &self.rules, key, kind)
     }
@@ -82,14 +79,13 @@ impl Engine {
         &self.queues
     }
 
-    /// Closes the client: releases all its claims, waits up to `limit` until the store has confirmed that, and
-    /// disconnects.
+    /// Releases all claims, waits up to `limit` until the store has confirmed that, and disconnects.
     pub(crate) async fn close(&self, limit: Duration) -> Result<(), Error> {
         let services = &self.services;
         services.tasks.shut();
         services.releaser.adopt_all();
         let mut queues = self.queues.close();
-        // Sorted, so that a test with a fixed seed always sends the releases in one order.
+        // Sorted, so that tests with a seed are reproducible.
         queues.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         for release in queues.iter().flat_map(SharedQueue::close) {
             services.releaser.send_later(release);
@@ -112,7 +108,7 @@ impl Engine {
 }
 
 impl Queues {
-    /// Asks the store about every claim that this client holds on the key. The guard of a lost claim is notified.
+    /// Asks the store about each claim that this client holds on the key, and informs the guards.
     pub(crate) fn verify_holds(&self, key: &LockKey) {
         for queue in self.all().into_iter().filter(|queue| queue.key == *key) {
             queue.verify_all();
@@ -121,7 +117,7 @@ impl Queues {
 }
 
 impl OnRuntimeEnd for Queues {
-    /// Ends callers on other runtimes: the client's runtime, whose tasks wait, renew and poll for them, has ended.
+    /// Ends callers on other runtimes: no task is left that waits, renews or polls for them.
     fn runtime_ended(&self) {
         for queue in self.close() {
             queue.lose_all();

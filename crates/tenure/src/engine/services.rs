@@ -1,4 +1,4 @@
-//! Services that the queues of one client share: its context, its tasks, its renewer and its releaser.
+//! What the queues of one client share: its context, its tasks, its renewer and its releaser.
 
 use std::sync::{Arc, Weak};
 
@@ -16,13 +16,13 @@ pub(crate) struct Services {
     waiters: Weak<dyn OnRuntimeEnd>,
 }
 
-/// A list of waiting callers that get an error when the client's runtime has ended.
+/// Waiting callers, which get an error when the client's runtime has ended.
 pub(crate) trait OnRuntimeEnd: Send + Sync {
     fn runtime_ended(&self);
 }
 
 impl Services {
-    /// Makes the services of a new client. `waiters` is notified when the client's runtime has ended.
+    /// `waiters` is notified when the client's runtime has ended.
     pub(crate) fn new(context: Arc<Context>, tasks: Tasks, waiters: Weak<dyn OnRuntimeEnd>) -> Arc<Self> {
         Arc::new(Services {
             renewer: Renewer::new(&context, &tasks),
@@ -33,8 +33,7 @@ impl Services {
         })
     }
 
-    /// Starts the client's tasks, on the caller's runtime or on the client's own thread. Does nothing if they were
-    /// started.
+    /// Starts the client's tasks once, on the caller's runtime or on the client's own thread.
     ///
     /// # Errors
     /// [`Error::Closed`] if the client was closed before it was used, or if there is no runtime.

@@ -18,10 +18,9 @@ const RUNTIME_GONE: &str = "the runtime on which this client's watchdog ran has 
 const NO_RUNTIME: &str =
     "a client needs a tokio runtime with a timer: call it inside one, or use Settings::own_thread";
 
-/// The error of a caller whose call or poller was dropped, because the client's runtime has ended.
+/// The error of a caller whose call or poller was dropped with the client's runtime.
 pub(crate) const ABANDONED: Error = Error::Closed(RUNTIME_GONE);
 
-/// The life of a client, from its first attempt to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     /// No attempt was made yet.
@@ -30,29 +29,28 @@ enum Life {
     Running,
     /// The client was closed or dropped. Releases may still be in flight.
     Closed,
-    /// The runtime ended under a client that was not closed.
+    /// The runtime ended before the client did.
     Gone,
 }
 
-/// The tasks of one client. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tasks(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     own_thread: bool,
-    /// The client's own thread, if the store was opened on one. The watchdog takes it when it starts on that thread.
+    /// The client's own thread, on which its store was opened. The watchdog takes it when it starts there.
     thread: Mutex<Option<OwnThread>>,
     life: Mutex<Life>,
     runtime: OnceLock<Handle>,
-    /// Counts the tasks and tokens of work for callers. A closing client waits until none is left.
+    /// Counts work for callers. A closing client waits until none is left.
     work: TaskTracker,
     /// Counts the releases in flight. A closing client waits for them first, because they may add work.
     releases: Releases,
     /// Cancelled when the client is closed, or its runtime has ended.
     closing: CancellationToken,
-    /// Cancelled when the watchdog must end: the client was dropped, has released everything after a close, or its runtime has
-    /// ended.
+    /// Cancelled when the watchdog must end: the client was dropped or has released everything after a close, or its
+    /// runtime has ended.
     ended: CancellationToken,
 }
 
@@ -75,7 +73,6 @@ impl Tasks {
         *self.0.thread.lock() = Some(thread);
     }
 
-    /// Whether the watchdog has started.
     pub(crate) fn has_started(&self) -> bool {
         self.0.runtime.get().is_some()
     }
@@ -139,11 +136,11 @@ impl Tasks {
 
     /// Whether the client was closed, or its runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        // Takes no lock, because each call to the store checks this.
+        // Takes no lock, because each call checks this.
         self.0.work.is_closed()
     }
 
-    /// Whether the runtime has ended, or the client has released everything and ended.
+    /// Whether the watchdog must end, or has ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.0.ended.is_cancelled()
     }
@@ -153,20 +150,17 @@ impl Tasks {
         &self.0.closing
     }
 
-    /// Cancelled when the watchdog must end.
     pub(crate) fn ended(&self) -> &CancellationToken {
         &self.0.ended
     }
 
-    /// Runs `work` on the client's runtime. If that has ended, `work` is dropped, and leases end the claims that it
-    /// would release.
+    /// Runs `work` on the client's runtime. If that has ended, drops `work`, and leases end the claims.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.0.runtime.get() {
             self.0.work.spawn_on(work, runtime);
         }
     }
 
-    /// The counters of the releases in flight.
     pub(crate) fn releases(&self) -> &Releases {
         &self.0.releases
     }
@@ -212,7 +206,7 @@ impl Tasks {
         self.0.ended.cancel();
     }
 
-    /// Ends the client after the watchdog's task has ended. Returns true if its runtime ended, and no close came before.
+    /// Ends the client after the watchdog's task. Returns true if that ended too early, with its runtime.
     fn has_ended(&self) -> bool {
         let mut life = self.0.life.lock();
         let unforeseen = !self.0.ended.is_cancelled();
@@ -236,10 +230,9 @@ impl Shared {
     }
 }
 
-/// Number of counters over which a client's releases in flight are spread.
 const RELEASE_COUNTERS: usize = 16;
 
-/// Counts releases in flight. The claims are spread over several counters, so that locks of different keys do not contend.
+/// Counts releases in flight, by several counters, so that locks of different keys do not contend.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Releases(Arc<[TaskTracker; RELEASE_COUNTERS]>);
 

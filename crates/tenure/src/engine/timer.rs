@@ -16,7 +16,7 @@ pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
 /// Sleeps for `time`, but at most one second. The caller then reads the lease clock again.
 ///
-/// If the client's runtime ends, the sleep never ends. What the caller also waits for ends then, and wakes the caller.
+/// Never wakes if the client's runtime ends: the event that the caller waits for ends too, and wakes the caller.
 pub(crate) fn nap(tasks: &Tasks, time: Duration) -> Nap {
     // Adds 1 ms, because timers tick in milliseconds: the clock has then surely reached the time.
     let time = time.saturating_add(Duration::from_millis(1)).min(RECHECK);
@@ -34,7 +34,7 @@ pin_project! {
     pub(crate) struct Nap {
         #[pin]
         timer: Timer,
-        // The result of a poll after the client's runtime has ended.
+        // The result after the client's runtime has ended.
         when_gone: Poll<()>,
     }
 }
@@ -45,8 +45,8 @@ pin_project! {
     enum Timer {
         // The timer, polled on the client's runtime.
         Here { #[pin] sleep: tokio::time::Sleep },
-        // A task with the timer, polled on another runtime. A timer panics if its runtime ends during a poll; a task is
-        // only cancelled.
+        // A task with the timer, polled on another runtime. A timer panics if its runtime ends meanwhile; a task is
+        // cancelled.
         There { task: JoinHandle<()> },
         Gone,
     }
@@ -130,7 +130,7 @@ pub(crate) async fn within<T>(
     work: impl Future<Output = T>,
 ) -> Option<T> {
     if !tasks.has_timers() {
-        // No timer can run before a client's first attempt, outside a runtime. `work` then ends at its first poll.
+        // Before the client's first attempt, the caller may have no runtime for a timer. `work` then ends at once.
         return Some(work.await);
     }
     let mut work = pin!(work);
@@ -146,7 +146,6 @@ pub(crate) async fn within<T>(
     .await
 }
 
-/// Sleeps until `then` on the lease clock.
 pub(crate) async fn sleep_until(tasks: &Tasks, clock: &dyn Clock, then: Instant) {
     loop {
         let now = clock.now();

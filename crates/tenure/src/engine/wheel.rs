@@ -8,12 +8,12 @@ use tenure_backend::Instant;
 
 /// Number of slots. With [`TICK_BITS`] one turn takes 17 s; an item that is due later stays in its slot for more turns.
 const SLOTS: usize = 1024;
-/// A slot that becomes empty keeps its memory if that has room for at most this number of items.
+/// An empty slot keeps its memory if that has room for at most this number of items.
 const SPARE: usize = 64;
 /// Width of a slot: 2^24 ns, which is 16.8 ms.
 const TICK_BITS: u32 = 24;
-/// The most items that one call of `take_due` takes out, unless a batch is larger. Other tasks run before the rest is
-/// taken, and the items are still in the processor's caches when the store answers.
+/// Number of items taken out at once, or a batch if that is more. Other tasks run before the rest is taken, and the
+/// items are still in the processor's caches when the store answers.
 const PORTION: usize = 256;
 /// The slot number of an item that is not in the wheel.
 const OUT: u32 = u32::MAX;
@@ -62,9 +62,9 @@ impl Mark {
 pub(crate) struct Wheel<T> {
     slots: Box<[Vec<T>]>,
     len: usize,
-    /// Time in ticks up to which every due item was taken.
+    /// The tick up to which all due items were taken.
     done: u64,
-    /// Whether the last call of `take_due` took a full portion, so that more items may be due.
+    /// Whether more items may be due, because the last call took a full portion.
     more: bool,
 }
 
@@ -103,7 +103,6 @@ impl<T: Marked + Clone> Wheel<T> {
         }
     }
 
-    /// All items of the wheel, in any order.
     pub(crate) fn items(&self) -> Vec<T> {
         self.slots.iter().flatten().cloned().collect()
     }
@@ -113,8 +112,8 @@ impl<T: Marked + Clone> Wheel<T> {
         if let Some(moved) = self.slots[slot].get(index) {
             moved.mark().place(slot, index);
         } else if index == 0 && self.slots[slot].capacity() > SPARE {
-            // Frees the memory of a slot that was crowded. Shrinking it would leave a small block, which fragments the
-            // memory that the next crowded slot needs.
+            // Frees the memory of a slot that was crowded. Shrinking it would leave a small block that fragments the
+            // memory.
             self.slots[slot] = Vec::new();
         }
         item.mark().slot.store(OUT, Ordering::Relaxed);
@@ -122,8 +121,8 @@ impl<T: Marked + Clone> Wheel<T> {
         item
     }
 
-    /// Takes out the items that are due at `now`, at most [`PORTION`] or `most` if that is more. Fills the last batch of
-    /// `most` items with items that are due within the time that `ahead` gives for them, so that batches stay large.
+    /// Takes out the items that are due at `now`, at most a portion. Fills the last batch of `most` items with items
+    /// that are due within their time `ahead`, so that batches stay large.
     pub(crate) fn take_due(
         &mut self,
         now: Instant,
@@ -174,8 +173,8 @@ impl<T: Marked + Clone> Wheel<T> {
         }
     }
 
-    /// Time at which `take_due` must be called next; `None` if the wheel is empty. Never too late. Too early, if the
-    /// next item is due only in a later turn of the wheel.
+    /// When to call `take_due` next; `None` if the wheel is empty. Never too late, but too early if the next item is due
+    /// only in a later turn.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         if self.len == 0 {
             return None;
@@ -226,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Returns a wheel with an item due at each of `times` after its start, these items, and the start.
+    /// A wheel with an item due at each of `times` after the start. Also returns the items and the start.
     fn wheel(times: &[Duration]) -> (Wheel<Arc<Item>>, Vec<Arc<Item>>, Instant) {
         let start = Instant::ORIGIN + 1_000 * SECOND;
         let mut wheel = Wheel::new(start);
@@ -237,7 +236,7 @@ mod tests {
         (wheel, items, start)
     }
 
-    /// Takes the items that are due `after` the start, and none early. Returns their due times, sorted.
+    /// The due times, sorted, of the items that are taken `after` the start. None is taken early.
     fn due(wheel: &mut Wheel<Arc<Item>>, start: Instant, after: Duration) -> Vec<Duration> {
         let mut due: Vec<_> = wheel
             .take_due(start + after, 1, |_| Duration::ZERO)

@@ -1,4 +1,4 @@
-//! The events of callers: a caller arrives, its call ends or is adopted by a task, it polls, it leaves.
+//! The events of callers: a caller arrives, its call ends or is adopted, it polls, it leaves.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// The event of a new caller, which asks for the key.
+/// The event of a new caller.
 pub(crate) struct Arrived<'a> {
     pub(crate) request: &'a LockRequest,
     pub(crate) kind: CallerKind,
@@ -24,11 +24,11 @@ pub(crate) struct Arrived<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerKind {
-    /// An unfair caller: if it cannot have the key, it waits in this client's queue.
+    /// An unfair caller, which waits in this client's queue.
     Waits,
     /// An unfair caller that fails instead of waiting.
     Tries,
-    /// A fair caller: it waits in the store's queue.
+    /// A fair caller, which waits in the store's queue.
     Queues,
 }
 
@@ -44,11 +44,11 @@ impl CallerKind {
 
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// The caller calls the store itself, and reports the outcome with this ID in [`CallEnded`].
+    /// The caller calls the store itself, and reports the outcome as [`CallEnded`].
     Ask(Ask),
-    /// The caller gets a claim that was kept after its unlock, with the reserved token of this index (from 0).
+    /// The caller gets a lingering claim (kept after its unlock), with the reserved token of this index.
     Held(Arc<Hold>, u32),
-    /// The caller waits in this queue under this ID.
+    /// The caller waits in this queue.
     Wait(WaiterId),
     /// This client holds the key: a try fails without I/O.
     Busy,
@@ -61,7 +61,7 @@ pub(crate) struct Ask {
     pub(crate) id: WaiterId,
     /// Number of tokens that the caller's claim reserves.
     pub(crate) reserve: u32,
-    /// A claim, kept after its unlock, that must be released before the call.
+    /// A claim, kept after its unlock, to release before the call.
     pub(crate) after: Option<ReleaseOrder>,
 }
 
@@ -111,7 +111,7 @@ impl Event for Arrived<'_> {
     }
 }
 
-/// The event that a caller's own call to the store has ended.
+/// The event that a caller's own call has ended.
 pub(crate) struct CallEnded<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,
@@ -121,11 +121,11 @@ pub(crate) struct CallEnded<'a> {
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Granted(Arc<Hold>),
-    /// The store refused the claim, and the caller waits in this client's queue.
+    /// The store refused; the caller waits in this client's queue.
     Waits,
     /// The caller waits in the store's queue. When it leaves, this signal ends its poller.
     Queued(Arc<Notify>),
-    /// The attempt ends without a grant: with an error, or with `Ok` if it was a try.
+    /// No grant: an error, or `Ok` if a try was refused.
     Ended(Result<(), Error>),
 }
 
@@ -153,7 +153,7 @@ impl Event for CallEnded<'_> {
             queue.notify_poller(effects);
             return CallReply::Left;
         }
-        // A call has a waiter entry only if a task adopted it. Otherwise its caller polls it and sees the outcome.
+        // A call has a waiter entry if a task adopted it. Otherwise its caller polls it and sees the outcome.
         let was_adopted = state.is_some();
         match self.outcome {
             CallOutcome::Granted(hold) => {
@@ -177,13 +177,13 @@ impl Event for CallEnded<'_> {
                 }
             }
         }
-        // The poller must check again: this call is no longer in the way, but this client may hold the key now.
+        // The poller must check again: this call is over, and this client may hold the key now.
         queue.notify_poller(effects);
         CallReply::Accepted
     }
 }
 
-/// The event that a task takes over a caller's own call: the caller was dropped, or did not poll in time.
+/// The event that a task adopts (takes over) the call of a caller that was dropped or did not poll in time.
 pub(crate) struct CallAdopted<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,
@@ -192,7 +192,7 @@ pub(crate) struct CallAdopted<'a> {
 }
 
 impl Event for CallAdopted<'_> {
-    /// The caller's waker if the client was closed: the caller must poll to see that. Otherwise `None`.
+    /// The caller's waker, if the caller must poll again because the client was closed.
     type Reply = Option<Waker>;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, _: &mut Effects) -> Option<Waker> {
@@ -216,18 +216,17 @@ impl Event for CallAdopted<'_> {
     }
 }
 
-/// The event that a waiting caller polls its future.
+/// The event that a waiting caller polls.
 pub(crate) struct Polled<'a> {
     pub(crate) id: WaiterId,
     pub(crate) waker: &'a Waker,
 }
 
-/// The reply to a caller that polls.
 #[derive(Debug)]
 pub(crate) enum PollReply {
-    /// The caller still waits for a grant, or for the outcome of its adopted call.
+    /// The caller still waits for a grant or its adopted call.
     Waiting,
-    /// The caller holds the key, with the reserved token of this index (from 0).
+    /// The caller holds the key, with the reserved token of this index.
     Held(Arc<Hold>, u32),
     /// The caller missed an offer and lost its place: it must ask again.
     Missed,
@@ -298,7 +297,7 @@ fn renew_waker(waker: &mut Option<Waker>, with: &Waker) {
     }
 }
 
-/// The event that a caller was dropped, or that its time limit has passed.
+/// The event that a caller was dropped, or its time limit has passed.
 pub(crate) struct CallerLeft<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,
@@ -345,7 +344,7 @@ impl Event for CallerLeft<'_> {
 }
 
 impl KeyQueue {
-    /// Records that a caller waits after its own call: in this queue or in the store's, as `route` says.
+    /// Records that a caller waits after its own call, in this queue or in the store's.
     pub(super) fn wait(
         &mut self,
         id: WaiterId,

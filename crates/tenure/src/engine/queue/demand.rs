@@ -1,4 +1,4 @@
-//! The waiters for which a poller asks the store: the local waiters of a key, or one waiter in the store's queue.
+//! The waiters for which pollers ask the store: the local waiters of a key, or one waiter in the store's queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::engine::tasks::ABANDONED;
 use crate::error::Error;
 
 impl SharedQueue {
-    /// Starts the poller of the local waiters: the task that asks the store for them.
+    /// Starts the poller of the local waiters.
     pub(super) fn start_poller(self: &Arc<Self>) {
         let services = self.services.clone();
         let demand = LocalDemand {
@@ -27,8 +27,7 @@ impl SharedQueue {
         self.services.tasks.spawn(poller::run(services, demand));
     }
 
-    /// Starts a poller for one waiter, whose claim waits in the store's queue. `signal` is notified when the waiter
-    /// leaves.
+    /// Starts a poller for one waiter in the store's queue. `signal` is notified when the waiter leaves.
     pub(crate) fn poll_for(
         self: &Arc<Self>,
         id: WaiterId,
@@ -49,10 +48,10 @@ impl SharedQueue {
     }
 }
 
-/// The local waiters of a key. The poller asks the store on behalf of one after the other.
+/// The local waiters of a key. The poller asks for one after the other.
 struct LocalDemand {
     queue: Arc<SharedQueue>,
-    /// The request for which the poller asks the store at present.
+    /// The request for which the poller asks the store.
     request: Option<LockRequest>,
 }
 
@@ -108,12 +107,12 @@ impl Demand for LocalDemand {
     }
 }
 
-/// A fair waiter, whose claim waits in the store's queue.
+/// A waiter in the store's queue.
 struct StoreDemand {
     queue: Arc<SharedQueue>,
     id: WaiterId,
     request: LockRequest,
-    /// The claim that waits in the store's queue; `None` once the poller has begun to ask for it.
+    /// The claim in the store's queue; `None` once the poller asks for it.
     claim: Option<Arc<Claim>>,
     signal: Arc<Notify>,
     is_served: bool,
@@ -135,7 +134,7 @@ impl Demand for StoreDemand {
         if self.is_served {
             return Next::Exit;
         }
-        // Asks for the queued claim first. If that was evicted, the waiter gets a new claim at the tail of the store's
+        // Asks for the queued claim first. If that was evicted, the waiter gets a new one at the tail of the store's
         // queue.
         let claim = self.claim.take();
         let claim = claim.unwrap_or_else(|| self.queue.claim(&self.request, Fairness::Fifo, 1));
@@ -162,7 +161,7 @@ impl Demand for StoreDemand {
             Found::Failed(error) => error.into(),
             Found::Unwanted => queue.services.tasks.closed(),
         };
-        // Withdraws the claim even if its last call failed: an earlier call may have placed it.
+        // Even if the last call failed, an earlier one may have placed the claim.
         if is_uncertain {
             queue.withdraw_unanswered(claim);
         } else {
@@ -173,7 +172,7 @@ impl Demand for StoreDemand {
     }
 }
 
-/// If the runtime ends and drops the poller's task, the waiting caller gets `ABANDONED`.
+/// If the runtime ends and drops the poller, the waiting caller gets `ABANDONED`.
 impl Drop for StoreDemand {
     fn drop(&mut self) {
         if !self.is_served {

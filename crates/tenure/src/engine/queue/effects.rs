@@ -1,4 +1,4 @@
-//! What must be done after an event, when the queue is unlocked: wake callers, notify pollers, send releases.
+//! The effects of an event on a queue: wakes, notifications and releases, carried out after it is unlocked.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,18 +11,18 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// The effects of an event, which are carried out after the queue is unlocked.
+/// What to do after the queue is unlocked.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub(crate) wakes: SmallVec<[Waker; 1]>,
     pub(crate) poller: Option<PollerEffect>,
-    /// Signals to pollers whose fair waiter has left: each then withdraws the waiter's claim.
+    /// Signals to pollers whose fair waiter left, to withdraw its claim.
     pub(crate) notify: Vec<Arc<Notify>>,
-    /// Releases to send in the background: no caller waits for them.
+    /// Releases to send in the background.
     pub(crate) releases: Vec<ReleaseOrder>,
-    /// Whether a claim went to another local caller in memory; counted by a metric.
+    /// Whether a claim was handed over in memory, for a metric.
     pub(crate) handed_over: bool,
-    /// `Some`: start a timer that applies [`LingerOver`](super::linger::LingerOver) at this time.
+    /// `Some`: start a timer for [`LingerOver`](super::linger::LingerOver) at this time.
     pub(crate) linger_until: Option<Instant>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct ReleaseOrder {
     pub(crate) token: TaskTrackerToken,
 }
 
-/// A claim to ask the store for: by the poller, or as the successor that a release names.
+/// A claim to ask for: by the poller, or as the successor that a release names.
 #[derive(Clone, Debug)]
 pub(crate) struct SuccessorRequest {
     pub(crate) request: LockRequest,
@@ -55,7 +55,7 @@ pub(crate) struct SuccessorRequest {
     pub(crate) reserve: u32,
 }
 
-/// A grant by the store that the client accepted before its local deadline.
+/// A grant by the store, accepted before its local deadline.
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
     pub(crate) hold: Arc<Hold>,

@@ -1,5 +1,4 @@
-//! Holds that end without a plain unlock: the store keeps them for `at_least`, reports them gone, or the client
-//! closes.
+//! Holds that end without a plain unlock: the store keeps or loses the claim, or the client closes.
 
 use std::sync::Arc;
 
@@ -15,14 +14,14 @@ use crate::engine::releaser::Release;
 use crate::error::{Error, LostCause};
 
 impl SharedQueue {
-    /// Handles an unlock after which the store must keep the claim until `until`. `tell` receives the store's answer.
+    /// Handles an unlock after which the store must keep the claim until `until`. `tell` receives its answer.
     pub(crate) fn keep(
         self: &Arc<Self>,
         hold: &Arc<Hold>,
         until: Instant,
         tell: oneshot::Sender<Result<(), Error>>,
     ) {
-        // Taken before `depart`, so that a closing client finds either a hold to release or this token to wait for.
+        // Taken before `depart`, so that a closing client finds either the hold or this token, and waits for it.
         let token = self.services.tasks.token();
         if !hold.depart() {
             return;
@@ -41,11 +40,11 @@ impl SharedQueue {
         });
     }
 
-    /// Asks the store about every claim that this client holds on the key. The guard of a lost claim is notified.
+    /// Asks the store about each claim that this client holds on the key, and informs the guards.
     pub(crate) fn verify_all(self: &Arc<Self>) {
         for hold in self.holds() {
             if hold.has_departed() {
-                // Unlocked, but kept by the store. Wakes the task of `keep`, which asks the store about the claim.
+                // Unlocked, but kept by the store: wakes the task of `keep`, which asks the store.
                 hold.loss_notifier().notify_waiters();
                 continue;
             }
@@ -56,8 +55,8 @@ impl SharedQueue {
         }
     }
 
-    /// Closes the queue: ends its waiters, marks its holds as lost, and returns their releases, which the caller must
-    /// send. The store keeps claims that were granted with `at_least` until that has passed.
+    /// Closes the queue: ends its waiters, marks its holds as lost, and returns the releases to send. The store keeps
+    /// claims until their `at_least` has passed.
     pub(crate) fn close(self: &Arc<Self>) -> Vec<Release> {
         let now = self.context().now();
         for hold in self.holds() {
@@ -80,7 +79,7 @@ impl SharedQueue {
         releases
     }
 
-    /// Closes the queue and marks its holds as lost. Returns the holds, and releases none: no runtime may be left for
+    /// Closes the queue and marks its holds as lost. Returns the holds unreleased, because no runtime may be left to do
     /// that.
     pub(crate) fn lose_all(self: &Arc<Self>) -> Vec<Arc<Hold>> {
         let Closed { mut held, lingering } = self.apply(Close);

@@ -11,7 +11,7 @@ use super::waiter::Offer;
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// The event that a guard was unlocked or dropped, or that its claim has reached the local deadline.
+/// The event that a guard was unlocked or dropped, or that its local deadline has passed.
 pub(crate) struct HolderDone<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HolderDone<'_> {
@@ -27,14 +27,14 @@ impl Event for HolderDone<'_> {
 pub(crate) enum Exit {
     /// The next local waiter is offered the claim, in memory.
     HandedOver,
-    /// The client keeps the claim for up to 10 ms, for the next local caller.
+    /// The client keeps the claim for a few milliseconds, for the next local caller.
     Lingers,
-    /// The claim was released before: the client was closed, or the local deadline has passed.
+    /// The claim was released before, at a close or at the local deadline.
     Gone,
     Release(ReleaseOrder),
 }
 
-/// The event that a hold ends without a release: the store does not have the claim, or will end it by itself.
+/// The event that a hold ends without a release: the store does not have the claim, or will end it.
 pub(crate) struct HoldEnded<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HoldEnded<'_> {
@@ -51,8 +51,7 @@ impl KeyQueue {
         self.holders.iter().map(|holder| holder.hold.clone()).collect()
     }
 
-    /// Handles an unlock: hands the claim to the next local waiter, keeps it for a while, or returns the release to
-    /// send.
+    /// Handles an unlock: hands the claim to the next local waiter, keeps it, or returns the release to send.
     pub(super) fn holder_done(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) -> Exit {
         let at = self
             .holders
@@ -86,8 +85,7 @@ impl KeyQueue {
         })
     }
 
-    /// Offers a claim to the first local waiter, in memory. Returns false if that is not allowed, or the waiter's
-    /// request differs.
+    /// Offers a claim to the first local waiter, in memory. Returns false if not allowed, or if the requests differ.
     fn hand_over(&mut self, now: Instant, at: usize, effects: &mut Effects) -> bool {
         let Some(contention) = &mut self.contention else {
             return false;
@@ -125,8 +123,8 @@ impl KeyQueue {
         true
     }
 
-    /// Returns the claim that a release names as its successor: a new one, for the first local waiter. `None` for a
-    /// release that only frees the key.
+    /// The successor that a release names: a new claim for the first local waiter. `None`: the release only frees the
+    /// key.
     fn successor(&mut self, now: Instant) -> Option<SuccessorRequest> {
         if self.phase != Phase::Polling || !self.asking.is_empty() {
             return None;
@@ -144,14 +142,14 @@ impl KeyQueue {
         Some(SuccessorRequest { request, reserve })
     }
 
-    /// Ends a hold, and sends the release, if any, in the background.
+    /// Ends a hold. Its release, if any, is sent in the background.
     pub(super) fn give_up(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) {
         if let Exit::Release(order) = self.holder_done(now, hold, effects) {
             effects.releases.push(order);
         }
     }
 
-    /// Records a new hold of this client.
+    /// Records a new hold.
     pub(super) fn hold(&mut self, hold: Arc<Hold>, request: LockRequest) {
         self.holders.push(Holder {
             hold,

@@ -1,4 +1,4 @@
-//! Lingering: the client keeps an unlocked claim for up to 10 ms, so that its next caller needs no call to the store.
+//! Lingering: the client keeps an unlocked claim for up to 10 ms, so that its next caller need not ask the store.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::state::{Event, Holder, KeyQueue};
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// Whether an arriving caller gets a lingering claim, i.e. one that is unlocked and kept for the next local caller.
+/// What a new caller gets of a lingering claim (unlocked, and kept for the next local caller).
 pub(super) enum Lingering {
     None,
-    /// The caller gets the claim, with the reserved token of this index (from 0).
+    /// The caller gets the claim, with the reserved token of this index.
     Taken(Arc<Hold>, u32),
-    /// The claim cannot serve the caller's request. It must be released before the caller asks the store.
+    /// The claim cannot serve the caller. Release it before the caller asks the store.
     Released(ReleaseOrder),
 }
 
@@ -27,7 +27,7 @@ impl Holder {
 }
 
 impl KeyQueue {
-    /// Keeps an unlocked claim for the next local caller. Returns until when; `None` if the claim must be released now.
+    /// Keeps an unlocked claim for the next local caller. Returns until when; `None` if it must be released now.
     pub(super) fn linger(&mut self, now: Instant, at: usize) -> Option<Instant> {
         let is_contended = self.contention.as_ref().is_some_and(|contention| {
             contention.policy.others_wait() || contention.waiters.first().is_some()
@@ -45,7 +45,7 @@ impl KeyQueue {
         holder.lingers_until
     }
 
-    /// Gives a lingering claim to an arriving caller, or releases the claim if it cannot serve the caller's request.
+    /// Gives a lingering claim to a new caller, or releases it if it cannot serve the caller.
     pub(super) fn take_lingering(
         &mut self,
         now: Instant,
@@ -74,14 +74,14 @@ impl KeyQueue {
         }
     }
 
-    /// Number of tokens that a caller's own claim reserves: 1, or with `linger` twice as many as the last claim used.
+    /// Number of tokens that a caller's own claim reserves: 1; with `linger`, twice those that the last claim used.
     pub(super) fn own_reserve(&self, request: &LockRequest) -> u32 {
         request
             .linger()
             .map_or(1, |_| self.last_run.saturating_mul(2).max(2))
     }
 
-    /// Releases lingering claims whose time is over. Returns the end of the next one's time; `None` if none lingers.
+    /// Releases lingering claims whose time is over. Returns the end of the next one's time.
     pub(super) fn end_lingering(&mut self, now: Instant, effects: &mut Effects) -> Option<Instant> {
         let is_over = |holder: &&Holder| holder.lingers_until.is_some_and(|until| until <= now);
         let over = self.holders.iter().filter(is_over);
@@ -99,11 +99,11 @@ impl KeyQueue {
     }
 }
 
-/// The event that the timer for lingering claims has fired.
+/// The event that a claim's time to linger may be over.
 pub(crate) struct LingerOver;
 
 impl Event for LingerOver {
-    /// Time to which the timer must be set again; `None` if no claim lingers any more.
+    /// Time at which the timer must fire next, if any claim lingers.
     type Reply = Option<Instant>;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Option<Instant> {

@@ -1,46 +1,46 @@
-//! The handover policy of one key: how long a client may hand the key over among its own waiters, before others get it.
+//! The handover policy of one key: how long a client may hand the key over among its own waiters.
 
 use std::mem;
 use std::time::Duration;
 
 use tenure_backend::{Instant, TURN};
 
-/// If the store cannot report other waiters, the client lets them go first after this many claims of its own.
+/// If the store cannot report other waiters, the client lets them go first after this many of its claims.
 const RUNS_PER_YIELD: u32 = 4;
 
 /// How long a client may keep a key on a network store before it pauses. The pause serves clients that the store does
 /// not count: those that only try, and those that listen at a replica.
 const STREAK: Duration = Duration::from_secs(1);
 
-/// How long a client on a network store pauses after it has kept a key for `STREAK`.
+/// How long the client pauses after it has kept the key for [`STREAK`].
 const STREAK_PAUSE: Duration = Duration::from_millis(5);
 
-/// The handover policy of one key: when a client lets other clients have it.
+/// The handover policy of one key.
 ///
 /// A *run* is the sequence of grants of one claim: the first by the store, the others in memory, each with the next
 /// token that the claim reserved. A *streak* is a sequence of runs that this client hands to itself through the store.
 #[derive(Debug)]
 pub(crate) struct HandoverPolicy {
     limits: PolicyLimits,
-    /// Whether other clients waited for the key at the last answer of the store.
+    /// Whether other clients waited at the last answer of the store.
     others_wait: bool,
-    /// Number of local hand-overs that the claim now held may still make.
+    /// Number of local hand-overs that the held claim may still make.
     run_left: u32,
     /// Number of tokens that the next claim reserves.
     reserve: u32,
-    /// Counts the client's claims, if the store cannot report other waiters. After every fourth, others go first.
+    /// Number of claims so far, if the store cannot report other waiters: others go first after every fourth.
     runs: u32,
     streak_since: Option<Instant>,
     pause_until: Instant,
     yield_until: Instant,
-    /// After the store refused this client's next claim: number of clients that may ask before this client.
+    /// After the store refused this client's successor: number of clients that ask first.
     others_first: u32,
 }
 
 /// The properties of the store that the policy depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyLimits {
-    /// Whether the store reports how many claims of other clients wait.
+    /// Whether the store reports how many other clients wait.
     pub(crate) reports_waiters: bool,
     /// Whether other hosts may use the store.
     pub(crate) is_on_network: bool,
@@ -49,8 +49,7 @@ pub(crate) struct PolicyLimits {
 /// Whether this client may ask the store, or other clients go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// The client asks after the time `after`, or at a wake-up. `others` clients have waited for longer, and ask
-    /// first.
+    /// The client asks after the time `after`, or at a wake-up. `others` clients have waited for longer.
     Ours { after: Duration, others: u32 },
     /// The client leaves the store alone for this time.
     Others(Duration),
@@ -76,13 +75,11 @@ impl HandoverPolicy {
         self.others_wait |= self.limits.reports_waiters;
     }
 
-    /// Whether other clients are known to wait for the key.
     pub(crate) fn others_wait(&self) -> bool {
         self.others_wait
     }
 
-    /// Sets how many local hand-overs a new claim may make: one for each local waiter if other clients wait, else any
-    /// number.
+    /// Sets how many hand-overs a new claim may make: one per local waiter if other clients wait, else any number.
     pub(crate) fn run_began(&mut self, local_waiters: impl FnOnce() -> usize) {
         self.run_left = if self.others_wait {
             u32::try_from(local_waiters()).unwrap_or(u32::MAX)
@@ -99,10 +96,10 @@ impl HandoverPolicy {
         self.run_left -= 1;
     }
 
-    /// Records the number of grants from a claim that has ended. The next claim reserves twice as many tokens.
+    /// Records the number of grants of an ended claim. The next claim reserves twice as many tokens.
     ///
-    /// So a client asks the store seldom for a contended key, and leaves few tokens of a quiet key unused. Where
-    /// tokens follow the server's clock, unused ones would make them run ahead of it.
+    /// So a client seldom asks for a contended key, and leaves few tokens of a quiet key unused. Where tokens follow the
+    /// server's clock, unused ones would make them run ahead of it.
     pub(crate) fn run_ended(&mut self, grants: u32) {
         self.reserve = twice(grants);
     }
@@ -112,8 +109,7 @@ impl HandoverPolicy {
         self.reserve
     }
 
-    /// Whether a release also asks the store to grant the key to the next local waiter. If not, other clients go
-    /// first.
+    /// Whether a release asks the store to grant the key to the next local waiter. If not, other clients go first.
     pub(crate) fn names_successor(&mut self, now: Instant) -> bool {
         let since = *self.streak_since.get_or_insert(now);
         if self.limits.is_on_network && now - since >= STREAK {
@@ -131,7 +127,7 @@ impl HandoverPolicy {
         true
     }
 
-    /// Handles the store's answer about a successor, the claim that a release asks for on behalf of a local waiter.
+    /// Handles the answer to a release that named a successor.
     pub(crate) fn successor_answered(&mut self, now: Instant, others: Option<u32>, was_refused: bool) {
         if let Some(others) = others {
             self.others_wait = others > 0;
@@ -139,12 +135,12 @@ impl HandoverPolicy {
         if was_refused {
             self.streak_since = None;
             self.yield_until = now + TURN;
-            // 0 on one machine: there, the client that the store wakes is fast enough to ask first.
+            // 0 on one machine: there, the client that the store wakes asks soon enough.
             self.others_first = others.filter(|_| self.limits.is_on_network).unwrap_or(0);
         }
     }
 
-    /// Returns whether and when the client may ask the store.
+    /// Whether and when the client may ask the store.
     pub(crate) fn turn(&mut self, now: Instant) -> Turn {
         match self.pause_until - now {
             Duration::ZERO => Turn::Ours {

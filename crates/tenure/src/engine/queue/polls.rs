@@ -1,4 +1,4 @@
-//! The events of pollers: a poller asks for its next action, or reports the store's answer.
+//! The events of pollers: a poller asks what to do next, or reports the store's answer.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// While local waiters wait behind a local holder whose lease is not renewed, the poller asks the store at this
-/// interval whether that holder was evicted. A third of the lease is used if that is less.
+/// While callers wait behind a local holder whose lease is not renewed, the poller asks the store at this interval
+/// whether it was evicted; at a third of the lease if that is less.
 const ASK_ABOUT: Duration = Duration::from_secs(10);
 
-/// The shortest time for which the poller rests while this client holds the key.
+/// The shortest rest of the poller while this client holds the key.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 
 /// The event that the poller asks for its next action.
@@ -58,16 +58,15 @@ impl Event for PollerLooks {
 /// The poller's next action.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// The poller ends.
     Exit,
     Rest(Duration),
     /// Ask the store whether this holder, whose lease is not renewed, was evicted.
     Verify(Arc<Hold>),
-    /// Ask the store on behalf of the first local waiter, when other clients have had their turn.
+    /// Ask the store on behalf of the first local waiter, when it is this client's turn.
     Ask(SuccessorRequest, Turn),
 }
 
-/// The event that the poller checks whether a waiter still wants the claim that the poller asks for.
+/// The event that the poller checks whether a waiter still wants its claim.
 pub(crate) struct IsWanted<'a>(pub(crate) &'a LockRequest);
 
 impl Event for IsWanted<'_> {
@@ -89,7 +88,7 @@ impl Event for IsWanted<'_> {
 pub(crate) struct PollGranted(pub(crate) Granted);
 
 impl Event for PollGranted {
-    /// Whether a waiter is offered the claim. If false, the claim must be released.
+    /// Whether a waiter is offered the claim. If not, it must be released.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
@@ -97,7 +96,7 @@ impl Event for PollGranted {
     }
 }
 
-/// The event that the store refused the poller's claim for good. The first waiter gets the error.
+/// The event that the store refused the poller's claim for good. The first waiter fails.
 pub(crate) struct PollFailed<'a> {
     pub(crate) request: &'a LockRequest,
     pub(crate) error: Error,
@@ -118,16 +117,16 @@ impl Event for PollFailed<'_> {
     }
 }
 
-/// The event that a release that names a successor (its key's next claim) was answered, or dropped.
+/// The event that a release with a successor (the next claim) was answered, or dropped.
 pub(crate) struct SuccessorAnswered {
-    /// Number of claims of other clients that wait; `None` if the store does not report it.
+    /// Number of waiting claims of other clients, if the store reports it.
     pub(crate) others: Option<u32>,
     pub(crate) was_refused: bool,
     pub(crate) granted: Option<Granted>,
 }
 
 impl Event for SuccessorAnswered {
-    /// Whether a waiter is offered the successor's grant. If false, the grant must be released.
+    /// Whether a waiter is offered the grant. If not, it must be released.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
@@ -160,7 +159,7 @@ pub(crate) struct QueueGranted {
 }
 
 impl Event for QueueGranted {
-    /// Whether the waiter is offered the claim. If false, the claim must be released.
+    /// Whether the waiter is offered the claim. If not, it must be released.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
@@ -191,8 +190,7 @@ impl KeyQueue {
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)))
     }
 
-    /// Whether a waiter waits for an unanswered call, its own or another local caller's, and for no holder of this
-    /// client.
+    /// Whether a waiter waits for an unanswered call, its own or another's, and for no holder of this client.
     pub(super) fn is_unanswered(&mut self, now: Instant, id: WaiterId, mode: Mode) -> bool {
         let waiter = self.waiter(id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Calling(_)))
@@ -228,7 +226,7 @@ impl KeyQueue {
         true
     }
 
-    /// Ends offers that were not taken in time. Their claims are handled as after an unlock. The waiters that missed an
+    /// Ends offers that were not taken in time, and handles their claims as after an unlock. Waiters that missed an
     /// offer get no other until they are polled.
     pub(super) fn expire_offers(&mut self, now: Instant, effects: &mut Effects) {
         let window = self.rules.offer_window;
@@ -241,7 +239,7 @@ impl KeyQueue {
         }
     }
 
-    /// Time until the poller must check for offers that were not taken; `MAX` if the next offer will notify it.
+    /// Time until the poller checks for offers that were not taken; `MAX` if the next offer will notify it.
     pub(super) fn next_look(&mut self) -> Duration {
         let window = self.rules.offer_window;
         let contention = self.contention();
@@ -249,7 +247,7 @@ impl KeyQueue {
             return window / 4;
         }
         match contention.watch {
-            // Offers made meanwhile did not notify the poller: that would cost more than the hand-overs themselves.
+            // Offers did not notify the poller: that would cost more than the hand-overs themselves.
             OfferWatch::Busy => {
                 contention.watch = OfferWatch::Quiet;
                 window
@@ -261,7 +259,7 @@ impl KeyQueue {
         }
     }
 
-    /// The poller's action while this client holds the key: check a lease that is not renewed, or rest.
+    /// The poller's action while this client holds the key: ask about a fixed lease, or rest.
     pub(super) fn behind_holders(&mut self, now: Instant, rest: Duration) -> Look {
         let mut until = now + rest;
         let Some(contention) = &mut self.contention else {

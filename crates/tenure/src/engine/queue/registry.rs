@@ -11,14 +11,14 @@ use tenure_backend::{Kind, LockKey};
 
 const SHARDS: usize = 16;
 
-/// An item, and the hash of its key and kind. Only the item itself has the key.
+/// An item, and the hash of its key and kind. Only the item has the key.
 #[derive(Debug)]
 struct Entry<T> {
     hash: u64,
     item: Weak<T>,
 }
 
-/// A table of weak references to items (queues), found by key and kind of lock.
+/// A table of weak references to items (queues), by key and kind.
 #[derive(Debug)]
 pub(crate) struct Registry<T> {
     hasher: RandomState,
@@ -45,8 +45,8 @@ impl<T> Registry<T> {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
 
-    /// Returns the item of a key and kind. If there is none, `make` makes it, given the key and whether the client is
-    /// closed. `is_for` rejects items of other keys with the same hash.
+    /// The item of a key and kind. If there is none, `make` makes it, given the key and whether the client is closed.
+    /// `is_for` rejects items of other keys.
     pub(crate) fn get(
         &self,
         key: LockKey,
@@ -56,7 +56,7 @@ impl<T> Registry<T> {
     ) -> Arc<T> {
         let hash = self.hash(&key, kind);
         let mut shard = self.shard(hash).lock();
-        // References to other items, dropped after the shard is unlocked: dropping the last one locks the shard.
+        // Items of other keys, dropped after the shard is unlocked: dropping an item locks the shard.
         let mut others = Vec::new();
         let mut found = None;
         for entry in shard.iter_hash(hash).filter(|entry| entry.hash == hash) {
@@ -95,7 +95,6 @@ impl<T> Registry<T> {
         self.all()
     }
 
-    /// All items that are still in use, in any order.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         let mut all = Vec::new();
         for shard in &self.shards {

@@ -1,5 +1,4 @@
-//! The queue of one key, shared by its callers, its poller and its releases. It locks the state machine and carries
-//! out its effects.
+//! A queue shared by its callers, its poller and its releases. Locks the state machine and carries out its effects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ pub(crate) struct SharedQueue {
     kind: Kind,
     pub(crate) services: Arc<Services>,
     registry: Arc<Registry<SharedQueue>>,
-    /// Metrics labelled with this key; `None` if keys have no metrics of their own.
+    /// Metrics of this key, if keys have metrics of their own.
     meters: Option<Arc<Meters>>,
     /// Wakes the poller of the local waiters.
     signal: Notify,
@@ -37,7 +36,7 @@ pub(crate) struct SharedQueue {
 }
 
 impl SharedQueue {
-    /// Returns the queue of a key and kind of lock. Makes one if none is in use.
+    /// The queue of a key and kind of lock. Made if none is in use.
     pub(crate) fn get(
         registry: &Arc<Registry<SharedQueue>>,
         services: &Arc<Services>,
@@ -82,18 +81,16 @@ impl SharedQueue {
         (reply, now)
     }
 
-    /// The claims of this key that callers of this client hold or are offered.
+    /// The claims that callers of this client hold or are offered.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.state.lock().holds()
     }
 
-    /// Whether a waiter still waits: it has not left, and has neither an offer nor an error.
     pub(super) fn is_waiting(&self, id: WaiterId) -> bool {
         self.state.lock().is_waiting(id)
     }
 
-    /// Whether a waiter waits for an unanswered call, its own or another local caller's, and for no holder of this
-    /// client.
+    /// Whether a waiter waits for an unanswered call, its own or another's, and for no holder of this client.
     pub(crate) fn is_unanswered(&self, id: WaiterId, mode: Mode) -> bool {
         let mut state = self.state.lock();
         state.is_unanswered(self.context().now(), id, mode)
@@ -136,12 +133,12 @@ impl SharedQueue {
         &self.signal
     }
 
-    /// Makes a new claim on this key, under a name that no other claim has.
+    /// Makes a new claim on this key, under a name not used before.
     pub(crate) fn claim(&self, request: &LockRequest, fairness: Fairness, reserve: u32) -> Arc<Claim> {
         request.claim(self.context(), &self.key, fairness, reserve)
     }
 
-    /// Makes a hold of a grant, and starts to renew its lease. `None` if the grant's local deadline has passed.
+    /// Accepts a grant, and starts to renew its lease. `None` if its local deadline has passed.
     pub(crate) fn accept(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
@@ -155,8 +152,8 @@ impl SharedQueue {
         Some(hold)
     }
 
-    /// Accepts a grant, and applies the event of `report`, which offers it to a waiter. If no waiter takes it,
-    /// releases the claim. Returns false if the grant's local deadline has passed.
+    /// Accepts a grant, and offers it to a waiter by the event `report`. Releases the claim if no waiter takes it.
+    /// Returns false if the local deadline has passed.
     pub(super) fn deliver<E: Event<Reply = bool>>(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
@@ -185,12 +182,12 @@ impl SharedQueue {
         self.withdraw(hold.claim.clone());
     }
 
-    /// Handles an unlock, or a local deadline that has passed. Returns what becomes of the claim, and the time.
+    /// Handles an unlock, or a passed local deadline. Returns what becomes of the claim, and the time.
     pub(crate) fn done(self: &Arc<Self>, hold: &Arc<Hold>) -> (Exit, Instant) {
         self.apply_at(HolderDone(hold))
     }
 
-    /// Handles an unlock, and sends its release, if any, in the background. Returns the time of the unlock.
+    /// Handles an unlock, or a passed local deadline, and sends the release in the background. Returns the time.
     pub(crate) fn done_behind(self: &Arc<Self>, hold: &Arc<Hold>) -> Instant {
         let (exit, now) = self.done(hold);
         if let Exit::Release(order) = exit {
@@ -219,22 +216,22 @@ impl SharedQueue {
         )
     }
 
-    /// Releases a claim in the background, whatever its state in the store. For claims whose calls were all answered.
+    /// Releases a claim in the background, whatever its state in the store. Its calls must have been answered.
     pub(crate) fn withdraw(self: &Arc<Self>, claim: Arc<Claim>) {
         let token = self.services.tasks.token();
         let release = Release::new(self.clone(), claim, Cause::Withdrawn, None, token);
         self.services.releaser.send_later(release);
     }
 
-    /// Releases a claim of which a call was not answered: now, and again when that call can no longer place the claim.
+    /// Releases a claim now, and again when its unanswered call can no longer place it.
     pub(crate) fn withdraw_unanswered(self: &Arc<Self>, claim: Arc<Claim>) {
         self.withdraw(claim.clone());
         self.expect_late_call(claim);
     }
 
-    /// Withdraws a claim again when an unanswered call can no longer place it, unless a caller holds the claim then.
+    /// Withdraws a claim again when an unanswered call can no longer place it, unless a caller then holds the claim.
     ///
-    /// Without that, a store that forgets ended claims could place it again after the first withdrawal.
+    /// A store that forgets ended claims could place it again after it was withdrawn.
     pub(crate) fn expect_late_call(self: &Arc<Self>, claim: Arc<Claim>) {
         if self.context().store.profile().remembers_ended {
             return;
@@ -255,7 +252,7 @@ impl SharedQueue {
     }
 }
 
-/// The timer task: releases each lingering claim when its time is over. Ends when none is left.
+/// A task that releases lingering claims when their time is over, until none is left.
 async fn linger(queue: Arc<SharedQueue>, mut until: Instant) {
     let Services { context, tasks, .. } = &*queue.services;
     loop {

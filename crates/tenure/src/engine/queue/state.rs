@@ -1,6 +1,5 @@
-//! The state machine of one key: which callers of this client hold it, which wait, and whether its poller runs. It
-//! reads no clock and does no I/O: each event comes with its time, and returns effects to carry out. `mod.rs` explains
-//! the algorithm.
+//! The state machine of one key: holders, waiters, and whether the poller runs. It reads no clock and does no I/O:
+//! events come in with their times, effects go out. `mod.rs` explains the algorithm.
 
 use std::mem;
 use std::sync::Arc;
@@ -16,12 +15,12 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::engine::tasks::Releases;
 
-/// The settings of the client, and the properties of its store, that its queues depend on.
+/// The settings of a client, and the properties of its store, on which a queue depends.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    /// Whether an unlocked claim may go to the next local waiter in memory, without the store.
+    /// Whether an unlocked claim may go to a local waiter in memory.
     pub(crate) local_handover: bool,
-    /// Time in which a waiter must be polled to take a grant. After that, the next waiter is offered the grant.
+    /// Time in which a waiter must take an offered grant. Then the next waiter is offered it.
     pub(crate) offer_window: Duration,
     pub(crate) policy: PolicyLimits,
     pub(crate) releases: Releases,
@@ -32,59 +31,56 @@ pub(crate) struct KeyQueue {
     pub(super) rules: Arc<Rules>,
     pub(super) phase: Phase,
     pub(super) holders: SmallVec<[Holder; 1]>,
-    /// Callers, except tries and fair ones, whose own call to the store is in flight. The poller does not ask then.
+    /// Callers, except tries and fair ones, whose own call is in flight: the poller does not ask.
     pub(super) asking: SmallVec<[WaiterId; 1]>,
     pub(super) places: Places,
-    /// Number of grants from the claim that ended last. With `linger`, the next claim reserves twice as many tokens.
+    /// Number of grants of the claim that ended last. With `linger`, the next one reserves twice as many tokens.
     pub(super) last_run: u32,
-    /// Whether a task waits to release a lingering claim: unlocked, and kept for the next local caller.
+    /// Whether a task waits to release an unlocked claim that lingers.
     pub(super) has_linger_timer: bool,
     pub(super) contention: Option<Box<Contention>>,
 }
 
-/// State of the poller, the task that asks the store for the waiting callers of a key. `mod.rs` has a diagram.
+/// State of the poller, the task that asks the store on behalf of waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// No poller task runs.
     Idle,
-    /// The poller task runs.
     Polling,
-    /// A release that asks the store to grant the key to a local waiter is in flight. The poller asks for none
-    /// meanwhile.
+    /// The poller pauses: a release that asks the store to grant the key to a local waiter is in flight.
     HandingOver,
     /// The client was closed.
     Closed,
 }
 
-/// A claim that this client holds, and the request of the callers that it can serve.
+/// A claim of this client that was granted, and the request that it serves.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) hold: Arc<Hold>,
     pub(super) request: LockRequest,
-    /// Number of grants from the claim so far: one by the store, and one for each local hand-over.
+    /// Number of grants of the claim: one by the store, one for each local hand-over.
     pub(super) grants: u32,
-    /// `Some` after an unlock: until this time, the client keeps the claim for its next caller.
+    /// `Some` after an unlock: the client keeps the claim until this time.
     pub(super) lingers_until: Option<Instant>,
 }
 
-/// The part of a queue's state that is allocated only while callers wait.
+/// The part of a queue that exists only while callers wait.
 #[derive(Debug)]
 pub(super) struct Contention {
     pub(super) waiters: Waiters,
     pub(super) policy: HandoverPolicy,
-    /// Time at which the poller last asked the store about a local holder whose lease is not renewed.
+    /// Last time that the poller asked whether a holder with a fixed lease was evicted.
     pub(super) asked_about: Instant,
     pub(super) watch: OfferWatch,
 }
 
-/// Whether the poller wakes by a timer to check for offers that were not taken in time.
+/// When the poller next checks for offers that were not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OfferWatch {
-    /// The poller will check within the offer window. An offer was made after its last check.
+    /// The poller checks within the offer window. An offer was made after its last check.
     Busy,
-    /// The poller will check within the offer window, then sleep. No offer was made after its last check.
+    /// The poller checks within the offer window, then sleeps. No offer was made after its last check.
     Quiet,
-    /// The poller has no timer: the next offer must notify it.
+    /// The poller sleeps until it is notified of the next offer.
     Asleep,
 }
 
@@ -102,7 +98,7 @@ impl KeyQueue {
         }
     }
 
-    /// Applies an event at time `now`. Returns its reply, and the effects to carry out after the queue is unlocked.
+    /// Applies an event. Returns the reply, and the effects to carry out after the queue is unlocked.
     pub(crate) fn on<E: Event>(&mut self, now: Instant, event: E) -> (E::Reply, Effects) {
         let mut effects = Effects::default();
         let reply = event.apply(self, now, &mut effects);
@@ -113,7 +109,7 @@ impl KeyQueue {
         self.phase == Phase::Closed
     }
 
-    /// Whether the claims that this client holds allow another of `mode`. Removes holds past their local deadline.
+    /// Whether the claims that this client holds admit another of `mode`. Removes holds past their deadline.
     pub(super) fn admits(&mut self, now: Instant, mode: Mode) -> bool {
         if self.holders.is_empty() {
             return true;
@@ -161,7 +157,7 @@ impl KeyQueue {
         }
     }
 
-    /// Starts or wakes the poller if it has no timer to check whether an offer, just made, is taken in time.
+    /// Ensures that the poller checks in time whether an offer, just made, is taken.
     pub(super) fn watch_offer(&mut self, effects: &mut Effects) {
         let was = mem::replace(&mut self.contention().watch, OfferWatch::Busy);
         match self.phase {
@@ -184,7 +180,7 @@ impl KeyQueue {
             && self.holders.is_empty()
     }
 
-    /// Frees `contention`, the state that exists while callers wait, if no waiter is left and no poller runs.
+    /// Drops `contention` if no waiter is left and no poller runs.
     pub(super) fn tidy(&mut self) {
         let is_empty = |contention: &Contention| contention.waiters.is_empty();
         if self.phase == Phase::Idle && self.contention.as_deref().is_some_and(is_empty) {
@@ -193,17 +189,17 @@ impl KeyQueue {
     }
 }
 
-/// An event of one key: for example, a caller arrives, or the store answers a call.
+/// Something that happens to a key: for example, a caller arrives.
 pub(crate) trait Event {
     type Reply;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Self::Reply;
 }
 
-/// The event that the client closes. Its waiters end, and its holds leave the queue.
+/// The event that the client closes: its waiters end.
 pub(crate) struct Close;
 
-/// The claims of a queue that was just closed. All must be released.
+/// The claims of a closed queue. All must be released.
 pub(crate) struct Closed {
     /// Claims that guards hold, or that are offered to waiters.
     pub(crate) held: Vec<Arc<Hold>>,

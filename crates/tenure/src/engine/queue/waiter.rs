@@ -14,11 +14,11 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// The ID of a waiter, and its position among the waiters of its key: smaller numbers go first. None is used twice.
+/// The position of a waiter, and its ID, among the waiters of its key. Smaller numbers go first. None is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaiterId(i64);
 
-/// The source of new IDs, i.e. positions, for the waiters of a key.
+/// Assigns positions to the waiters of a key.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     last: i64,
@@ -39,7 +39,7 @@ impl Places {
     }
 }
 
-/// A caller that waits for a grant, or whose call to the store a task has taken over.
+/// A caller that waits for a grant, or whose call a task has adopted (taken over).
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) id: WaiterId,
@@ -52,12 +52,11 @@ pub(crate) struct Waiter {
 /// Where a waiter waits for its grant.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// In this client's queue, whose poller asks the store for one waiter at a time.
+    /// In this client's queue, whose poller asks for one waiter at a time.
     Local,
-    /// In the store's queue, with a claim and a poller of its own. The signal wakes that poller when the waiter
-    /// leaves.
+    /// In the store's queue, with a poller of its own, which this signal wakes when the waiter leaves.
     Store(Arc<Notify>),
-    /// In no queue: the waiter's own call to the store is in flight.
+    /// In no queue: its own call is in flight.
     Call,
 }
 
@@ -73,32 +72,32 @@ pub(crate) enum Route {
 /// ```
 #[derive(Debug)]
 pub(crate) enum WaiterState {
-    /// A task polls the waiter's own call to the store. The waiter's caller waits for the outcome.
+    /// A task polls the waiter's call; the caller waits for the outcome.
     Calling(Option<Waker>),
     /// The waiter's call is in flight, and its caller was dropped. The claim is released when the call ends.
     Left,
-    /// The waiter waits for a grant. The waker is that of its caller's last poll.
+    /// The waiter waits for a grant. The waker is that of the last poll.
     Waiting(Option<Waker>),
     /// A grant is reserved for the waiter, which must be polled in time to take it.
     Offered(Offer),
-    /// The waiter was not polled in time to take an offer, and gets no other until it is polled.
+    /// The waiter was not polled in time to take its offer, and gets no other until it is polled.
     Missed,
     /// The caller gets this result at its next poll. `Ok` means that a try was refused.
     Answered(Result<(), Error>),
 }
 
-/// A grant that is reserved for a waiter until the waiter is polled or the offer expires.
+/// A grant that is reserved for a waiter until it is polled or the offer expires.
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) hold: Arc<Hold>,
-    /// Index of the grant's token, from 0, among the tokens that the claim reserved.
+    /// Index, from 0, of the grant's token among those that the claim reserved.
     pub(crate) nth: u32,
     /// True for a local hand-over. It expires `HANDOVER_WINDOW` after the store last confirmed the claim.
     pub(crate) handed_over: bool,
     pub(crate) at: Instant,
 }
 
-/// The waiters of a key, in the order of their positions.
+/// Waiters in the order of their positions.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(VecDeque<Waiter>);
 
@@ -122,7 +121,7 @@ impl Waiters {
         self.0.remove(at)
     }
 
-    /// The first waiter in this client's queue that can be offered a grant.
+    /// The first waiter that can be offered a grant.
     pub(crate) fn first(&self) -> Option<&Waiter> {
         self.0.iter().find(|waiter| waiter.is_next())
     }
@@ -131,7 +130,7 @@ impl Waiters {
         self.0.iter_mut().find(|waiter| waiter.is_next())
     }
 
-    /// Number of waiters in this client's queue that can be offered a grant.
+    /// Number of waiters that can be offered a grant.
     pub(crate) fn local(&self) -> usize {
         self.0.iter().filter(|waiter| waiter.is_next()).count()
     }
@@ -160,7 +159,7 @@ impl Waiters {
 }
 
 impl Waiter {
-    /// Whether this waiter can be offered a grant: it waits in this client's queue, and has not missed an offer.
+    /// Whether this waiter can be offered a grant: it waits in this queue, and missed no offer.
     pub(crate) fn is_next(&self) -> bool {
         matches!(self.route, Route::Local) && matches!(self.state, WaiterState::Waiting(_))
     }
@@ -169,7 +168,7 @@ impl Waiter {
         self.set(WaiterState::Offered(offer), effects);
     }
 
-    /// Changes the state of a waiter, and wakes its caller if that left a waker.
+    /// Changes the waiter's state, and wakes its caller.
     pub(super) fn set(&mut self, state: WaiterState, effects: &mut Effects) {
         if let WaiterState::Waiting(waker) | WaiterState::Calling(waker) =
             mem::replace(&mut self.state, state)
@@ -180,7 +179,7 @@ impl Waiter {
 }
 
 impl Offer {
-    /// An offer of a grant that came from the store, not by a local hand-over.
+    /// An offer of a grant that came from the store, not from a local holder.
     pub(super) fn new(hold: Arc<Hold>, at: Instant) -> Self {
         Offer {
             hold,
@@ -190,7 +189,7 @@ impl Offer {
         }
     }
 
-    /// Whether the offer can still be taken: before the local deadline, and a local hand-over within `HANDOVER_WINDOW`.
+    /// Whether the offer is valid: before the local deadline, and a local hand-over within `HANDOVER_WINDOW`.
     pub(super) fn is_good(&self, now: Instant) -> bool {
         let is_fresh = !self.handed_over || now - self.hold.confirmed() < HANDOVER_WINDOW;
         is_fresh && now < self.hold.deadline()

@@ -1,4 +1,4 @@
-//! A caller in the model of a queue, with the state that the caller's future would have.
+//! A caller in the model of a queue, with the state of its future.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,6 @@ use crate::engine::queue::callers::CallerKind;
 use crate::engine::queue::waiter::WaiterId;
 use crate::engine::request::LockRequest;
 
-/// One caller of the queue under test.
 pub(super) struct Caller {
     pub(super) id: WaiterId,
     pub(super) request: LockRequest,
@@ -30,11 +29,11 @@ impl Caller {
 
 #[derive(Debug)]
 pub(super) enum CallerState {
-    /// The caller polls its own call to the store.
+    /// The caller polls its own call.
     Calling,
-    /// A task polls the caller's call to the store.
+    /// A task polls the caller's call.
     Adopted,
-    /// The caller was dropped, and its call to the store is still in flight.
+    /// The caller was dropped during its call.
     Left,
     Waiting,
     Holding(Arc<Hold>),

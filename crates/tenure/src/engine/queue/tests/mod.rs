@@ -1,5 +1,5 @@
 //! A model of one queue, with its callers and a store of one key. Each method of [`Fixture`] applies one event, carries
-//! out the queue's reply and effects, and records both. `script.rs` lists the events.
+//! out reply and effects, and records both. `script.rs` lists the events.
 
 mod caller;
 mod properties;
@@ -44,18 +44,18 @@ struct Fixture {
     store: Store,
     callers: Vec<Caller>,
     releases: Releases,
-    /// The reply to the last event, then the event's effects, as text.
+    /// The reply to the last event, then its effects.
     notes: Vec<String>,
     poller_runs: bool,
     /// The request for which the poller asks the store at present.
     poller_asks: Option<SuccessorRequest>,
-    /// The grant of the poller's claim that the store has made, but not yet reported.
+    /// The grant of the poller's claim, not yet reported to the poller.
     poller_granted: Option<Arc<Hold>>,
     /// The successor that a release in flight names.
     successor: Option<SuccessorRequest>,
-    /// All fencing tokens that callers got.
+    /// All tokens that callers got.
     tokens: HashSet<u64>,
-    /// The greatest fencing token that a caller or another client got.
+    /// The greatest token that a caller or another client got.
     last_token: u64,
 }
 
@@ -114,7 +114,6 @@ impl Fixture {
         self.notes.insert(0, reply.into());
     }
 
-    /// Applies an event to the queue, and carries out the effects.
     fn apply<E: Event>(&mut self, event: E) -> E::Reply {
         let now = self.store.context.now();
         let (reply, effects) = self.queue.on(now, event);
@@ -147,7 +146,7 @@ impl Fixture {
         }
     }
 
-    /// Releases a claim: the store frees the key at once. A later event brings its answer about the successor.
+    /// Releases a claim. The store frees the key at once; a later event answers about the successor.
     fn release(&mut self, order: ReleaseOrder) {
         let ReleaseOrder {
             hold,
@@ -227,10 +226,10 @@ impl Fixture {
         CallerState::Gone
     }
 
-    /// Records that a caller receives a grant, and checks its token.
+    /// Gives a caller its grant.
     ///
     /// Q4: a grant that was handed over in memory has a greater token than each grant that a caller got before it. A
-    /// grant of the store may arrive, after an eviction, later than a greater token.
+    /// grant of the store may be overtaken on its way, after an eviction.
     fn holds(&mut self, hold: Arc<Hold>, nth: u32) -> CallerState {
         let token = hold.token(nth).expect("every grant has a token").get();
         let is_greater = nth == 0 || token > self.last_token;
@@ -241,7 +240,7 @@ impl Fixture {
         CallerState::Holding(hold)
     }
 
-    /// Answers a caller's own call to the store, with an error if `fails`.
+    /// Answers a caller's own call.
     fn answer(&mut self, at: usize, fails: bool) {
         let caller = &self.callers[at];
         let (id, kind, request) = (caller.id, caller.kind, caller.request.clone());
@@ -279,7 +278,7 @@ impl Fixture {
             _ if is_adopted => CallerState::Waiting,
             Some(hold) => self.holds(hold, 0),
             None if waits => {
-                // The caller, whose call did not get the key, polls the queue next.
+                // The caller continues to poll: the queue, not its call.
                 self.callers[at].state = CallerState::Waiting;
                 return self.poll(at);
             }
@@ -287,7 +286,6 @@ impl Fixture {
         };
     }
 
-    /// Makes a task adopt a caller's call.
     fn adopt(&mut self, at: usize) {
         let caller = &mut self.callers[at];
         caller.state = CallerState::Adopted;
@@ -348,7 +346,7 @@ impl Fixture {
         }
     }
 
-    /// Grants the claim of a fair caller, which waits in the store's queue.
+    /// Grants the claim of a fair caller in the store's queue.
     fn serve(&mut self, at: usize) {
         let caller = &self.callers[at];
         let (id, request) = (caller.id, caller.request.clone());
@@ -387,7 +385,7 @@ impl Fixture {
         }
     }
 
-    /// Grants the poller's claim. The poller does not know that yet.
+    /// Grants the poller's claim. The poller gets the answer later.
     fn poller_granted(&mut self) {
         if let Some(SuccessorRequest { request, reserve }) = self.poller_asks.clone()
             && self.poller_granted.is_none()

@@ -14,7 +14,7 @@ use crate::engine::queue::callers::CallerKind;
 use crate::engine::queue::linger::LingerOver;
 
 impl Fixture {
-    /// Whether an event that a script calls `verb` can happen to the caller with index `at`.
+    /// Whether the event `verb` can happen to the caller with index `at`.
     fn can(&self, at: usize, verb: &str) -> bool {
         let Caller { kind, state, .. } = &self.callers[at];
         match state {
@@ -28,7 +28,7 @@ impl Fixture {
         }
     }
 
-    /// The names of the callers to which an event that a script calls `verb` can happen.
+    /// The names of the callers to which the event `verb` can happen.
     pub(super) fn able(&self, verb: &str) -> Vec<char> {
         let callers = ('a'..).zip(0..self.callers.len());
         callers
@@ -98,8 +98,8 @@ impl Fixture {
         assert!(asking <= 1 || self.queue.is_closed(), "Q1: {asking} ask");
     }
 
-    /// Gives every remaining caller the key, and checks that the queue is empty then. A caller that was polled before is
-    /// polled again only after a wake-up.
+    /// Serves every remaining caller, then checks that the queue is empty. A caller that was polled before is polled
+    /// again only after a wake-up.
     pub(super) fn finish(&mut self) {
         if matches!(self.store.holder, Some(Holder::OtherClient)) {
             self.happen("other client");

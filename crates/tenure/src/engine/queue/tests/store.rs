@@ -78,8 +78,7 @@ impl Store {
             .take_if(|holder| matches!(holder, Holder::Ours(ours) if Arc::ptr_eq(ours, hold)));
     }
 
-    /// If another client holds the key, releases it. If the key is free, grants it to another client and returns the
-    /// token.
+    /// Another client releases the key if it holds it, or gets the key if it is free, and returns its token.
     pub(super) fn other_client(&mut self) -> Option<u64> {
         let is_other = |holder: &mut Holder| matches!(holder, Holder::OtherClient);
         if self.holder.take_if(is_other).is_some() || !self.is_free() {

@@ -81,8 +81,7 @@ fn claims_are_handed_over_while_they_are_fresh() {
     );
 }
 
-/// A claim is handed over until its last reserved token. The next claim reserves twice the tokens that the last one
-/// used.
+/// A claim is handed over until its last reserved token. The next one reserves twice as many as were used.
 #[test]
 fn runs_end_with_their_last_token() {
     play(
@@ -123,8 +122,8 @@ fn claims_with_other_options_are_not_handed_over() {
     }
 }
 
-/// Q3: an offer that its waiter does not take goes to the next waiter, or its claim is released. Q5: the waiter that
-/// missed the offer keeps its place.
+/// Q3: an offer that is not taken goes to the next waiter, or is released. Q5: the waiter that missed it keeps its
+/// place.
 #[test]
 fn offers_that_are_not_taken_go_on() {
     play(
@@ -168,8 +167,8 @@ fn offers_that_are_not_taken_go_on() {
     );
 }
 
-/// Q1: while a caller of this client holds the key or asks for it, no other caller of this client asks the store. Q2:
-/// nor does one until the local deadline of the holder has passed.
+/// Q1: while one caller of this client holds the key or asks for it, its other callers do not ask. Q2: so it is until
+/// the holder's local deadline.
 #[test]
 fn one_caller_asks_the_store() {
     play(
@@ -199,8 +198,8 @@ fn one_caller_asks_the_store() {
     );
 }
 
-/// Q3: the grant of a caller that left is released. Q7: the queue keeps no other state of that caller. Q5: a caller
-/// whose call was adopted is woken.
+/// Q3: the grant of a caller that left is released, and (Q7) its state is removed. Q5: a caller whose call was adopted
+/// is woken.
 #[test]
 fn calls_end_with_or_without_their_callers() {
     play(
@@ -241,7 +240,7 @@ fn other_clients_have_their_turns() {
     );
 }
 
-/// An unlocked claim that no local caller waits for is kept for the next one, for up to 10 ms after its grant.
+/// An unlocked claim lingers for the next local caller, for up to 10 ms after its grant.
 #[test]
 fn claims_linger_for_the_next_caller() {
     play(
