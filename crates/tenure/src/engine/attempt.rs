@@ -166,7 +166,7 @@ impl Attempt {
         if std::mem::take(&mut self.is_counted) {
             meters.waiters.decrement(1);
         }
-        // An owner that already held the key sent no request.
+        // An owner that already held the key sent no request, so its attempt took no time.
         let since = self.since.take().unwrap_or(now);
         meters.acquisition(outcome, now - since);
     }
@@ -294,7 +294,7 @@ impl Attempt {
         self.request.check()?;
         let (mode, fairness) = (self.request.mode, self.request.options.fairness);
         if !profile.serves(mode, fairness) {
-            // Says "fair" or "unfair" only if the store serves this mode in the other order.
+            // The error says "fair" or "unfair" only if the store serves this mode in the other order.
             let order = match fairness {
                 Fairness::Fifo if profile.serves(mode, Fairness::Unfair) => "fair ",
                 Fairness::Unfair if profile.serves(mode, Fairness::Fifo) => "unfair ",
@@ -321,7 +321,6 @@ impl Attempt {
         Ok(())
     }
 
-    /// Handles the answer to the caller's own call.
     fn judged(&mut self, queue: &Arc<SharedQueue>, id: WaiterId, judged: Judged) -> Poll<Option<End>> {
         // The call has ended: no task must adopt it if the attempt is dropped now.
         self.stage = Stage::Done;
@@ -408,7 +407,6 @@ impl Attempt {
         }
     }
 
-    /// Ends the attempt when the caller's time limit has passed.
     fn poll_limit(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Poll<End> {
         let Patience::Within(limit) = self.patience else {
             return Poll::Pending;

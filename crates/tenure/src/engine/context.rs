@@ -119,7 +119,7 @@ impl Context {
             .get_or_init(|| Rounds::new(self.store.profile().store))
     }
 
-    /// The notifier of the loss of `claim`. Other claims share it.
+    /// The notifier of the loss of `claim`, and of other claims that share it.
     pub(crate) fn loss(&self, claim: ClaimId) -> &Notify {
         &self.losses[claim.number() as usize % LOSS_NOTIFIERS]
     }

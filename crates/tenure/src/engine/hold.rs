@@ -201,7 +201,7 @@ impl Hold {
         won
     }
 
-    /// The notifier of the loss of this claim. Other claims share it.
+    /// The notifier of the loss of this claim, and of other claims that share it.
     pub(crate) fn loss_notifier(&self) -> &Notify {
         self.context.loss(self.claim.at.id)
     }
@@ -240,12 +240,10 @@ impl Hold {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the store wants an early first renewal that it has not confirmed yet.
     pub(crate) fn is_first_renewal_due(&self) -> bool {
         self.first_renewal_due.load(Ordering::Relaxed)
     }
 
-    /// Records that the store has confirmed the early first renewal.
     pub(crate) fn first_renewal_done(&self) {
         self.first_renewal_due.store(false, Ordering::Relaxed);
     }
@@ -255,12 +253,10 @@ impl Hold {
         self.renewed || self.is_first_renewal_due()
     }
 
-    /// The lease from which the renewer computes its times: the caller's, or the store's last one if that is shorter.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_nanos(self.lease_nanos.load(Ordering::Relaxed))
     }
 
-    /// The lease in the store's grant, before any renewal.
     pub(crate) fn given_lease(&self) -> Duration {
         Duration::from_nanos(self.given_nanos)
     }
@@ -273,7 +269,6 @@ impl Hold {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// The time at which the last request that the store confirmed was sent.
     pub(crate) fn confirmed(&self) -> Instant {
         Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
     }
@@ -319,7 +314,6 @@ impl Hold {
         self.departed.load(Ordering::Acquire)
     }
 
-    /// Whether the watchdog renews the claim until its holder releases it.
     pub(crate) fn is_lease_renewed(&self) -> bool {
         self.renewed
     }

@@ -19,8 +19,7 @@ use crate::error::Error;
 const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
 const RUNTIME_ENDED: Error = Error::Closed("the client's own thread ended while its store was opened");
 
-/// A runtime on its own thread. The thread ends with the work given to [`run`](Self::run), or when this is dropped
-/// without.
+/// A runtime on its own thread. The thread ends with the work given to [`run`](Self::run), or when this is dropped.
 pub(crate) struct OwnThread {
     runtime: Handle,
     work: oneshot::Sender<Work>,

@@ -26,7 +26,6 @@ const REARM: Duration = Duration::from_secs(1);
 /// The maximum of the random part of a poll interval.
 const SPREAD: Duration = Duration::from_millis(50);
 
-/// The waiters on whose behalf a poller asks the store.
 pub(crate) trait Demand: Send + Sync + 'static {
     /// Notified when [`next`](Self::next) or [`is_wanted`](Self::is_wanted) may return something else.
     fn signal(&self) -> &Notify;
@@ -36,8 +35,8 @@ pub(crate) trait Demand: Send + Sync + 'static {
     /// `Some` if a waiter still wants the claim: time until the next check.
     fn is_wanted(&self, claim: &Claim) -> Option<Duration>;
 
-    /// Handles the result of asking for a claim. `is_uncertain`: an unanswered request may place the claim. Returns
-    /// false if the claim served no waiter though one waits: the poller then pauses.
+    /// Handles the result of asking for a claim. `is_uncertain`: an unanswered request may have placed the claim, or may
+    /// still do so. Returns false if the claim served no waiter though one waits: the poller then pauses.
     fn found(&mut self, claim: Arc<Claim>, found: Found, is_uncertain: bool) -> bool;
 }
 
@@ -99,7 +98,7 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                 }
             }
             Next::Verify(hold, observer) => {
-                // Ignored: the guard gets the result, and the next action depends on it.
+                // Ignored: the guard gets this result, and the next action depends on whether the key is free.
                 let _ = renewer.verify(&hold, observer).await;
             }
             Next::Ask(claim, pause) => {
@@ -116,7 +115,7 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                     sleep(tasks, backoff(failures, context.dice())).await;
                 }
                 if is_unwanted {
-                    // Lets the task of a closing client run, which closes this poller's queue.
+                    // If the client is closing, lets the task run that closes the queues.
                     tokio::task::yield_now().await;
                 }
             }
@@ -129,7 +128,7 @@ struct Search<'a> {
     claim: &'a Arc<Claim>,
     wakes: Option<Wakes>,
     rearm_at: Instant,
-    /// A subscription that the store has not confirmed. Each poll waits at most 100 ms for that.
+    /// A subscription to wake-ups that the store has not confirmed. Each poll waits at most 100 ms for that.
     arming: Option<Call<Wakes>>,
     seniority: Seniority,
     failures: u32,
@@ -168,7 +167,7 @@ impl<'a> Search<'a> {
                 return Found::Unwanted;
             }
             pause = match pause {
-                // Subscribes before the next poll, which then finds what happened meanwhile.
+                // Subscribes to wake-ups before the next poll, which then finds what happened meanwhile.
                 Pause::Fixed(_) => Pause::AT_ONCE,
                 Pause::UntilWakeUp { .. } => match self.ask().await {
                     Ok(pause) => pause,
@@ -291,11 +290,11 @@ struct Seniority {
 }
 
 impl Seniority {
-    /// The shortest lead given to others. Near a store there is none: a timer would take longer than their turns.
+    /// The shortest head start given to other clients. Near a store none is: a timer would take longer than their turns.
     const SHORTEST: Duration = Duration::from_millis(1);
 
-    /// The lead that this client gives to others after a wake-up: a third of a round trip for each. A wake-up reaches
-    /// all clients within less.
+    /// The head start that this client gives to others after a wake-up: a third of a round trip for each of them. A
+    /// wake-up reaches all clients within less.
     fn woken(&mut self) -> Option<Duration> {
         self.ahead = self.ahead.saturating_sub(1);
         let lead = self.round_trip / 3 * self.ahead;

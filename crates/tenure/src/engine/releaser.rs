@@ -50,7 +50,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// Adds a call that is overdue at `due`. Returns true if the task must wake earlier than it would.
+    /// Adds a call that is overdue at `due`. Returns true if the task must be woken to set an earlier timer.
     fn push(&mut self, due: Instant, call: &Arc<dyn Adopt>) -> bool {
         self.calls.push(due, Arc::downgrade(call));
         let is_sooner = self.wakes_at.is_none_or(|at| due < at);
@@ -95,7 +95,7 @@ pub(crate) struct NamedSuccessor {
 pub(crate) struct SuccessorAnswer {
     /// Number of waiting claims of other clients, if the store reports it.
     pub(crate) others: Option<u32>,
-    /// State of the claim; `None` if the store did not answer.
+    /// State of the successor's claim; `None` if the store did not answer.
     pub(crate) standing: Option<AcquireReply>,
     /// Whether an unanswered request may have placed the claim, or may still do so.
     pub(crate) may_be_placed: bool,
@@ -231,8 +231,7 @@ impl Release {
         &self.origin.releaser().0
     }
 
-    /// Sends the release. Retries it for up to `limit` after a transient error or without an answer; then a task
-    /// continues.
+    /// Sends the release. Retries it after a transient error or without an answer: for up to `limit`, then in a task.
     ///
     /// Others wait for the key, so a task adopts the release if the caller has not polled it to its end within the offer
     /// window.
@@ -291,8 +290,8 @@ impl Release {
         }
     }
 
-    /// Retries the release as long as the claim may be in the store, and a withdrawal as long as an unanswered request
-    /// may place the claim.
+    /// Retries a release as long as its claim may be in the store, and a withdrawal as long as an unanswered request may
+    /// place the claim.
     pub(crate) async fn send_for_good(mut self) {
         let limit = match self.cause {
             Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),
@@ -372,7 +371,7 @@ impl Release {
         }
     }
 
-    /// Handles the reply, and reports the successor to the queue. Fails without a reply or if it is an error.
+    /// Handles the reply, and reports the successor to the queue. Fails if the reply is an error or missing.
     fn settle(&mut self, released: Option<ReleaseReply>) -> Answer {
         match released {
             Some(ReleaseReply::Done {

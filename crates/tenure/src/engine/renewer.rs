@@ -77,7 +77,7 @@ struct Shared {
     context: Arc<Context>,
     tasks: Tasks,
     due: Mutex<Due>,
-    /// Wakes the renewer's task for a claim that is due before its timer ends.
+    /// Wakes the renewer's task for a claim that is due before the task's timer ends.
     signal: Notify,
 }
 

@@ -37,7 +37,6 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// A client's default options.
     pub(crate) fn new(settings: &Settings) -> Self {
         Options {
             fairness: Fairness::Unfair,

@@ -19,7 +19,7 @@ pub(crate) type Queues = Registry<SharedQueue>;
 
 pub(crate) struct Engine {
     pub(crate) services: Arc<Services>,
-    /// The default options of the client's locks.
+    /// Options of locks that have none of their own.
     pub(crate) options: Arc<Options>,
     queues: Arc<Queues>,
     rules: Arc<Rules>,

@@ -23,9 +23,7 @@ pub(crate) const ABANDONED: Error = Error::Closed(RUNTIME_GONE);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// No attempt was made yet.
     New,
-    /// The watchdog runs.
     Running,
     /// The client was closed or dropped. Releases may still be in flight.
     Closed,
@@ -43,7 +41,7 @@ struct Shared {
     thread: Mutex<Option<OwnThread>>,
     life: Mutex<Life>,
     runtime: OnceLock<Handle>,
-    /// Counts work for callers. A closing client waits until none is left.
+    /// Counts tasks and tokens of work for callers. A closing client waits until none is left.
     work: TaskTracker,
     /// Counts the releases in flight. A closing client waits for them first, because they may add work.
     releases: Releases,
@@ -68,7 +66,6 @@ impl Tasks {
         }))
     }
 
-    /// Makes the watchdog start on `thread`.
     pub(crate) fn settle_on(&self, thread: OwnThread) {
         *self.0.thread.lock() = Some(thread);
     }
@@ -145,7 +142,6 @@ impl Tasks {
         self.0.ended.is_cancelled()
     }
 
-    /// Cancelled when the client is closed, or its runtime has ended.
     pub(crate) fn closing(&self) -> &CancellationToken {
         &self.0.closing
     }
@@ -206,7 +202,7 @@ impl Tasks {
         self.0.ended.cancel();
     }
 
-    /// Ends the client after the watchdog's task. Returns true if that ended too early, with its runtime.
+    /// Ends the client when the watchdog's task has ended. Returns true if its runtime had ended before the client did.
     fn has_ended(&self) -> bool {
         let mut life = self.0.life.lock();
         let unforeseen = !self.0.ended.is_cancelled();

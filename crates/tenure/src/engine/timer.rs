@@ -101,7 +101,6 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// A limit of `time`, counted from now.
     pub(crate) fn new(tasks: &Tasks, clock: &dyn Clock, time: Duration) -> Self {
         Limit {
             until: clock.now() + time,
@@ -109,7 +108,6 @@ impl Limit {
         }
     }
 
-    /// Ready when the limit has passed.
     pub(crate) fn poll(&mut self, tasks: &Tasks, clock: &dyn Clock, cx: &mut Context<'_>) -> Poll<()> {
         while self.nap.as_mut().poll(cx).is_ready() {
             let now = clock.now();

@@ -12,8 +12,8 @@ const SLOTS: usize = 1024;
 const SPARE: usize = 64;
 /// Width of a slot: 2^24 ns, which is 16.8 ms.
 const TICK_BITS: u32 = 24;
-/// Number of items taken out at once, or a batch if that is more. Other tasks run before the rest is taken, and the
-/// items are still in the processor's caches when the store answers.
+/// Most items to take out at once, or a batch if that is more. Other tasks run before the rest is taken, and the items
+/// are still in the processor's caches when the store answers.
 const PORTION: usize = 256;
 /// The slot number of an item that is not in the wheel.
 const OUT: u32 = u32::MAX;

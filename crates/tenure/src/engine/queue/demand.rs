@@ -17,7 +17,6 @@ use crate::engine::tasks::ABANDONED;
 use crate::error::Error;
 
 impl SharedQueue {
-    /// Starts the poller of the local waiters.
     pub(super) fn start_poller(self: &Arc<Self>) {
         let services = self.services.clone();
         let demand = LocalDemand {

@@ -11,7 +11,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// What to do after the queue is unlocked.
+/// What to do for an event after the queue is unlocked.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub(crate) wakes: SmallVec<[Waker; 1]>,

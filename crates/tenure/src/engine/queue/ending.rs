@@ -14,7 +14,7 @@ use crate::engine::releaser::Release;
 use crate::error::{Error, LostCause};
 
 impl SharedQueue {
-    /// Handles an unlock after which the store must keep the claim until `until`. `tell` receives its answer.
+    /// Handles an unlock after which the store must keep the claim until `until`. `tell` receives the store's answer.
     pub(crate) fn keep(
         self: &Arc<Self>,
         hold: &Arc<Hold>,

@@ -149,7 +149,6 @@ impl KeyQueue {
         }
     }
 
-    /// Records a new hold.
     pub(super) fn hold(&mut self, hold: Arc<Hold>, request: LockRequest) {
         self.holders.push(Holder {
             hold,

@@ -33,11 +33,10 @@ pub(crate) struct HandoverPolicy {
     streak_since: Option<Instant>,
     pause_until: Instant,
     yield_until: Instant,
-    /// After the store refused this client's successor: number of clients that ask first.
+    /// Number of clients that ask the store first after it refused this client's successor.
     others_first: u32,
 }
 
-/// The properties of the store that the policy depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyLimits {
     /// Whether the store reports how many other clients wait.
@@ -49,7 +48,7 @@ pub(crate) struct PolicyLimits {
 /// Whether this client may ask the store, or other clients go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// The client asks after the time `after`, or at a wake-up. `others` clients have waited for longer.
+    /// The client asks after the time `after`, or at a wake-up. `others` clients have waited for longer, and ask first.
     Ours { after: Duration, others: u32 },
     /// The client leaves the store alone for this time.
     Others(Duration),
@@ -104,7 +103,6 @@ impl HandoverPolicy {
         self.reserve = twice(grants);
     }
 
-    /// Number of tokens that the next claim reserves.
     pub(crate) fn reserve(&self) -> u32 {
         self.reserve
     }

@@ -14,8 +14,8 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// While callers wait behind a local holder whose lease is not renewed, the poller asks the store at this interval
-/// whether it was evicted; at a third of the lease if that is less.
+/// While callers wait behind a local holder whose lease is not renewed, the poller asks the store at this interval, or
+/// at a third of the lease if that is less, whether the holder was evicted.
 const ASK_ABOUT: Duration = Duration::from_secs(10);
 
 /// The shortest rest of the poller while this client holds the key.
@@ -66,7 +66,7 @@ pub(crate) enum Look {
     Ask(SuccessorRequest, Turn),
 }
 
-/// The event that the poller checks whether a waiter still wants its claim.
+/// The event that the poller checks whether a waiter still wants the claim that it asks for.
 pub(crate) struct IsWanted<'a>(pub(crate) &'a LockRequest);
 
 impl Event for IsWanted<'_> {
@@ -190,7 +190,7 @@ impl KeyQueue {
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)))
     }
 
-    /// Whether a waiter waits for an unanswered call, its own or another's, and for no holder of this client.
+    /// Whether a waiter waits for an unanswered call, its own or another caller's, and for no holder of this client.
     pub(super) fn is_unanswered(&mut self, now: Instant, id: WaiterId, mode: Mode) -> bool {
         let waiter = self.waiter(id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Calling(_)))
@@ -259,7 +259,7 @@ impl KeyQueue {
         }
     }
 
-    /// The poller's action while this client holds the key: ask about a fixed lease, or rest.
+    /// The poller's action while this client holds the key: check a claim whose lease is not renewed, or rest.
     pub(super) fn behind_holders(&mut self, now: Instant, rest: Duration) -> Look {
         let mut until = now + rest;
         let Some(contention) = &mut self.contention else {

@@ -90,7 +90,6 @@ impl SharedQueue {
         self.state.lock().is_waiting(id)
     }
 
-    /// Whether a waiter waits for an unanswered call, its own or another's, and for no holder of this client.
     pub(crate) fn is_unanswered(&self, id: WaiterId, mode: Mode) -> bool {
         let mut state = self.state.lock();
         state.is_unanswered(self.context().now(), id, mode)
@@ -128,7 +127,6 @@ impl SharedQueue {
         self.meters.as_deref().unwrap_or_else(|| self.context().meters())
     }
 
-    /// Wakes the poller of the local waiters.
     pub(crate) fn signal(&self) -> &Notify {
         &self.signal
     }

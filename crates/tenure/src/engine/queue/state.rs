@@ -31,7 +31,7 @@ pub(crate) struct KeyQueue {
     pub(super) rules: Arc<Rules>,
     pub(super) phase: Phase,
     pub(super) holders: SmallVec<[Holder; 1]>,
-    /// Callers, except tries and fair ones, whose own call is in flight: the poller does not ask.
+    /// Callers, except tries and fair ones, whose own call is in flight. The poller does not ask meanwhile.
     pub(super) asking: SmallVec<[WaiterId; 1]>,
     pub(super) places: Places,
     /// Number of grants of the claim that ended last. With `linger`, the next one reserves twice as many tokens.
@@ -48,7 +48,6 @@ pub(super) enum Phase {
     Polling,
     /// The poller pauses: a release that asks the store to grant the key to a local waiter is in flight.
     HandingOver,
-    /// The client was closed.
     Closed,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Waiter {
 /// Where a waiter waits for its grant.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// In this client's queue, whose poller asks for one waiter at a time.
+    /// In this client's queue, whose poller asks the store for one waiter at a time.
     Local,
     /// In the store's queue, with a poller of its own, which this signal wakes when the waiter leaves.
     Store(Arc<Notify>),
@@ -121,7 +121,7 @@ impl Waiters {
         self.0.remove(at)
     }
 
-    /// The first waiter that can be offered a grant.
+    /// The first local waiter that can be offered a grant.
     pub(crate) fn first(&self) -> Option<&Waiter> {
         self.0.iter().find(|waiter| waiter.is_next())
     }
@@ -130,7 +130,7 @@ impl Waiters {
         self.0.iter_mut().find(|waiter| waiter.is_next())
     }
 
-    /// Number of waiters that can be offered a grant.
+    /// Number of local waiters that can be offered a grant.
     pub(crate) fn local(&self) -> usize {
         self.0.iter().filter(|waiter| waiter.is_next()).count()
     }

@@ -240,7 +240,7 @@ impl Fixture {
         CallerState::Holding(hold)
     }
 
-    /// Answers a caller's own call.
+    /// Answers a caller's own call, with an error if `fails`.
     fn answer(&mut self, at: usize, fails: bool) {
         let caller = &self.callers[at];
         let (id, kind, request) = (caller.id, caller.kind, caller.request.clone());
@@ -317,7 +317,6 @@ impl Fixture {
         };
     }
 
-    /// Drops a caller.
     fn leave(&mut self, at: usize) {
         let caller = &mut self.callers[at];
         let is_calling = matches!(caller.state, CallerState::Calling);
@@ -441,7 +440,6 @@ impl Fixture {
         }
     }
 
-    /// Closes the client, and releases the claims that the queue returns.
     fn close(&mut self) {
         let closed = self.apply(Close);
         let (held, lingering) = (closed.held.len(), closed.lingering.len());

@@ -167,8 +167,8 @@ fn offers_that_are_not_taken_go_on() {
     );
 }
 
-/// Q1: while one caller of this client holds the key or asks for it, its other callers do not ask. Q2: so it is until
-/// the holder's local deadline.
+/// Q1: while one caller of this client holds the key or asks for it, its other callers do not ask. Q2: they may ask
+/// after the holder's local deadline.
 #[test]
 fn one_caller_asks_the_store() {
     play(
