@@ -322,7 +322,7 @@ impl Attempt {
     }
 
     fn judged(&mut self, queue: &Arc<SharedQueue>, id: WaiterId, judged: Judged) -> Poll<Option<End>> {
-        // The call has ended: no task must adopt it if the attempt is dropped now.
+        // The call has ended: if the attempt is dropped now, there is no call to adopt.
         self.stage = Stage::Done;
         Poll::Ready(match judged {
             Judged::Held(hold, now) => Some(Ok(Some(self.granted(queue, hold, 0, now)))),

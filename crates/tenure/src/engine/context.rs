@@ -101,7 +101,7 @@ impl Context {
         std::num::NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The order in which a claim of `mode` is placed. A store with one order queues unfair claims like fair ones.
+    /// The order, fair or unfair, of a claim of `mode`. A store with one order queues unfair claims like fair ones.
     pub(crate) fn fairness(&self, mode: Mode, wanted: Fairness) -> Fairness {
         match self.store.profile().order(mode) {
             Order::FifoForBoth => Fairness::Fifo,

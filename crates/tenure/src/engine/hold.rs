@@ -222,7 +222,7 @@ impl Hold {
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }
-        // Checked in each attempt, because another task may confirm a later request at the same time.
+        // Checked in each attempt of `fetch_update`, because another task may confirm a later request at the same time.
         let is_last = || self.confirmed.load(Ordering::Acquire) == sent;
         let moved = |deadline| {
             (deadline != LOST && now.as_nanos() < deadline && is_last()).then_some(later.as_nanos())

@@ -68,7 +68,7 @@ impl Pause {
     };
 }
 
-/// The result of asking the store for one claim, as often as necessary.
+/// The final result of asking the store for one claim.
 pub(crate) enum Found {
     Granted(Grant),
     /// The claim has ended, and can never hold the key: it was evicted, or has expired.

@@ -133,7 +133,7 @@ impl Tasks {
 
     /// Whether the client was closed, or its runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        // Takes no lock, because each call checks this.
+        // Takes no lock, because each call to the store makes this check.
         self.0.work.is_closed()
     }
 

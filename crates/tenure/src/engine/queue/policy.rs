@@ -133,7 +133,7 @@ impl HandoverPolicy {
         if was_refused {
             self.streak_since = None;
             self.yield_until = now + TURN;
-            // 0 on one machine: there, the client that the store wakes asks soon enough.
+            // 0 on one machine: there, the client that the store wakes asks soon enough without a head start.
             self.others_first = others.filter(|_| self.limits.is_on_network).unwrap_or(0);
         }
     }

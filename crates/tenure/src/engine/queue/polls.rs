@@ -247,7 +247,7 @@ impl KeyQueue {
             return window / 4;
         }
         match contention.watch {
-            // Offers did not notify the poller: that would cost more than the hand-overs themselves.
+            // Offers did not notify the poller, which would cost more than the hand-overs. So it checks again.
             OfferWatch::Busy => {
                 contention.watch = OfferWatch::Quiet;
                 window

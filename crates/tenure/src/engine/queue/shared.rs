@@ -113,7 +113,7 @@ impl SharedQueue {
         if effects.handed_over {
             self.meters().passed.increment(1);
         }
-        // Drained in place, not moved: most events wake no caller.
+        // Drained in place, which costs less than a move: most events wake no caller.
         for waker in effects.wakes.drain(..) {
             waker.wake();
         }

@@ -189,7 +189,8 @@ impl Offer {
         }
     }
 
-    /// Whether the offer is valid: before the local deadline, and a local hand-over within `HANDOVER_WINDOW`.
+    /// Whether the offer is valid: before the local deadline, and, for a local hand-over, soon enough after the
+    /// confirmation.
     pub(super) fn is_good(&self, now: Instant) -> bool {
         let is_fresh = !self.handed_over || now - self.hold.confirmed() < HANDOVER_WINDOW;
         is_fresh && now < self.hold.deadline()

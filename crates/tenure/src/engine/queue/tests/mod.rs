@@ -44,7 +44,7 @@ struct Fixture {
     store: Store,
     callers: Vec<Caller>,
     releases: Releases,
-    /// The reply to the last event, then its effects.
+    /// Text of the reply to the last event, then of the event's effects.
     notes: Vec<String>,
     poller_runs: bool,
     /// The request for which the poller asks the store at present.

@@ -78,7 +78,8 @@ impl Store {
             .take_if(|holder| matches!(holder, Holder::Ours(ours) if Arc::ptr_eq(ours, hold)));
     }
 
-    /// Releases the key if another client holds it. Grants it to another client if it is free, and returns the token.
+    /// If another client holds the key, releases it. Otherwise, if the key is free, another client gets it; returns its
+    /// token.
     pub(super) fn other_client(&mut self) -> Option<u64> {
         let is_other = |holder: &mut Holder| matches!(holder, Holder::OtherClient);
         if self.holder.take_if(is_other).is_some() || !self.is_free() {
