@@ -8,7 +8,7 @@
 //! tried again within the same third of the lease. Then the task sends the batches. It never waits for an answer itself.
 //!
 //! A renewal is due a third of the lease after the last confirmation, up to a tenth of that earlier, at random, so that many
-//! clients do not renew at once. The local deadline moves by the time at which the confirmed request was *sent*.
+//! clients do not renew at once. The local deadline is counted from the time at which the confirmed request was *sent*.
 //!
 //! ```text
 //!  granted          due: a third of the lease

@@ -45,7 +45,7 @@ struct Shared {
     work: TaskTracker,
     /// Counts the releases in flight. A closing client waits for them first, because they may add work.
     releases: Releases,
-    /// Cancelled when the client is closed, or its runtime has ended.
+    /// Cancelled when the client is closed or dropped, or its runtime has ended.
     closing: CancellationToken,
     /// Cancelled when the watchdog must end: the client was dropped or has released everything after a close, or its
     /// runtime has ended.

@@ -34,7 +34,7 @@ pin_project! {
     pub(crate) struct Nap {
         #[pin]
         timer: Timer,
-        // The result after the client's runtime has ended.
+        // What a poll returns after the client's runtime has ended.
         when_gone: Poll<()>,
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct KeyQueue {
     pub(super) places: Places,
     /// Number of grants of the claim that ended last. With `linger`, the next one reserves twice as many tokens.
     pub(super) last_run: u32,
-    /// Whether a task waits to release an unlocked claim that lingers.
+    /// Whether a task waits to release an unlocked claim that is kept for the next local caller.
     pub(super) has_linger_timer: bool,
     pub(super) contention: Option<Box<Contention>>,
 }

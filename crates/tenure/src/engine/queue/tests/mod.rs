@@ -51,7 +51,7 @@ struct Fixture {
     poller_asks: Option<SuccessorRequest>,
     /// The grant of the poller's claim, not yet reported to the poller.
     poller_granted: Option<Arc<Hold>>,
-    /// The successor that a release in flight names.
+    /// The next claim (successor) that a release in flight names.
     successor: Option<SuccessorRequest>,
     /// All tokens that callers got.
     tokens: HashSet<u64>,
