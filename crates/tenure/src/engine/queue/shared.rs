@@ -150,8 +150,8 @@ impl SharedQueue {
         Some(hold)
     }
 
-    /// Accepts a grant, and offers it to a waiter by the event `report`. Releases the claim if no waiter takes it.
-    /// Returns false if the local deadline has passed.
+    /// Accepts a grant, and offers it to a waiter by the event that `report` makes. Releases the claim if no waiter
+    /// takes it. Returns false if the local deadline has passed.
     pub(super) fn deliver<E: Event<Reply = bool>>(
         self: &Arc<Self>,
         claim: &Arc<Claim>,

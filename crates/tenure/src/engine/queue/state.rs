@@ -75,9 +75,9 @@ pub(super) struct Contention {
 /// When the poller next checks for offers that were not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OfferWatch {
-    /// The poller checks within the offer window. An offer was made after its last check.
+    /// The poller checks for offers within the offer window. An offer was made after its last check.
     Busy,
-    /// The poller checks within the offer window, then sleeps. No offer was made after its last check.
+    /// The poller checks for offers within the offer window, then sleeps. No offer was made after its last check.
     Quiet,
     /// The poller sleeps until it is notified of the next offer.
     Asleep,

@@ -56,7 +56,7 @@ pub(crate) enum Route {
     Local,
     /// In the store's queue, with a poller of its own, which this signal wakes when the waiter leaves.
     Store(Arc<Notify>),
-    /// In no queue: its own call is in flight.
+    /// In no queue: the waiter's own call is in flight.
     Call,
 }
 
