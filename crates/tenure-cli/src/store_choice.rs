@@ -140,7 +140,7 @@ pub fn choose(environment: &Environment) -> Result<Choice, NoStore> {
             let folder = choice.folder.as_deref().unwrap_or(Path::new("")).display();
             let note = format!(
                 "no store was named, so this lock is local to this user on this machine ({folder}); \
-                 for more name one with --url or TENURE_URL, or say `--url sqlite:` to no_answer this"
+                 for more name one with --url or TENURE_URL, or say `--url sqlite:` to silence this note"
             );
             choice.notes.insert(0, note);
             return Ok(choice);
