@@ -1,4 +1,4 @@
-//! The reply of `acquire`: the state of the claim, and the grant if it holds the key.
+//! The reply of `acquire`: the state of the claim, with a grant if the claim holds the key.
 
 use std::any::Any;
 use std::fmt;
@@ -31,17 +31,17 @@ pub enum AcquireReply {
     Granted(Grant),
     /// The claim does not hold the key. A `Fifo` claim is in the queue; an `Unfair` one leaves nothing in the store.
     Waiting {
-        /// Number of claims before this one; `None` if the store cannot tell.
+        /// Number of claims before this one in the store's queue; `None` if the store does not queue or count it.
         ahead: Option<u32>,
-        /// Time after which to poll again without a wake-up. It ends no later than the lease of the holder, or of the
-        /// claim ahead, in case that client has died.
+        /// Time to the next poll if no wake-up comes first: at most what is left of the lease of the holder or of the
+        /// claim ahead, whose client may have died.
         poll_after: Duration,
     },
     /// The claim was released, was evicted or has expired, and can never hold the key. The store did nothing.
     Ended,
     /// The request arrived after its `not_after`. The store did nothing.
     TooLate,
-    /// The store has lost its data and grants nothing until all earlier leases have ended. It did nothing.
+    /// The store has lost its data, and grants nothing until all earlier leases have ended. This call changed nothing.
     Recovering,
 }
 
@@ -62,19 +62,19 @@ pub enum AcquireReply {
 pub struct Grant {
     /// The fencing tokens reserved for this claim; `None` if the store has no tokens.
     pub tokens: Option<TokenRange>,
-    /// Start of the lease on the client's clock: the moment before the request was sent, so never later than the start of
-    /// the store's own count (B3).
+    /// Start of the lease on the client's clock: the moment before the request was sent. So the store's own count never
+    /// starts earlier (B3).
     ///
-    /// For a session or a shared lease it is the last confirmed keep-alive. For a quorum it is the oldest of the
-    /// majority's readings.
+    /// A store that ties claims to a session or a shared lease states its last confirmed keep-alive. A quorum of stores
+    /// states the oldest reading of its majority.
     pub held_from: Instant,
     /// Length of the lease from `held_from` on, after rounding to the store's limits.
     pub lease: Duration,
-    /// The backend's own proof of the grant, for its helpers that write only while the claim holds.
+    /// Proof of the grant, for functions of the backend that write only while the claim holds the key.
     pub evidence: Option<Evidence>,
 }
 
-/// Proof of a grant, of a type that only the backend knows.
+/// Proof of a grant. Only its backend knows the type.
 ///
 /// # Examples
 /// ```
@@ -85,13 +85,13 @@ pub struct Grant {
 ///
 /// let evidence = Evidence::new(Revision(7));
 /// assert_eq!(evidence.get::<Revision>(), Some(&Revision(7)));
-/// assert_eq!(evidence.get::<i64>(), None, "a helper of another backend asks for another type");
+/// assert_eq!(evidence.get::<i64>(), None, "another backend asks for its own type");
 /// ```
 #[derive(Clone)]
 pub struct Evidence(Arc<dyn Any + Send + Sync>);
 
 impl Evidence {
-    /// Wraps the backend's value.
+    /// Wraps a value of the backend, of any type.
     pub fn new<T: Any + Send + Sync>(value: T) -> Self {
         Evidence(Arc::new(value))
     }

@@ -10,9 +10,9 @@ use crate::{
 
 /// A store of claims: Redis, a SQL database, ZooKeeper, etcd, this process's memory, or your own.
 ///
-/// The store decides atomically which claim holds a key and which token it gets. The engine of the crate `tenure` does the
-/// waiting, the renewing and the giving up. Each rule below has test cases in the conformance suite of
-/// `tenure-testkit`; `docs/RULES.md` lists them by the rule's number.
+/// The store decides atomically which claim holds a key and which token it gets. The engine of the crate `tenure` does
+/// the waiting, the renewing and the giving up. In a store a claim is absent, waiting or granted. Each rule below has
+/// test cases in the conformance suite of `tenure-testkit`; `docs/RULES.md` lists them by the rule's number.
 ///
 /// # Guarantees
 /// - **B1 Mutual exclusion.** While the leases of two claims last, the store never grants both of them if
@@ -22,10 +22,10 @@ use crate::{
 /// - **B3 The client's lease ends first.** The store counts leases on its own clock if it has one.
 ///   [`held_from`](crate::Grant::held_from) is never later than the start of the store's count, so the client stops
 ///   believing in a lease before the store ends it.
-/// - **B4 Placing has a deadline.** The store never places a claim after `not_after`, which is at most
-///   [`MAX_NOT_AFTER`](crate::MAX_NOT_AFTER) ahead. So a delayed request cannot bring a released claim back. A claim
-///   that is placed already may be polled after `not_after`. A store without a clock answers before `not_after`, with
-///   `TooLate` or with an error of unknown effect; if it carries the request out later all the same, the next
+/// - **B4 Placing has a deadline.** The store never places (grants or queues) a claim after `not_after`, which is at
+///   most [`MAX_NOT_AFTER`](crate::MAX_NOT_AFTER) ahead. So a delayed request cannot bring a released claim back. A
+///   claim that is placed already may be polled after `not_after`. A store without a clock answers before `not_after`,
+///   with `TooLate` or with an error of unknown effect; if it carries the request out later all the same, the next
 ///   `release` of the claim undoes that.
 /// - **B5 Ending is final.** A claim that was released, was evicted or has expired is never granted again. `acquire`
 ///   answers it with `Ended` and `renew` with `Gone`. A layout that cannot remember ended claims sets
@@ -37,8 +37,8 @@ use crate::{
 ///   in the queue and restarts its lease. `release` makes the claim absent, whatever state it was in. A release of
 ///   [`ReleaseTarget::All`](crate::ReleaseTarget) names no claim, so the engine never repeats it on its own: another
 ///   client may hold the key by then.
-/// - **B8 A claim waits until `acquire` has answered `Granted`.** That holds even if the claim is first in a queue whose
-///   head the store counts as the owner. `Phase::Waiting` renews such a claim.
+/// - **B8 A claim waits until `acquire` has answered `Granted`.** That holds even on a store that counts the first
+///   claim of its queue as the owner of the key. A renewal of that claim asks for `Phase::Waiting`.
 /// - **B9 A refusal changes nothing.** A request that was refused without effect has not ended its claim. The store
 ///   refuses without effect what its profile does not offer. A backend never resends a request that was answered.
 /// - **B10 Tokens rise.** The tokens of a key rise strictly across releases, expiries, evictions and restarts, as far
@@ -57,16 +57,16 @@ use crate::{
 ///   client waits.
 /// - **B16 Every call ends**, if need be with an error of unknown effect: the other waiters for a key wait behind a
 ///   call that does not return. A panic counts as such an error.
-/// - **B17 Batch elements are independent.** If one element fails, for example because its shard is down, the answers to
-///   the others are neither delayed nor made uncertain.
+/// - **B17 Batch elements are independent.** If one element fails, for example because its shard is down, the replies
+///   to the others are not delayed and do not turn into `Unknown`.
 /// - **B18 Dropping a call harms nothing else.** The effect of the dropped call itself may stay unknown.
 /// - **B19 Nothing is left per name.** A key that no claim holds or waits for takes no space once all its leases and
 ///   cooldowns have ended.
 ///
 /// # Cancel safety
-/// Dropping a [`Call`] or a [`BatchCall`] may leave its effect unknown (B18). The engine never drops an `acquire`, `renew`
-/// or `release` of its own claims once it was polled: it moves the call to a background task. Evictions and calls
-/// that only read are dropped together with their caller.
+/// Dropping a [`Call`] or a [`BatchCall`] may leave its effect unknown (B18). The engine never drops an `acquire`,
+/// `renew` or `release` of its own claims after its first poll: it moves the call to a background task. Evictions and
+/// calls that only read are dropped together with their caller.
 ///
 /// An `acquire` or a `release` may move to another runtime between two polls, and the runtime that polled it first may
 /// have shut down by then. A timer of that runtime would panic. Use timers only in tasks of the runtime on which the
@@ -86,28 +86,29 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// The clock on which `held_from` and `not_after` are read. The engine reads the same clock.
     fn clock(&self) -> &Arc<dyn Clock>;
 
-    /// Places the claim, or polls it if it was placed before. Never waits for another holder.
+    /// Grants or queues a new claim; polls a claim that waits or holds the key. Never waits until another holder
+    /// releases.
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply>;
 
     /// Prolongs the leases of claims. Never creates a claim, never releases one (B6).
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply>;
 
-    /// Makes holders or waiters absent, wakes the next waiters, and grants the successor if no other client is known to
-    /// wait (B15). Each element is one atomic step.
+    /// Removes holders or waiters, wakes the next waiters, and grants the request's successor if no other client is
+    /// known to wait (B15). Each element of the batch is one atomic step.
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply>;
 
     /// Subscribes to wake-ups: for a waiting claim they mean "poll now", for a granted one "renew now".
     ///
-    /// On an error the engine only polls.
+    /// If this fails, the engine relies on polling.
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes>;
 
-    /// Wake-ups after a connection to the store was replaced; `None` if the store has no connections.
+    /// A wake-up each time a connection to the store was replaced; `None` if the store has no connections.
     ///
     /// The engine then renews every claim that it holds, because the server behind the new connection may have lost
     /// some of them.
     fn reconnects(&self) -> Option<Wakes>;
 
-    /// Lists holders and waiters for people and tools. The engine never decides by it which claim holds a key.
+    /// Lists holders and waiters for people and tools. The engine never decides by a listing which claim holds a key.
     ///
     /// A query for one key whose data this layout cannot read fails with [`Fault::UnknownKind`](crate::Fault).
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>>;

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::BackendError;
 
-/// The elements of one request, in order. A batch of one element does not allocate.
+/// The elements of one call, in order. A batch of one element does not allocate.
 ///
 /// # Examples
 /// ```
@@ -25,9 +25,9 @@ pub type Batch<T> = SmallVec<[T; 1]>;
 
 /// The future of one request to the store.
 ///
-/// It borrows nothing, so the engine can poll it in place, and move it to a background task if its caller goes away. It
-/// does nothing until it is first polled. A backend that knows its reply at once uses [`Call::ready`], which does
-/// not allocate. If the future panics, the call ends with an error of unknown effect (B16).
+/// The future borrows nothing, so the engine can poll it in place, and move it to a background task if its caller
+/// leaves. It does nothing until it is first polled. A backend that knows its reply at once uses [`Call::ready`], which
+/// does not allocate. If the future panics, the call ends with an error of unknown effect (B16).
 ///
 /// # Examples
 /// ```
@@ -92,7 +92,7 @@ impl<T> Inner<T> {
 }
 
 impl<T> Call<T> {
-    /// Creates a call with a reply that is already known. Its effect does not depend on whether it is polled.
+    /// Creates a call whose reply is known. Its effect, if any, came before, even if nothing ever polls the call.
     pub fn ready(answer: Result<T, BackendError>) -> Self {
         Call(Inner::Ready(Some(answer)))
     }
@@ -114,9 +114,10 @@ impl<T> BatchCall<T> {
         BatchCall(Inner::Pending(Box::pin(future)))
     }
 
-    /// Takes the replies of a call that was created with [`ready`](BatchCall::ready).
+    /// Takes the replies of a call that [`ready`](BatchCall::ready) created; `None` for other calls, or on a
+    /// repetition.
     ///
-    /// This saves the caller a poll. Afterwards the call panics if it is polled, like any call that has completed.
+    /// This saves the caller a poll. After `Some`, polling the call panics, as with any call that has completed.
     ///
     /// # Examples
     /// ```
@@ -167,7 +168,7 @@ impl<T> fmt::Debug for BatchCall<T> {
     }
 }
 
-/// A stream of hints that the state of a claim may have changed. The subscription ends when it is dropped.
+/// A stream of hints that the state of a claim may have changed. Dropping the stream ends the subscription.
 ///
 /// A hint may come too early, without a reason, or not at all. The waiter polls its claim after each hint, and also when
 /// `poll_after` has passed. After the stream has ended or panicked, the waiter only polls.
@@ -202,7 +203,7 @@ impl<T> fmt::Debug for BatchCall<T> {
 pub struct Wakes(Pin<Box<dyn Stream<Item = ()> + Send>>);
 
 impl Wakes {
-    /// Wraps a stream of hints.
+    /// Wraps a stream in which each item means "poll the claim now".
     pub fn new(stream: impl Stream<Item = ()> + Send + 'static) -> Self {
         Wakes(Box::pin(stream))
     }

@@ -10,17 +10,17 @@ fn refused(fault: Fault, message: impl Into<Box<str>>) -> Result<(), BackendErro
 }
 
 impl Limits {
-    /// The lease that the store gives for a valid request: `asked`, or the shortest lease if that is longer.
+    /// The lease that the store gives for a valid request: `asked`, or `min_lease` if that is longer.
     pub fn lease(&self, asked: Duration) -> Duration {
         asked.max(self.min_lease)
     }
 
-    /// Number of tokens that the store reserves: `asked`, or the store's maximum if that is smaller.
+    /// Number of tokens that the store reserves: `asked`, or `max_grants` if that is smaller.
     pub fn grants(&self, asked: NonZeroU32) -> NonZeroU32 {
         asked.min(self.max_grants)
     }
 
-    /// Checks that the store can give a lease.
+    /// Checks that the store can give a lease of this length.
     ///
     /// # Errors
     /// [`Fault::Limit`] if the lease is longer than `max_lease`: ask for less, and renew it.
@@ -68,7 +68,7 @@ impl Claim {
 }
 
 impl ReleaseRequest {
-    /// Returns the successor of a valid request, if it names one.
+    /// Returns the successor that a valid request names, if any.
     ///
     /// # Errors
     /// [`Fault::Invalid`] if the request names a successor but does not release one claim on the successor's key.

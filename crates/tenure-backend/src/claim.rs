@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use crate::{ClaimRef, Fairness, Mode, OwnerId};
 
-/// The furthest that `not_after` may lie ahead: 10 s.
+/// The greatest time from now to a request's `not_after`: 10 s.
 ///
-/// A store that remembers ended claims for at least this long never places one again because of a delayed request (B4, B5).
+/// A store that remembers ended claims for at least this long grants none of them to a delayed request (B4, B5).
 pub const MAX_NOT_AFTER: Duration = Duration::from_secs(10);
 
-/// How long after a confirmation by the store a client may hand a claim over to its own next waiter: 10 ms.
+/// How long a client may hand a claim over to its own waiters after the store last confirmed the claim: 10 ms.
 ///
-/// It is the same for every client of every store. An eviction pauses the key for the same time
-/// ([`ReleaseRequest::cooldown`](crate::ReleaseRequest)), so every local hand-over of the evicted claim happens before the
-/// store grants the key again, and tokens are used in the order in which they rise.
+/// This time is the same for every client of every store. An eviction pauses the key for as long
+/// ([`ReleaseRequest::cooldown`](crate::ReleaseRequest)). So every local hand-over of the evicted claim happens before
+/// the store grants the key again, and tokens are used in the order in which they rise.
 pub const HANDOVER_WINDOW: Duration = Duration::from_millis(10);
 
 /// How long a freed key is reserved for the client that goes next: 10 ms, enough for a wake-up and a request.
 ///
-/// A store reserves a freed key this long for the claim that it woke. A claim that yields to other clients polls again
-/// after this time, and a client that has used up its share of the key sends no request for as long.
+/// A store reserves a freed key this long for the claim that it woke. A client waits as long before its next request if
+/// it has to let other clients go first.
 pub const TURN: Duration = Duration::from_millis(10);
 
 /// One attempt to hold one key, with everything that a store needs to grant it.
 ///
-/// In the store a claim is absent, waiting or granted. The client names it before it sends the first byte, and
-/// never uses the name again. So every call about a claim is safe to repeat (B7).
+/// In the store a claim is absent, waiting or granted. The client chooses the claim's ID before it sends the first
+/// byte, and uses the ID for no other claim. So every call about a claim is safe to repeat (B7).
 ///
 /// # Examples
 /// ```
@@ -39,22 +39,22 @@ pub const TURN: Duration = Duration::from_millis(10);
 ///     let at = ClaimRef { key: LockKey::new("order:42").unwrap(), id: ClaimId::new(client, number) };
 ///     Claim { label: "ada@web-1:4711".into(), ..Claim::of(at, Duration::from_secs(30)) }
 /// };
-/// // A second attempt is a second claim. It differs from the first only by its name.
+/// // A second attempt is a second claim. Here the two differ only in the ID.
 /// assert_ne!(claim(1).at, claim(2).at);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// The key and the claim's name.
+    /// The key and the claim's ID.
     pub at: ClaimRef,
-    /// The owner within the client, for re-entry.
+    /// Number of the claim's owner within the client. Only the client uses it, for re-entry.
     pub owner: OwnerId,
     /// Text that `tenure ls` shows to people, such as `user@host:pid`.
     pub label: Arc<str>,
     /// How the claim holds the key: alone, shared, or with permits.
     pub mode: Mode,
-    /// Whether the claim queues in the store.
+    /// Whether the claim queues in the store (`Fifo`) or not (`Unfair`).
     pub fairness: Fairness,
-    /// How long the store keeps the claim without a renewal, granted or waiting.
+    /// How long the store keeps the claim, waiting or granted, without a renewal.
     pub lease: Duration,
     /// Number of fencing tokens that a grant reserves: one for the grant, and one for each local hand-over.
     pub grants: NonZeroU32,

@@ -54,24 +54,25 @@ struct Inner {
 pub enum Fault {
     /// The store did not answer, or not in time. This is the one transient fault: the same call may succeed later.
     Unavailable,
-    /// The profile of this store or layout does not offer the request.
+    /// The profile of this store or layout does not offer what the request asks for.
     Unsupported,
-    /// The key is used as another kind of lock.
+    /// The key is used as another kind of lock than the request asked for.
     Mismatch {
-        /// The kind that the key is used as.
+        /// The kind that the key is used as at present.
         held: Kind,
         /// The kind that the request asked for.
         asked: Kind,
     },
     /// This layout cannot read the key's data: another kind of lock, or data of another program.
     UnknownKind,
-    /// The request exceeds a limit of the store.
+    /// The request exceeds a limit of the store: its lease is too long, or its batch too large.
     Limit,
     /// The request or the store's configuration is not valid.
     Invalid,
     /// The store rejected the credentials, or they lack a permission.
     Denied,
-    /// The store answered but cannot work, and waiting does not help: it is damaged, full or read-only, or not a store.
+    /// The store answered but cannot work, and waiting does not help: it is damaged, full, read-only or of another
+    /// program.
     Store,
     /// This backend was closed.
     Closed,
@@ -136,7 +137,7 @@ impl BackendError {
         Self::new(Fault::Mismatch { held, asked }, Effect::None, message)
     }
 
-    /// Creates a refusal of what the profile does not offer. The store did nothing.
+    /// Creates the error of a request that the store's profile does not offer. The store did nothing.
     pub fn unsupported(message: impl Into<Box<str>>) -> Self {
         Self::new(Fault::Unsupported, Effect::None, message)
     }
@@ -150,7 +151,7 @@ impl BackendError {
         )
     }
 
-    /// Creates the error of a call that panicked. The store may have carried it out.
+    /// Creates the error of a call in which the backend panicked. The store may have carried the call out.
     pub fn panicked() -> Self {
         Self::new(
             Fault::Store,

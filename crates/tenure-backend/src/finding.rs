@@ -16,7 +16,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How serious it is.
+    /// How serious the finding is.
     pub severity: Severity,
     /// The property, in one sentence.
     pub what: String,
@@ -40,7 +40,7 @@ impl Finding {
         Self::new(Severity::Danger, what, consequence)
     }
 
-    /// A finding of that severity.
+    /// Creates a finding of the given severity.
     pub fn new(severity: Severity, what: impl Into<String>, consequence: impl Into<String>) -> Self {
         Finding {
             severity,
@@ -62,11 +62,11 @@ impl Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Worth knowing.
+    /// Something to know, such as a limit that every such store has.
     Note,
-    /// A promise that other setups keep holds less often here.
+    /// A promise of the locks holds less reliably than in other setups.
     Warning,
-    /// A promise does not hold.
+    /// A promise of the locks does not hold.
     Danger,
 }
 

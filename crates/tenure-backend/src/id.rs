@@ -1,13 +1,13 @@
-//! Names of clients, claims and owners, and their text forms.
+//! IDs of clients, claims and owners, and their text forms.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::LockKey;
 
-/// Name of one client of one process: a random UUID (version 4), chosen when the client is created.
+/// ID of one client of one process: a random UUID (version 4), chosen when the client is created.
 ///
-/// No two clients share a name, even on one host. A name made of host and process ID would be the same after a
+/// No two clients share an ID, even on one host. An ID made of host and process number would be the same after a
 /// restart.
 ///
 /// # Examples
@@ -22,7 +22,7 @@ use crate::LockKey;
 pub struct ClientId([u8; 16]);
 
 impl ClientId {
-    /// Makes a name from 16 random bytes. The UUID's version and variant replace six of the bits.
+    /// Makes an ID from 16 random bytes. The UUID's version and variant replace six of the bits.
     pub const fn from_random(mut bytes: [u8; 16]) -> Self {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
@@ -34,7 +34,7 @@ impl ClientId {
         &self.0
     }
 
-    /// Makes a name from the bytes that [`as_bytes`](Self::as_bytes) returned.
+    /// Makes an ID from the bytes that [`as_bytes`](Self::as_bytes) returned.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         ClientId(bytes)
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for ClientId {
     }
 }
 
-/// Name of one claim: chosen before the first byte is sent, and never used for another claim.
+/// ID of one claim: chosen before the first byte is sent, and never used for another claim.
 ///
 /// Its text is `uuid:number`, as Redisson writes its owners. The number counts the client's claims from 1.
 ///
@@ -77,7 +77,7 @@ pub struct ClaimId {
 }
 
 impl ClaimId {
-    /// Names the client's claim with that number. Clients use numbers that fit a signed 64-bit column.
+    /// Makes the ID of the client's claim with this number. Clients use numbers that fit a signed 64-bit column.
     pub const fn new(client: ClientId, number: u64) -> Self {
         ClaimId { client, number }
     }
@@ -105,7 +105,7 @@ impl fmt::Debug for ClaimId {
     }
 }
 
-/// A text is not a [`ClaimId`] of the form `uuid:number`.
+/// The error for a text that is not a [`ClaimId`] of the form `uuid:number`.
 ///
 /// # Examples
 /// ```
@@ -148,7 +148,7 @@ impl FromStr for ClaimId {
     }
 }
 
-/// A claim's name together with its key. Renewals and releases name claims by it.
+/// A claim's ID together with its key. Renewals and releases identify claims by both.
 ///
 /// # Examples
 /// ```
@@ -156,14 +156,14 @@ impl FromStr for ClaimId {
 ///
 /// let id = ClaimId::new(ClientId::from_random([7; 16]), 3);
 /// let on = |key| ClaimRef { key: LockKey::new(key).unwrap(), id };
-/// // A store looks a claim up by both. The same name on another key is no claim.
+/// // A store looks a claim up by key and ID. The same ID on another key is no claim.
 /// assert_ne!(on("order:42"), on("order:43"));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClaimRef {
     /// The key that the claim is for.
     pub key: LockKey,
-    /// The claim's name.
+    /// The claim's ID.
     pub id: ClaimId,
 }
 

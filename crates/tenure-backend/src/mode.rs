@@ -42,8 +42,8 @@ pub enum Mode {
 impl Mode {
     /// Returns whether a claim of this mode may be granted while claims with the modes in `held` hold the key.
     ///
-    /// This function is the definition of mutual exclusion (B1): no store grants claims together that it refuses.
-    /// It never admits modes of different kinds together.
+    /// This function is the definition of mutual exclusion (B1): no store grants claims together that this function
+    /// refuses. It never admits modes of different kinds together.
     ///
     /// # Examples
     /// ```
@@ -128,7 +128,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// In which order waiting claims of one key are granted.
+/// The order in which waiting claims of one key are granted.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! The promises of a store as data. Refusals, the choice of tests, `GUARANTEES.md` and `doctor` all read it.
+//! The promises of a store as data. Refusals, the choice of tests, `GUARANTEES.md` and `doctor` all read this data.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -9,7 +9,8 @@ use crate::{Fairness, Mode};
 /// The promises and limits of one store in one layout.
 ///
 /// The struct is exhaustive on purpose: backends write it as a literal, and after a field is added, every backend has to
-/// state its value to compile. Programs read its fields, and match its enums with a wildcard, because those may grow.
+/// state the field's value to compile. Programs read its fields, and match its enums with a wildcard, because those may
+/// grow.
 ///
 /// # Examples
 /// ```
@@ -36,41 +37,41 @@ use crate::{Fairness, Mode};
 pub struct Profile {
     /// The store's name, such as `memory`, `sqlite` or `redis`.
     pub store: &'static str,
-    /// The name of the format that it writes, such as `claims` or `redisson`.
+    /// The name of the store's data format, such as `claims` or `redisson`.
     pub layout: &'static str,
-    /// Which clients can share its locks.
+    /// Which clients can share the store's locks.
     pub reach: Reach,
-    /// Orders in which it serves mutexes.
+    /// Orders in which the store serves mutexes.
     pub mutex: Order,
-    /// Orders in which it serves read-write locks.
+    /// Orders in which the store serves read-write locks.
     pub read_write: Order,
-    /// Orders in which it serves semaphores.
+    /// Orders in which the store serves semaphores.
     pub semaphore: Order,
-    /// How it detects a dead holder.
+    /// How the store detects a dead holder.
     pub liveness: Liveness,
     /// Events that can make two clients hold a lock at once, besides a holder that is paused beyond its deadline.
     pub hazards: &'static [Hazard],
-    /// How far its tokens can be trusted to rise.
+    /// Through which failures the store's fencing tokens keep rising.
     pub fencing: Fencing,
-    /// How a waiter finds out that it can be granted.
+    /// How a waiter learns that its claim can be granted.
     pub wake_up: WakeUp,
-    /// Whether it remembers ended claims until their `not_after` has passed (B5).
+    /// Whether the store remembers ended claims until their `not_after` has passed (B5).
     pub remembers_ended: bool,
-    /// Whether a release reports how many claims of other clients wait.
+    /// Whether the reply to a release says how many claims of other clients wait.
     pub reports_waiters: bool,
     /// What `inspect` can show.
     pub inspection: Inspection,
-    /// Time after a grant at which the store needs the first renewal, even of a claim with a fixed lease; `None` if it
-    /// needs none. Until then [`inspect`](crate::Backend::inspect) may show the holder without label and token.
+    /// Time after a grant at which the engine must renew the claim, even one with a fixed lease; `None` if it need not.
+    /// Until then [`inspect`](crate::Backend::inspect) may show the holder without label and token.
     pub first_renewal: Option<Duration>,
-    /// Its limits.
+    /// Limits of leases, tokens and batches.
     pub limits: Limits,
 }
 
 /// Which clients can share a store's locks.
 ///
 /// # Examples
-/// See [`Profile`]. The locks of a store that is on the network also exclude processes of one machine.
+/// See [`Profile`]. The locks of a store on the network also exclude other processes of the same machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reach {
@@ -85,7 +86,7 @@ pub enum Reach {
 /// Orders in which a store serves one kind of lock.
 ///
 /// # Examples
-/// See [`Profile`], whose [`serves`](Profile::serves) reads it.
+/// See [`Profile`] and its method [`serves`](Profile::serves).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Order {
@@ -122,8 +123,8 @@ pub enum Order {
 pub enum Liveness {
     /// Each claim has a lease, which the store counts on this clock.
     Lease(LeaseClock),
-    /// The claim lives as long as a session. Mutual exclusion (B1) is not promised between the end of the session and the
-    /// moment at which the holder detects it.
+    /// The claim lives as long as its client's session with the server. Mutual exclusion (B1) is not promised between
+    /// the end of the session and the moment at which the holder detects it.
     Session,
 }
 
@@ -156,7 +157,7 @@ pub enum LeaseClock {
 /// An event that can make two clients hold a lock at once.
 ///
 /// # Examples
-/// See [`Profile`], whose [`offers`](Profile::offers) reads it, and [`LeaseClock`].
+/// See [`LeaseClock`], and [`Profile`] with its method [`offers`](Profile::offers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hazard {
@@ -172,7 +173,7 @@ pub enum Hazard {
     SessionDeath,
 }
 
-/// How far a store's tokens can be trusted to rise.
+/// Through which failures a store's fencing tokens keep rising.
 ///
 /// # Examples
 /// ```
@@ -197,24 +198,24 @@ pub enum Fencing {
     Durable,
 }
 
-/// How a waiter finds out that it can be granted.
+/// How a waiter learns that its claim can be granted.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::WakeUp;
 ///
-/// // `Guarantee::PromptWakeUp` requires this. Waiters also poll, so a lost wake-up only costs time.
+/// // The condition of `Guarantee::PromptWakeUp`. Waiters also poll, so a lost wake-up only costs time.
 /// let is_prompt = |wake_up| wake_up > WakeUp::Poll;
 /// assert!(is_prompt(WakeUp::Lossy) && is_prompt(WakeUp::Reliable));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum WakeUp {
-    /// It polls.
+    /// The waiter polls.
     Poll,
-    /// It gets a message, which may be lost.
+    /// The waiter gets a message, which may be lost.
     Lossy,
-    /// It gets a message, which is not lost while the connection lasts.
+    /// The waiter gets a message, which is not lost while the connection lasts.
     Reliable,
 }
 
@@ -224,13 +225,13 @@ pub enum WakeUp {
 /// See [`Profile`]. `inspect` replies with [`LockStatus`](crate::LockStatus)es.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Inspection {
-    /// Whether it lists keys by prefix.
+    /// Whether `inspect` lists keys by prefix.
     pub lists: bool,
-    /// Whether it shows waiters, in their order.
+    /// Whether `inspect` shows waiters, in their order.
     pub queue: bool,
-    /// Whether it shows labels.
+    /// Whether `inspect` shows labels.
     pub labels: bool,
-    /// Whether it shows the time that is left of a lease.
+    /// Whether `inspect` shows the time that is left of a lease.
     pub remaining: bool,
 }
 
@@ -262,19 +263,20 @@ pub struct Limits {
     pub min_lease: Duration,
     /// The longest lease. Longer requests are refused with `Fault::Limit`.
     pub max_lease: Duration,
-    /// Greatest number of tokens that a grant may reserve; 1 if every hand-over needs its own claim.
+    /// Greatest number of tokens that a grant may reserve; 1 if the store itself must grant each hand-over.
     pub max_grants: NonZeroU32,
-    /// Greatest number of elements in one `renew` or `release`.
+    /// Greatest number of elements in one call of `renew` or `release`.
     pub max_batch: NonZeroU32,
-    /// Time that the engine subtracts from a lease in addition to clock drift; `None` for the engine's default.
+    /// Part of a lease that the engine does not use, besides 1 % for clock drift; `None` for the engine's default
+    /// margin.
     pub margin: Option<Duration>,
     /// How late the store may expire a lease, because its clock is coarse or because it looks for expired leases only
-    /// now and then. It does not prolong the holder's local deadline.
+    /// now and then. The holder's local deadline does not move because of it.
     pub expiry_slack: Duration,
 }
 
 impl Profile {
-    /// The orders in which the store serves claims of a mode.
+    /// Returns the orders in which the store serves claims of this mode.
     pub fn order(&self, mode: Mode) -> Order {
         match mode {
             Mode::Exclusive => self.mutex,
@@ -283,7 +285,7 @@ impl Profile {
         }
     }
 
-    /// Returns whether the store serves claims of a mode and fairness.
+    /// Returns whether the store serves claims of this mode and fairness.
     pub fn serves(&self, mode: Mode, fairness: Fairness) -> bool {
         match fairness {
             Fairness::Unfair => matches!(self.order(mode), Order::Unfair | Order::Both | Order::FifoForBoth),
@@ -291,7 +293,7 @@ impl Profile {
         }
     }
 
-    /// Returns whether the store gives a guarantee.
+    /// Returns whether the store gives this guarantee.
     pub fn offers(&self, guarantee: Guarantee) -> bool {
         let withstands = |hazard| !self.hazards.contains(&hazard);
         match guarantee {
@@ -325,7 +327,7 @@ impl Profile {
 /// ```
 /// use tenure_backend::{Guarantee, Profile};
 ///
-/// /// The guarantees that a store does not give, as text. In programs, `Client::require` of `tenure` checks one.
+/// /// The guarantees that a store does not give, as text. Programs check one with `Client::require` of `tenure`.
 /// fn missing(profile: &Profile) -> Vec<String> {
 ///     let missing = Guarantee::ALL.iter().filter(|guarantee| !profile.offers(**guarantee));
 ///     missing.map(|guarantee| guarantee.to_string()).collect()
@@ -345,19 +347,19 @@ pub enum Guarantee {
     SurvivesFailover,
     /// No two clients hold a lock at once after a server's clock is set.
     SurvivesClockStep,
-    /// Fair mutexes.
+    /// The store has fair mutexes: it grants them in the order of the requests.
     Fair,
-    /// Read-write locks.
+    /// The store has read-write locks.
     ReadWrite,
-    /// Semaphores.
+    /// The store has semaphores.
     Semaphore,
     /// Each grant has a fencing token.
     Fencing,
     /// Tokens rise through every crash of the store.
     DurableFencing,
-    /// Waiters are woken and need not rely on polling.
+    /// The store wakes waiters, so they need not rely on polling.
     PromptWakeUp,
-    /// Keys can be listed.
+    /// The store can list its keys.
     Listing,
 }
 

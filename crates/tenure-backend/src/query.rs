@@ -1,4 +1,4 @@
-//! Queries and replies of `inspect`, for people and tools. No client decides by them whether it holds a lock.
+//! Queries and replies of `inspect`, for people and tools. No client decides by a reply whether it holds a lock.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::{FencingToken, HolderId, Kind, LockKey, Mode};
 /// let one = Query::Key(LockKey::new("order:42").unwrap());
 /// let limit = NonZeroU32::new(100).unwrap();
 /// let orders = Query::Prefix { prefix: "order:".into(), after: None, limit };
-/// // `Page` shows how to query for the next hundred.
+/// // The example of `Page` shows how to query for the next hundred.
 /// assert_ne!(one, orders);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,14 +30,14 @@ pub enum Query {
     Prefix {
         /// The prefix. An empty one matches all keys.
         prefix: Arc<str>,
-        /// End of the previous page; `None` for the first page.
+        /// `next` of the previous page; `None` for the first page.
         after: Option<Cursor>,
         /// Greatest number of keys in one page.
         limit: NonZeroU32,
     },
 }
 
-/// Position in a listing. Only the store that wrote its text can read it.
+/// A position in a listing, as text that only the store that wrote it can read.
 ///
 /// # Examples
 /// See [`Page`].
@@ -101,9 +101,9 @@ pub struct Page<T> {
 pub struct LockStatus {
     /// The key.
     pub key: LockKey,
-    /// The kind of lock that it is used as.
+    /// The kind of lock that the key is used as.
     pub kind: Kind,
-    /// The claims that hold it.
+    /// The claims that hold the key.
     pub holders: Vec<HolderStatus>,
     /// The claims in the store's queue, in order; `None` if the store cannot tell.
     ///
@@ -125,13 +125,13 @@ pub struct LockStatus {
 ///     token: None,
 ///     remaining: None,
 /// };
-/// // The name makes a release target, so a Java thread can be evicted too.
+/// // The holder's ID makes a release target, so a Java thread can be evicted too.
 /// let target = status.id.on(LockKey::new("order:42").unwrap());
 /// assert!(matches!(target, ReleaseTarget::Foreign { .. }));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderStatus {
-    /// The holder's name, as an eviction takes it. A holder that is no Tenure claim has a foreign name.
+    /// The holder's ID, with which it can be evicted. A holder that is no Tenure claim has a foreign ID.
     pub id: HolderId,
     /// The claim's label; `None` if the layout does not record labels, or before the claim's
     /// [first renewal](crate::Profile::first_renewal).
@@ -148,13 +148,13 @@ pub struct HolderStatus {
 /// One waiting claim in the store's queue.
 ///
 /// # Examples
-/// See [`LockStatus`]. [`HolderId::on`] turns its name into a release target.
+/// See [`LockStatus`]. [`HolderId::on`] turns the waiter's ID into a release target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaiterStatus {
-    /// The waiter's name, as an eviction takes it.
+    /// The waiter's ID, with which it can be evicted.
     pub id: HolderId,
     /// The claim's label; `None` if the layout does not record labels.
     pub label: Option<Arc<str>>,
-    /// How the claim is to hold the key.
+    /// How the claim is to hold the key once it is granted.
     pub mode: Mode,
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::{AcquireReply, BackendError, Batch, Claim, ClaimId, ClaimRef, Instant, LockKey};
 
-/// A request to make one holder or waiter absent, or all holders of a key.
+/// A request to remove one holder or waiter, or all holders of a key.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::{Cause, ReleaseRequest, ReleaseTarget, HolderId, LockKey, HANDOVER_WINDOW};
 ///
-/// // An operator evicts a Java thread. The cooldown lasts as long as local hand-overs may go on.
+/// // An operator evicts a Java thread. The cooldown lasts as long as a client may hand a claim over locally.
 /// let key = LockKey::new("order:42").unwrap();
 /// let request = ReleaseRequest {
 ///     target: HolderId::parse("thread-12").on(key.clone()),
@@ -24,21 +24,21 @@ use crate::{AcquireReply, BackendError, Batch, Claim, ClaimId, ClaimRef, Instant
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {
-    /// The holder or waiter to make absent.
+    /// The holder or waiter to remove, or all holders of a key.
     pub target: ReleaseTarget,
-    /// Why it ends.
+    /// Why the target is removed.
     pub cause: Cause,
-    /// The claim to grant in the same atomic step. Only with `ReleaseTarget::Claim`, and only for the same key.
+    /// A claim that the store may grant in the same atomic step. Only with `ReleaseTarget::Claim`, and on the same key.
     pub successor: Option<Successor>,
     /// Time after this release in which the store grants the key to no claim.
     ///
-    /// [`HANDOVER_WINDOW`](crate::HANDOVER_WINDOW) for an eviction, otherwise zero. A store that grants one token per claim
-    /// may ignore it.
+    /// [`HANDOVER_WINDOW`](crate::HANDOVER_WINDOW) for an eviction, otherwise zero. A store that grants one token per
+    /// claim may ignore the cooldown.
     pub cooldown: Duration,
 }
 
 impl ReleaseRequest {
-    /// Creates a request to end one claim, without a successor and without a cooldown.
+    /// Creates a request to release one claim, without a successor and without a cooldown.
     pub fn of(claim: &Claim, cause: Cause) -> Self {
         ReleaseRequest {
             target: ReleaseTarget::Claim(claim.at.clone()),
@@ -65,13 +65,13 @@ impl ReleaseRequest {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Successor {
-    /// The claim. After the release the store places it as `acquire` would.
+    /// The claim that the store places in the same step, as `acquire` would.
     pub claim: Arc<Claim>,
-    /// The latest time at which the store may place it, as for `acquire`. After that the reply is `TooLate`.
+    /// The latest time at which the store may place the claim. Later the store answers `TooLate`, as in `acquire`.
     pub not_after: Instant,
 }
 
-/// The holder or waiter that a release makes absent.
+/// A holder or waiter to release, or all holders of a key.
 ///
 /// # Examples
 /// ```
@@ -81,7 +81,7 @@ pub struct Successor {
 /// fn may_repeat(target: &ReleaseTarget) -> bool {
 ///     match target {
 ///         ReleaseTarget::Claim(_) | ReleaseTarget::Foreign { .. } => true,
-///         // By then another client may hold the key.
+///         // By then another client may hold the key, and would lose it.
 ///         ReleaseTarget::All(_) => false,
 ///     }
 /// }
@@ -96,17 +96,17 @@ pub enum ReleaseTarget {
     Claim(ClaimRef),
     /// A holder that is not a Tenure claim, such as a Java thread or a row of another tool.
     Foreign {
-        /// The key that it holds.
+        /// The key that the holder holds.
         key: LockKey,
-        /// The store's name for it, as in [`HolderId::Foreign`].
+        /// The store's name for the holder, as in [`HolderId::Foreign`].
         id: Arc<str>,
     },
-    /// All holders of the key. Waiters stay.
+    /// All holders of the key. Its waiters stay.
     All(LockKey),
 }
 
 impl ReleaseTarget {
-    /// The key of the target.
+    /// Returns the key of the target.
     pub fn key(&self) -> &LockKey {
         match self {
             ReleaseTarget::Claim(claim) => &claim.key,
@@ -115,7 +115,7 @@ impl ReleaseTarget {
     }
 }
 
-/// Name of a holder or waiter, as `inspect` shows it and as `tenure evict --claim` accepts it.
+/// ID of a holder or waiter, as `inspect` shows it and as `tenure evict --claim` accepts it.
 ///
 /// # Examples
 /// ```
@@ -141,7 +141,7 @@ impl HolderId {
             .map_or_else(|_| HolderId::Foreign(Arc::from(text)), HolderId::Claim)
     }
 
-    /// The release target with this name on `key`.
+    /// Makes a release target of this holder or waiter of `key`.
     pub fn on(self, key: LockKey) -> ReleaseTarget {
         match self {
             HolderId::Claim(id) => ReleaseTarget::Claim(ClaimRef { key, id }),
@@ -159,7 +159,7 @@ impl fmt::Display for HolderId {
     }
 }
 
-/// Why a release makes a holder or waiter absent.
+/// Why a release removes a holder or waiter.
 ///
 /// # Examples
 /// ```
@@ -197,7 +197,7 @@ pub enum Cause {
 /// let done = |freed| ReleaseReply::Done { freed, others: Some(0), successor: None };
 /// let first = done(Batch::from_iter([HolderId::parse("thread-12")]));
 /// let repeated = done(Batch::new());
-/// // After both replies the holder is absent. `freed` shows that only the first call removed it.
+/// // After both replies the holder is gone. `freed` shows that only the first call removed it.
 /// let freed = |reply| match reply {
 ///     ReleaseReply::Done { freed, .. } => freed.len(),
 ///     ReleaseReply::Unknown(_) => 0,
@@ -206,16 +206,16 @@ pub enum Cause {
 /// ```
 #[derive(Debug)]
 pub enum ReleaseReply {
-    /// The target is absent.
+    /// The target is gone: this call removed it, or it was absent before.
     Done {
-        /// Holders and queued claims that this call removed. Empty on a repetition.
+        /// Holders and queued claims that this call removed; empty if an earlier call did.
         freed: Batch<HolderId>,
-        /// Number of waiting claims of other clients; `None` if the store cannot tell. It may include a claim that has
-        /// just left.
+        /// Number of waiting claims of other clients; `None` if the store cannot tell. The number may include a claim
+        /// that has just left.
         others: Option<u32>,
         /// State of the successor, if the request named one.
         successor: Option<AcquireReply>,
     },
-    /// The release may have taken effect or not. Repeating it is safe (B7).
+    /// The release may have taken effect or not. Repeating it is safe if its target is one holder or waiter (B7).
     Unknown(BackendError),
 }

@@ -30,12 +30,13 @@ pub struct RenewRequest {
     /// For claims with a fixed lease: the store learns that the holder is alive, but the lease does not grow.
     pub shorten_only: bool,
     /// Lifts the key's token counter to at least the last token of this range, and records the range as the claim's
-    /// tokens, in the same atomic step that renews the claim. A quorum uses it to write its maximum back.
+    /// tokens, in the same atomic step that renews the claim. A quorum of stores uses it to write the greatest token
+    /// that it has seen to all its members.
     pub raise: Option<TokenRange>,
 }
 
 impl RenewRequest {
-    /// Creates a request to renew a granted claim for its own lease, without raising the counter.
+    /// Creates a request to renew a granted claim for the lease in `claim`, without raising the token counter.
     pub fn of(claim: &Claim) -> Self {
         RenewRequest {
             claim: claim.at.clone(),
@@ -46,7 +47,7 @@ impl RenewRequest {
         }
     }
 
-    /// End of the lease after this renewal, where `current` is its end now and `asked` the end that `lease` asks for.
+    /// Returns the end of the lease after this renewal. `current` is its end before, `asked` is now plus `lease`.
     pub fn end(&self, current: Instant, asked: Instant) -> Instant {
         if self.shorten_only {
             asked.min(current)
@@ -112,7 +113,7 @@ pub enum RenewReply {
     },
     /// The claim is gone for good: no renewal brings it back (B6).
     Gone(Loss),
-    /// The claim may have been renewed or not. Its holder may rely on it until the deadline that it knows.
+    /// The claim may have been renewed or not. Its holder may rely on it until its last known local deadline.
     Unknown(BackendError),
 }
 
@@ -136,7 +137,7 @@ pub enum Loss {
         /// The evictor's name, if it gave one. It is foreign text: `Display` escapes it with [`escape_control`].
         by: Option<Arc<str>>,
     },
-    /// The session or connection that carried it ended.
+    /// The session or connection that the claim depended on ended.
     Session,
     /// The store has no record of the claim, so the reason is unknown.
     Missing,

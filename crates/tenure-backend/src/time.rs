@@ -79,8 +79,8 @@ impl Sub for Instant {
 /// The engine and its backend read the same clock, [`Backend::clock`](crate::Backend::clock), so a grant's
 /// `held_from` can be compared with the engine's deadlines.
 ///
-/// No guarantee that it counts the time while a virtual machine is paused, or since its snapshot was taken: no clock
-/// inside the machine shows them.
+/// No guarantee that the clock counts the time while a virtual machine is paused, or since its snapshot was taken: no
+/// clock inside the machine shows that time.
 ///
 /// # Examples
 /// ```

@@ -70,7 +70,7 @@ impl From<FencingToken> for i64 {
     }
 }
 
-/// A number or text that is no [`FencingToken`]: tokens are 1 to [`FencingToken::MAX`].
+/// The error for a number or text that is no [`FencingToken`]: tokens are 1 to [`FencingToken::MAX`].
 ///
 /// # Examples
 /// ```
@@ -154,7 +154,7 @@ impl TokenRange {
         }
     }
 
-    /// The first token: that of the grant itself.
+    /// The first token, which is that of the store's grant.
     pub const fn first(&self) -> FencingToken {
         self.first
     }
@@ -164,7 +164,7 @@ impl TokenRange {
         self.count
     }
 
-    /// The token of the `n`th holder, counted from 0. `None` if the range is used up.
+    /// The token of the `n`th holder, counted from 0; `None` if the range has no more tokens.
     pub const fn nth(&self, n: u32) -> Option<FencingToken> {
         if n < self.count.get() {
             FencingToken::new(self.first.get() + n as u64)

@@ -9,16 +9,16 @@ use crate::{ClaimId, Instant, MAX_NOT_AFTER};
 /// `not_after` is read on, may run slower than the store's.
 const REMEMBERED: Duration = MAX_NOT_AFTER.saturating_mul(2);
 
-/// Number of ranges below which none is forgotten.
+/// With fewer ranges than this the set forgets none.
 const MIN_RANGES: usize = 64;
 
-/// The set of ended claims, so that a delayed request cannot place one of them again (B5).
+/// A set of ended claims, so that a delayed request cannot place one of them again (B5).
 ///
-/// It remembers each claim for at least 20 s, twice as long as `not_after` may lie ahead ([`MAX_NOT_AFTER`]).
+/// The set remembers each claim for at least 20 s, twice as long as `not_after` may lie ahead ([`MAX_NOT_AFTER`]).
 ///
 /// A client numbers its claims from 1, so ended claims form ranges of numbers, with gaps where claims are alive. The set
 /// keeps the ranges: its size grows with the number of live claims, not with the number of ended ones. A number that
-/// was never sent leaves a gap that never closes; the range before it is forgotten once its time has passed.
+/// was never sent leaves a gap that never closes; the set forgets the range before the gap after the 20 s.
 ///
 /// # Examples
 /// ```
@@ -33,7 +33,7 @@ const MIN_RANGES: usize = 64;
 pub struct Tombstones {
     /// Ranges by their first claim. No two ranges are adjacent.
     ranges: BTreeMap<ClaimId, Range>,
-    /// Number of ranges at which old ranges are forgotten.
+    /// Number of ranges at which the next new range makes the set forget old ones.
     forget_at: usize,
 }
 
@@ -41,7 +41,7 @@ pub struct Tombstones {
 struct Range {
     /// Number of the last claim of the range.
     last: u64,
-    /// Time until which the range must be remembered.
+    /// The set must not forget the range before this time.
     until: Instant,
 }
 
@@ -55,13 +55,13 @@ impl Default for Tombstones {
 }
 
 impl Tombstones {
-    /// Returns whether the claim is known to have ended.
+    /// Returns whether the set contains the claim, so that the claim has ended.
     pub fn contains(&self, id: ClaimId) -> bool {
         let before = self.ranges.range(..=id).next_back();
         before.is_some_and(|(first, range)| first.client() == id.client() && id.number() <= range.last)
     }
 
-    /// Remembers that the claim has ended.
+    /// Records at the time `now` that the claim has ended.
     pub fn insert(&mut self, id: ClaimId, now: Instant) {
         let until = now + REMEMBERED;
         let after = id
@@ -90,7 +90,7 @@ impl Tombstones {
     }
 }
 
-/// Returns whether the claim is in the range, or directly after its end.
+/// Returns whether the claim is in the range or directly after its end. The claim must not be before the range.
 fn reaches(range: &Range, id: ClaimId) -> bool {
     id.number() <= range.last.saturating_add(1)
 }

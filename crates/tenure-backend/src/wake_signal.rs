@@ -10,8 +10,8 @@ use crate::Wakes;
 
 /// A signal that remembers one notification until a listener polls it. Two notifications before a poll count as one.
 ///
-/// Clones share one signal. A store keeps a clone to [`notify`](WakeSignal::notify), and returns
-/// [`wakes`](WakeSignal::wakes) to the listener; that stream never ends. If several tasks poll, only the task that polled
+/// Clones share one signal. A store keeps a clone to [`notify`](WakeSignal::notify), and returns the stream
+/// [`wakes`](WakeSignal::wakes), which never ends, to the listener. If several tasks poll, only the task that polled
 /// last is woken.
 ///
 /// # Examples
@@ -40,7 +40,7 @@ struct State {
 }
 
 impl WakeSignal {
-    /// Wakes the listener, or makes the next poll ready.
+    /// Wakes the listener, if one waits, and makes its next poll ready.
     ///
     /// Release your own locks before the call: a waker may run any code.
     pub fn notify(&self) {
@@ -54,7 +54,7 @@ impl WakeSignal {
         }
     }
 
-    /// Returns this signal as a stream. Calls `dropped` when the stream is dropped.
+    /// Returns this signal as a stream of wake-ups. Calls `dropped` when the stream is dropped.
     pub fn wakes(&self, dropped: impl FnMut() + Send + 'static) -> Wakes {
         let signal = self.clone();
         Wakes::new(Listener { signal, dropped })
@@ -65,7 +65,8 @@ impl WakeSignal {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Ready if the signal was notified since the last poll that was ready.
+    /// Ready if the signal was notified since the last ready poll. Otherwise wakes the polling task at the next
+    /// `notify`.
     pub fn poll_notified(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.is_notified) {
@@ -87,7 +88,7 @@ impl Stream for WakeSignal {
     }
 }
 
-/// A stream over a signal, which calls `dropped` when it is dropped.
+/// A stream of a signal's wake-ups. Its drop calls `dropped`.
 struct Listener<F: FnMut()> {
     signal: WakeSignal,
     dropped: F,

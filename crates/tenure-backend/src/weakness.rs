@@ -6,8 +6,8 @@ impl Profile {
     /// Findings that hold for every store with this profile, whatever its setup. `tenure doctor` prints them first.
     ///
     /// A [note](crate::Severity::Note) names events after which two clients can hold a lock, and clients that the locks
-    /// do not exclude. A [warning](crate::Severity::Warning) names a protection that other stores give and this one lacks.
-    /// Loss of the store's data is not mentioned, because no store withstands it.
+    /// do not exclude. A [warning](crate::Severity::Warning) names a protection that other stores give and this one
+    /// lacks. Loss of the store's data is not mentioned, because no store withstands it.
     ///
     /// # Examples
     /// ```
@@ -91,7 +91,7 @@ impl Profile {
     }
 }
 
-/// Describes the event as the rest of a sentence after "when". `None` for data loss, which every store suffers from.
+/// Describes a hazard as the rest of a sentence after "when". `None` for data loss, which every store suffers from.
 fn event(hazard: &Hazard) -> Option<&'static str> {
     match hazard {
         Hazard::DataLoss => None,
