@@ -35,10 +35,10 @@ pub enum DurationError {
     TooLong,
 }
 
-/// A hundred years, in hours. No lease or time limit needs more, and the sum of several such times still fits a clock.
+/// A hundred years, in hours: the limit of a length of time. No lease needs more, and a clock can still add several.
 const MAX_HOURS: u64 = 24 * 365 * 100;
 
-/// The units with their milliseconds, the largest first.
+/// The units and their lengths in milliseconds, the largest first.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Parses a length of time: whole numbers, each with one of the units `h`, `m`, `s`, `ms`, the largest unit first.
@@ -103,7 +103,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     Ok(Duration::from_millis(total_ms))
 }
 
-/// Splits before the first character that `stop` accepts.
+/// Splits the text before its first character that `stop` accepts.
 fn split_where(text: &str, stop: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(stop).unwrap_or(text.len()))
 }

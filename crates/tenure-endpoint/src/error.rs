@@ -6,8 +6,8 @@ use crate::duration::DurationError;
 
 /// The part of a store URL that is wrong. The message says what to write instead.
 ///
-/// No variant contains text that could be a password. It names hosts by their position, counted from 1, and options
-/// only by their name.
+/// No variant contains text that could be a password. An error identifies a host by its position, counted from 1, and
+/// an option by its name.
 ///
 /// # Examples
 ///
@@ -21,13 +21,13 @@ pub enum UrlError {
     /// The text is empty.
     #[error("the URL is empty: write one such as `sqlite:` or `redis://HOST`")]
     Empty,
-    /// The URL is longer than the limit.
+    /// The URL is longer than `limit`.
     #[error("the URL is longer than {limit} bytes: is it a URL?")]
     TooLong {
-        /// The longest length accepted, in bytes.
+        /// The greatest length of a URL, in bytes.
         limit: usize,
     },
-    /// The URL contains a raw control character, often a line end.
+    /// The URL contains a control character that is not percent-encoded, often a line end.
     #[error(
         "the URL holds a control character at byte {at}: remove it, or write it as `%` and two hex digits"
     )]
@@ -38,13 +38,13 @@ pub enum UrlError {
     /// The text does not begin with a scheme and a `:`.
     #[error("the URL has no scheme: begin with one such as `sqlite:` or `redis://`")]
     Scheme,
-    /// The URL of a store on the network lacks the `//`.
+    /// The URL of a store on the network lacks the `//` after its scheme.
     #[error("`//` is missing after `{scheme}:`: write `{scheme}://HOST`")]
     NoSlashes {
         /// The scheme, in lower case.
         scheme: String,
     },
-    /// The scheme stands for a socket in the file system.
+    /// The scheme stands for a Unix socket, which no store supports.
     #[error("`{scheme}:` names a socket, and sockets are not supported: write `redis://HOST:PORT`")]
     Socket {
         /// The scheme, in lower case.
@@ -56,7 +56,7 @@ pub enum UrlError {
         /// The scheme, in lower case.
         scheme: String,
     },
-    /// An `@` is somewhere else than between the password and the hosts.
+    /// An `@` is in another place than between the credentials and the hosts.
     #[error(
         "an `@` is out of place: one `@` stands between the password and the host; elsewhere write it `%40`, and \
          in a password also `/` as `%2F`, `?` as `%3F`, `#` as `%23`"
@@ -79,28 +79,28 @@ pub enum UrlError {
         "host {position} is empty or holds a space or a bracket: write `HOST`, `HOST:PORT` or `[IPV6]:PORT`"
     )]
     HostName {
-        /// Which host, counted from 1.
+        /// Position of the host, counted from 1.
         position: usize,
     },
     /// An IPv6 address is not valid or lacks its brackets.
     #[error("host {position} is not a valid address: an IPv6 address stands in brackets, `[::1]:PORT`")]
     Address {
-        /// Which host, counted from 1.
+        /// Position of the host, counted from 1.
         position: usize,
     },
     /// The text after a host's `:` is not a port.
     #[error("host {position} has no valid port: after `:` write a number from 1 to 65535")]
     Port {
-        /// Which host, counted from 1.
+        /// Position of the host, counted from 1.
         position: usize,
     },
-    /// An option is not `name=value` with a plain name.
+    /// An option is not `name=value`, or its name has other characters than letters, digits, `_` and `-`.
     #[error("option {position} is not `name=value`, with a name of letters, digits, `_` and `-`")]
     OptionSyntax {
-        /// Which option, counted from 1.
+        /// Position of the option, counted from 1.
         position: usize,
     },
-    /// The name of an option is that of a credential.
+    /// The name of an option sounds like that of a credential, such as `token`.
     #[error(
         "the option `{name}` would show a credential: write the password before the host, `USER:PASSWORD@HOST`, or \
          name a file with `password_file`"
@@ -120,7 +120,7 @@ pub enum UrlError {
     Unknown {
         /// The option's name.
         name: String,
-        /// The options of the store, as a list in words.
+        /// The names of the store's options, as a list in words.
         known: String,
     },
     /// The value of an option is not a length of time.
@@ -128,18 +128,18 @@ pub enum UrlError {
     Duration {
         /// The option's name.
         name: String,
-        /// The error of the value.
+        /// The reason why the value is not a length of time.
         source: DurationError,
     },
-    /// The value of an option is not one of its choices.
+    /// The value of an option is not one of the words that it allows.
     #[error("the option `{name}` takes {choices}")]
     Choice {
         /// The option's name.
         name: String,
-        /// The choices, as a list in words.
+        /// The allowed words, as a list.
         choices: String,
     },
-    /// An option that needs a value is empty.
+    /// An option that needs a value has an empty one.
     #[error("the option `{name}` is empty: give it a value, or leave it out")]
     NoValue {
         /// The option's name.
@@ -161,9 +161,9 @@ pub enum UrlError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// The user, before the `:`.
+    /// The user name, before the `:`.
     User,
-    /// The password, between `:` and `@`.
+    /// The password, between the `:` and the `@`.
     Password,
     /// One of the hosts.
     Host,

@@ -29,19 +29,19 @@ impl Host {
         &self.name
     }
 
-    /// The port in the URL; never 0.
+    /// The port in the URL, never 0; `None` if the URL has none.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// The port in the URL, or `default` if it has none.
+    /// The port in the URL, or `default` if the URL has none.
     #[must_use]
     pub fn port_or(&self, default: u16) -> u16 {
         self.port.unwrap_or(default)
     }
 
-    /// Parses the host at `position` of a URL, counted from 1.
+    /// Parses one host. `position` is its place in the URL, counted from 1, for errors.
     pub(crate) fn parse(text: &str, position: usize) -> Result<Self, UrlError> {
         let (name, port) = match text.strip_prefix('[') {
             Some(bracketed) => split_bracketed(bracketed, position)?,
@@ -67,7 +67,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Splits the text after `[` into an IPv6 address and the digits of its port.
+/// Splits the text after a `[` into the IPv6 address and the digits of the port, if any.
 fn split_bracketed(text: &str, position: usize) -> Result<(String, Option<&str>), UrlError> {
     let (address, rest) = text.split_once(']').ok_or(UrlError::Address { position })?;
     let address: Ipv6Addr = address.parse().map_err(|_| UrlError::Address { position })?;
@@ -78,7 +78,7 @@ fn split_bracketed(text: &str, position: usize) -> Result<(String, Option<&str>)
     Ok((address.to_string(), port))
 }
 
-/// Splits `name` or `name:port`.
+/// Splits `name` or `name:port` into the name and the digits of the port, if any.
 fn split_plain(text: &str, position: usize) -> Result<(String, Option<&str>), UrlError> {
     let (name, port) = match text.split_once(':') {
         Some((_, port)) if port.contains(':') => return Err(UrlError::Address { position }),

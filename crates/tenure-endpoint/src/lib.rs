@@ -1,7 +1,7 @@
 //! Store URLs and their options, with credentials that cannot be printed.
 //!
-//! [`StoreUrl::parse`] reads the URL of a store. [`StoreUrl::options`] checks its options against those that the store
-//! knows. `Debug`, `Display` and all errors omit the password; only [`Secret::expose`] returns it.
+//! [`StoreUrl::parse`] reads the URL of a store. [`StoreUrl::options`] checks the URL's options against those that the
+//! store knows. `Debug`, `Display` and all errors omit the password; only [`Secret::expose`] returns it.
 
 mod duration;
 mod error;

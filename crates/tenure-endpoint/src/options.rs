@@ -1,4 +1,4 @@
-//! The options of a URL, checked against those that a store knows.
+//! Checks the options of a URL against those that a store knows.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,31 +41,31 @@ impl Known {
         Self { name, kind }
     }
 
-    /// An option with a length of time, as [`parse_duration`] reads it.
+    /// An option whose value is a length of time, as [`parse_duration`] reads it.
     #[must_use]
     pub const fn duration(name: &'static str) -> Self {
         Self::new(name, Kind::Duration)
     }
 
-    /// An option that is `true` or `false`.
+    /// An option whose value is `true` or `false`.
     #[must_use]
     pub const fn flag(name: &'static str) -> Self {
         Self::new(name, Kind::Flag)
     }
 
-    /// An option with any text that is not empty.
+    /// An option whose value is any text that is not empty.
     #[must_use]
     pub const fn text(name: &'static str) -> Self {
         Self::new(name, Kind::Text)
     }
 
-    /// An option with the path of a file. The file is not opened when the URL is read.
+    /// An option whose value is the path of a file. Reading the URL does not open the file.
     #[must_use]
     pub const fn path(name: &'static str) -> Self {
         Self::new(name, Kind::Path)
     }
 
-    /// An option with one word of a list.
+    /// An option whose value is one of the words `choices`.
     #[must_use]
     pub const fn one_of(name: &'static str, choices: &'static [&'static str]) -> Self {
         Self::new(name, Kind::OneOf(choices))
@@ -94,11 +94,11 @@ impl Known {
     }
 }
 
-/// The options of a URL. Each is known to the store, and its value fits its type.
+/// The options of a URL, after the check that the store knows each one and that each value fits its type.
 ///
 /// # Panics
 ///
-/// Each getter panics if the store did not list the name with the getter's type.
+/// Each getter panics if the store's list of known options lacks the name or has it with another type.
 ///
 /// # Examples
 ///
@@ -147,7 +147,7 @@ impl Options {
         })
     }
 
-    /// The length of time of the option `name`; `None` if the URL does not have it.
+    /// The length of time in the option `name`; `None` if the URL lacks the option.
     #[must_use]
     pub fn duration(&self, name: &str) -> Option<Duration> {
         match self.find(name, |kind| matches!(kind, Kind::Duration))? {
@@ -156,7 +156,7 @@ impl Options {
         }
     }
 
-    /// The value of the flag `name`; `None` if the URL does not have it.
+    /// The value of the flag `name`; `None` if the URL lacks the option.
     #[must_use]
     pub fn flag(&self, name: &str) -> Option<bool> {
         match self.find(name, |kind| matches!(kind, Kind::Flag))? {
@@ -165,7 +165,7 @@ impl Options {
         }
     }
 
-    /// The text of the option `name`; `None` if the URL does not have it.
+    /// The text in the option `name`; `None` if the URL lacks the option.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.find(name, |kind| matches!(kind, Kind::Text))? {
@@ -174,7 +174,7 @@ impl Options {
         }
     }
 
-    /// The path of the option `name`; `None` if the URL does not have it.
+    /// The path in the option `name`; `None` if the URL lacks the option.
     #[must_use]
     pub fn path(&self, name: &str) -> Option<&Path> {
         match self.find(name, |kind| matches!(kind, Kind::Path))? {
@@ -183,7 +183,7 @@ impl Options {
         }
     }
 
-    /// The word of the option `name`; `None` if the URL does not have it.
+    /// The word in the option `name`; `None` if the URL lacks the option.
     #[must_use]
     pub fn one_of(&self, name: &str) -> Option<&'static str> {
         match self.find(name, |kind| matches!(kind, Kind::OneOf(_)))? {
@@ -192,8 +192,8 @@ impl Options {
         }
     }
 
-    /// Finds the value of the option `name`. Panics on an unlisted name: a misspelled name would otherwise always
-    /// be `None`.
+    /// Finds the value of the option `name`. Panics if the store does not know an option of this name and type: a
+    /// getter with a misspelled name would otherwise always return `None`.
     fn find(&self, name: &str, is_of_type: impl Fn(Kind) -> bool) -> Option<&Value> {
         let mut known = self.known.iter().filter(|option| option.name == name);
         assert!(
@@ -205,7 +205,7 @@ impl Options {
     }
 }
 
-/// Joins words to a list such as "`a`, `b` and `c`", each in backquotes.
+/// Joins words to a list such as "`a`, `b` and `c`", each in backquotes. `last` is the word before the last one.
 fn list(words: &[&str], last: &str) -> String {
     let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {

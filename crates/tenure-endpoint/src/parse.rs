@@ -11,7 +11,7 @@ use crate::url::StoreUrl;
 /// The longest URL accepted, in bytes.
 const MAX_LEN: usize = 8 * 1024;
 
-/// The schemes without hosts: everything after the colon is a path.
+/// Schemes of stores without hosts: in their URLs everything between the colon and the `?` is a path.
 const WITHOUT_HOSTS: [&str; 2] = ["sqlite", "memory"];
 
 impl StoreUrl {
@@ -19,7 +19,7 @@ impl StoreUrl {
     ///
     /// # Errors
     ///
-    /// [`UrlError`] names the part that is wrong and says what to write instead. It never contains the password.
+    /// [`UrlError`] names the part that is wrong and says what to write instead. The error never contains the password.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         parse(text)
     }
@@ -69,7 +69,7 @@ fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     let path = match path.strip_prefix("//") {
         None => path,
         Some(absolute) if absolute.starts_with('/') => absolute,
-        // Refused as ambiguous: `data.db` in `sqlite://data.db` could be a host or a relative path.
+        // Refused as ambiguous: in `sqlite://data.db` the part `data.db` could be a host or a relative path.
         Some(_) => return Err(UrlError::HostNotAllowed { scheme }),
     };
     Ok(StoreUrl {
@@ -83,14 +83,14 @@ fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     })
 }
 
-/// Parses the rest of a URL of a store on the network, after the colon.
+/// Parses the part after the scheme and its colon in the URL of a store on the network.
 fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     let Some(rest) = rest.strip_prefix("//") else {
         return Err(UrlError::NoSlashes { scheme });
     };
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     // If a password contains a raw `@`, `/`, `?` or `#`, the URL has a second `@`, or an `@` after the hosts. Both are
-    // refused here, so no part of a password is taken for a host or a path and shown.
+    // errors here, so no part of a password is taken for a host or a path and shown.
     if tail.contains('@') || authority.matches('@').count() > 1 {
         return Err(UrlError::UnencodedAt);
     }
@@ -108,7 +108,7 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     let shown_user = match user {
         "" => String::new(),
         user if has_password => format!("{user}@"),
-        // A user without a password may be a password whose colon was forgotten, so it is masked.
+        // A user name without a password may be a password whose colon was forgotten, so it is masked.
         _ => "***@".to_owned(),
     };
     Ok(StoreUrl {
@@ -140,12 +140,12 @@ fn parse_hosts(text: &str, scheme: &str) -> Result<Vec<Host>, UrlError> {
         .collect()
 }
 
-/// Splits off the query at the first `?`. A missing query is the same as an empty one.
+/// Splits the text at the first `?` into path and query. A text without `?` has an empty query.
 fn split_query(text: &str) -> (&str, &str) {
     text.split_once('?').unwrap_or((text, ""))
 }
 
-/// Parses `name=value&name=value`, in order. A name that comes twice is refused.
+/// Parses `name=value&name=value` and keeps the order. Refuses a name that appears twice or sounds like a credential.
 fn parse_query(text: &str) -> Result<Vec<(String, String)>, UrlError> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! Reads a password from the file that the option `password_file` names.
+//! Reads a password from the file that the option `password_file` of a store URL names.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::secret::Secret;
 
-/// The option that names the file with the password.
+/// The option of a store URL that names the file with the password.
 pub(crate) const PASSWORD_FILE: &str = "password_file";
 
-/// The greatest size of a password file, in bytes. Long tokens fit; a larger file is most likely the wrong one.
+/// The greatest size of a password file, in bytes. Long access tokens fit; a larger file is most likely a wrong one.
 const MAX_LEN: u64 = 64 * 1024;
 
 /// The password from a file, and whether every user can read the file.
@@ -47,24 +47,24 @@ pub struct PasswordFile {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PasswordFileError {
-    /// The file cannot be read, or is not UTF-8.
+    /// The file cannot be read, or its text is not UTF-8.
     #[error("the password file {} cannot be read", path.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The error of the read.
         source: io::Error,
     },
-    /// The first line is empty.
+    /// The first line of the file is empty.
     #[error("the password file {} has an empty first line: write the password there", path.display())]
     Empty {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The file is too large to be a password.
+    /// The file is larger than 64 KiB, so it is hardly a password file.
     #[error("the password file {} is larger than {MAX_LEN} bytes: is it the right file?", path.display())]
     TooLarge {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
 }
@@ -73,7 +73,7 @@ pub enum PasswordFileError {
 ///
 /// # Errors
 ///
-/// [`PasswordFileError`] names the file. It never contains text of the file.
+/// [`PasswordFileError`] names the file. The error never contains text of the file.
 ///
 /// # Examples
 ///
@@ -104,7 +104,8 @@ pub fn read_password_file(path: &Path) -> Result<PasswordFile, PasswordFileError
     })
 }
 
-/// Reads at most one byte more than allowed, so that the caller detects a file that is too large.
+/// Returns the file's text, and whether every user may read the file. Reads one byte more than the limit, so that the
+/// caller detects a file that is too large.
 fn read(path: &Path) -> io::Result<(String, bool)> {
     let file = File::open(path)?;
     let readable_by_all = is_readable_by_all(&file)?;

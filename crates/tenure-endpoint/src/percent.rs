@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::{Part, UrlError};
 
-/// Percent-decodes one part of a URL. A `+` stays a `+`; it means a space only in HTML forms.
+/// Percent-decodes one part of a URL. A `+` stays a `+`, because it means a space only in HTML forms.
 pub(crate) fn decode(text: &str, part: Part) -> Result<String, UrlError> {
     match percent_decode_str(text).decode_utf8() {
         Ok(decoded) if every_percent_is_followed_by_hex(text) && !decoded.contains('\0') => {
@@ -14,7 +14,7 @@ pub(crate) fn decode(text: &str, part: Part) -> Result<String, UrlError> {
     }
 }
 
-/// Returns false for what a lenient decoder would keep as it is: `%zz`, `%1`, or a `%` at the end.
+/// Returns false if a `%` lacks its two hex digits, as in `%zz`, `%1` or a final `%`. The decoder would keep such text.
 fn every_percent_is_followed_by_hex(text: &str) -> bool {
     text.split('%').skip(1).all(|after| {
         let mut digits = after.bytes();

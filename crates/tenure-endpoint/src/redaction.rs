@@ -1,13 +1,13 @@
-//! Keeps passwords in the options of a store URL from being shown.
+//! Masks the values of options in a shown store URL that may be passwords.
 
 use std::borrow::Cow;
 
 use crate::password_file::PASSWORD_FILE;
 
-/// Options of the stores whose values are not secret and may be shown.
+/// Options whose values are not secret, so a shown URL contains them.
 ///
-/// An option that is missing here works, but its value is shown as `***`. A test compares the list with the sources of
-/// the stores.
+/// An option that is missing in this list works, but its value is shown as `***`. A test compares the list with the
+/// sources of the stores.
 const SHOWN: [&str; 17] = [
     "application_name",
     "ca",
@@ -28,20 +28,21 @@ const SHOWN: [&str; 17] = [
     "table",
 ];
 
-/// Words in the names of credentials, including those of other clients (`passwd`, `sslpassword`, `auth_token`).
+/// Parts of the names of credential options, also in other clients' URLs (`passwd`, `sslpassword`, `auth_token`).
 const CREDENTIALS: [&str; 9] = [
     "pass", "pwd", "secret", "token", "auth", "cred", "apikey", "api_key", "api-key",
 ];
 
-/// Returns whether an option of this name would carry a credential.
+/// Returns whether the value of an option with this name is likely to be a credential.
 pub(crate) fn sounds_like_a_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name != PASSWORD_FILE && CREDENTIALS.iter().any(|word| name.contains(word))
 }
 
-/// Returns the part of a URL after the scheme or the hosts, with `***` for the values of options that no store has.
+/// Returns the part of a URL after the scheme or the hosts, with `***` for the values of options that are not in
+/// `SHOWN`.
 ///
-/// Such an option may be an attempt to give a password.
+/// An option that no store has may be an attempt to give a password.
 pub(crate) fn path_and_query(text: &str) -> String {
     let Some((path, query)) = text.split_once('?') else {
         return text.to_owned();
@@ -50,7 +51,7 @@ pub(crate) fn path_and_query(text: &str) -> String {
     format!("{path}?{}", pairs.join("&"))
 }
 
-/// Returns whether a store has an option of this name, so that its value may be shown.
+/// Returns whether a shown URL contains the value of the option `name`: `name` is in the list `SHOWN`.
 pub(crate) fn is_shown(name: &str) -> bool {
     SHOWN.contains(&name)
 }

@@ -24,26 +24,26 @@ pub enum TlsError {
     /// A file cannot be read, or contains no certificate or key.
     #[error("{} has no certificate or key that can be read (PEM)", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The error of the file.
+        /// The error of the read or of the PEM parser.
         source: pem::Error,
     },
-    /// The system has no certificates of authorities.
+    /// The operating system has no certificate of an authority that can be read.
     #[error("this system has no certificates of authorities: install them, or name a file with `ca`")]
     NoAuthorities,
-    /// The certificates and the key do not fit together, or rustls does not accept them.
+    /// rustls does not accept the certificates, or the key does not belong to the client's certificate.
     #[error("the certificate and its key cannot be used for TLS")]
     Unfit(#[source] rustls::Error),
 }
 
 /// Creates the TLS configuration of a client.
 ///
-/// It trusts the certificate authorities in the file `ca`, or those of the system if `ca` is `None`. `identity` is the
-/// client's certificate and key, for servers that ask for one. The default provider of the process is not used or changed.
+/// The client trusts the certificate authorities in the file `ca`, or those of the system if `ca` is `None`. `identity`
+/// has the files of the client's certificate and key, for servers that ask for them. The default crypto provider of the
+/// process is neither used nor changed.
 ///
-/// # Errors
-/// [`TlsError`] names the file that is wrong. It never contains text of the file.
+/// # Errors [`TlsError`] names the file that is wrong, if any. The error never contains text of the file.
 pub fn tls_config(
     ca: Option<&Path>,
     identity: Option<(&Path, &Path)>,
@@ -72,7 +72,7 @@ fn authorities(ca: Option<&Path>) -> Result<RootCertStore, TlsError> {
                 roots.add(certificate).map_err(TlsError::Unfit)?;
             }
         }
-        // Skips certificates that cannot be read, and trusts the others.
+        // Skips system certificates that cannot be read, and trusts the others.
         None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
     }
     if roots.is_empty() {

@@ -1,4 +1,4 @@
-//! A parsed store URL, which is shown without credentials.
+//! A parsed store URL, whose text form has no credentials.
 
 use std::fmt;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub struct StoreUrl {
     pub(crate) hosts: Vec<Host>,
     pub(crate) path: String,
     pub(crate) pairs: Vec<(String, String)>,
-    /// The text as written, without the password, and with `***` for parts that may be one.
+    /// The URL as it was written, without the password, and with `***` for parts that may be a password.
     pub(crate) shown: String,
 }
 
@@ -50,7 +50,7 @@ impl StoreUrl {
         &self.scheme
     }
 
-    /// The user; `None` if it is absent or empty.
+    /// The user name; `None` if it is absent or empty.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
@@ -64,7 +64,7 @@ impl StoreUrl {
 
     /// Returns whether `Display` shows the value of the option `name`.
     ///
-    /// The values of options that no store has are masked, because they may be misspelled credentials.
+    /// Values of options that no store has are masked, because such an option may be a misspelled credential.
     ///
     /// # Examples
     /// ```
@@ -78,8 +78,8 @@ impl StoreUrl {
         crate::redaction::is_shown(name)
     }
 
-    /// The value of the option `password_file`; `None` if it is absent or empty. Does not check that the store has the
-    /// option.
+    /// The value of the option `password_file`; `None` if it is absent or empty. Does not check that the store knows
+    /// this option.
     #[must_use]
     pub fn password_file(&self) -> Option<&Path> {
         let option = self.pairs.iter().find(|(name, _)| name == PASSWORD_FILE)?;
@@ -92,7 +92,7 @@ impl StoreUrl {
         &self.hosts
     }
 
-    /// The path after the hosts, without its leading `/`, or the path of a file.
+    /// The path after the hosts, without its leading `/`; for a store in a file, the path of the file.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
@@ -108,7 +108,7 @@ impl StoreUrl {
     }
 }
 
-/// Writes the URL as it was given, without the password, and with `***` for parts that may be one.
+/// Writes the URL as it was given, without the password, and with `***` for parts that may be a password.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)

@@ -1,4 +1,4 @@
-//! Options by type: the values that each accepts, and the errors for unknown options and wrong values.
+//! The options of a store URL: the values that each type accepts, and the errors for unknown options and wrong values.
 
 use std::path::Path;
 use std::time::Duration;

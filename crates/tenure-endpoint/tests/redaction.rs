@@ -8,7 +8,7 @@ use tenure_endpoint::{Known, StoreUrl};
 
 const PASSWORD: &str = "s3cr3t";
 
-/// Returns everything that the crate can print about a text: the URL and its parts, or the error and its sources.
+/// Returns everything that the crate can print about a URL: its parsed form and parts, or the error and its sources.
 fn everything_printed_about(text: &str) -> String {
     let mut printed = String::new();
     match StoreUrl::parse(text) {
@@ -44,7 +44,7 @@ fn assert_hidden(text: &str) {
     assert!(!printed.contains(PASSWORD), "{text:?} prints {printed}");
 }
 
-/// Parses a URL, and checks that it is shown as `shown`.
+/// Parses the URL `text`, and checks that `Display` and `Debug` show it as `shown`.
 fn assert_shown(text: &str, shown: &str) -> StoreUrl {
     let url = StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
     assert_eq!(url.to_string(), shown);
@@ -81,7 +81,7 @@ fn a_url_is_shown_without_its_password() {
     }
 }
 
-/// The user may be a password whose colon was forgotten.
+/// The user name may be a password whose colon was forgotten.
 #[test]
 fn a_user_without_a_password_is_not_shown() {
     for (text, shown) in [
@@ -92,7 +92,7 @@ fn a_user_without_a_password_is_not_shown() {
             "rediss://***@h1,[::1]:2/0?layout=plain",
         ),
         ("other+store://s3cr3t@h", "other+store://***@h"),
-        // The password is in the file.
+        // With `password_file` the password is in a file, so the user name is shown.
         (
             "redis://ada@h?password_file=%2Fpw",
             "redis://ada@h?password_file=%2Fpw",
@@ -132,7 +132,8 @@ fn a_password_with_a_raw_character_is_never_shown() {
         "sqlite://ada:PW@host",
     ];
     for c in (0..=0xff).filter_map(char::from_u32) {
-        // `1` is a valid port. With it, only the `@` shows that the text after a raw `/` or `,` is not a path or a host.
+        // `1` is a valid port. If the password starts with it, only the `@` shows that the text after a raw `/` or `,` in
+        // the password is not a path or a host.
         for start in ["", "x", "1"] {
             for password in [format!("{start}{c}s3cr3t"), format!("{start}s3cr3t{c}")] {
                 for template in templates {
@@ -201,7 +202,7 @@ fn the_value_of_an_option_that_no_store_has_is_not_shown() {
             "redis://h/0?layout=x&pin=s3cr3t=?/&spin=false&sslkey=s3cr3t",
             "redis://h/0?layout=x&pin=***&spin=false&sslkey=***",
         ),
-        // The names of options are case-sensitive.
+        // Names of options are case-sensitive, so `CERT` is unknown.
         ("redis://h?CERT=s3cr3t&cert=c", "redis://h?CERT=***&cert=c"),
         ("redis://h?p=", "redis://h?p=***"),
         (
@@ -225,7 +226,7 @@ fn the_value_of_every_option_of_a_store_is_shown() {
     let mut found = BTreeSet::new();
     for store in std::fs::read_dir(&crates).expect("the folder of the crates") {
         let store = store.expect("it can be read").path();
-        // The doc comments of this crate name options that no store has.
+        // Doc comments of `tenure-endpoint` name options that no store has.
         if !store.ends_with("tenure-endpoint") {
             options_in(&store.join("src"), &mut found);
         }
