@@ -1,4 +1,4 @@
-//! `acquire` at one key: polls a claim that was placed before, or grants, queues or refuses a new one.
+//! `acquire` for one key: polls a claim that waits or holds, or grants, queues or refuses a new one.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::operation::Operation;
 use crate::profile::LIMITS;
 
 impl KeyState {
-    /// Places the claim, or polls it if it was placed before.
+    /// Grants or queues a new claim, or leaves an unfair one unplaced; polls a claim that holds or queues already.
     pub(crate) fn acquire(
         &mut self,
         claim: Arc<Claim>,
@@ -42,8 +42,8 @@ impl KeyState {
         Ok(self.wait(claim, position, now))
     }
 
-    /// Returns the reply to a claim that cannot be placed: it has ended, it comes too late, or the key is used as another
-    /// kind of lock.
+    /// Returns the reply to a claim that must not be placed: it has ended, its request comes after `not_after`, or the
+    /// key is used as another kind of lock. `None` if the claim may be placed.
     pub(crate) fn refusal(
         &self,
         claim: &Claim,
@@ -73,8 +73,8 @@ impl KeyState {
         reply
     }
 
-    /// Leaves the claim waiting. A fair claim keeps its `position` in the queue, or joins it; an unfair one leaves nothing
-    /// behind.
+    /// Lets the claim wait. A fair claim keeps its `position` in the queue, or joins the queue at its end. An unfair
+    /// one leaves nothing in the store.
     pub(crate) fn wait(&mut self, claim: Arc<Claim>, position: Option<usize>, now: Instant) -> AcquireReply {
         let before = position.unwrap_or_else(|| self.queue().count());
         let poll_after = self.poll_after(&claim, before, now);

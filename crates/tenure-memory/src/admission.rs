@@ -1,4 +1,4 @@
-//! Decides which claim a key admits, how long the others wait before they poll again, and which waiters are woken.
+//! Decides whether a claim is granted, when a refused one polls again, and which waiters are woken.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::watchers::Watcher;
 const MIN_POLL: Duration = Duration::from_millis(1);
 
 impl KeyState {
-    /// Returns whether a claim may be granted that has `ahead` members of the queue before it.
+    /// Returns whether the claim may be granted. `ahead` is the number of claims in the queue before it.
     ///
-    /// No claim overtakes the queue: an unfair claim counts all its members as ahead.
+    /// For an unfair claim `ahead` is the length of the queue, so no unfair claim overtakes a queue.
     pub(crate) fn admits(&self, claim: &Claim, ahead: usize, now: Instant) -> bool {
         let reserved = self.reservations_against(claim, now).map(|one| one.mode);
         let held = self.holds.iter().map(|hold| hold.claim.mode);
@@ -32,7 +32,8 @@ impl KeyState {
         cooldown.filter(|cooldown| now < *cooldown)
     }
 
-    /// Reservations of other clients that hold the claim back. A fair claim ignores reservations and obeys the queue.
+    /// Reservations of other clients that keep the claim from being granted. None for a fair claim: it obeys only the
+    /// queue.
     fn reservations_against(&self, claim: &Claim, now: Instant) -> impl Iterator<Item = &Reservation> {
         let (client, fairness) = (claim.at.id.client(), claim.fairness);
         let reservations = self.waiters.iter().flat_map(|waiters| &waiters.reservations);
@@ -41,8 +42,9 @@ impl KeyState {
         })
     }
 
-    /// Time until the reply to a refused claim could change without a wake-up: the first end of a holder's lease, of the
-    /// lease of a claim ahead, of a reservation, or of the cooldown.
+    /// Time until the reply to a refused claim could change without a wake-up: the earliest end of a holder's lease, of
+    /// the lease of a claim ahead, of a reservation, or of the cooldown. At least 1 ms; for a fair claim at most a
+    /// third of its lease, because polling keeps its place.
     pub(crate) fn poll_after(&self, claim: &Claim, ahead: usize, now: Instant) -> Duration {
         let holds = self.holds.iter().map(|hold| hold.ends);
         let queue = self.queue().take(ahead).map(|entry| entry.ends);
@@ -66,12 +68,12 @@ impl KeyState {
         u32::try_from(queued + watching.count()).unwrap_or(u32::MAX)
     }
 
-    /// Wakes the claims that go next, if this operation freed the key or a place in its queue: the head of the
-    /// queue; without a queue the unfair claims that can be granted together, in the order in which they started to
-    /// watch. The key is reserved for these unfair claims.
+    /// Wakes the claims that go next, if this operation freed the key or a place in its queue. With a queue that is its
+    /// first claim. Without one it is the unfair claims that can be granted together, in the order in which they
+    /// started to watch; the key is reserved for them.
     ///
-    /// One more unfair claim is woken as a spare. Its poll is answered with a short `poll_after`. So if the others never
-    /// poll, it finds the key free soon, and does not sleep until a lease ends.
+    /// One more unfair claim is woken as a spare. Its poll is answered with a short `poll_after`. So if the woken
+    /// claims never poll, the spare soon finds the key free, and does not sleep until a lease ends.
     pub(crate) fn wake_next(&mut self, op: &mut Operation<'_>) {
         let (Some(waiters), true) = (&mut self.waiters, op.freed) else {
             return;
@@ -107,7 +109,7 @@ impl KeyState {
     }
 }
 
-/// Returns whether the watcher is an unfair claim that waits. Fair claims that wait are in the queue.
+/// Returns whether the watcher's claim is unfair and waits. A fair claim that waits is in the queue instead.
 fn is_unfair_waiter(watcher: &Watcher, holds: &[Hold]) -> bool {
     let id = watcher.claim.at.id;
     watcher.claim.fairness == Fairness::Unfair && !holds.iter().any(|hold| hold.claim.at.id == id)

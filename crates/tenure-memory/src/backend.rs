@@ -1,4 +1,4 @@
-//! The [`Backend`] of one client: checks each request and passes it to the store.
+//! The [`Backend`] of one client, which checks each request and passes it to the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ use crate::tokens::Tokens;
 
 /// One client's connection to a [`MemoryStore`].
 ///
-/// Every method does its work before it returns, and its future is ready at the first poll. To acquire and release a key
-/// without competition allocates nothing.
+/// Every method does its work before it returns, and its future is ready at the first poll. Acquiring and releasing a
+/// key that no other claim wants allocates nothing.
 ///
 /// # Examples
 /// ```
@@ -47,7 +47,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Replies to each element of a batch separately, or refuses all of them if the batch is too large.
+    /// Calls `one` for each element of a batch. If the batch is too large or the client closed, calls `refused` for
+    /// each.
     fn for_each<T, A>(
         &self,
         batch: Batch<T>,
@@ -63,7 +64,7 @@ impl Memory {
 }
 
 impl MemoryStore {
-    /// Connects a client that reads `clock`. Closing one connection does not close the others.
+    /// Connects a client that reads `clock`. Closing one client's connection does not close the others.
     pub fn client(&self, clock: Arc<dyn Clock>) -> Arc<Memory> {
         Arc::new(Memory {
             store: self.clone(),

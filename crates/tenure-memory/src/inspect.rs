@@ -1,4 +1,4 @@
-//! `inspect`: shows the live holders and waiters of keys, without changing anything.
+//! `inspect`: shows the holders and waiters of keys whose leases have not ended, without changing anything.
 
 use std::num::NonZeroU32;
 
@@ -8,11 +8,11 @@ use crate::key_state::KeyState;
 use crate::store::MemoryStore;
 use crate::table::Table;
 
-/// Number of keys that are read under one lock of the store.
+/// Number of keys whose status a listing reads before it unlocks the store for other calls.
 const CHUNK: usize = 256;
 
 impl KeyState {
-    /// The live holders and waiters; `None` if there are none.
+    /// The key's holders and waiters whose leases have not ended; `None` if there are none.
     fn status(&self, key: &LockKey, now: Instant) -> Option<LockStatus> {
         let holds = || self.holds.iter().filter(|hold| now < hold.ends);
         let queue = || self.queue().filter(|entry| now < entry.ends);
@@ -56,7 +56,7 @@ impl Table {
 }
 
 impl MemoryStore {
-    /// The status of one key.
+    /// A page with the status of one key, empty if the key has no holder and no waiter.
     pub(crate) fn inspect_key(&self, key: &LockKey) -> Page<LockStatus> {
         let items = self.read(|table, now| table.status(key, now));
         Page {
@@ -65,10 +65,10 @@ impl MemoryStore {
         }
     }
 
-    /// A page of keys, in the order of their names.
+    /// A page with the status of up to `limit` keys, in the order of their names.
     ///
-    /// The keys are sorted without the store's lock, and read in chunks, so that a listing of a hundred thousand keys
-    /// does not hold up other calls.
+    /// The keys are sorted while the store is unlocked, and read 256 at a time, so that a listing of a hundred thousand
+    /// keys does not hold up other calls.
     pub(crate) fn inspect_prefix(
         &self,
         prefix: &str,

@@ -1,7 +1,7 @@
 //! The state of one key: its holders, its queue, and the clients that watch it.
 //!
-//! The verbs are in files of their own (`acquire.rs`, `renew.rs`, `release.rs`, `watch.rs`). None of them reads a clock or
-//! wakes a waiter: an [`Operation`] brings the time, and collects the signals to notify.
+//! Each verb has a file (`acquire.rs`, `renew.rs`, `release.rs`, `watch.rs`). No verb reads a clock or wakes a waiter:
+//! its [`Operation`] brings the time, and collects the signals that are to be notified.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::watchers::Watchers;
 #[derive(Debug, Default)]
 pub(crate) struct KeyState {
     pub(crate) holds: SmallVec<[Hold; 1]>,
-    /// Boxed, because most keys are held without any waiter: this keeps their state small.
+    /// Boxed to keep the state small, because most keys are held without any waiter.
     pub(crate) waiters: Option<Box<Waiters>>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct KeyState {
 pub(crate) struct Hold {
     pub(crate) claim: Arc<Claim>,
     pub(crate) tokens: TokenRange,
-    /// End of the lease.
+    /// End of the granted claim's lease.
     pub(crate) ends: Instant,
 }
 
@@ -33,27 +33,27 @@ pub(crate) struct Hold {
 #[derive(Debug)]
 pub(crate) struct QueueEntry {
     pub(crate) claim: Arc<Claim>,
-    /// End of the lease.
+    /// End of the waiting claim's lease.
     pub(crate) ends: Instant,
 }
 
-/// The claims that wait for a key, and what holds back the others.
+/// The claims that wait for a key, and the reservations and the cooldown that delay a grant.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     /// Fair claims, in the order in which they were placed.
     pub(crate) queue: VecDeque<QueueEntry>,
-    /// Claims whose clients asked for wake-ups. The store knows of a waiting unfair claim only from here.
+    /// Claims whose clients asked for wake-ups. The store knows of a waiting unfair claim only by its watcher.
     pub(crate) watchers: Watchers,
-    /// Unfair claims that were woken and have not polled yet.
+    /// The key is reserved for these unfair claims, which were woken and have not polled since.
     pub(crate) reservations: Vec<Reservation>,
-    /// End of the pause after an eviction, in which no claim is granted.
+    /// End of the cooldown after an eviction, in which no claim is granted.
     pub(crate) cooldown: Option<Instant>,
 }
 
-/// Reserves the key for an unfair claim that was woken, until the claim polls or the time has passed.
+/// Reserves the key for an unfair claim that was woken, until the claim polls or the time `until` has come.
 ///
-/// To unfair claims of other clients the claim counts as granted. So the claim that has watched longest goes next, and
-/// not the client that happens to poll first.
+/// For other clients' unfair claims a reserved key is a key that is held. So the claim that has watched longest goes
+/// next, and not the client that happens to poll first.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     pub(crate) id: ClaimId,
@@ -62,8 +62,8 @@ pub(crate) struct Reservation {
 }
 
 impl KeyState {
-    /// Ends every claim whose lease has ended. Every operation starts with it, so no operation sees an expired claim, and
-    /// no expired claim is renewed or granted.
+    /// Ends every claim whose lease has ended. Every operation begins with this step, so none sees an expired claim,
+    /// and no expired claim is renewed or granted.
     pub(crate) fn expire_claims(&mut self, op: &mut Operation<'_>) {
         let now = op.at.now;
         let mut expired: SmallVec<[ClaimId; 1]> = SmallVec::new();
@@ -83,7 +83,8 @@ impl KeyState {
         }
     }
 
-    /// Drops the waiters' part if it is empty. Returns whether the whole state is empty and can be removed.
+    /// Drops `waiters` if nothing waits and no cooldown lasts. Returns whether the key's state is empty and can be
+    /// removed.
     pub(crate) fn tidy(&mut self, now: Instant) -> bool {
         if self.waiters.as_ref().is_some_and(|waiters| waiters.is_over(now)) {
             self.waiters = None;
@@ -91,7 +92,7 @@ impl KeyState {
         self.holds.is_empty() && self.waiters.is_none()
     }
 
-    /// The kind of lock that the key is used as, while a claim holds it or queues for it.
+    /// The kind of lock that the key is used as; `None` if no claim holds it or queues for it.
     pub(crate) fn kind(&self) -> Option<Kind> {
         let holder = self.holds.first().map(|hold| &hold.claim);
         let claim = holder.or_else(|| self.queue().next().map(|entry| &entry.claim));
@@ -102,7 +103,7 @@ impl KeyState {
         self.holds.iter_mut().find(|hold| hold.claim.at.id == id)
     }
 
-    /// The claim's position in the queue, counted from 0; `None` if it does not queue.
+    /// The claim's position in the queue, counted from 0; `None` if the claim is not in the queue.
     pub(crate) fn position(&self, id: ClaimId) -> Option<usize> {
         self.queue().position(|entry| entry.claim.at.id == id)
     }
@@ -115,7 +116,8 @@ impl KeyState {
         self.waiters.get_or_insert_default()
     }
 
-    /// Removes the watchers and the reservation of a claim that has ended. With `wake` its watchers are woken first.
+    /// Removes the watchers and the reservation of a claim that has ended. If `wake` is set, wakes these watchers
+    /// first.
     pub(crate) fn stop_waiting(&mut self, id: ClaimId, wake: bool, op: &mut Operation<'_>) {
         if let Some(waiters) = &mut self.waiters {
             if wake {
@@ -126,7 +128,7 @@ impl KeyState {
         op.freed |= self.cancel_reservation(id);
     }
 
-    /// Removes the claim's reservation, because the claim polls or no longer waits. Returns whether it had one.
+    /// Removes the claim's reservation, because the claim polls or no longer waits. Returns whether there was one.
     pub(crate) fn cancel_reservation(&mut self, id: ClaimId) -> bool {
         let Some(waiters) = &mut self.waiters else {
             return false;

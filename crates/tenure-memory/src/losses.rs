@@ -1,13 +1,13 @@
-//! Why claims were lost, so that `renew` can report it to their holders.
+//! Remembers why claims were lost, so that `renew` can tell their holders.
 
 use std::collections::VecDeque;
 
 use tenure_backend::{ClaimId, Instant, Loss, MAX_NOT_AFTER};
 
-/// The number of losses that are remembered. The oldest ones are dropped.
+/// Greatest number of losses that are remembered. Each further loss replaces the oldest one.
 const MAX_LOSSES: usize = 4096;
 
-/// The latest losses of claims, in the order in which they happened.
+/// The latest losses of claims, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Losses(VecDeque<Entry>);
 
@@ -19,7 +19,7 @@ struct Entry {
 }
 
 impl Losses {
-    /// Remembers until `until` why the claim was lost.
+    /// Records why the claim was lost. The record counts until the time `until`.
     pub(crate) fn record(&mut self, id: ClaimId, loss: Loss, until: Instant) {
         if self.0.len() == MAX_LOSSES {
             self.0.pop_front();
@@ -27,14 +27,14 @@ impl Losses {
         self.0.push_back(Entry { id, loss, until });
     }
 
-    /// Why the claim is gone; [`Loss::Missing`] if that is not remembered.
+    /// Returns why the claim is gone; [`Loss::Missing`] if no record says so.
     pub(crate) fn loss(&self, id: ClaimId, now: Instant) -> Loss {
         let is_known = |entry: &&Entry| entry.id == id && now < entry.until;
         let entry = self.0.iter().rev().find(is_known);
         entry.map_or(Loss::Missing, |entry| entry.loss.clone())
     }
 
-    /// Time until which the store remembers that a claim expired `now`.
+    /// Time until which the store remembers that a claim expired at `now`: 20 s later.
     pub(crate) fn expiry_known_until(now: Instant) -> Instant {
         now + MAX_NOT_AFTER.saturating_mul(2)
     }

@@ -6,19 +6,19 @@ use tenure_backend::{ClaimId, Instant, Loss, Tombstones, WakeSignal};
 use crate::losses::Losses;
 use crate::tokens::Tokens;
 
-/// One moment on two clocks, read while the store is locked and before the operation starts.
+/// The time of one operation on two clocks, both read under the store's lock before the operation starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// On the store's clock, which counts all leases.
+    /// Reading of the store's clock, on which all leases are counted.
     pub(crate) now: Instant,
-    /// On the clock of the client that calls.
+    /// Reading of the calling client's clock.
     pub(crate) client_now: Instant,
 }
 
 /// The signals to notify once the store is unlocked.
 pub(crate) type Signals = SmallVec<[WakeSignal; 2]>;
 
-/// One operation on one key, with everything from outside that a [`KeyState`](crate::key_state::KeyState) needs for it.
+/// One operation on one key, with everything that it needs besides the key's state.
 #[derive(Debug)]
 pub(crate) struct Operation<'a> {
     pub(crate) at: Moment,
@@ -26,7 +26,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) ended: &'a mut Tombstones,
     pub(crate) losses: &'a mut Losses,
     pub(crate) signals: &'a mut Signals,
-    /// Whether a claim left the key, its queue or a reservation, so that other claims may go.
+    /// Whether a claim stopped holding, queueing or reserving the key, so that waiting claims may be granted.
     pub(crate) freed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `release` at one key: unlocks, withdrawals and evictions, and the grant of a successor.
+//! `release` for one key: unlocks, withdrawals and evictions, and the grant of a successor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::key_state::KeyState;
 use crate::operation::Operation;
 
 impl KeyState {
-    /// Makes the target absent, and then places the successor.
+    /// Ends the target's claims, and then grants, queues or refuses the request's successor.
     pub(crate) fn release(&mut self, request: ReleaseRequest, op: &mut Operation<'_>) -> ReleaseReply {
         let ReleaseRequest {
             target,
@@ -45,8 +45,8 @@ impl KeyState {
         }
     }
 
-    /// Places a successor as [`acquire`](Self::acquire) does. With `yields` it is not granted, because claims of other
-    /// clients wait.
+    /// Places a successor as [`acquire`](Self::acquire) does. If `yields` is set, it is not granted, because claims of
+    /// other clients wait.
     fn place_successor(
         &mut self,
         claim: Arc<Claim>,
@@ -71,7 +71,7 @@ impl KeyState {
         }
     }
 
-    /// Ends a claim that holds, waits, or was not placed yet. Returns its name if it held or queued.
+    /// Ends a claim, even one that was not placed yet. Returns its ID if it held the key or was in the queue.
     fn end_claim(
         &mut self,
         id: ClaimId,
@@ -94,8 +94,8 @@ impl KeyState {
         Some(HolderId::Claim(id))
     }
 
-    /// Removes a claim from the holders or the queue, and returns the end of its lease. The removal of a holder starts
-    /// the cooldown.
+    /// Removes a claim from the holders or the queue, and returns the end of its lease; `None` if it was in neither.
+    /// The removal of a holder starts a `cooldown` that is not zero.
     fn remove_claim(&mut self, id: ClaimId, cooldown: Duration, now: Instant) -> Option<Instant> {
         if let Some(at) = self.holds.iter().position(|hold| hold.claim.at.id == id) {
             if !cooldown.is_zero() {

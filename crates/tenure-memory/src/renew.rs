@@ -1,4 +1,4 @@
-//! `renew` at one key.
+//! `renew` for one key: prolongs the lease of a granted or queued claim.
 
 use tenure_backend::{Loss, Phase, RenewReply, RenewRequest};
 
@@ -7,7 +7,7 @@ use crate::operation::Operation;
 use crate::profile::LIMITS;
 
 impl KeyState {
-    /// Renews a claim that is alive and in the phase that the request names.
+    /// Renews the claim, if it is alive and in the phase that the request names.
     pub(crate) fn renew(&mut self, request: &RenewRequest, op: &mut Operation<'_>) -> RenewReply {
         let RenewRequest {
             claim, only, raise, ..

@@ -1,4 +1,4 @@
-//! The store that clients share: the table behind one lock, and the store's clock.
+//! The store that clients share: a lock around the table of all keys, and the clock of its leases.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,10 +41,11 @@ impl MemoryStore {
         MemoryStore(Arc::new(Shared { clock, table }))
     }
 
-    /// Runs `act` on the table for a client with the given clock, and then notifies the collected signals.
+    /// Runs `act` on the locked table for the client that reads `clock`. Afterwards notifies the signals that `act`
+    /// collected.
     ///
-    /// Both clocks are read under the store's lock, the client's first. So the readings of successive requests never go
-    /// back, and a client's lease never starts later than the store's count (B3).
+    /// The client's clock is read first and then the store's, both while the table is locked. So the readings of
+    /// successive requests never go back, and a client's lease never starts later than the store's count (B3).
     pub(crate) fn act<T>(
         &self,
         clock: &Arc<dyn Clock>,
@@ -67,13 +68,13 @@ impl MemoryStore {
         reply
     }
 
-    /// Runs `read` on the table, which it cannot change.
+    /// Runs `read` on the locked table and the time of the store's clock. `read` cannot change the table.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Table, Instant) -> T) -> T {
         let table = self.0.table.lock();
         read(&table, self.0.clock.now())
     }
 
-    /// Subscribes to wake-ups for the claim, until the stream is dropped.
+    /// Subscribes the claim to wake-ups. Dropping the stream ends the subscription.
     pub(crate) fn watch(&self, claim: Arc<Claim>) -> Wakes {
         let signal = WakeSignal::default();
         let key = claim.at.key.clone();

@@ -16,14 +16,14 @@ use crate::operation::{Moment, Operation, Signals};
 use crate::tokens::Tokens;
 use crate::watchers::Watcher;
 
-/// Number of keys below which the table is never swept.
+/// Number of keys below which expired claims of other keys are never cleared out.
 const MIN_SWEEP: usize = 1024;
 
-/// The whole state of the store, as a pure state machine: each call brings the time and returns the signals to notify.
+/// The whole state of the store, as a pure state machine: each call gets the time and collects the signals to notify.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) keys: HashMap<LockKey, KeyState>,
-    /// Number of keys at which all expired claims are cleared out.
+    /// Number of keys at which the next operation clears out the expired claims of all keys.
     sweep_at: usize,
     tokens: Tokens,
     ended: Tombstones,
@@ -31,7 +31,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates an empty table, where the store's clock shows `now` and the wall clock `wall` since the Unix epoch.
+    /// Creates an empty table. `now` is the time on the store's clock, `wall` the wall clock since the Unix epoch.
     pub(crate) fn new(now: Instant, wall: Duration) -> Self {
         Table {
             keys: HashMap::new(),
@@ -83,8 +83,8 @@ impl Table {
 
     /// Runs `act` on the state of one key.
     ///
-    /// Every operation has the same steps: it expires claims, acts, wakes the claims that go next, and removes the
-    /// state if that is empty, so that an unused key takes no space.
+    /// Every operation has the same steps: it expires claims, runs `act`, wakes the claims that go next, and removes
+    /// the state if that is empty, so that an unused key takes no space.
     fn operate<T>(
         &mut self,
         key: LockKey,
@@ -114,9 +114,9 @@ impl Table {
         reply
     }
 
-    /// Clears out the expired claims of all keys, because no client may ever use the keys of a dead client again.
+    /// Clears out the expired claims of all keys, because a dead client's keys may never be used again.
     ///
-    /// The table doubles between two sweeps, so the cost per operation does not depend on the number of keys.
+    /// The number of keys doubles between two sweeps, so the average cost per operation does not depend on this number.
     fn sweep(&mut self, at: Moment, signals: &mut Signals) {
         let Table {
             keys,

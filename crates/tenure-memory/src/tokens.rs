@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use tenure_backend::{FencingToken, Instant, TokenRange};
 
-/// Draws tokens that rise across all keys.
+/// A counter that draws tokens, which rise across all keys.
 ///
-/// Each token is at least the wall clock in microseconds. So tokens also rise across a restart of the process, unless the
-/// wall clock was set back in between.
+/// Each token is at least the wall clock in microseconds. So tokens also rise across a restart of the process, unless
+/// the wall clock was set back in between.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     last: u64,
-    /// The wall clock at the origin of the store's clock, in microseconds. The wall clock is read once; after that the
-    /// store's clock advances it.
+    /// The wall clock in microseconds when the store's clock was at its origin. The wall clock is read only once: the
+    /// time on the store's clock is added to this value.
     origin: u64,
 }
 
 impl Tokens {
-    /// The greatest token to which a renewal may raise the counter. Half of all tokens remain above it, which no process
-    /// can use up.
+    /// The greatest token to which a renewal may raise the counter. The half of all tokens above it is more than a
+    /// process can use up.
     pub(crate) const HIGHEST_RAISE: FencingToken =
         FencingToken::new(FencingToken::MAX / 2).expect("half of the greatest token is one");
 
-    /// Creates a counter, where the store's clock shows `now` and the wall clock `wall` since the Unix epoch.
+    /// Creates a counter. `now` is the time on the store's clock, `wall` the wall clock since the Unix epoch.
     pub(crate) fn new(now: Instant, wall: Duration) -> Self {
         let wall = u64::try_from(wall.as_micros()).unwrap_or(0);
         Tokens {
@@ -32,7 +32,7 @@ impl Tokens {
         }
     }
 
-    /// Reserves `count` consecutive tokens, greater than all that were drawn or raised to before.
+    /// Reserves `count` consecutive tokens, greater than all tokens that were drawn before or that a renewal raised to.
     pub(crate) fn draw(&mut self, now: Instant, count: NonZeroU32) -> TokenRange {
         let wall = self.origin.saturating_add(micros(now));
         let first = FencingToken::new((self.last + 1).max(wall));

@@ -1,4 +1,4 @@
-//! `watch` at one key: starts and ends subscriptions to wake-ups.
+//! `watch` for one key: starts and ends subscriptions to wake-ups.
 
 use tenure_backend::WakeSignal;
 
@@ -7,7 +7,7 @@ use crate::operation::Operation;
 use crate::watchers::Watcher;
 
 impl KeyState {
-    /// Adds a watcher. Wakes it at once if its claim has ended or can be granted already.
+    /// Adds a watcher of a claim. Wakes it at once if the claim has ended or can be granted already.
     pub(crate) fn watch(&mut self, watcher: Watcher, op: &mut Operation<'_>) {
         let id = watcher.claim.at.id;
         if op.ended.contains(id) {
@@ -22,7 +22,7 @@ impl KeyState {
         self.waiters_mut().watchers.add(watcher);
     }
 
-    /// Removes a watcher. The last one of a claim gives up the claim's reservation, so other claims may go.
+    /// Removes a watcher. With the last watcher of a claim its reservation ends, so other claims may be granted.
     pub(crate) fn unwatch(&mut self, signal: &WakeSignal, op: &mut Operation<'_>) {
         let Some(waiters) = &mut self.waiters else {
             return;

@@ -35,12 +35,12 @@ impl Watchers {
         Some(self.0.remove(at))
     }
 
-    /// Returns whether a watcher of the claim is left.
+    /// Returns whether any watcher is for this claim.
     pub(crate) fn has_claim(&self, id: ClaimId) -> bool {
         self.0.iter().any(|watcher| watcher.claim.at.id == id)
     }
 
-    /// Collects the signals of the claim's watchers, to be notified.
+    /// Adds the signals of the claim's watchers to `signals`, which are notified once the store is unlocked.
     pub(crate) fn notify(&self, id: ClaimId, signals: &mut Signals) {
         let of_claim = self.0.iter().filter(|watcher| watcher.claim.at.id == id);
         signals.extend(of_claim.map(|watcher| watcher.signal.clone()));

@@ -1,4 +1,4 @@
-//! Tests beyond the conformance suite: clients on different clocks, wakers that call the store, and limits.
+//! Tests beyond the conformance suite: clients with different clocks, wakers that call the store, and limits.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -17,7 +17,7 @@ use tenure_testkit::ManualClock;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Returns the result of a call. Calls of the memory store are ready at the first poll.
+/// Returns the result of a call, which the memory store must have at the first poll.
 fn now<T>(call: impl Future<Output = T>) -> T {
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -61,7 +61,7 @@ fn poll(wakes: &mut Wakes, waker: &Waker) -> Poll<Option<()>> {
 fn replies_use_the_clients_clock_and_leases_the_stores() {
     let (clock, ours, theirs) = (ManualClock::new(), ManualClock::new(), ManualClock::new());
     let store = MemoryStore::new(Arc::new(clock.clone()));
-    // The clock of the first client is far ahead of the store's. The other one agrees with it.
+    // The clock of the client `ahead` is far ahead of the store's. The clock of `other` agrees with the store's.
     ours.advance(Duration::from_secs(1_000_000));
     let ahead = store.client(Arc::new(ours.clone()));
     let other = store.client(Arc::new(theirs.clone()));
@@ -103,7 +103,7 @@ fn not_after_is_compared_with_the_callers_clock() {
     assert!(matches!(reply, Ok(AcquireReply::TooLate)));
 }
 
-/// A waker that drops a stream of the same store when it is woken.
+/// A waker that drops another stream of the same store when it is woken, and so calls the store.
 struct DropOnWake(Mutex<Option<Wakes>>);
 
 impl Wake for DropOnWake {

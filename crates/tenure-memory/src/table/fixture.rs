@@ -1,4 +1,4 @@
-//! The fixture of the table's tests: a table on a clock that only the test advances.
+//! The fixture of the table's tests: a table, and a time that only the test advances.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ pub(super) const LEASE: Duration = Duration::from_secs(30);
 pub(super) struct Fixture {
     pub(super) table: Table,
     pub(super) now: Instant,
-    /// Number of claims made so far.
+    /// Number of claims made so far, which is also the number in the latest claim's ID.
     claims: u64,
 }
 
-/// A subscription of a claim to wake-ups.
+/// A claim's subscription to wake-ups.
 pub(super) struct Watch(WakeSignal);
 
-/// The reply to a release.
+/// The reply to a release whose outcome is known.
 pub(super) struct Released {
     pub(super) freed: Batch<HolderId>,
     pub(super) others: u32,
@@ -47,7 +47,7 @@ pub(super) fn key(name: &str) -> LockKey {
 }
 
 impl Watch {
-    /// Returns whether the claim was woken since the last call.
+    /// Returns whether the claim was woken since the last call of this function.
     pub(super) fn woke(&self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         self.0.poll_notified(&mut cx).is_ready()
@@ -75,7 +75,7 @@ impl Fixture {
         }
     }
 
-    /// Runs `act` on the table and notifies the collected signals.
+    /// Runs `act` on the table at the fixture's time, and then notifies the signals that `act` collected.
     pub(super) fn act<T>(&mut self, act: impl FnOnce(&mut Table, Moment, &mut Signals) -> T) -> T {
         let (at, mut signals) = (self.at(), Signals::new());
         let reply = act(&mut self.table, at, &mut signals);
@@ -94,12 +94,12 @@ impl Fixture {
         })
     }
 
-    /// An unfair exclusive claim on the key `k`.
+    /// Makes an unfair exclusive claim of this client on the key `k`.
     pub(super) fn mutex(&mut self, client: u8) -> Arc<Claim> {
         self.claim(client, "k", Mode::Exclusive, Fairness::Unfair)
     }
 
-    /// A fair claim on the key `k`.
+    /// Makes a fair claim of this client on the key `k`.
     pub(super) fn fair(&mut self, client: u8, mode: Mode) -> Arc<Claim> {
         self.claim(client, "k", mode, Fairness::Fifo)
     }
@@ -125,7 +125,7 @@ impl Fixture {
         }
     }
 
-    /// Expects the claim to wait. Returns the number of claims ahead and `poll_after`.
+    /// Polls the claim, which must wait. Returns the number of claims ahead of it and `poll_after`.
     pub(super) fn wait(&mut self, claim: &Arc<Claim>) -> (Option<u32>, Duration) {
         match self.acquire(claim) {
             Ok(AcquireReply::Waiting { ahead, poll_after }) => (ahead, poll_after),
@@ -150,7 +150,7 @@ impl Fixture {
         self.act(|table, at, signals| table.renew(&request, at, signals))
     }
 
-    /// The loss that a renewal of the claim reports; `None` if it is alive.
+    /// Renews the claim, and returns the loss that the reply reports; `None` if the claim is alive.
     pub(super) fn loss(&mut self, claim: &Arc<Claim>) -> Option<Loss> {
         match self.renew(claim, Phase::Either) {
             RenewReply::Gone(loss) => Some(loss),

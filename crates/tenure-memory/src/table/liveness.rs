@@ -1,4 +1,4 @@
-//! Simulates clients that poll only after a wake-up or after `poll_after`. None of them may sleep while its key is free.
+//! Simulates clients that poll only after a wake-up or after `poll_after`. None may sleep long while its key is free.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use super::fixture::{Fixture, Watch, permits};
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// The longest time for which a key may be free while clients wait: longer than a reservation, far shorter than a lease.
+/// The longest time for which the key may be free while a client waits: longer than a reservation, far shorter than a
+/// lease.
 const LONGEST_IDLE: Duration = TURN.saturating_mul(2);
 
 struct Client {
     number: u8,
-    /// Once this client waits, it never polls and never withdraws.
+    /// Whether this client, once it waits, never polls and never withdraws.
     is_stuck: bool,
     grants: u32,
     state: ClientState,
@@ -41,7 +42,7 @@ struct Simulation {
     dice: Dice,
     modes: Vec<Mode>,
     fairness: Fairness,
-    /// The longest pause of a client between two locks, in milliseconds.
+    /// The longest pause of a client between an unlock and its next lock, in milliseconds.
     max_rest: u64,
     clients: Vec<Client>,
     idle_since: Instant,
@@ -72,7 +73,8 @@ impl Simulation {
         self.fixture.now + Duration::from_millis(self.dice.below(most_ms))
     }
 
-    /// Polls the client's claim. Like the engine, it starts to watch after the first refusal and then polls once more.
+    /// Polls the client's claim. Like the engine, a client without a watch polls twice, and watches if it must still
+    /// wait.
     fn poll(&mut self, at: usize, claim: Arc<Claim>, watch: Option<Watch>) {
         let reply = [true, false]
             .into_iter()
@@ -115,7 +117,7 @@ impl Simulation {
                 poll_at,
             } if !self.clients[at].is_stuck && (watch.woke() || poll_at <= now) => {
                 if self.dice.chance(2) {
-                    // Sometimes a client stops waiting at the moment of its wake-up.
+                    // With a chance of 2 % the client stops waiting just when it is woken.
                     self.fixture.release(&claim);
                     self.fixture.unwatch(&claim, watch);
                 } else {
@@ -177,7 +179,7 @@ fn no_client_sleeps_while_its_key_is_free() {
 fn a_woken_client_that_never_polls_delays_others_briefly() {
     for (seed, modes) in (0..).zip(families()) {
         let mut simulation = Simulation::new(seed, 5, 1, &modes, Fairness::Unfair);
-        // With long rests there are times when only the stuck client waits, so no other client finds the key free by chance.
+        // With pauses this long, often only the stuck client waits, so no other client finds the key free by chance.
         simulation.max_rest = 100;
         (0..5_000).for_each(|_| simulation.step());
     }

@@ -1,4 +1,4 @@
-//! The rules of the contract, tested on the table without a store around it.
+//! Tests of the contract's rules on the table, without the store's lock and clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,7 @@ fn a_claim_is_never_placed_after_not_after() {
     assert!(matches!(reply, Ok(AcquireReply::TooLate)));
     assert!(fixture.table.keys.is_empty());
     fixture.grant(&claim);
-    // A claim that is placed may be polled after `not_after`.
+    // A claim that holds or queues may be polled after `not_after`.
     let reply = fixture.table.acquire(claim, not_after, at, &mut signals);
     assert!(matches!(reply, Ok(AcquireReply::Granted(_))));
 }
@@ -131,7 +131,7 @@ fn a_key_has_one_kind_while_it_has_holders_or_waiters() {
     for other in &others {
         assert!(fixture.acquire(other).is_err());
     }
-    // The waiter alone still makes the key a semaphore of two.
+    // The key is still used as a semaphore of two permits, because of its waiter.
     fixture.release(&one);
     for other in &others {
         assert!(fixture.acquire(other).is_err());
@@ -247,7 +247,7 @@ fn poll_after_is_the_first_time_the_reply_could_change() {
     assert_eq!(fixture.wait(&all).1, Duration::from_secs(5));
     assert_eq!(fixture.wait(&fair).1, Duration::from_secs(5));
     fixture.pass(Duration::from_secs(5));
-    // A fair claim polls within its own lease, so that the lease does not end.
+    // A fair claim polls at least three times in its lease, because the polls keep its place in the queue.
     assert_eq!(fixture.wait(&fair).1, LEASE / 3);
     fixture.pass(Duration::from_secs(25) - NANOSECOND);
     // `poll_after` is at least 1 ms.
@@ -314,7 +314,7 @@ fn a_successor_is_granted_if_no_other_client_waits() {
     let released = fixture.release_to(&holds, &successor);
     assert_eq!(released.others, 0, "waiters of the same client do not count");
     assert!(matches!(released.successor, Some(AcquireReply::Granted(_))));
-    // The reply was lost, and the client repeats the release.
+    // The client repeats the release, as after a lost reply.
     let again = fixture.release_to(&holds, &successor);
     assert!(again.freed.is_empty() && matches!(again.successor, Some(AcquireReply::Granted(_))));
 }
@@ -357,11 +357,11 @@ fn an_ended_late_or_mismatched_successor_is_not_placed() {
     readers.iter().for_each(|claim| drop(fixture.grant(claim)));
     let released = fixture.release_to(&readers[0], &mutex);
     assert!(matches!(released.successor, Some(AcquireReply::Waiting { .. })));
-    // Its own `acquire` gets the error.
+    // The successor's own `acquire` gets the error that it is of another kind.
     assert!(fixture.acquire(&mutex).is_err());
 }
 
-/// R12: no token repeats after a claim has ended.
+/// Regression R12: no token is given out twice.
 #[test]
 fn tokens_rise_across_keys_and_ends_and_after_a_raise() {
     let mut fixture = Fixture::new();
@@ -397,7 +397,7 @@ fn tokens_rise_across_keys_and_ends_and_after_a_raise() {
     assert_eq!(next.get(), raised.last().get() + 1);
 }
 
-/// R32: keys of dead clients do not stay.
+/// Regression R32: claims on keys that no client uses any more are removed.
 #[test]
 fn keys_of_dead_clients_are_cleared_out_without_being_used() {
     let mut fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! Which claims a release, a withdrawal or a grant wakes, on the table without a store around it.
+//! Tests which claims a release, a withdrawal or a grant wakes, on the table without the store's lock and clock.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn a_release_wakes_the_longest_watcher_and_one_spare() {
     assert_eq!([0, 1, 2].map(|at| watches[at].woke()), [true, true, false]);
     assert_eq!(fixture.wait(&claims[1]), (None, TURN));
     fixture.grant(&claims[0]);
-    // The first claim no longer waits, so the second has now watched longest.
+    // After this release the first claim no longer waits, so the second has watched longest.
     fixture.release(&claims[0]);
     assert_eq!([0, 1, 2].map(|at| watches[at].woke()), [false, true, true]);
     fixture.wait(&claims[2]);

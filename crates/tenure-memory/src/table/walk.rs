@@ -1,5 +1,5 @@
-//! Compares random operations on the table with a simple, slow model: both must give the same replies. Wake-ups are not
-//! modelled.
+//! Compares random operations on the table with a simple, slow model: both must give the same replies. The model has no
+//! wake-ups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::fixture::{Fixture, LEASE, key, permits};
 const KEYS: [&str; 2] = ["a", "b"];
 
 struct Model {
-    /// All claims in the order of their creation, without those that ended more than `MAX_NOT_AFTER` ago.
+    /// All claims in the order of their creation, except those that ended more than `MAX_NOT_AFTER` ago.
     claims: Vec<ModelClaim>,
-    /// End of the cooldown of each key.
+    /// End of the latest cooldown of each key.
     cooldowns: [Instant; 2],
-    /// Number of claims placed so far.
+    /// Number of attempts to place a claim so far: a waiting claim has a smaller one than the claims behind it.
     placed: u64,
     last_token: u64,
 }
@@ -31,7 +31,7 @@ struct ModelClaim {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Not placed yet.
+    /// The claim was never sent to the table, or was refused as unfair, late or of another kind.
     New,
     Waiting {
         placed: u64,
@@ -82,14 +82,14 @@ impl Model {
         holding.map(|one| one.claim.mode).collect()
     }
 
-    /// Number of queue members that were placed before `than`.
+    /// Number of waiting claims on the key of `claim` whose `placed` is less than `than`.
     fn queued(&self, claim: &Claim, than: u64) -> u32 {
         let before = |one: &&ModelClaim| matches!(one.state, State::Waiting { placed, .. } if placed < than);
         u32::try_from(self.on(claim).filter(before).count()).unwrap()
     }
 
-    /// The expected reply to an acquire. `late` is one after its `not_after`, `yields` that of a successor that must not be
-    /// granted.
+    /// Returns the expected reply to an acquire. `late`: it comes after its `not_after`. `yields`: it is of a successor
+    /// that must not be granted.
     fn acquire(&mut self, at: usize, late: bool, yields: bool, now: Instant) -> ReplyKind {
         let claim = Arc::clone(&self.claims[at].claim);
         let ends = now + LEASE;
@@ -124,7 +124,7 @@ impl Model {
         ReplyKind::Waiting(Some(before))
     }
 
-    /// Checks the token of a grant: the same as before for a repeated acquire, otherwise greater than all before.
+    /// Checks the token of a grant: on a repeated `acquire` the same as before, otherwise greater than all before.
     fn check_token(&mut self, at: usize, reply: &AcquireReply) {
         let AcquireReply::Granted(grant) = reply else {
             return;
@@ -177,7 +177,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Picks one of the 12 latest claims.
+    /// Picks one of the 12 claims that were made last, and returns its index.
     fn pick(&mut self) -> usize {
         let recent = self.model.claims.len().min(12);
         let back = usize::try_from(self.dice.below(recent as u64)).unwrap();
@@ -288,7 +288,8 @@ impl Walk {
         self.fixture.pass(Duration::from_nanos(self.dice.below(nanos)));
     }
 
-    /// Checks that table and model have the same holders and waiters, and that the holders may hold together.
+    /// Checks that table and model have the same holders and waiters, and that `Mode::admits` allows the holders
+    /// together.
     fn compare(&self) {
         for name in KEYS {
             let key = key(name);
