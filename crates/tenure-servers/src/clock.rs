@@ -1,5 +1,5 @@
-//! A wall clock for one server that a test moves while the server runs. It works for programs that ask the C library for
-//! the time: Redis, PostgreSQL, MariaDB and the JVM, but not etcd. Monotonic time is not moved.
+//! A wall clock for one server, which a test can step while the server runs. It works for programs that ask the C
+//! library for the time: Redis, PostgreSQL, MariaDB and the JVM, but not etcd. Monotonic clocks are not changed.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use crate::needs::cannot_start;
 
 const SOURCE: &str = include_str!("../shim/clock.c");
 
-/// A server's wall clock: the system's, plus an offset.
+/// The wall clock of one server: the system's clock plus an offset that the test chooses.
 #[derive(Debug)]
 pub struct SteppedClock {
     folder: TempDir,
@@ -22,10 +22,9 @@ pub struct SteppedClock {
 }
 
 impl SteppedClock {
-    /// A clock without an offset. Compiles a small library with the system's C compiler.
+    /// Makes a clock with the offset 0. Compiles a small library with the system's C compiler.
     ///
-    /// # Errors
-    /// The system's error if there is no compiler, or no space on the disk.
+    /// # Errors The system's error if no compiler is installed or the disk is full; the compiler's output if it fails.
     pub fn new() -> io::Result<SteppedClock> {
         let folder = tempfile::tempdir()?;
         let source = folder.path().join("clock.c");
@@ -53,7 +52,7 @@ impl SteppedClock {
         })
     }
 
-    /// The environment variables that the server needs.
+    /// The environment variables with which a server must be started to read this clock.
     pub fn environment(&self) -> Vec<(String, String)> {
         let path = |name: &str| Path::display(&self.folder.path().join(name)).to_string();
         vec![
@@ -62,7 +61,7 @@ impl SteppedClock {
         ]
     }
 
-    /// Moves the clock forward, or back if `milliseconds` is negative. The server sees it at once.
+    /// Moves the clock forward, or back if `milliseconds` is negative. The running server reads the new time at once.
     ///
     /// # Errors
     /// The system's error if the offset cannot be written.

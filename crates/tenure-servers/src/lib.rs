@@ -1,6 +1,6 @@
-//! Real servers for tests, each on a free port of the loopback and in a temporary folder, which end with their test. Tests
-//! can inject faults: pause, kill, restart with or without data, a clock that steps, and a proxy that delays, holds, drops
-//! and cuts the traffic.
+//! Real servers for tests. Each uses a free port of the loopback and a temporary folder, and ends with its test. Tests
+//! can inject faults: pause, kill, restart with or without data, a clock that steps, and a proxy that delays, holds,
+//! loses and cuts the traffic.
 
 mod clock;
 mod needs;

@@ -1,4 +1,4 @@
-//! The process of a server: it cannot outlive the tests, and can be ended, stopped and continued.
+//! The process of a server. It cannot outlive the tests, and a test can end, pause and continue it.
 
 use std::fs::File;
 use std::io;
@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::needs::cannot_start;
 
-/// Time limit for a stopped process to stand still.
+/// Longest wait of `pause` until the process has stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A process that is killed on drop, or by the system if the tests end in another way.
+/// A process that is killed when this is dropped, or by the system if the tests end without a drop.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -34,7 +34,8 @@ impl Process {
         log: &Path,
     ) -> io::Result<Process> {
         let output = File::options().create(true).append(true).open(log)?;
-        // `setpriv` makes the system kill the server when the thread that started it ends, even if the test itself is killed.
+        // `setpriv` makes the system kill the server when the thread that started it ends, even if the test itself is
+        // killed.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", program])
@@ -50,39 +51,39 @@ impl Process {
         })
     }
 
-    /// The process ID.
+    /// The process's ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether the process has not ended. A stopped process counts as running.
+    /// Returns whether the process has not ended. A paused process counts as running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Stops the process, like a suspended machine or a very long garbage collection. Returns when it stands still.
+    /// Stops the process with SIGSTOP, like a suspended machine. Returns once the process has stopped, or after 5 s.
     pub fn pause(&self) {
         self.send(Signal::STOP);
         let end = Instant::now() + PATIENCE;
         while !self.stands_still() && Instant::now() < end {
-            // sleep: a system call in progress is finished first, and the system sends no event for that.
+            // sleep: the process first finishes its system call, and the system sends no event for that.
             std::thread::sleep(Duration::from_micros(100));
         }
     }
 
-    /// Whether the process is stopped or dead.
+    /// Returns whether the process is stopped or dead.
     fn stands_still(&self) -> bool {
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())) else {
             return true;
         };
-        // The state follows the name, which is in brackets and may itself contain brackets.
+        // The state follows the process's name, which is in brackets and may itself contain brackets.
         let state = stat
             .rsplit_once(')')
             .and_then(|(_, rest)| rest.trim_start().chars().next());
         matches!(state, Some('T' | 't' | 'Z' | 'X') | None)
     }
 
-    /// Continues a stopped process.
+    /// Continues a paused process, with SIGCONT.
     pub fn resume(&self) {
         self.send(Signal::CONT);
     }
@@ -93,19 +94,20 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Sends SIGTERM. A stopped process is continued first.
+    /// Sends SIGTERM and does not wait. Continues a paused process first, because it cannot handle the signal
+    /// otherwise.
     pub fn ask_to_end(&self) {
         self.resume();
         self.send(Signal::TERM);
     }
 
-    /// Sends SIGTERM, and waits for the end.
+    /// Sends SIGTERM, and waits until the process has ended.
     pub fn stop(&mut self) {
         self.ask_to_end();
         let _ = self.child.wait();
     }
 
-    /// The output so far.
+    /// The process's output so far; empty if it cannot be read.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -123,17 +125,18 @@ impl Drop for Process {
     }
 }
 
-/// A command to start, and the channel for the result.
+/// A command to start, and the channel to which the starting thread sends the result.
 type Order = (Command, Sender<io::Result<Child>>);
 
-/// Starts a process from a thread that lives until the tests end, because the system kills it when that thread ends.
+/// Starts a process from a thread that lives until the tests end, because the system kills the process when that thread
+/// ends.
 fn spawn(command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (orders, ordered) = channel::<Order>();
         std::thread::spawn(move || {
             for (mut command, answer) in ordered {
-                // Fails if the caller has gone.
+                // Fails if the thread that ordered the process has ended.
                 let _ = answer.send(command.spawn());
             }
         });

@@ -1,4 +1,4 @@
-//! A proxy between a client and a server that simulates a bad network. It knows no protocol.
+//! A proxy between a client and a server that simulates a bad network. It forwards bytes of any protocol.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// The direction of bytes.
+/// The direction in which bytes travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From the client to the server.
@@ -23,19 +23,19 @@ pub enum Way {
     ToClient,
 }
 
-/// The faults of one direction.
+/// The faults that the test has set for one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct LinkFaults {
     delay: Duration,
-    /// Nothing is delivered until the network heals; then everything is, in order.
+    /// Whether the proxy keeps all bytes back until the test heals the network, and then delivers them in order.
     held: bool,
-    /// Bytes are lost for ever.
+    /// Whether the proxy throws bytes away.
     swallowed: bool,
-    /// Number of bytes that are still delivered before the connection with the last one is cut.
+    /// Number of bytes that the proxy still delivers. With the last of them it cuts the connection. `None`: no limit.
     allowance: Option<usize>,
 }
 
-/// A proxy on a free port of the loopback. Its connections end with it.
+/// A proxy on a free port of the loopback. Dropping it closes its connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -47,7 +47,7 @@ pub struct Proxy {
 struct State {
     server: SocketAddr,
     faults: [watch::Sender<LinkFaults>; 2],
-    /// Whether new connections are closed at once.
+    /// Whether the proxy closes new connections at once.
     refused: AtomicBool,
     connections: Mutex<Vec<AbortHandle>>,
 }
@@ -57,7 +57,7 @@ impl State {
         &self.faults[direction as usize]
     }
 
-    /// How many of `count` bytes may be delivered, and whether the connection is cut after them.
+    /// Returns how many of the next `count` bytes may be delivered, and whether the connection is cut after them.
     fn within_allowance(&self, direction: Way, count: usize) -> (usize, bool) {
         let mut within = (count, false);
         self.faults(direction).send_modify(|faults| {
@@ -71,10 +71,10 @@ impl State {
 }
 
 impl Proxy {
-    /// A proxy for the server at that address, without faults.
+    /// Starts a proxy for the server at this address, without faults.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future starts no proxy.
     ///
     /// # Errors
     /// The system's error if no port is free.
@@ -100,43 +100,44 @@ impl Proxy {
         self.address
     }
 
-    /// Delays all later bytes, in order.
+    /// Delays all later bytes by this time, in order.
     pub fn delay(&self, direction: Way, delay: Duration) {
         self.change(direction, |faults| faults.delay = delay);
     }
 
-    /// Holds all bytes until [`heal`](Self::heal), like a partition that ends before TCP gives up.
+    /// Keeps all bytes back until [`heal`](Self::heal), like a partition that ends before TCP gives up.
     pub fn hold(&self, direction: Way) {
         self.change(direction, |faults| faults.held = true);
     }
 
-    /// Loses all later bytes without a sign to either side. With both directions it is a half-open connection.
+    /// Loses all later bytes without a sign to client or server. In both directions this is a half-open connection.
     ///
-    /// A connection that has lost bytes delivers no more in that direction, even after [`heal`](Self::heal), because TCP
-    /// leaves no gaps. Its receiver must give it up.
+    /// A connection that has lost bytes delivers no more in that direction, even after [`heal`](Self::heal), because
+    /// TCP leaves no gaps. The receiver of these bytes must give the connection up.
     pub fn swallow(&self, direction: Way) {
         self.change(direction, |faults| faults.swallowed = true);
     }
 
-    /// Closes every connection, and each new one at once, until [`heal`](Self::heal).
+    /// Closes every connection. Until [`heal`](Self::heal) also closes each new one at once.
     pub fn refuse(&self) {
         self.state.refused.store(true, Ordering::Relaxed);
         self.cut();
     }
 
-    /// Closes every connection. New connections work.
+    /// Closes every connection. Later connections work.
     pub fn cut(&self) {
         for connection in self.state.connections.lock().drain(..) {
             connection.abort();
         }
     }
 
-    /// Cuts the connection that delivers the next `bytes` bytes right after them, in the middle of a message. Only once.
+    /// Delivers `bytes` more bytes, and then cuts the connection of the last one, perhaps within a message. Happens
+    /// once.
     pub fn cut_after(&self, direction: Way, bytes: usize) {
         self.change(direction, |faults| faults.allowance = Some(bytes));
     }
 
-    /// Ends all faults. Held bytes are delivered; lost bytes are not.
+    /// Ends all faults. Bytes that were kept back are delivered; lost bytes are not.
     pub fn heal(&self) {
         self.state.refused.store(false, Ordering::Relaxed);
         for direction in [Way::ToServer, Way::ToClient] {
@@ -168,12 +169,12 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-/// Serves one connection, until both sides have closed it and all bytes were delivered, or until it is cut.
+/// Serves one connection until both sides have closed it and all bytes are delivered, or until the proxy cuts it.
 async fn serve(client: TcpStream, state: Arc<State>) {
     let Ok(server) = TcpStream::connect(state.server).await else {
         return;
     };
-    // Without `nodelay` a small request would wait for a large one.
+    // Without `nodelay` a small request would wait until an earlier one is acknowledged.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
@@ -183,10 +184,10 @@ async fn serve(client: TcpStream, state: Arc<State>) {
     );
 }
 
-/// The connection was cut for both sides.
+/// Error that ends the transfer in both directions, because the connection is cut.
 struct Cut;
 
-/// Carries bytes in one direction until the sender closes, then closes the other side.
+/// Carries bytes in one direction until the sender closes the connection, then closes the receiver's connection.
 async fn carry(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, direction: Way) -> Result<(), Cut> {
     let (send, arriving) = mpsc::unbounded_channel();
     tokio::try_join!(
@@ -196,7 +197,7 @@ async fn carry(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, direction
     Ok(())
 }
 
-/// Bytes, and the earliest time of their delivery.
+/// The earliest time of delivery, and the bytes to deliver.
 type DelayedBytes = (Instant, Vec<u8>);
 
 async fn receive(
@@ -215,7 +216,8 @@ async fn receive(
         }
     }
     if torn || faults.borrow().swallowed {
-        // The other side does not see the close while bytes are lost; after the network heals it sees a cut connection.
+        // The receiver does not see the sender's close while bytes are lost. Once the network heals it sees a cut
+        // connection.
         let _ = faults.wait_for(|faults| !faults.swallowed).await;
         return Err(Cut);
     }

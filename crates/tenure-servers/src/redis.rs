@@ -1,4 +1,4 @@
-//! A Redis server.
+//! Starts and restarts a real Redis server for tests.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
@@ -12,33 +12,33 @@ use crate::clock::SteppedClock;
 use crate::needs::cannot_start;
 use crate::process::Process;
 
-/// Time limit for the server's first answer.
+/// Time limit for a started server to answer its first request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ports below those that the system gives to outgoing connections. Otherwise a client that connects to a stopped server
-/// could get that very port, connect to itself, and block the server's restart.
+/// Ports of the servers, below those that the system gives to outgoing connections. Otherwise a client that connects to
+/// a stopped server could get the server's own port, connect to itself, and block the server's restart.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
-/// Number of ports that are tried.
+/// Number of random ports that are tried before the start fails.
 const TRIES: u32 = 20;
 
-/// Whether a restarted server keeps its data.
+/// What happens to a server's data when the test restarts the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// The server keeps the data that it had written to disk.
+    /// The server keeps the data that is on its disk.
     Kept,
-    /// The server starts empty.
+    /// The data is removed, and the server starts empty.
     Lost,
 }
 
-/// How much of the data is on the server's disk.
+/// Which data the server writes to its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
-    /// Nothing, for speed.
+    /// No data, for speed.
     Nothing,
-    /// Snapshots now and then, the default of Redis: a kill loses all writes since the last one.
+    /// A snapshot now and then, the default of Redis: a kill loses all writes since the last snapshot.
     Snapshots,
-    /// Every write, before its answer: a kill loses nothing.
+    /// Every write before it is answered: a kill loses nothing.
     EveryWrite,
 }
 
@@ -52,7 +52,7 @@ impl Disk {
     }
 }
 
-/// A Redis server on a free port. It ends when this is dropped.
+/// A Redis server on a free port. Dropping this ends the server.
 #[derive(Debug)]
 pub struct Redis {
     folder: TempDir,
@@ -66,12 +66,12 @@ impl Redis {
     /// Starts a server that writes nothing to disk.
     ///
     /// # Errors
-    /// The system's error if the server cannot be started, with the server's output.
+    /// The system's error, or one with the server's output if the server does not answer.
     pub fn start() -> io::Result<Redis> {
         Self::start_on(Disk::Nothing, None)
     }
 
-    /// Starts a server with that persistence, and with a clock that steps if one is given.
+    /// Starts a server that writes to disk as `disk` says. With `clock`, a test can step the server's wall clock.
     ///
     /// # Errors
     /// As [`start`](Redis::start).
@@ -79,7 +79,7 @@ impl Redis {
         Self::start_with(disk.options(), clock)
     }
 
-    /// Starts a server with these command-line options, and with a clock that steps if one is given.
+    /// Starts a server with these command-line options. With `clock`, a test can step the server's wall clock.
     ///
     /// # Errors
     /// As [`start`](Redis::start).
@@ -90,7 +90,8 @@ impl Redis {
         for _ in 0..TRIES {
             let chance = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + chance as u16));
-            // Another process may take the port between this check and the server's start; then the next port is tried.
+            // Another process may take the port between this check and the server's start; then the loop tries another
+            // port.
             let free = TcpListener::bind(address).map(drop);
             match free.and_then(|()| launch(&folder, address, &options, clock.as_ref())) {
                 Ok(process) => {
@@ -123,12 +124,12 @@ impl Redis {
         &mut self.process
     }
 
-    /// The server's clock, if it was started with one that steps.
+    /// The clock with which the test can step the server's time, if the server was started with one.
     pub fn clock(&self) -> Option<&SteppedClock> {
         self.clock.as_ref()
     }
 
-    /// Kills the server if it runs, and starts it again on the same port.
+    /// Kills the server if it runs, and starts it again on the same port, with or without its data.
     ///
     /// # Errors
     /// As [`start`](Redis::start).
@@ -148,10 +149,10 @@ impl Redis {
         Ok(())
     }
 
-    /// The server's answer to a command, as `redis-cli` prints it.
+    /// Sends a command to the server, and returns the answer as `redis-cli` prints it.
     ///
     /// # Errors
-    /// The error of the system or the server.
+    /// The system's error if `redis-cli` cannot be started, or the server's error.
     pub fn ask(&self, command: &[&str]) -> io::Result<String> {
         let output = Command::new("redis-cli")
             .args(["-e", "-u", &self.url()])
@@ -187,13 +188,13 @@ fn launch(
             let said = process.log();
             return Err(io::Error::other(format!("redis-server does not answer:\n{said}")));
         }
-        // sleep: a server that starts sends no event to wait for.
+        // sleep: a server sends no event when it has started.
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(process)
 }
 
-/// Whether the server at that address answers a ping.
+/// Returns whether the server at this address answers a ping.
 fn answers(address: SocketAddr) -> io::Result<bool> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;

@@ -1,4 +1,4 @@
-//! The proxy simulates each fault, and nothing else.
+//! Tests that the proxy simulates each fault, and does nothing else to the traffic.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use tokio::time::{Instant, timeout};
 const SOON: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A proxy, a client connected through it, the server's end of that connection, and the server's listener.
+/// Starts a proxy. Returns it with a client that it connects, the server's end of this connection, and the server's
+/// listener.
 async fn pair() -> (Proxy, TcpStream, TcpStream, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
@@ -19,7 +20,7 @@ async fn pair() -> (Proxy, TcpStream, TcpStream, TcpListener) {
     (proxy, client, server, listener)
 }
 
-/// A proxy in front of an echo server, and a client.
+/// Starts a proxy in front of a server that sends all bytes back. Returns the proxy and a connected client.
 async fn echo_server() -> (Proxy, TcpStream) {
     let (proxy, client, mut server, listener) = pair().await;
     tokio::spawn(async move {
@@ -34,20 +35,20 @@ async fn echo_server() -> (Proxy, TcpStream) {
     (proxy, client)
 }
 
-/// Sends bytes and expects `back` as the answer, or silence if it is `None`.
+/// Sends bytes, and expects the answer `back` within 10 s; with `None` expects no answer for 100 ms.
 async fn echo(client: &mut TcpStream, sent: &[u8], back: Option<&[u8]>) {
     client.write_all(sent).await.unwrap();
     let limit = if back.is_some() { SOON } else { MOMENT };
     assert_eq!(heard(client, limit).await.as_deref(), back, "for {sent:?}");
 }
 
-/// Like [`echo`], over a new connection.
+/// Like [`echo`], over a new connection through the proxy.
 async fn echo_over_new_connection(proxy: &Proxy, sent: &[u8], back: Option<&[u8]>) {
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
     echo(&mut client, sent, back).await;
 }
 
-/// The bytes that arrive within the limit; `None` if there are none.
+/// The bytes that arrive within `limit`, empty if the connection ends; `None` if none arrive.
 async fn heard(client: &mut TcpStream, limit: Duration) -> Option<Vec<u8>> {
     let mut bytes = [0; 64];
     let count = timeout(limit, client.read(&mut bytes)).await.ok()?.unwrap_or(0);
@@ -61,7 +62,7 @@ async fn delays_of_several_bytes_do_not_add_up() {
     let start = Instant::now();
     for _ in 0..20 {
         client.write_all(b"x").await.unwrap();
-        // sleep: separates the packets, so that each byte travels by itself.
+        // sleep: separates the bytes, so that each travels in a packet of its own.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let mut back = [0; 20];
@@ -94,7 +95,7 @@ async fn a_connection_that_lost_bytes_stays_open_and_silent_for_ever() {
         proxy.swallow(way);
         echo(&mut client, b"one", None).await;
         proxy.heal();
-        // The first bytes were lost, so nothing after them can be delivered.
+        // `one` was lost, so nothing after it can be delivered on this connection.
         echo(&mut client, b"two", None).await;
         echo_over_new_connection(&proxy, b"three", Some(b"three")).await;
     }

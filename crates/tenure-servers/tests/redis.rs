@@ -1,4 +1,4 @@
-//! A Redis server can be started, stopped, killed and emptied, and its clock can be moved.
+//! Tests that a Redis server can be started, paused, killed and emptied, and that its clock can be stepped.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tenure_servers::{Data, Disk, Redis, SteppedClock, needs};
 
-/// Waits until `done` returns true; fails after 30 s.
+/// Polls `done` until it returns true; panics after 30 s. `what` names the event in the panic.
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !done() {
@@ -16,7 +16,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// Starts a server with that persistence, unless `TENURE_SKIP` skips the tests that need one.
+/// Starts a server that writes to disk as `disk` says; `None` if `TENURE_SKIP` names `redis-server`.
 fn start(disk: Disk) -> Option<Redis> {
     needs("redis-server", "redis-server").then(|| Redis::start_on(disk, None).unwrap())
 }
