@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: builds the workloads with optimisations and runs them, alone or against those of another commit.
+//! `cargo xtask bench`: builds `tenure-bench` with optimisations and runs it, alone or against the build of another
+//! commit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,9 +8,9 @@ use crate::process::{Failure, cargo, output, root, run as run_command};
 
 const BUILD: &str = "--quiet --release --package tenure-bench";
 
-/// Runs `tenure-bench` with these arguments, in the caller's folder, so that file names are relative to it.
+/// Runs `tenure-bench` with these arguments. Runs it in the caller's folder, to which file names are relative.
 ///
-/// With `--against COMMIT` it alternates with the `tenure-bench` of that commit.
+/// With `--against COMMIT`, `tenure-bench` also runs the build of this commit, alternately with the present one.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let mut command = cargo(&format!("run {BUILD}"));
     command.current_dir(std::env::current_dir()?);
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     run_command(command)
 }
 
-/// Splits off `--against`: returns its commit and the other arguments.
+/// Returns the commit after `--against` and the other arguments; `None` without `--against`.
 fn split_against<'a>(args: &[&'a str]) -> Result<Option<(&'a str, Vec<&'a str>)>, Failure> {
     let Some(at) = args.iter().position(|arg| *arg == "--against") else {
         return Ok(None);
@@ -34,9 +35,9 @@ fn split_against<'a>(args: &[&'a str]) -> Result<Option<(&'a str, Vec<&'a str>)>
     Ok(Some((commit, [&args[..at], &args[at + 2..]].concat())))
 }
 
-/// Builds `tenure-bench` of a commit in a separate checkout, and returns the program.
+/// Builds `tenure-bench` of a commit in a separate checkout, and returns the program's path.
 ///
-/// The checkout and its build results are kept. Between two commits git changes only the files that differ, so cargo
+/// The checkout and its build results are kept. For another commit git changes only the files that differ, so cargo
 /// rebuilds little.
 fn build_of(commit: &str) -> Result<PathBuf, Failure> {
     let scratch = root().join("target").join("against");

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: everything that must hold before a merge, the quick checks first.
+//! `cargo xtask ci`: runs all checks that must pass before a merge, the quick ones first.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::setup::is_installed;
 use crate::suite::APART;
 use crate::{lean, suite, tidy};
 
-/// Runs the steps in order, and stops at the first that fails.
+/// Runs the checks in order, and stops at the first that fails.
 pub(crate) fn run() -> Result<(), Failure> {
     step("format", || everywhere("fmt", "--all", "-- --check"))?;
     step("tidy", tidy::run)?;
@@ -21,7 +21,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     step("test", || suite::run(&[]))
 }
 
-/// Runs one step, and prints how long it took.
+/// Runs one check, and prints how long it took.
 fn step(name: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     println!("\nci: {name} …");
     let began = Instant::now();
@@ -30,7 +30,7 @@ fn step(name: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Fa
     outcome.map_err(|failure| format!("{failure}\n\nthe step `{name}` of `cargo xtask ci` failed").into())
 }
 
-/// Runs a cargo command on all packages of the workspace, and on the package outside the workspace.
+/// Runs a cargo command on all packages of the workspace, and on `APART`, the package outside the workspace.
 fn everywhere(verb: &str, all: &str, options: &str) -> Result<(), Failure> {
     run_command(cargo(&format!("{verb} {all} {options}")))?;
     let mut apart = cargo(&format!("{verb} --manifest-path {APART} {options}"));
@@ -38,7 +38,7 @@ fn everywhere(verb: &str, all: &str, options: &str) -> Result<(), Failure> {
     run_command(apart)
 }
 
-/// Checks `tenure` without features, and with each feature alone.
+/// Runs clippy on the crate `tenure` without features, and with each feature alone.
 fn features() -> Result<(), Failure> {
     let metadata = Metadata::read()?;
     let tenure = metadata.members().find(|package| package.name == "tenure");
@@ -52,14 +52,15 @@ fn features() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the documentation of the libraries only, because the command's binary is also called `tenure`.
+/// Builds the documentation of the libraries. Not of the binary `tenure`, whose pages would replace those of the
+/// library.
 fn docs() -> Result<(), Failure> {
     let mut command = cargo("doc --workspace --all-features --no-deps --lib");
     command.env("RUSTDOCFLAGS", "-D warnings");
     run_command(command)
 }
 
-/// Checks licences, bans and advisories, where cargo-deny is installed.
+/// Checks licences, banned crates and security advisories with cargo-deny. Without cargo-deny prints how to install it.
 fn deny() -> Result<(), Failure> {
     if is_installed("cargo-deny") {
         return run_command(cargo("deny check"));

@@ -1,11 +1,11 @@
-//! The files below a folder.
+//! Lists the files below a folder.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// All files below a folder, by relative path, except build results and the git history.
+/// All files below a folder, by path relative to the folder, except those in folders `target` and `.git`.
 pub(crate) fn below(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let (mut files, mut folders) = (BTreeSet::new(), vec![PathBuf::new()]);
     while let Some(name) = folders.pop() {

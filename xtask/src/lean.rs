@@ -1,19 +1,20 @@
-//! Checks that the features of `tenure` compile no store, client or TLS library that they do not need.
+//! Checks that no set of features of `tenure` compiles a store, client or TLS library that the set does not need.
 
 use crate::process::{Failure, cargo, output};
 
-/// Our stores, the clients of all stores, TLS libraries, and `cc`, which compiles C.
+/// Crates that only some features may compile: our stores, clients of stores, TLS libraries, and `cc`, which compiles
+/// C.
 const CHECKED: &str = "tenure-memory tenure-sql tenure-redis rusqlite tokio-postgres mysql_async redis zookeeper-client \
     tonic prost aws-lc-sys aws-lc-rs openssl-sys ring rustls libsqlite3-sys cc";
 
-/// Each promised set of features, and the crates of `CHECKED` that it may need. Only TLS may need C, for ring.
+/// Sets of features, and the crates of `CHECKED` that each may compile. Only TLS may compile C, for `ring`.
 const LEAN: [(&str, &[&str]); 3] = [
     ("memory", &["tenure-memory"]),
     ("redis", &["tenure-redis", "redis"]),
     ("redis,tls", &["tenure-redis", "redis", "ring", "rustls", "cc"]),
 ];
 
-/// Runs `cargo tree` for each set of features. Fails on a crate that the set must not need.
+/// Runs `cargo tree` for each set of features in `LEAN`. Fails on a crate that the set may not compile.
 pub(crate) fn run() -> Result<(), Failure> {
     for (features, allowed) in LEAN {
         let choice = format!("--package tenure --no-default-features --features {features}");
@@ -29,7 +30,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first crate in the output of `cargo tree` that is in `CHECKED` and not allowed.
+/// The first crate in the output of `cargo tree` that is in `CHECKED`, and not in `allowed`.
 fn unwanted<'a>(tree: &'a str, allowed: &[&str]) -> Option<&'a str> {
     let mut names = tree.lines().filter_map(|line| line.split_whitespace().next());
     names.find(|name| CHECKED.split(' ').any(|checked| checked == *name) && !allowed.contains(name))

@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask {setup,test,mutants,bench,tidy,ci}`, one module each.
+//! The project's tasks: `cargo xtask {setup,test,mutants,bench,tidy,ci}`, one module each.
 
 mod bench;
 mod ci;

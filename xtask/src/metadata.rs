@@ -1,4 +1,4 @@
-//! The part of `cargo metadata` that the chores read.
+//! The part of the output of `cargo metadata` that the tasks use.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use serde::Deserialize;
 
 use crate::process::{Failure, cargo, output};
 
-/// The packages of the workspace and of its lock file.
+/// The packages of the workspace, and all packages that they depend on.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
     workspace_members: Vec<String>,
 }
 
-/// A package of this workspace, or one of its dependencies.
+/// A package of this workspace, or one that it depends on.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     id: String,
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The oldest compiler that builds the package, if it declares one.
+    /// The oldest Rust version that builds the package (`rust-version`), if the package declares one.
     pub(crate) rust_version: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
     #[serde(default)]
     pub(crate) features: BTreeMap<String, Vec<String>>,
 }
 
-/// One line of a package's dependency tables.
+/// One dependency in a package's `Cargo.toml`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// The table: `build` or `dev`, or `None` for `[dependencies]` itself.
+    /// The table in `Cargo.toml`: `build` for `[build-dependencies]`, `dev` for tests, `None` for `[dependencies]`.
     pub(crate) kind: Option<String>,
-    /// The required version; `*` if none is given.
+    /// The required version; `*` if `Cargo.toml` gives none.
     pub(crate) req: String,
-    /// The folder, for a dependency by path.
+    /// The dependency's folder, if it is taken by path.
     pub(crate) path: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: plants known bugs one at a time, and fails if the tests do not notice one.
+//! `cargo xtask mutants`: plants known bugs one at a time, and fails if a bug makes no test fail.
 //!
-//! A run checks that every patch applies, that the tests pass without a bug, and that they fail with each.
+//! A run checks that every patch applies, that the tests pass without a bug, and that each bug makes its test fail.
 
 mod patch;
 mod scratch;
@@ -19,7 +19,7 @@ cargo xtask mutants [NAME…] [--list | --check]
   --list    print the names, the bugs and their tests
   --check   only check that the patches apply";
 
-/// Tries the mutants whose names begin with one of the arguments.
+/// Plants the bugs whose names begin with one of the arguments, by default all. `--list` and `--check` plant none.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let (options, names): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with('-'));
     let mut mutants = read_all()?;

@@ -1,39 +1,40 @@
-//! Runs other programs.
+//! Runs cargo and other programs for the tasks.
 
 use std::error::Error;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
-/// The reason why a command failed, as text.
+/// The reason why a task failed, as text.
 pub(crate) type Failure = Box<dyn Error>;
 
-/// An option of `env` that restores the default handling of signals that a shell makes background jobs ignore (`nohup`:
-/// HUP). Child processes inherit that, and some tests send these signals.
+/// An option of `env` that restores the default handling of signals. A shell or `nohup` may start us with some of them
+/// ignored; child processes inherit this, and some tests send these signals.
 pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT";
 
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
-    // `cargo run` sets this to the checkout in which it runs; several checkouts may share one target folder.
+    // `cargo run` sets this variable to the package of the checkout in which it runs. The path compiled into the
+    // program may be that of another checkout, if several share one target folder.
     let ours = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let mut root = ours.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
     root.pop();
     root
 }
 
-/// The cargo program that runs this task.
+/// The `cargo` that runs this program.
 pub(crate) fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// A cargo command in the root of the workspace, with these arguments separated by spaces.
+/// Makes a cargo command in the root of the workspace. `words` are its arguments, separated by spaces.
 pub(crate) fn cargo(words: &str) -> Command {
     let mut command = Command::new(cargo_program());
     command.current_dir(root()).args(words.split(' '));
     command
 }
 
-/// Runs a command with our stdout and stderr. Fails unless it succeeds, and then names the command.
+/// Runs a command with our stdout and stderr. Fails, with the command in the message, unless it succeeds.
 pub(crate) fn run(mut command: Command) -> Result<(), Failure> {
     let status = command
         .status()
@@ -41,7 +42,7 @@ pub(crate) fn run(mut command: Command) -> Result<(), Failure> {
     succeeded(&command, status)
 }
 
-/// Fails unless the status is success, and then names the command.
+/// Fails, with the command in the message, unless `status` is success.
 pub(crate) fn succeeded(command: &Command, status: ExitStatus) -> Result<(), Failure> {
     match status.success() {
         true => Ok(()),
@@ -49,7 +50,7 @@ pub(crate) fn succeeded(command: &Command, status: ExitStatus) -> Result<(), Fai
     }
 }
 
-/// Runs a command and returns its stdout, which must be UTF-8.
+/// Runs a command, and returns its stdout. Fails if the command fails or its stdout is not UTF-8.
 pub(crate) fn output(mut command: Command) -> Result<String, Failure> {
     let output = command
         .output()

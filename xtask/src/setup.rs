@@ -1,4 +1,5 @@
-//! `cargo xtask setup`: finds the programs that the tests need, and installs missing ones if it is allowed to.
+//! `cargo xtask setup`: looks for the programs that the tests need, and installs missing ones unless `--check` is
+//! given.
 
 use std::process::{Command, Stdio};
 
@@ -23,28 +24,28 @@ mvn          | maven                | fetches Redisson and builds the worker tha
 prometheus   | prometheus           | reads the metrics that the example exports
 promtool     | prometheus           | checks the alert rules";
 
-/// One line of `NEEDS`.
+/// One line of `NEEDS`: program, package and purpose.
 type Need = [&'static str; 3];
 
-/// The environment variable with the programs whose tests are skipped, separated by commas.
+/// The environment variable that names programs, separated by commas. Tests that need them are skipped.
 const SKIP: &str = "TENURE_SKIP";
 
-/// Installs packages as root, or as a user that needs no password for sudo.
+/// Shell script that installs the packages in its arguments, as root or as a user that needs no password for `sudo`.
 const INSTALL: &str = r#"
 if [ "$(id -u)" = 0 ]; then sudo=; elif sudo -n true; then sudo='sudo -n'; else exit 1; fi
 $sudo apt-get update &&
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$@"
 "#;
 
-/// Fails if a needed program is missing and cannot be installed. Installs only if `installs` is true. Returns a line for
-/// each program that `TENURE_SKIP` names.
+/// Looks for the programs in `NEEDS`, and installs missing ones if `installs` is true. Fails if one is still missing.
+/// Returns a line of text for each program that `TENURE_SKIP` names.
 pub(crate) fn run(installs: bool) -> Result<Vec<String>, Failure> {
     let skip = std::env::var(SKIP).unwrap_or_default();
     let [skipped, mut missing] = look(&skip, is_installed)?;
     if installs && !missing.is_empty() && is_installed("apt-get") {
         let mut shell = Command::new("sh");
         shell.args(["-c", INSTALL, "setup"]).args(packages(&missing));
-        // If the installation fails, the second look reports the missing programs.
+        // If this fails, the next `look` finds the programs that are still missing.
         let _ = shell.stdin(Stdio::null()).status();
         [_, missing] = look(&skip, is_installed)?;
     }
@@ -56,8 +57,8 @@ pub(crate) fn run(installs: bool) -> Result<Vec<String>, Failure> {
     Ok(skipped.into_iter().map(line).collect())
 }
 
-/// Returns the needs that `skip`, the value of `TENURE_SKIP`, names, and the other needs that are not installed. Fails if
-/// `skip` names a program that no test needs.
+/// Returns two lists: the programs that `skip` names, and the other ones of `NEEDS` that are not installed. `skip` is
+/// the value of `TENURE_SKIP`. Fails if it names a program that is not in `NEEDS`.
 fn look(skip: &str, is_installed: fn(&str) -> bool) -> Result<[Vec<Need>; 2], Failure> {
     let mut names: Vec<&str> = skip.split(',').map(str::trim).collect();
     names.retain(|name| !name.is_empty());
@@ -77,7 +78,7 @@ fn look(skip: &str, is_installed: fn(&str) -> bool) -> Result<[Vec<Need>; 2], Fa
     Ok([skipped, needs])
 }
 
-/// Lists the missing programs with their purpose, and how to install or skip them.
+/// Returns a text that lists missing programs with their purpose, and says how to install or skip them.
 fn advice(missing: &[Need]) -> String {
     let lines = missing
         .iter()
@@ -91,14 +92,14 @@ fn advice(missing: &[Need]) -> String {
     )
 }
 
-/// The packages of the missing programs, each once.
+/// The packages that contain the missing programs, each once.
 fn packages(missing: &[Need]) -> Vec<&'static str> {
     let mut packages: Vec<_> = missing.iter().map(|[_, package, _]| *package).collect();
     packages.dedup();
     packages
 }
 
-/// Whether a folder of `PATH` contains a file of this name.
+/// Returns whether a folder of `PATH` contains a file with the program's name.
 pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())

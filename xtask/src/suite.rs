@@ -1,4 +1,4 @@
-//! `cargo xtask test`: runs every test of the workspace, and prints the sum of the results.
+//! `cargo xtask test`: runs all tests, and prints how many passed and failed in all.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use crate::process::{DEFAULT_SIGNALS, Failure, cargo_program, root, succeeded};
 use crate::setup::{self, is_installed};
 
-/// The package that has its own lock file: its sqlx needs an older libsqlite3-sys than the workspace.
+/// A package outside the workspace with its own lock file, because its sqlx needs an older libsqlite3-sys.
 pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 
-/// Tests everything with all features, with cargo-nextest if it is installed. With `args`, runs `cargo test` with them.
+/// Without `args`, tests all packages with all features, with cargo-nextest if it is installed. Otherwise runs `cargo
+/// test` with `args`.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let skipped = setup::run(true)?;
     let mut total = Total::default();
@@ -25,12 +26,12 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     outcome
 }
 
-/// The arguments of each cargo command.
+/// Returns the arguments of each call of cargo.
 fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {
     let words = |call: &'static str| call.split(' ').collect::<Vec<&str>>();
     let all = words("--all-features --no-fail-fast");
     if !args.is_empty() {
-        // Adds `--workspace`, because without a package cargo tests only the one in the current folder.
+        // Adds `--workspace` unless `args` name a package: cargo would test only the package in the current folder.
         let mut ours = args.iter().take_while(|arg| **arg != "--");
         let names_package = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
         let test = words(if names_package { "test" } else { "test --workspace" });
@@ -49,13 +50,13 @@ fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {
     calls
 }
 
-/// Runs cargo, prints its output, and adds up its results.
+/// Runs cargo with these arguments, prints its output, and adds its counts of tests to `total`.
 fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
     println!("\ntest: cargo {}", args.join(" "));
     let mut command = Command::new("env");
     command.arg(DEFAULT_SIGNALS).arg(cargo_program()).args(args);
     command.current_dir(root());
-    // `cargo test` reports on stdout, nextest on stderr.
+    // `cargo test` prints its counts on stdout, nextest on stderr.
     let mut child = match args[0] {
         "nextest" => command.stderr(Stdio::piped()).spawn()?,
         _ => command.stdout(Stdio::piped()).spawn()?,
@@ -69,7 +70,7 @@ fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
     succeeded(&command, child.wait()?)
 }
 
-/// Copies the output line by line, and adds up the results in it.
+/// Copies the output line by line from `from` to `to`, and adds the counts of tests in it to `total`.
 fn copy(from: impl Read, to: &mut impl Write, total: &mut Total) -> io::Result<()> {
     for line in BufReader::new(from).split(b'\n') {
         let line = line?;
@@ -80,7 +81,7 @@ fn copy(from: impl Read, to: &mut impl Write, total: &mut Total) -> io::Result<(
     Ok(())
 }
 
-/// The sum of the results of all runs.
+/// Number of tests that passed and failed in all calls of cargo.
 #[derive(Debug, Default)]
 struct Total {
     passed: u64,
@@ -88,8 +89,9 @@ struct Total {
 }
 
 impl Total {
-    /// Adds the last line of a run: `test result: ok. 3 passed; 1 failed; 2 filtered out; …` of `cargo test`, or
-    /// `Summary [1.5s] 6 tests run: 3 passed (1 slow), 1 failed, 2 timed out, 0 skipped` of nextest.
+    /// Adds the counts in the line, if it is the last one of a test run. For `cargo test` that is `test result: ok. 3
+    /// passed; 1 failed; 2 filtered out; …`, for nextest `Summary [1.5s] 6 tests run: 3 passed (1 slow), 1 failed, 2
+    /// timed out, 0 skipped`.
     fn add(&mut self, line: &str) {
         if !line.contains("test result: ") && !line.trim_start().starts_with("Summary [") {
             return;

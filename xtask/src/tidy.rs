@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: rules that no compiler, lint or `cargo deny` checks.
+//! `cargo xtask tidy`: checks rules that no compiler, lint or `cargo deny` checks.
 
 mod arrows;
 mod cycles;
@@ -13,7 +13,7 @@ use crate::metadata::Metadata;
 use crate::process::{Failure, root};
 use crate::regressions;
 
-/// The folders of the workspace with Rust files or patches.
+/// The folders of the workspace whose files are checked.
 const FOLDERS: [&str; 5] = ["crates", "examples", "interop", "mutants", "xtask"];
 
 /// Applies every rule to the whole workspace, prints the findings, and fails if there are any.

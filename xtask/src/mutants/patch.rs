@@ -1,8 +1,8 @@
-//! Reads the bugs that can be planted: `mutants/AREA/NAME.patch`.
+//! Reads the bugs that can be planted, one in each `mutants/AREA/NAME.patch`.
 //!
-//! The first line of such a file is a sentence that says what the planted code does, the second one `test: PACKAGE BINARY
-//! FILTER`. The binary is `lib` or one of the package's `tests`; the filter is part of a test's name. The rest is a diff
-//! for `git apply`.
+//! The first line of such a file is a sentence that says what the planted code does. The second is `test: PACKAGE
+//! BINARY FILTER`: `BINARY` is `lib` or one of the package's `tests`, `FILTER` is part of a test's name. The rest is a
+//! diff for `git apply`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use std::process::Command;
 use crate::files::below;
 use crate::process::{Failure, output, root};
 
-/// A bug, and the test that must notice it.
+/// A bug, and the test that must fail with it.
 #[derive(Debug)]
 pub(crate) struct Mutant {
-    /// `AREA/NAME`.
+    /// Name of the bug, `AREA/NAME`.
     pub(crate) name: String,
-    /// The sentence about the bug.
+    /// The first line of the patch, which says what the planted code does.
     pub(crate) bug: String,
-    /// Package, test binary, and part of the test's name.
+    /// Package, test binary, and part of the name of the test that must fail.
     pub(crate) test: [String; 3],
     file: PathBuf,
 }
 
-/// Reads all patches, in the order of their names.
+/// Reads all patches of the folder `mutants`, in the order of their names.
 pub(crate) fn read_all() -> Result<Vec<Mutant>, Failure> {
     let folder = root().join("mutants");
     let files = below(&folder)?.into_iter();
@@ -46,18 +46,19 @@ pub(crate) fn read_all() -> Result<Vec<Mutant>, Failure> {
 }
 
 impl Mutant {
-    /// Applies the patch to the tree, even if its lines have moved. `options` are passed to `git apply`.
+    /// Applies the patch to the files of `tree`, even if its lines have moved there. `options` are passed to `git
+    /// apply`.
     pub(crate) fn apply(&self, tree: &Path, options: &[&str]) -> Result<(), Failure> {
         let mut git = Command::new("git");
         git.current_dir(tree).args(["apply", "-C1", "--recount"]);
         git.args(options).arg(&self.file);
-        // Without this, git would skip all files without an error in a folder inside a checkout.
+        // Without this, git would find a checkout around `tree`, and skip all files of the patch without an error.
         git.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
         output(git).map(drop)
     }
 }
 
-/// Fails with the list of patches that do not apply to the work tree.
+/// Fails with the errors of all patches that do not apply to the workspace.
 pub(crate) fn check(mutants: &[Mutant]) -> Result<(), Failure> {
     let failures = mutants
         .iter()

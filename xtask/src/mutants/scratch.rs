@@ -1,4 +1,4 @@
-//! A copy of the work tree in which mutants are planted. Its build results are kept for the next run.
+//! A copy of the workspace in which bugs are planted. Its build results are kept for the next run.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,31 +8,32 @@ use std::process::{Command, Stdio};
 use crate::files::below;
 use crate::process::{DEFAULT_SIGNALS, Failure, cargo_program, root};
 
-/// Time limits in seconds for a build, and for the tests of one mutant. A test that hangs has noticed its mutant.
+/// Time limits in seconds for a build, and for the tests of one mutant (a planted bug). A test that hangs counts as
+/// failed.
 const LIMITS: [&str; 2] = ["3600", "180"];
 
-/// A copy of the work tree, with a target folder of its own.
+/// A copy of the workspace, with its own target folder.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) tree: PathBuf,
     folder: PathBuf,
-    /// Locked while this copy is in use.
+    /// Locked while this process uses the copy, so that a second run fails at once.
     _lock: File,
 }
 
-/// The result of a test run.
+/// The result of a build and test run.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// This many tests passed, and none failed.
+    /// All tests passed; their number, which is 0 if the filter matches none.
     Passed(usize),
     Failed,
-    /// The tests were killed at their time limit.
+    /// The tests took longer than the time limit and were killed.
     TimedOut,
     DoesNotCompile,
 }
 
 impl Scratch {
-    /// Copies the work tree. Does not touch equal files, so that cargo rebuilds only what has changed.
+    /// Copies the workspace. Does not write files that are equal already, so cargo rebuilds only what has changed.
     pub(crate) fn copy() -> Result<Self, Failure> {
         let target =
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
@@ -50,9 +51,9 @@ impl Scratch {
         })
     }
 
-    /// Builds the test binary and runs the test.
+    /// Builds the test binary of `test`, and runs the tests that match its filter.
     pub(crate) fn test(&self, test: &[String; 3]) -> Result<Outcome, Failure> {
-        // A file, because a process that survives the tests would keep a pipe open.
+        // Output goes to a file, because a process that survives the tests would keep a pipe open.
         let path = self.folder.join("output");
         let run = |limit, args: &[&str], errors| -> io::Result<_> {
             let mut command = self.cargo_test(test, limit);
@@ -67,7 +68,7 @@ impl Scratch {
         let (code, output) = run(LIMITS[1], &["--", &test[2]], Stdio::null())?;
         Ok(match code {
             Some(0) => Outcome::Passed(output.matches(" ... ok\n").count()),
-            // `timeout` was killed by its own signal, or reports that it killed the tests.
+            // `timeout` reports that it killed the tests, or was itself killed by the signal that it sent.
             None | Some(137) => Outcome::TimedOut,
             Some(_) => Outcome::Failed,
         })
@@ -75,7 +76,7 @@ impl Scratch {
 
     fn cargo_test(&self, [package, binary, _]: &[String; 3], limit: &str) -> Command {
         let mut command = Command::new("env");
-        // Ignores warnings. Without line tables a mutant links faster; without backtraces it fails faster.
+        // Warnings are ignored. Without line tables the build links faster; without backtraces a test fails faster.
         command.args([DEFAULT_SIGNALS, "RUSTFLAGS=-Awarnings"]);
         command.args(["CARGO_PROFILE_DEV_DEBUG=0", "RUST_BACKTRACE=0"]);
         command.args(["timeout", "--signal=KILL", limit]);
@@ -91,7 +92,7 @@ impl Scratch {
     }
 }
 
-/// Makes the files of `to` equal to those of `from`, except build results and the git history.
+/// Makes the files in `to` equal to those in `from`, except build results and the git history.
 fn mirror(from: &Path, to: &Path) -> io::Result<()> {
     let wanted = below(from)?;
     for name in &wanted {
@@ -104,7 +105,7 @@ fn mirror(from: &Path, to: &Path) -> io::Result<()> {
     for name in below(to)?.difference(&wanted) {
         let copy = to.join(name);
         fs::remove_file(&copy)?;
-        // Removes empty folders too: cargo expects a package in each folder of `crates`.
+        // Also removes folders that are now empty, because cargo expects a package in each folder of `crates`.
         let mut folders = copy.ancestors().skip(1);
         while folders
             .next()

@@ -1,10 +1,10 @@
-//! Checks which crates of the workspace depend on each other: every arrow points towards the contract.
+//! Checks which crates of the workspace depend on each other: dependencies may lead only towards `tenure-backend`.
 
 use crate::metadata::{Dependency, Metadata};
 
 const CONTRACT: &str = "tenure-backend";
 
-/// The crates that are stores, including planned ones.
+/// Crates that implement a store. Some do not exist yet.
 pub(crate) const STORES: [&str; 6] = [
     "tenure-memory",
     "tenure-redis",
@@ -14,13 +14,13 @@ pub(crate) const STORES: [&str; 6] = [
     "tenure-etcd",
 ];
 
-/// Crates that tests may use too, by path and without a version, so that publishing never waits for them.
+/// Crates that any crate's tests may use, by path and without a version: `cargo publish` then ignores the dependency.
 const FOR_TESTS: [&str; 2] = ["tenure-testkit", "tenure-servers"];
 
-/// An exception: the tests of the suite run it against a memory store with planted bugs.
+/// One more dependency for tests: those of `tenure-testkit` run its suite on a memory store with planted bugs.
 const UNDER_TEST: (&str, &str) = ("tenure-testkit", "tenure-memory");
 
-/// The crates of the workspace that `from` may use. `None` if `from` is unknown.
+/// The crates of this workspace that the crate `from` may depend on; `None` if this list lacks `from`.
 fn allowed(from: &str) -> Option<Vec<&'static str>> {
     Some(match from {
         CONTRACT | "tenure-servers" | "xtask" => vec![],
@@ -35,7 +35,7 @@ fn allowed(from: &str) -> Option<Vec<&'static str>> {
     })
 }
 
-/// Finds every dependency between our crates that the table does not allow.
+/// Finds every dependency between crates of this workspace that `allowed` does not list.
 pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     let mut found = Vec::new();
     for package in metadata.members() {
@@ -71,7 +71,7 @@ fn check_arrow(from: &str, dependency: &Dependency, may_use: &[&str]) -> Option<
 mod tests {
     use super::*;
 
-    /// A crate, its dependency, the kind of dependency, the version, and a part of the expected finding.
+    /// Columns: crate, its dependency, kind of dependency, version, and part of the expected finding (empty: none).
     const CASES: [(&str, &str, Option<&str>, &str, &str); 13] = [
         ("tenure-sql", CONTRACT, None, "^0.1.0", ""),
         ("tenure", "tenure-sql", None, "^0.1.0", ""),
@@ -88,7 +88,7 @@ mod tests {
         ("tenure-consul", CONTRACT, None, "^1", "is unknown"),
     ];
 
-    /// The findings about a crate with one dependency, in the format of `cargo metadata`.
+    /// Checks a crate with one dependency, given as output of `cargo metadata`, and returns the findings.
     fn findings(from: &str, to: &str, kind: Option<&str>, version: &str, path: Option<&str>) -> String {
         let metadata = serde_json::json!({"workspace_members": ["id"], "packages": [
             {"id": "id", "name": from, "version": "1.0.0",

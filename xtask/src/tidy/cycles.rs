@@ -3,20 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The segments of a path: `["claim", "Claim"]`.
+/// The segments of a path in Rust code, such as `["claim", "Claim"]`.
 type Names = Vec<String>;
 
-/// The modules of one crate, by path from the crate's root.
+/// The modules of one crate, by their path from the crate's root.
 type Modules = BTreeMap<Names, Module>;
 
-/// One file: the trees of its `use` statements, flattened, and the paths in its code.
+/// One source file: the paths that its `use` statements import, and all paths in its code.
 struct Module {
     only_connects: bool,
     uses: Vec<Names>,
     paths: Vec<Names>,
 }
 
-/// Finds the crates that have a cycle, and shows the largest. `files` are paths from the workspace's root, and texts.
+/// Returns a finding for each crate with a cycle, with its largest cycle. `files` are pairs of path and text.
 pub(crate) fn check(files: &[(String, String)]) -> Vec<String> {
     let mut crates: BTreeMap<&str, Modules> = BTreeMap::new();
     for (path, text) in files {
@@ -38,7 +38,7 @@ pub(crate) fn check(files: &[(String, String)]) -> Vec<String> {
     found
 }
 
-/// Reads a file below `src`, up to its first test module.
+/// Reads the imports of the file `file` below `src`. Ignores its text from the first test module on.
 fn read(file: &str, text: &str) -> (Names, Module) {
     let mut name = names(&file.trim_end_matches(".rs").replace('/', "::"));
     let is_root = ["lib", "mod"].contains(&name.last().map_or("", String::as_str));
@@ -77,7 +77,7 @@ fn names(path: &str) -> Names {
     names.map(str::to_owned).collect()
 }
 
-/// Turns `a::{b, c::{d as e}}` into `a::b` and `a::c::d`.
+/// Adds the paths of a `use` tree to `into`: `a::{b, c::{d as e}}` gives `a::b` and `a::c::d`.
 fn flatten(before: &[String], tree: &str, into: &mut Vec<Names>) {
     let Some((head, rest)) = tree.split_once('{') else {
         let mut path = names(tree.split_whitespace().next().unwrap_or(""));
@@ -100,7 +100,7 @@ fn flatten(before: &[String], tree: &str, into: &mut Vec<Names>) {
     }
 }
 
-/// Resolves a path in the module `here` to a path from the crate's root. `None` if it leaves the crate.
+/// Turns a path that the module `here` uses into a path from the crate's root; `None` if it leads out of the crate.
 fn absolute(modules: &Modules, here: &[String], path: &[String]) -> Option<Names> {
     let supers = path.iter().take_while(|name| *name == "super").count();
     let (base, rest) = match path.first()?.as_str() {
@@ -113,7 +113,8 @@ fn absolute(modules: &Modules, here: &[String], path: &[String]) -> Option<Names
     Some([base, rest].concat())
 }
 
-/// The module that defines the item at an absolute path. Follows re-exports.
+/// The module that defines the item with this path. Follows re-exports; `seen` has the modules that were left on the
+/// way.
 fn definer<'a>(modules: &'a Modules, path: &[String], seen: &mut BTreeSet<Names>) -> Option<&'a Names> {
     let length = (0..=path.len())
         .rev()
@@ -129,7 +130,7 @@ fn definer<'a>(modules: &'a Modules, path: &[String], seen: &mut BTreeSet<Names>
     Some(name)
 }
 
-/// The groups of modules that all import each other, directly or indirectly.
+/// The groups of modules in which each module imports every other, directly or indirectly.
 fn cycles(modules: &Modules) -> Vec<Vec<String>> {
     let mut arrows: BTreeMap<&Names, BTreeSet<&Names>> = BTreeMap::new();
     for (here, module) in modules.iter().filter(|(_, module)| !module.only_connects) {

@@ -1,11 +1,11 @@
-//! Checks the oldest compiler that we support.
+//! Checks that the oldest Rust version that we support builds all packages.
 
 use crate::metadata::Metadata;
 
-/// The oldest compiler that we support: `rust-version` of the workspace.
+/// The oldest Rust version that we support: `rust-version` of the workspace.
 const COMPILER: &str = env!("CARGO_PKG_RUST_VERSION");
 
-/// Checks that our packages declare one compiler, and that it builds every package of the lock file.
+/// Checks that each package of ours declares `COMPILER`, and that no package of the lock file needs a newer version.
 pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     let mut found = Vec::new();
     for package in &metadata.packages {
@@ -23,7 +23,7 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     found
 }
 
-/// The numbers of a version. `1.89` and `1.89.0` are equal.
+/// The three numbers of a version. Missing ones are 0, so `1.89` equals `1.89.0`.
 fn parts(version: &str) -> [u32; 3] {
     let mut parts = [0; 3];
     for (part, text) in parts.iter_mut().zip(version.split('.')) {

@@ -1,23 +1,23 @@
-//! Checks the text of a Rust file line by line.
+//! Checks the text of each Rust file: its header and length, ignored tests, sleeps, names of stores, and Cancel safety.
 
 use super::arrows::STORES;
 
-/// The longest file. A longer one must give a reason in a line that starts with `//! Length: `.
+/// The greatest number of lines of a file, unless a line that starts with `//! Length: ` gives a reason.
 const MAX_LINES: usize = 600;
 
-/// The comment that a sleep in a test needs, on its line or above: why the test must wait for time.
+/// The comment that must be on or above each sleep in a test. It says why the test cannot wait for an event.
 const SLEEP: &str = "// sleep:";
 
-/// The only file of the engine that may name a store.
+/// The only file of the crate `tenure` that may name a store's crate.
 const CONNECT: &str = "crates/tenure/src/connect.rs";
 
-/// Crates that are not published, so no code outside this workspace calls their functions.
+/// Crates that are not published. Their functions need no section Cancel safety.
 const UNPUBLISHED: [&str; 3] = ["tenure-bench", "tenure-faults", "tenure-servers"];
 
-/// Public functions that are test cases. Their module documents once what dropping one leaves.
+/// A folder whose functions need no section Cancel safety: its public functions are test cases.
 const SUITE: &str = "crates/tenure-testkit/src/suite/";
 
-/// Finds every line that breaks a rule. `path` starts at the root of the workspace.
+/// Finds every line that breaks a rule. `path` is relative to the root of the workspace.
 pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     let folders: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
     let in_tests = folders.contains(&"tests");
@@ -60,13 +60,13 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Whether the code calls a function `sleep`. Methods of that name do not count.
+/// Returns whether the code calls a function `sleep`. A method `sleep` does not count.
 fn calls_sleep(code: &str) -> bool {
     let mut calls = code.match_indices("sleep(");
     calls.any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.'))
 }
 
-/// Whether a public function that returns a future starts on the first of these lines.
+/// Returns whether a public function that returns a future starts on the first of these lines.
 fn starts_future(lines: &[&str]) -> bool {
     let Some(function) = lines[0].trim().strip_prefix("pub ") else {
         return false;
@@ -85,7 +85,7 @@ fn starts_future(lines: &[&str]) -> bool {
         .is_some_and(|(_, output)| output.contains("Future<"))
 }
 
-/// Whether the comment at the end of these lines has the section, or the file's header has it for all functions.
+/// Returns whether the item below these lines has a section Cancel safety in its comment, or in the file's header.
 fn documents_cancel_safety(above: &[&str]) -> bool {
     let is_of_item =
         |line: &&str| line.starts_with("//") || !(line.is_empty() || line.ends_with(['{', '}', ';']));
@@ -100,7 +100,7 @@ mod tests {
     const SRC: &str = "crates/tenure/src/a.rs";
     const TEST: &str = "crates/tenure/tests/a.rs";
 
-    /// The number of findings in a file with this text below its header.
+    /// The number of findings in a file that consists of a header and `text`.
     fn count(path: &str, text: &str) -> usize {
         check(path, &format!("//! A file.\n{text}")).len()
     }

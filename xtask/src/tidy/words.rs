@@ -1,11 +1,11 @@
-//! Words that make prose hard to read. Comments and documents use the plain word instead.
+//! Finds words that make prose hard to read, in comments and documents.
 
 use std::path::Path;
 
-/// Files whose text is not ours to change, and this one, whose tests contain the words.
+/// Files that are not checked: fixed texts, and this file, whose tests contain the words.
 const EXEMPT: [&str; 3] = ["CHANGELOG", "LICENSE", "xtask/src/tidy/words.rs"];
 
-/// The words and phrases, in lower case.
+/// Words and phrases that are forbidden everywhere, in lower case.
 const FORBIDDEN: [&str; 9] = [
     "whoever", "whom", "anew", "in vain", "but for", "lest", "is told", "is said", "is heard",
 ];
@@ -20,7 +20,7 @@ struct Word {
     ends_sentence: bool,
 }
 
-/// Finds the forbidden words in a file. `path` starts at the root of the workspace.
+/// Finds forbidden words in a file, and `so many` or `so long` without `that`. `path` starts at the workspace's root.
 pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     let is_exempt = EXEMPT.iter().any(|name| path.contains(name));
     if is_exempt {
@@ -47,15 +47,15 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Whether the first sentence of these words contains `that`.
+/// Returns whether the sentence that starts at the first of these words contains `that`.
 fn that_follows(words: &[Word]) -> bool {
     let end = words.iter().position(|word| word.ends_sentence);
     let sentence = end.map_or(words, |end| &words[..=end]);
     sentence.iter().any(|word| word.text == "that")
 }
 
-/// The prose of each line: comments in code, the first line of a patch, and the whole of other documents. Other lines are
-/// empty.
+/// The prose of each line: a comment in code, the first line of a patch, any line of Markdown. Other lines, and
+/// examples between code fences, are empty.
 fn prose<'a>(path: &str, text: &'a str) -> Vec<&'a str> {
     let extension = Path::new(path)
         .extension()
@@ -77,7 +77,7 @@ fn prose<'a>(path: &str, text: &'a str) -> Vec<&'a str> {
     prose
 }
 
-/// The comment on a line of code, without its slashes.
+/// The comment on one line of code, without its slashes; empty if the line has none.
 fn comment(line: &str) -> &str {
     let line = line.trim();
     let comment = match line.strip_prefix("//") {
@@ -87,7 +87,7 @@ fn comment(line: &str) -> &str {
     comment.trim_start_matches(['/', '!'])
 }
 
-/// The words of these lines, without those in backticks. An empty line ends a sentence.
+/// The words of these lines. A word in backquotes is replaced by an empty one. An empty line ends a sentence.
 fn words(lines: &[&str]) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let mut is_quoted = false;
