@@ -9,8 +9,8 @@ use crate::setup::{self, is_installed};
 /// A package outside the workspace with its own lock file, because its sqlx needs an older libsqlite3-sys.
 pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 
-/// Without `args`, tests all packages with all features, with cargo-nextest if it is installed. Otherwise runs `cargo
-/// test` with `args`.
+/// Without `args`, tests all packages with all features, with cargo-nextest if it is installed. `args` are those of a
+/// call of `cargo test`, which then runs instead.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let skipped = setup::run(true)?;
     let mut total = Total::default();
@@ -89,9 +89,10 @@ struct Total {
 }
 
 impl Total {
-    /// Adds the counts in the line, if it is the last one of a test run. For `cargo test` that is `test result: ok. 3
-    /// passed; 1 failed; 2 filtered out; …`, for nextest `Summary [1.5s] 6 tests run: 3 passed (1 slow), 1 failed, 2
-    /// timed out, 0 skipped`.
+    /// Adds the counts in the line, if it is the last one of a test run.
+    ///
+    /// `cargo test` prints `test result: ok. 3 passed; 1 failed; 2 filtered out; …`. Nextest prints `Summary [1.5s] 6
+    /// tests run: 3 passed (1 slow), 1 failed, 2 timed out, 0 skipped`.
     fn add(&mut self, line: &str) {
         if !line.contains("test result: ") && !line.trim_start().starts_with("Summary [") {
             return;

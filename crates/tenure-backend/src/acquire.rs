@@ -31,7 +31,8 @@ pub enum AcquireReply {
     Granted(Grant),
     /// The claim does not hold the key. A `Fifo` claim is in the queue; an `Unfair` one leaves nothing in the store.
     Waiting {
-        /// Number of claims before this one in the store's queue; `None` if the store does not queue or count it.
+        /// Number of claims before this one in the store's queue; `None` if the claim is in no queue, or the store
+        /// cannot count.
         ahead: Option<u32>,
         /// Time to the next poll if no wake-up comes first: at most what is left of the lease of the holder or of the
         /// claim ahead, whose client may have died.
@@ -66,7 +67,7 @@ pub struct Grant {
     /// starts earlier (B3).
     ///
     /// A store that ties claims to a session or a shared lease states its last confirmed keep-alive. A quorum of stores
-    /// states the oldest reading of its majority.
+    /// states the earliest of the moments that its majority stated.
     pub held_from: Instant,
     /// Length of the lease from `held_from` on, after rounding to the store's limits.
     pub lease: Duration,

@@ -99,7 +99,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Subscribes to wake-ups: for a waiting claim they mean "poll now", for a granted one "renew now".
     ///
-    /// If this fails, the engine relies on polling.
+    /// If the subscription fails, the engine relies on polling.
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes>;
 
     /// A wake-up each time a connection to the store was replaced; `None` if the store has no connections.
@@ -110,7 +110,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Lists holders and waiters for people and tools. The engine never decides by a listing which claim holds a key.
     ///
-    /// A query for one key whose data this layout cannot read fails with [`Fault::UnknownKind`](crate::Fault).
+    /// A query for one key fails with [`Fault::UnknownKind`](crate::Fault) if the key's data is not in this store's
+    /// format.
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>>;
 
     /// Reports everything about the store that weakens its locks, for `tenure doctor`.

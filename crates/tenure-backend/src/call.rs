@@ -38,7 +38,7 @@ pub type Batch<T> = SmallVec<[T; 1]>;
 ///
 /// let (store, reply) = oneshot::channel();
 /// let mut call = Call::new(async { Ok(reply.await.expect("the store answers")) });
-/// // The caller polls it in place, and gives up before the reply arrives.
+/// // The caller polls the call in place, and gives up before the reply arrives.
 /// assert!(tokio::time::timeout(Duration::from_millis(1), &mut call).await.is_err());
 /// // The call is moved to a task, not dropped, so its outcome is not lost.
 /// let task = tokio::spawn(call);
@@ -92,7 +92,8 @@ impl<T> Inner<T> {
 }
 
 impl<T> Call<T> {
-    /// Creates a call whose reply is known. Its effect, if any, came before, even if nothing ever polls the call.
+    /// Creates a call whose reply is known: the store has acted already, if at all, even if nothing ever polls the
+    /// call.
     pub fn ready(answer: Result<T, BackendError>) -> Self {
         Call(Inner::Ready(Some(answer)))
     }
@@ -104,7 +105,8 @@ impl<T> Call<T> {
 }
 
 impl<T> BatchCall<T> {
-    /// Creates a call with replies that are already known.
+    /// Creates a call whose replies are known: the store has acted already, if at all, even if nothing ever polls the
+    /// call.
     pub fn ready(answers: Batch<T>) -> Self {
         BatchCall(Inner::Ready(Some(answers)))
     }

@@ -65,7 +65,7 @@ pub enum Fault {
     },
     /// This layout cannot read the key's data: another kind of lock, or data of another program.
     UnknownKind,
-    /// The request exceeds a limit of the store: its lease is too long, or its batch too large.
+    /// The request exceeds a limit of the store, for example with too long a lease or too large a batch.
     Limit,
     /// The request or the store's configuration is not valid.
     Invalid,

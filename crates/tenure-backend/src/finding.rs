@@ -62,7 +62,7 @@ impl Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Something to know, such as a limit that every such store has.
+    /// Something to know, such as a limit that every store of its kind has.
     Note,
     /// A promise of the locks holds less reliably than in other setups.
     Warning,

@@ -119,7 +119,7 @@ pub enum InvalidKey {
         LockKey::MAX_BYTES
     )]
     TooLong {
-        /// Length of the name.
+        /// Length of the name, in bytes.
         bytes: usize,
     },
     /// The name has a control character, such as a line break or NUL.

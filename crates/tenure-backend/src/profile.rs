@@ -41,11 +41,11 @@ pub struct Profile {
     pub layout: &'static str,
     /// Which clients can share the store's locks.
     pub reach: Reach,
-    /// Orders in which the store serves mutexes.
+    /// Whether the store has fair mutexes, unfair ones, both or none.
     pub mutex: Order,
-    /// Orders in which the store serves read-write locks.
+    /// Whether the store has fair read-write locks, unfair ones, both or none.
     pub read_write: Order,
-    /// Orders in which the store serves semaphores.
+    /// Whether the store has fair semaphores, unfair ones, both or none.
     pub semaphore: Order,
     /// How the store detects a dead holder.
     pub liveness: Liveness,
@@ -83,7 +83,7 @@ pub enum Reach {
     Network,
 }
 
-/// Orders in which a store serves one kind of lock.
+/// Whether a store serves fair claims, unfair claims or both, for one kind of lock.
 ///
 /// # Examples
 /// See [`Profile`] and its method [`serves`](Profile::serves).
@@ -191,7 +191,7 @@ pub enum Fencing {
     None,
     /// Tokens rise as long as this process lives.
     Process,
-    /// Tokens rise until the store loses its data and its clock also runs backward.
+    /// Tokens rise unless the store loses its data and its clock also runs backward.
     UntilDataLossAndBackwardClock,
     /// Tokens rise through every crash, because each is on stable storage before it is granted. A token can repeat only if
     /// the data is lost or replaced by an older copy and the clock also runs backward.
@@ -267,16 +267,16 @@ pub struct Limits {
     pub max_grants: NonZeroU32,
     /// Greatest number of elements in one call of `renew` or `release`.
     pub max_batch: NonZeroU32,
-    /// Part of a lease that the engine does not use, besides 1 % for clock drift; `None` for the engine's default
-    /// margin.
+    /// Part of a lease that the holder must not use, besides 1 % for clock drift. `None`: 10 ms, or 1 % of the lease if
+    /// that is more.
     pub margin: Option<Duration>,
     /// How late the store may expire a lease, because its clock is coarse or because it looks for expired leases only
-    /// now and then. The holder's local deadline does not move because of it.
+    /// now and then. The holder must stop at its local deadline all the same.
     pub expiry_slack: Duration,
 }
 
 impl Profile {
-    /// Returns the orders in which the store serves claims of this mode.
+    /// Returns whether the store serves fair claims, unfair claims or both in this mode.
     pub fn order(&self, mode: Mode) -> Order {
         match mode {
             Mode::Exclusive => self.mutex,
@@ -337,9 +337,9 @@ impl Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Guarantee {
-    /// Locks exclude other processes.
+    /// A lock excludes the claims of other processes.
     BetweenProcesses,
-    /// Locks exclude other machines.
+    /// A lock excludes the claims of other machines.
     BetweenMachines,
     /// A holder keeps its lock when the store restarts.
     SurvivesRestart,

@@ -65,9 +65,9 @@ impl ReleaseRequest {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Successor {
-    /// The claim that the store places in the same step, as `acquire` would.
+    /// The claim. The release grants it as `acquire` would, unless a claim of another client is known to wait (B15).
     pub claim: Arc<Claim>,
-    /// The latest time at which the store may place the claim. Later the store answers `TooLate`, as in `acquire`.
+    /// The latest time at which the store may grant or queue the claim. Later it answers `TooLate`, as in `acquire`.
     pub not_after: Instant,
 }
 

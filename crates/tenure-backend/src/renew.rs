@@ -104,7 +104,7 @@ pub enum Phase {
 /// ```
 #[derive(Debug)]
 pub enum RenewReply {
-    /// The claim is alive.
+    /// The claim is alive, and its lease is renewed.
     Alive {
         /// Start of the new lease, as in [`Grant::held_from`](crate::Grant).
         held_from: Instant,

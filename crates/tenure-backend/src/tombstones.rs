@@ -12,7 +12,7 @@ const REMEMBERED: Duration = MAX_NOT_AFTER.saturating_mul(2);
 /// With fewer ranges than this the set forgets none.
 const MIN_RANGES: usize = 64;
 
-/// A set of ended claims, so that a delayed request cannot place one of them again (B5).
+/// A set of ended claims, so that no delayed request is granted one of them again (B5).
 ///
 /// The set remembers each claim for at least 20 s, twice as long as `not_after` may lie ahead ([`MAX_NOT_AFTER`]).
 ///
@@ -41,7 +41,7 @@ pub struct Tombstones {
 struct Range {
     /// Number of the last claim of the range.
     last: u64,
-    /// The set must not forget the range before this time.
+    /// Time before which the set must not forget the range.
     until: Instant,
 }
 
@@ -90,7 +90,7 @@ impl Tombstones {
     }
 }
 
-/// Returns whether the claim is in the range or directly after its end. The claim must not be before the range.
+/// Returns whether the claim is in the range or directly after its end, for a claim that is not before the range.
 fn reaches(range: &Range, id: ClaimId) -> bool {
     id.number() <= range.last.saturating_add(1)
 }

@@ -35,7 +35,7 @@ pub enum DurationError {
     TooLong,
 }
 
-/// A hundred years, in hours: the limit of a length of time. No lease needs more, and a clock can still add several.
+/// A hundred years, in hours: longer times are refused. No lease needs more, and the sum of several still fits a clock.
 const MAX_HOURS: u64 = 24 * 365 * 100;
 
 /// The units and their lengths in milliseconds, the largest first.

@@ -1,4 +1,4 @@
-//! Masks the values of options in a shown store URL that may be passwords.
+//! Masks option values that may be passwords, for a store URL that is shown.
 
 use std::borrow::Cow;
 

@@ -16,7 +16,7 @@ use crate::secret::Secret;
 /// absolute path. User, password, host, path and the values of options are percent-decoded.
 ///
 /// `Display` and `Debug` show the URL as it was written, without the password. The shown text is again a valid URL of
-/// the same store. Two more parts are shown as `***`, because they may be misplaced passwords: a user without a password,
+/// the same store. Two more parts are shown as `***`, because they may be misplaced passwords: a user name without password,
 /// unless the URL has a `password_file`, and the value of an option that no store has. For the same reason a URL with
 /// hosts may contain only one `@`, and options with names like `password` or `token` are refused.
 ///

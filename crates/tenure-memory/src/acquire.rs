@@ -9,7 +9,7 @@ use crate::operation::Operation;
 use crate::profile::LIMITS;
 
 impl KeyState {
-    /// Grants or queues a new claim, or leaves an unfair one unplaced; polls a claim that holds or queues already.
+    /// Grants or queues a new claim, or refuses an unfair one; polls a claim that holds or queues already.
     pub(crate) fn acquire(
         &mut self,
         claim: Arc<Claim>,
@@ -42,8 +42,8 @@ impl KeyState {
         Ok(self.wait(claim, position, now))
     }
 
-    /// Returns the reply to a claim that must not be placed: it has ended, its request comes after `not_after`, or the
-    /// key is used as another kind of lock. `None` if the claim may be placed.
+    /// Returns the reply to a claim that must be neither granted nor queued: it has ended, its request comes after
+    /// `not_after`, or the key is used as another kind of lock. `None` for other claims.
     pub(crate) fn refusal(
         &self,
         claim: &Claim,

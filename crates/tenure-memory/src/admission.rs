@@ -68,9 +68,9 @@ impl KeyState {
         u32::try_from(queued + watching.count()).unwrap_or(u32::MAX)
     }
 
-    /// Wakes the claims that go next, if this operation freed the key or a place in its queue. With a queue that is its
-    /// first claim. Without one it is the unfair claims that can be granted together, in the order in which they
-    /// started to watch; the key is reserved for them.
+    /// Wakes the claims that go next, if this operation freed the key or a place in its queue. If claims queue, wakes
+    /// the first of them if it can be granted. Otherwise wakes the unfair claims that can be granted together, in the
+    /// order in which they started to watch, and reserves the key for them.
     ///
     /// One more unfair claim is woken as a spare. Its poll is answered with a short `poll_after`. So if the woken
     /// claims never poll, the spare soon finds the key free, and does not sleep until a lease ends.

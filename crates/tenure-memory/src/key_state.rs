@@ -40,7 +40,7 @@ pub(crate) struct QueueEntry {
 /// The claims that wait for a key, and the reservations and the cooldown that delay a grant.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    /// Fair claims, in the order in which they were placed.
+    /// Fair claims, in the order in which they joined.
     pub(crate) queue: VecDeque<QueueEntry>,
     /// Claims whose clients asked for wake-ups. The store knows of a waiting unfair claim only by its watcher.
     pub(crate) watchers: Watchers,

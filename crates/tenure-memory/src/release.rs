@@ -71,7 +71,7 @@ impl KeyState {
         }
     }
 
-    /// Ends a claim, even one that was not placed yet. Returns its ID if it held the key or was in the queue.
+    /// Ends a claim, even one whose `acquire` has not come yet. Returns its ID if it held the key or was in the queue.
     fn end_claim(
         &mut self,
         id: ClaimId,

@@ -68,7 +68,7 @@ impl Scratch {
         let (code, output) = run(LIMITS[1], &["--", &test[2]], Stdio::null())?;
         Ok(match code {
             Some(0) => Outcome::Passed(output.matches(" ... ok\n").count()),
-            // `timeout` reports that it killed the tests, or was itself killed by the signal that it sent.
+            // 137: `timeout` killed the tests. `None`: `timeout` was killed by its own signal.
             None | Some(137) => Outcome::TimedOut,
             Some(_) => Outcome::Failed,
         })

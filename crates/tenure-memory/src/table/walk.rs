@@ -19,7 +19,7 @@ struct Model {
     claims: Vec<ModelClaim>,
     /// End of the latest cooldown of each key.
     cooldowns: [Instant; 2],
-    /// Number of attempts to place a claim so far: a waiting claim has a smaller one than the claims behind it.
+    /// Number of calls so far that asked for a place in a queue. The queue is in the order of the calls' numbers.
     placed: u64,
     last_token: u64,
 }
