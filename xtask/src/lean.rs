@@ -1,4 +1,4 @@
-//! Checks that no set of features of `tenure` compiles a store, client or TLS library that the set does not need.
+//! Checks that three sets of features of `tenure` compile no store, client or TLS library that they do not need.
 
 use crate::process::{Failure, cargo, output};
 

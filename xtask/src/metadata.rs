@@ -30,7 +30,8 @@ pub(crate) struct Package {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// The table in `Cargo.toml`: `build` for `[build-dependencies]`, `dev` for tests, `None` for `[dependencies]`.
+    /// The table in `Cargo.toml`: `build` or `dev` for `[build-dependencies]` or `[dev-dependencies]`, otherwise
+    /// `None`.
     pub(crate) kind: Option<String>,
     /// The required version; `*` if `Cargo.toml` gives none.
     pub(crate) req: String,

@@ -45,7 +45,7 @@ pub(crate) fn run(installs: bool) -> Result<Vec<String>, Failure> {
     if installs && !missing.is_empty() && is_installed("apt-get") {
         let mut shell = Command::new("sh");
         shell.args(["-c", INSTALL, "setup"]).args(packages(&missing));
-        // If this fails, the next `look` finds the programs that are still missing.
+        // If the installation fails, the next `look` finds the programs that are still missing.
         let _ = shell.stdin(Stdio::null()).status();
         [_, missing] = look(&skip, is_installed)?;
     }

@@ -9,8 +9,9 @@ use crate::setup::{self, is_installed};
 /// A package outside the workspace with its own lock file, because its sqlx needs an older libsqlite3-sys.
 pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 
-/// Without `args`, tests all packages with all features, with cargo-nextest if it is installed. `args` are those of a
-/// call of `cargo test`, which then runs instead.
+/// Without `args`, tests all packages with all features, with cargo-nextest if it is installed.
+///
+/// With `args`, calls `cargo test` with these arguments instead.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let skipped = setup::run(true)?;
     let mut total = Total::default();
@@ -56,7 +57,7 @@ fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
     let mut command = Command::new("env");
     command.arg(DEFAULT_SIGNALS).arg(cargo_program()).args(args);
     command.current_dir(root());
-    // `cargo test` prints its counts on stdout, nextest on stderr.
+    // `cargo test` prints the numbers of tests on stdout, nextest on stderr.
     let mut child = match args[0] {
         "nextest" => command.stderr(Stdio::piped()).spawn()?,
         _ => command.stdout(Stdio::piped()).spawn()?,

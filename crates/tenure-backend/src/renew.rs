@@ -90,7 +90,7 @@ pub enum Phase {
 /// use std::time::Duration;
 /// use tenure_backend::{BackendError, Effect, Fault, Instant, RenewReply};
 ///
-/// /// The holder's local deadline after a renewal.
+/// /// The holder's deadline after a renewal, without the engine's margins.
 /// fn new_deadline(deadline: Instant, reply: &RenewReply) -> Instant {
 ///     match reply {
 ///         RenewReply::Alive { held_from, lease } => *held_from + *lease,

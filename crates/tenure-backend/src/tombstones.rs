@@ -16,9 +16,9 @@ const MIN_RANGES: usize = 64;
 ///
 /// The set remembers each claim for at least 20 s, twice as long as `not_after` may lie ahead ([`MAX_NOT_AFTER`]).
 ///
-/// A client numbers its claims from 1, so ended claims form ranges of numbers, with gaps where claims are alive. The set
-/// keeps the ranges: its size grows with the number of live claims, not with the number of ended ones. A number that
-/// was never sent leaves a gap that never closes; the set forgets the range before the gap after the 20 s.
+/// A client numbers its claims from 1, so ended claims form ranges of numbers, with gaps where claims are alive. The
+/// set keeps the ranges: its size grows with the number of live claims, not with the number of ended ones. A number
+/// that was never sent leaves a gap that never closes. The set may forget a range 20 s after its last claim ended.
 ///
 /// # Examples
 /// ```

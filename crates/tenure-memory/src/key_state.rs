@@ -1,7 +1,7 @@
 //! The state of one key: its holders, its queue, and the clients that watch it.
 //!
-//! Each verb has a file (`acquire.rs`, `renew.rs`, `release.rs`, `watch.rs`). No verb reads a clock or wakes a waiter:
-//! its [`Operation`] brings the time, and collects the signals that are to be notified.
+//! `acquire.rs`, `renew.rs`, `release.rs` and `watch.rs` have its operations. None of them reads a clock or wakes a
+//! waiter: an [`Operation`] brings the time, and collects the signals to notify.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

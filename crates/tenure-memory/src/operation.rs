@@ -1,4 +1,5 @@
-//! What an operation on one key needs besides the key's state: the time, the store's counters, and a list of signals.
+//! What an operation on one key needs besides the key's state: the time, the store's tokens and memory of ended claims,
+//! and a list of signals.
 
 use smallvec::SmallVec;
 use tenure_backend::{ClaimId, Instant, Loss, Tombstones, WakeSignal};

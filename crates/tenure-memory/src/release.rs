@@ -27,7 +27,7 @@ impl KeyState {
                 client = Some(claim.id.client());
                 freed.extend(self.end_claim(claim.id, &cause, cooldown, op));
             }
-            // Only Tenure's own clients use this store.
+            // Only Tenure's own clients use this store, so it has no foreign holder.
             ReleaseTarget::Foreign { .. } => {}
             ReleaseTarget::All(_) => {
                 while let Some(hold) = self.holds.last() {
@@ -45,8 +45,8 @@ impl KeyState {
         }
     }
 
-    /// Places a successor as [`acquire`](Self::acquire) does. If `yields` is set, it is not granted, because claims of
-    /// other clients wait.
+    /// Grants, queues or refuses a successor, as [`acquire`](Self::acquire) does. If `yields` is set, it is not
+    /// granted, because claims of other clients wait.
     fn place_successor(
         &mut self,
         claim: Arc<Claim>,
@@ -60,7 +60,8 @@ impl KeyState {
             poll_after: TURN,
         };
         if !yields || self.hold_mut(id).is_some() {
-            // A successor of another kind of lock leaves nothing here, and gets the error from its own `acquire`.
+            // A successor of another kind of lock leaves nothing in the store, and gets the error from its own
+            // `acquire`.
             return self.acquire(claim, not_after, op).unwrap_or(poll_soon);
         }
         let position = self.position(id);

@@ -16,7 +16,7 @@ use crate::operation::{Moment, Operation, Signals};
 use crate::tokens::Tokens;
 use crate::watchers::Watcher;
 
-/// Number of keys below which expired claims of other keys are never cleared out.
+/// With fewer keys than this, an operation clears out expired claims of its own key only.
 const MIN_SWEEP: usize = 1024;
 
 /// The whole state of the store, as a pure state machine: each call gets the time and collects the signals to notify.

@@ -131,8 +131,8 @@ impl Proxy {
         }
     }
 
-    /// Delivers `bytes` more bytes, and then cuts the connection of the last one, perhaps within a message. Happens
-    /// once.
+    /// Delivers `bytes` more bytes, and then cuts the connection that delivered the last, perhaps within a message.
+    /// Once only.
     pub fn cut_after(&self, direction: Way, bytes: usize) {
         self.change(direction, |faults| faults.allowance = Some(bytes));
     }

@@ -113,7 +113,7 @@ fn absolute(modules: &Modules, here: &[String], path: &[String]) -> Option<Names
     Some([base, rest].concat())
 }
 
-/// The module that defines the item with this path. Follows re-exports; `seen` has the modules that were left on the
+/// The module that defines the item with this path. Follows re-exports; `seen` lets it stop at a loop of them.
 /// way.
 fn definer<'a>(modules: &'a Modules, path: &[String], seen: &mut BTreeSet<Names>) -> Option<&'a Names> {
     let length = (0..=path.len())

@@ -1,4 +1,5 @@
-//! Checks the text of each Rust file: its header and length, ignored tests, sleeps, names of stores, and Cancel safety.
+//! Checks the text of each Rust file: header, length, ignored tests, sleeps, names of stores, `# Cancel safety`
+//! sections.
 
 use super::arrows::STORES;
 
@@ -11,10 +12,10 @@ const SLEEP: &str = "// sleep:";
 /// The only file of the crate `tenure` that may name a store's crate.
 const CONNECT: &str = "crates/tenure/src/connect.rs";
 
-/// Crates that are not published. Their functions need no section Cancel safety.
+/// Crates that are not published. Their functions need no `# Cancel safety` section.
 const UNPUBLISHED: [&str; 3] = ["tenure-bench", "tenure-faults", "tenure-servers"];
 
-/// A folder whose functions need no section Cancel safety: its public functions are test cases.
+/// A folder whose functions need no `# Cancel safety` section: its public functions are test cases.
 const SUITE: &str = "crates/tenure-testkit/src/suite/";
 
 /// Finds every line that breaks a rule. `path` is relative to the root of the workspace.
@@ -85,7 +86,7 @@ fn starts_future(lines: &[&str]) -> bool {
         .is_some_and(|(_, output)| output.contains("Future<"))
 }
 
-/// Returns whether the item below these lines has a section Cancel safety in its comment, or in the file's header.
+/// Returns whether the item below these lines has a `# Cancel safety` section in its comment or in the file's header.
 fn documents_cancel_safety(above: &[&str]) -> bool {
     let is_of_item =
         |line: &&str| line.starts_with("//") || !(line.is_empty() || line.ends_with(['{', '}', ';']));

@@ -117,7 +117,7 @@ impl Simulation {
                 poll_at,
             } if !self.clients[at].is_stuck && (watch.woke() || poll_at <= now) => {
                 if self.dice.chance(2) {
-                    // With a chance of 2 % the client stops waiting just when it is woken.
+                    // With a chance of 2 % the client stops waiting instead of polling.
                     self.fixture.release(&claim);
                     self.fixture.unwatch(&claim, watch);
                 } else {

@@ -88,8 +88,8 @@ impl Model {
         u32::try_from(self.on(claim).filter(before).count()).unwrap()
     }
 
-    /// Returns the expected reply to an acquire. `late`: it comes after its `not_after`. `yields`: it is of a successor
-    /// that must not be granted.
+    /// Returns the expected reply to an acquire. `late`: the call comes after its `not_after`. `yields`: the call is
+    /// for a successor that must not be granted.
     fn acquire(&mut self, at: usize, late: bool, yields: bool, now: Instant) -> ReplyKind {
         let claim = Arc::clone(&self.claims[at].claim);
         let ends = now + LEASE;
