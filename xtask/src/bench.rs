@@ -1,5 +1,4 @@
-//! `cargo xtask bench`: builds `tenure-bench` with optimisations and runs it, alone or against the build of another
-//! commit.
+//! `cargo xtask bench`: builds `tenure-bench` with optimisations and runs it, alone or against that of another commit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,9 +7,9 @@ use crate::process::{Failure, cargo, output, root, run as run_command};
 
 const BUILD: &str = "--quiet --release --package tenure-bench";
 
-/// Runs `tenure-bench` with these arguments. Runs it in the caller's folder, to which file names are relative.
+/// Runs `tenure-bench` in the caller's folder, so that file names in `args` are relative to it.
 ///
-/// With `--against COMMIT`, `tenure-bench` also runs the build of this commit, alternately with the present one.
+/// With `--against COMMIT` it alternates with the `tenure-bench` of that commit.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let mut command = cargo(&format!("run {BUILD}"));
     command.current_dir(std::env::current_dir()?);
@@ -25,7 +24,6 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     run_command(command)
 }
 
-/// Returns the commit after `--against` and the other arguments; `None` without `--against`.
 fn split_against<'a>(args: &[&'a str]) -> Result<Option<(&'a str, Vec<&'a str>)>, Failure> {
     let Some(at) = args.iter().position(|arg| *arg == "--against") else {
         return Ok(None);
@@ -37,8 +35,7 @@ fn split_against<'a>(args: &[&'a str]) -> Result<Option<(&'a str, Vec<&'a str>)>
 
 /// Builds `tenure-bench` of a commit in a separate checkout, and returns the program's path.
 ///
-/// The checkout and its build results are kept. For another commit git changes only the files that differ, so cargo
-/// rebuilds little.
+/// The checkout and its build results are kept: git changes only files that differ, so the next commit builds faster.
 fn build_of(commit: &str) -> Result<PathBuf, Failure> {
     let scratch = root().join("target").join("against");
     let (tree, target) = (scratch.join("tree"), scratch.join("target"));

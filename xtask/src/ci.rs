@@ -8,7 +8,6 @@ use crate::setup::is_installed;
 use crate::suite::APART;
 use crate::{lean, suite, tidy};
 
-/// Runs the checks in order, and stops at the first that fails.
 pub(crate) fn run() -> Result<(), Failure> {
     step("format", || everywhere("fmt", "--all", "-- --check"))?;
     step("tidy", tidy::run)?;
@@ -21,7 +20,6 @@ pub(crate) fn run() -> Result<(), Failure> {
     step("test", || suite::run(&[]))
 }
 
-/// Runs one check, and prints how long it took.
 fn step(name: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     println!("\nci: {name} …");
     let began = Instant::now();
@@ -52,15 +50,14 @@ fn features() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the documentation of the libraries. Not of the binary `tenure`, whose pages would replace those of the
-/// library.
+/// Builds the documentation of the libraries only: the pages of the binary `tenure` would replace those of the library.
 fn docs() -> Result<(), Failure> {
     let mut command = cargo("doc --workspace --all-features --no-deps --lib");
     command.env("RUSTDOCFLAGS", "-D warnings");
     run_command(command)
 }
 
-/// Checks licences, banned crates and security advisories with cargo-deny. Without cargo-deny prints how to install it.
+/// Checks licences, banned crates and security advisories, if cargo-deny is installed.
 fn deny() -> Result<(), Failure> {
     if is_installed("cargo-deny") {
         return run_command(cargo("deny check"));

@@ -2,8 +2,7 @@
 
 use crate::process::{Failure, cargo, output};
 
-/// Crates that only some features may compile: our stores, clients of stores, TLS libraries, and `cc`, which compiles
-/// C.
+/// Crates that few features may compile: our stores, clients of stores, TLS libraries, and `cc`, which compiles C.
 const CHECKED: &str = "tenure-memory tenure-sql tenure-redis rusqlite tokio-postgres mysql_async redis zookeeper-client \
     tonic prost aws-lc-sys aws-lc-rs openssl-sys ring rustls libsqlite3-sys cc";
 

@@ -13,29 +13,26 @@ pub(crate) struct Metadata {
     workspace_members: Vec<String>,
 }
 
-/// A package of this workspace, or one that it depends on.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     id: String,
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The oldest Rust version that builds the package (`rust-version`), if the package declares one.
+    /// The oldest Rust version that builds the package, if it declares one.
     pub(crate) rust_version: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
     #[serde(default)]
     pub(crate) features: BTreeMap<String, Vec<String>>,
 }
 
-/// One dependency in a package's `Cargo.toml`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// The table in `Cargo.toml`: `build` or `dev` for `[build-dependencies]` or `[dev-dependencies]`, otherwise
-    /// `None`.
+    /// The table: `build` or `dev`; `None` for `[dependencies]` itself.
     pub(crate) kind: Option<String>,
     /// The required version; `*` if `Cargo.toml` gives none.
     pub(crate) req: String,
-    /// The dependency's folder, if it is taken by path.
+    /// The folder of a dependency by path.
     pub(crate) path: Option<String>,
 }
 
@@ -46,7 +43,6 @@ impl Metadata {
         Ok(serde_json::from_str(&json)?)
     }
 
-    /// The crates of this workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| self.is_member(package))
     }

@@ -19,7 +19,7 @@ cargo xtask mutants [NAME…] [--list | --check]
   --list    print the names, the bugs and their tests
   --check   only check that the patches apply";
 
-/// Plants the bugs whose names begin with one of the arguments, by default all. `--list` and `--check` plant none.
+/// Plants the bugs whose names begin with one of the arguments, by default all.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let (options, names): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with('-'));
     let mut mutants = read_all()?;

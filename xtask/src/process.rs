@@ -12,17 +12,14 @@ pub(crate) type Failure = Box<dyn Error>;
 /// ignored; child processes inherit this, and some tests send these signals.
 pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT";
 
-/// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
-    // `cargo run` sets this variable to the package of the checkout in which it runs. The path compiled into the
-    // program may be that of another checkout, if several share one target folder.
+    // `cargo run` sets this to the package of its own checkout. The path compiled in may be that of another checkout.
     let ours = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let mut root = ours.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
     root.pop();
     root
 }
 
-/// The `cargo` that runs this program.
 pub(crate) fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
@@ -42,7 +39,6 @@ pub(crate) fn run(mut command: Command) -> Result<(), Failure> {
     succeeded(&command, status)
 }
 
-/// Fails, with the command in the message, unless `status` is success.
 pub(crate) fn succeeded(command: &Command, status: ExitStatus) -> Result<(), Failure> {
     match status.success() {
         true => Ok(()),
@@ -50,7 +46,7 @@ pub(crate) fn succeeded(command: &Command, status: ExitStatus) -> Result<(), Fai
     }
 }
 
-/// Runs a command, and returns its stdout. Fails if the command fails or its stdout is not UTF-8.
+/// Runs a command and returns its stdout, which must be UTF-8.
 pub(crate) fn output(mut command: Command) -> Result<String, Failure> {
     let output = command
         .output()

@@ -1,13 +1,12 @@
-//! Checks docs/REGRESSIONS.md: every row with a bug names tests that exist, and the comment above each test names the
-//! bug.
+//! Checks docs/REGRESSIONS.md: every bug has tests that exist, and the comment above each test names the bug.
 
 pub(crate) const PAGE: &str = "docs/REGRESSIONS.md";
 
-/// Number of bugs on the page: R1 to R32.
+/// The bugs are R1 to R32.
 const BUGS: usize = 32;
 
-/// Finds bugs without a row, rows without a test (unless they say `waits for …`), and tests that do not exist or whose
-/// comment does not name the row's bug.
+/// Finds bugs without a row, rows without a test (unless they say `waits for …`), and tests that are missing or do not
+/// name their bug.
 pub(crate) fn check(page: &str, files: &[(String, String)]) -> Vec<String> {
     let mut found = Vec::new();
     for bug in (1..=BUGS).map(|number| format!("R{number}")) {
@@ -29,7 +28,6 @@ pub(crate) fn check(page: &str, files: &[(String, String)]) -> Vec<String> {
     found
 }
 
-/// Returns whether the comment above the function `test` contains the word `bug`, such as `R7`.
 fn names_bug(text: &str, test: &str, bug: &str) -> bool {
     let Some((before, _)) = text.split_once(&format!("fn {test}(")) else {
         return false;

@@ -1,5 +1,4 @@
-//! `cargo xtask setup`: looks for the programs that the tests need, and installs missing ones unless `--check` is
-//! given.
+//! `cargo xtask setup`: looks for the programs that the tests need, and installs missing ones, except with `--check`.
 
 use std::process::{Command, Stdio};
 
@@ -24,13 +23,12 @@ mvn          | maven                | fetches Redisson and builds the worker tha
 prometheus   | prometheus           | reads the metrics that the example exports
 promtool     | prometheus           | checks the alert rules";
 
-/// One line of `NEEDS`: program, package and purpose.
 type Need = [&'static str; 3];
 
 /// The environment variable that names programs, separated by commas. Tests that need them are skipped.
 const SKIP: &str = "TENURE_SKIP";
 
-/// Shell script that installs the packages in its arguments, as root or as a user that needs no password for `sudo`.
+/// Installs packages as root, or as a user that needs no password for `sudo`.
 const INSTALL: &str = r#"
 if [ "$(id -u)" = 0 ]; then sudo=; elif sudo -n true; then sudo='sudo -n'; else exit 1; fi
 $sudo apt-get update &&
@@ -57,8 +55,8 @@ pub(crate) fn run(installs: bool) -> Result<Vec<String>, Failure> {
     Ok(skipped.into_iter().map(line).collect())
 }
 
-/// Returns two lists: the programs that `skip` names, and the other ones of `NEEDS` that are not installed. `skip` is
-/// the value of `TENURE_SKIP`. Fails if it names a program that is not in `NEEDS`.
+/// Returns the programs that `skip`, the value of `TENURE_SKIP`, names, and the others that are missing. Fails if
+/// `skip` names a program that is not in `NEEDS`.
 fn look(skip: &str, is_installed: fn(&str) -> bool) -> Result<[Vec<Need>; 2], Failure> {
     let mut names: Vec<&str> = skip.split(',').map(str::trim).collect();
     names.retain(|name| !name.is_empty());
@@ -78,7 +76,6 @@ fn look(skip: &str, is_installed: fn(&str) -> bool) -> Result<[Vec<Need>; 2], Fa
     Ok([skipped, needs])
 }
 
-/// Returns a text that lists missing programs with their purpose, and says how to install or skip them.
 fn advice(missing: &[Need]) -> String {
     let lines = missing
         .iter()
@@ -92,14 +89,12 @@ fn advice(missing: &[Need]) -> String {
     )
 }
 
-/// The packages that contain the missing programs, each once.
 fn packages(missing: &[Need]) -> Vec<&'static str> {
     let mut packages: Vec<_> = missing.iter().map(|[_, package, _]| *package).collect();
     packages.dedup();
     packages
 }
 
-/// Returns whether a folder of `PATH` contains a file with the program's name.
 pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())

@@ -9,9 +9,7 @@ use crate::setup::{self, is_installed};
 /// A package outside the workspace with its own lock file, because its sqlx needs an older libsqlite3-sys.
 pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 
-/// Without `args`, tests all packages with all features, with cargo-nextest if it is installed.
-///
-/// With `args`, calls `cargo test` with these arguments instead.
+/// Tests everything with all features, with cargo-nextest if it is installed. With `args`, runs `cargo test` with them.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let skipped = setup::run(true)?;
     let mut total = Total::default();
@@ -27,7 +25,6 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     outcome
 }
 
-/// Returns the arguments of each call of cargo.
 fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {
     let words = |call: &'static str| call.split(' ').collect::<Vec<&str>>();
     let all = words("--all-features --no-fail-fast");
@@ -51,7 +48,6 @@ fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {
     calls
 }
 
-/// Runs cargo with these arguments, prints its output, and adds its counts of tests to `total`.
 fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
     println!("\ntest: cargo {}", args.join(" "));
     let mut command = Command::new("env");
@@ -71,7 +67,7 @@ fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
     succeeded(&command, child.wait()?)
 }
 
-/// Copies the output line by line from `from` to `to`, and adds the counts of tests in it to `total`.
+/// Copies the output line by line, and adds the counts of tests in it to `total`.
 fn copy(from: impl Read, to: &mut impl Write, total: &mut Total) -> io::Result<()> {
     for line in BufReader::new(from).split(b'\n') {
         let line = line?;
@@ -82,7 +78,6 @@ fn copy(from: impl Read, to: &mut impl Write, total: &mut Total) -> io::Result<(
     Ok(())
 }
 
-/// Number of tests that passed and failed in all calls of cargo.
 #[derive(Debug, Default)]
 struct Total {
     passed: u64,
@@ -90,10 +85,8 @@ struct Total {
 }
 
 impl Total {
-    /// Adds the counts in the line, if it is the last one of a test run.
-    ///
-    /// `cargo test` prints `test result: ok. 3 passed; 1 failed; 2 filtered out; …`. Nextest prints `Summary [1.5s] 6
-    /// tests run: 3 passed (1 slow), 1 failed, 2 timed out, 0 skipped`.
+    /// Adds the counts in the last line of a test run: `test result: ok. 3 passed; 1 failed; 2 filtered out; …` of
+    /// `cargo test`, or `Summary [1.5s] 6 tests run: 3 passed (1 slow), 1 failed, 2 timed out, 0 skipped` of nextest.
     fn add(&mut self, line: &str) {
         if !line.contains("test result: ") && !line.trim_start().starts_with("Summary [") {
             return;

@@ -31,11 +31,10 @@ pub enum AcquireReply {
     Granted(Grant),
     /// The claim does not hold the key. A `Fifo` claim is in the queue; an `Unfair` one leaves nothing in the store.
     Waiting {
-        /// Number of claims before this one in the store's queue; `None` if the claim is in no queue, or the store
-        /// cannot count.
+        /// Number of queued claims before this one; `None` if this one is not queued or the store cannot count.
         ahead: Option<u32>,
-        /// Time to the next poll if no wake-up comes first: at most what is left of the lease of the holder or of the
-        /// claim ahead, whose client may have died.
+        /// Time to the next poll if no wake-up comes first. At most what is left of the lease of the holder or of the
+        /// claim ahead: that client may have died.
         poll_after: Duration,
     },
     /// The claim was released, was evicted or has expired, and can never hold the key. The store did nothing.
@@ -63,11 +62,11 @@ pub enum AcquireReply {
 pub struct Grant {
     /// The fencing tokens reserved for this claim; `None` if the store has no tokens.
     pub tokens: Option<TokenRange>,
-    /// Start of the lease on the client's clock: the moment before the request was sent. So the store's own count never
-    /// starts earlier (B3).
+    /// Start of the lease on the client's clock: the moment before the request was sent, so not later than the start of
+    /// the store's own count (B3).
     ///
-    /// A store that ties claims to a session or a shared lease states its last confirmed keep-alive. A quorum of stores
-    /// states the earliest of the moments that its majority stated.
+    /// A store that ties claims to a session or shared lease states its last confirmed keep-alive. A quorum of stores
+    /// states the earliest moment of its majority.
     pub held_from: Instant,
     /// Length of the lease from `held_from` on, after rounding to the store's limits.
     pub lease: Duration,

@@ -11,8 +11,8 @@ use crate::{
 /// A store of claims: Redis, a SQL database, ZooKeeper, etcd, this process's memory, or your own.
 ///
 /// The store decides atomically which claim holds a key and which token it gets. The engine of the crate `tenure` does
-/// the waiting, the renewing and the giving up. In a store a claim is absent, waiting or granted. Each rule below has
-/// test cases in the conformance suite of `tenure-testkit`; `docs/RULES.md` lists them by the rule's number.
+/// the waiting, the renewing and the giving up. Each rule below has test cases in the conformance suite of
+/// `tenure-testkit`; `docs/RULES.md` lists them by the rule's number.
 ///
 /// # Guarantees
 /// - **B1 Mutual exclusion.** While the leases of two claims last, the store never grants both of them if
@@ -34,7 +34,7 @@ use crate::{
 ///   [`RenewRequest::shorten_only`] it never lengthens a lease.
 /// - **B7 Repetition is safe** for every request that names a claim. `acquire` on a granted claim returns the same
 ///   tokens and restarts the lease, unless that lease has ended. `acquire` on a waiting claim keeps its place
-///   in the queue and restarts its lease. `release` makes the claim absent, whatever state it was in. A release of
+///   in the queue and restarts its lease. `release` removes the claim, whatever state it was in. A release of
 ///   [`ReleaseTarget::All`](crate::ReleaseTarget) names no claim, so the engine never repeats it on its own: another
 ///   client may hold the key by then.
 /// - **B8 A claim waits until `acquire` has answered `Granted`.** That holds even on a store that counts the first
@@ -86,8 +86,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// The clock on which `held_from` and `not_after` are read. The engine reads the same clock.
     fn clock(&self) -> &Arc<dyn Clock>;
 
-    /// Grants or queues a new claim; polls a claim that waits or holds the key. Never waits until another holder
-    /// releases.
+    /// Grants or queues a new claim; polls one that waits or holds the key. Never waits for another holder.
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply>;
 
     /// Prolongs the leases of claims. Never creates a claim, never releases one (B6).
@@ -110,8 +109,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Lists holders and waiters for people and tools. The engine never decides by a listing which claim holds a key.
     ///
-    /// A query for one key fails with [`Fault::UnknownKind`](crate::Fault) if the key's data is not in this store's
-    /// format.
+    /// A query for one key fails with [`Fault::UnknownKind`](crate::Fault) if the key's data has another format.
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>>;
 
     /// Reports everything about the store that weakens its locks, for `tenure doctor`.

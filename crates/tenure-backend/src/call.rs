@@ -92,8 +92,7 @@ impl<T> Inner<T> {
 }
 
 impl<T> Call<T> {
-    /// Creates a call whose reply is known: the store has acted already, if at all, even if nothing ever polls the
-    /// call.
+    /// Creates a call whose reply is known. Polling it has no effect on the store.
     pub fn ready(answer: Result<T, BackendError>) -> Self {
         Call(Inner::Ready(Some(answer)))
     }
@@ -105,8 +104,7 @@ impl<T> Call<T> {
 }
 
 impl<T> BatchCall<T> {
-    /// Creates a call whose replies are known: the store has acted already, if at all, even if nothing ever polls the
-    /// call.
+    /// Creates a call whose replies are known. Polling it has no effect on the store.
     pub fn ready(answers: Batch<T>) -> Self {
         BatchCall(Inner::Ready(Some(answers)))
     }
@@ -116,10 +114,9 @@ impl<T> BatchCall<T> {
         BatchCall(Inner::Pending(Box::pin(future)))
     }
 
-    /// Takes the replies of a call that [`ready`](BatchCall::ready) created; `None` for other calls, or on a
-    /// repetition.
+    /// Takes the replies of a call that [`ready`](BatchCall::ready) created, once; `None` for other calls.
     ///
-    /// This saves the caller a poll. After `Some`, polling the call panics, as with any call that has completed.
+    /// This saves the caller a poll. After `Some` the call panics if it is polled, like any call that has completed.
     ///
     /// # Examples
     /// ```
@@ -205,7 +202,7 @@ impl<T> fmt::Debug for BatchCall<T> {
 pub struct Wakes(Pin<Box<dyn Stream<Item = ()> + Send>>);
 
 impl Wakes {
-    /// Wraps a stream in which each item means "poll the claim now".
+    /// Wraps a stream whose items mean "poll the claim now".
     pub fn new(stream: impl Stream<Item = ()> + Send + 'static) -> Self {
         Wakes(Box::pin(stream))
     }

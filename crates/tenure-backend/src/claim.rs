@@ -46,13 +46,13 @@ pub const TURN: Duration = Duration::from_millis(10);
 pub struct Claim {
     /// The key and the claim's ID.
     pub at: ClaimRef,
-    /// Number of the claim's owner within the client. Only the client uses it, for re-entry.
+    /// Number of the claim's owner in its client, for re-entry.
     pub owner: OwnerId,
     /// Text that `tenure ls` shows to people, such as `user@host:pid`.
     pub label: Arc<str>,
     /// How the claim holds the key: alone, shared, or with permits.
     pub mode: Mode,
-    /// Whether the claim queues in the store (`Fifo`) or not (`Unfair`).
+    /// Whether the claim queues in the store.
     pub fairness: Fairness,
     /// How long the store keeps the claim, waiting or granted, without a renewal.
     pub lease: Duration,

@@ -56,7 +56,7 @@ pub enum Fault {
     Unavailable,
     /// The profile of this store or layout does not offer what the request asks for.
     Unsupported,
-    /// The key is used as another kind of lock than the request asked for.
+    /// The key is in use as another kind of lock.
     Mismatch {
         /// The kind that the key is used as at present.
         held: Kind,
@@ -65,14 +65,13 @@ pub enum Fault {
     },
     /// This layout cannot read the key's data: another kind of lock, or data of another program.
     UnknownKind,
-    /// The request exceeds a limit of the store, for example with too long a lease or too large a batch.
+    /// The request exceeds a limit of the store, such as its longest lease.
     Limit,
     /// The request or the store's configuration is not valid.
     Invalid,
     /// The store rejected the credentials, or they lack a permission.
     Denied,
-    /// The store answered but cannot work, and waiting does not help: it is damaged, full, read-only or of another
-    /// program.
+    /// The store answered but cannot work, and waiting does not help: it is damaged, full, read-only or not a store.
     Store,
     /// This backend was closed.
     Closed,
@@ -151,7 +150,7 @@ impl BackendError {
         )
     }
 
-    /// Creates the error of a call in which the backend panicked. The store may have carried the call out.
+    /// Creates the error of a call in which the backend panicked. The store may have carried it out.
     pub fn panicked() -> Self {
         Self::new(
             Fault::Store,

@@ -62,11 +62,11 @@ impl Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Something to know, such as a limit that every store of its kind has.
+    /// Worth knowing: for example a limit of every such store.
     Note,
-    /// A promise of the locks holds less reliably than in other setups.
+    /// A promise holds less reliably than in other setups.
     Warning,
-    /// A promise of the locks does not hold.
+    /// A promise does not hold.
     Danger,
 }
 

@@ -8,8 +8,8 @@ use crate::{Fairness, Mode};
 
 /// The promises and limits of one store in one layout.
 ///
-/// The struct is exhaustive on purpose: backends write it as a literal, and after a field is added, every backend has to
-/// state the field's value to compile. Programs read its fields, and match its enums with a wildcard, because those may
+/// The struct is exhaustive on purpose: backends write it as a literal, and after a field is added, every backend has
+/// to state its value to compile. Programs read its fields, and match its enums with a wildcard, because those may
 /// grow.
 ///
 /// # Examples
@@ -41,11 +41,11 @@ pub struct Profile {
     pub layout: &'static str,
     /// Which clients can share the store's locks.
     pub reach: Reach,
-    /// Whether the store has fair mutexes, unfair ones, both or none.
+    /// Whether mutexes are fair, unfair or both.
     pub mutex: Order,
-    /// Whether the store has fair read-write locks, unfair ones, both or none.
+    /// Whether read-write locks are fair, unfair or both.
     pub read_write: Order,
-    /// Whether the store has fair semaphores, unfair ones, both or none.
+    /// Whether semaphores are fair, unfair or both.
     pub semaphore: Order,
     /// How the store detects a dead holder.
     pub liveness: Liveness,
@@ -83,7 +83,7 @@ pub enum Reach {
     Network,
 }
 
-/// Whether a store serves fair claims, unfair claims or both, for one kind of lock.
+/// Whether a store's locks of one kind are fair, unfair or both.
 ///
 /// # Examples
 /// See [`Profile`] and its method [`serves`](Profile::serves).
@@ -123,8 +123,8 @@ pub enum Order {
 pub enum Liveness {
     /// Each claim has a lease, which the store counts on this clock.
     Lease(LeaseClock),
-    /// The claim lives as long as its client's session with the server. Mutual exclusion (B1) is not promised between
-    /// the end of the session and the moment at which the holder detects it.
+    /// The claim lives as long as its client's session. Mutual exclusion (B1) is not promised between the end of the
+    /// session and the moment at which the holder detects it.
     Session,
 }
 
@@ -267,16 +267,15 @@ pub struct Limits {
     pub max_grants: NonZeroU32,
     /// Greatest number of elements in one call of `renew` or `release`.
     pub max_batch: NonZeroU32,
-    /// Part of a lease that the holder must not use, besides 1 % for clock drift. `None`: 10 ms, or 1 % of the lease if
-    /// that is more.
+    /// Margin at the end of a lease, besides 1 % for clock drift. `None`: 10 ms, or 1 % of the lease if that is more.
     pub margin: Option<Duration>,
     /// How late the store may expire a lease, because its clock is coarse or because it looks for expired leases only
-    /// now and then. The holder must stop at its local deadline all the same.
+    /// now and then. The holder stops at its local deadline all the same.
     pub expiry_slack: Duration,
 }
 
 impl Profile {
-    /// Returns whether the store serves fair claims, unfair claims or both in this mode.
+    /// Returns whether locks of this mode are fair, unfair or both.
     pub fn order(&self, mode: Mode) -> Order {
         match mode {
             Mode::Exclusive => self.mutex,
@@ -347,7 +346,7 @@ pub enum Guarantee {
     SurvivesFailover,
     /// No two clients hold a lock at once after a server's clock is set.
     SurvivesClockStep,
-    /// The store has fair mutexes: it grants them in the order of the requests.
+    /// Mutexes can be fair: granted in the order of the requests.
     Fair,
     /// The store has read-write locks.
     ReadWrite,

@@ -24,7 +24,7 @@ use crate::{AcquireReply, BackendError, Batch, Claim, ClaimId, ClaimRef, Instant
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {
-    /// The holder or waiter to remove, or all holders of a key.
+    /// The holder or waiter to remove, or all holders.
     pub target: ReleaseTarget,
     /// Why the target is removed.
     pub cause: Cause,
@@ -65,9 +65,9 @@ impl ReleaseRequest {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Successor {
-    /// The claim. The release grants it as `acquire` would, unless a claim of another client is known to wait (B15).
+    /// The claim. The release grants it as `acquire` would, unless another client waits (B15).
     pub claim: Arc<Claim>,
-    /// The latest time at which the store may grant or queue the claim. Later it answers `TooLate`, as in `acquire`.
+    /// The latest time at which the store may grant or queue the claim. Later it answers `TooLate`.
     pub not_after: Instant,
 }
 
@@ -206,16 +206,16 @@ pub enum Cause {
 /// ```
 #[derive(Debug)]
 pub enum ReleaseReply {
-    /// The target is gone: this call removed it, or it was absent before.
+    /// The target is gone, whether or not this call removed it.
     Done {
         /// Holders and queued claims that this call removed; empty if an earlier call did.
         freed: Batch<HolderId>,
-        /// Number of waiting claims of other clients; `None` if the store cannot tell. The number may include a claim
-        /// that has just left.
+        /// Number of waiting claims of other clients, perhaps with one that has just left; `None` if the store cannot
+        /// know.
         others: Option<u32>,
         /// State of the successor, if the request named one.
         successor: Option<AcquireReply>,
     },
-    /// The release may have taken effect or not. Repeating it is safe if its target is one holder or waiter (B7).
+    /// The release may have taken effect or not. Repeating it is safe for one holder or waiter (B7).
     Unknown(BackendError),
 }

@@ -30,8 +30,7 @@ pub struct RenewRequest {
     /// For claims with a fixed lease: the store learns that the holder is alive, but the lease does not grow.
     pub shorten_only: bool,
     /// Lifts the key's token counter to at least the last token of this range, and records the range as the claim's
-    /// tokens, in the same atomic step that renews the claim. A quorum of stores uses it to write the greatest token
-    /// that it has seen to all its members.
+    /// tokens, in the same atomic step that renews the claim. A quorum of stores writes its maximum back so.
     pub raise: Option<TokenRange>,
 }
 
@@ -104,7 +103,7 @@ pub enum Phase {
 /// ```
 #[derive(Debug)]
 pub enum RenewReply {
-    /// The claim is alive, and its lease is renewed.
+    /// The claim is alive and renewed.
     Alive {
         /// Start of the new lease, as in [`Grant::held_from`](crate::Grant).
         held_from: Instant,

@@ -55,7 +55,7 @@ impl Default for Tombstones {
 }
 
 impl Tombstones {
-    /// Returns whether the set contains the claim, so that the claim has ended.
+    /// Returns whether the claim is known to have ended.
     pub fn contains(&self, id: ClaimId) -> bool {
         let before = self.ranges.range(..=id).next_back();
         before.is_some_and(|(first, range)| first.client() == id.client() && id.number() <= range.last)
@@ -90,7 +90,7 @@ impl Tombstones {
     }
 }
 
-/// Returns whether the claim is in the range or directly after its end, for a claim that is not before the range.
+/// Returns whether a claim that is not before the range is in it or directly after its end.
 fn reaches(range: &Range, id: ClaimId) -> bool {
     id.number() <= range.last.saturating_add(1)
 }

@@ -10,9 +10,8 @@ use crate::Wakes;
 
 /// A signal that remembers one notification until a listener polls it. Two notifications before a poll count as one.
 ///
-/// Clones share one signal. A store keeps a clone to [`notify`](WakeSignal::notify), and returns the stream
-/// [`wakes`](WakeSignal::wakes), which never ends, to the listener. If several tasks poll, only the task that polled
-/// last is woken.
+/// Clones share one signal. A store keeps a clone to [`notify`](WakeSignal::notify), and returns
+/// [`wakes`](WakeSignal::wakes), an endless stream, to the listener. If several tasks poll, only the last one is woken.
 ///
 /// # Examples
 /// ```
@@ -65,8 +64,7 @@ impl WakeSignal {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Ready if the signal was notified since the last ready poll. Otherwise wakes the polling task at the next
-    /// `notify`.
+    /// Ready if the signal was notified since the last ready poll. Otherwise `notify` will wake the polling task.
     pub fn poll_notified(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.is_notified) {

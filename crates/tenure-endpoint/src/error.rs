@@ -6,8 +6,8 @@ use crate::duration::DurationError;
 
 /// The part of a store URL that is wrong. The message says what to write instead.
 ///
-/// No variant contains text that could be a password. An error identifies a host by its position, counted from 1, and
-/// an option by its name.
+/// No variant contains text that could be a password: hosts are named by their position, counted from 1, and options by
+/// their name.
 ///
 /// # Examples
 ///
@@ -94,13 +94,13 @@ pub enum UrlError {
         /// Position of the host, counted from 1.
         position: usize,
     },
-    /// An option is not `name=value`, or its name has other characters than letters, digits, `_` and `-`.
+    /// An option is not `name=value`, or its name is not made of letters, digits, `_` and `-`.
     #[error("option {position} is not `name=value`, with a name of letters, digits, `_` and `-`")]
     OptionSyntax {
         /// Position of the option, counted from 1.
         position: usize,
     },
-    /// The name of an option sounds like that of a credential, such as `token`.
+    /// The name of an option sounds like a credential, such as `token`.
     #[error(
         "the option `{name}` would show a credential: write the password before the host, `USER:PASSWORD@HOST`, or \
          name a file with `password_file`"
@@ -128,7 +128,7 @@ pub enum UrlError {
     Duration {
         /// The option's name.
         name: String,
-        /// The reason why the value is not a length of time.
+        /// What is wrong with the value.
         source: DurationError,
     },
     /// The value of an option is not one of the words that it allows.

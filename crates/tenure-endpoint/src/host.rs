@@ -41,7 +41,7 @@ impl Host {
         self.port.unwrap_or(default)
     }
 
-    /// Parses one host. `position` is its place in the URL, counted from 1, for errors.
+    /// Parses the host at `position`, its place in the URL, counted from 1.
     pub(crate) fn parse(text: &str, position: usize) -> Result<Self, UrlError> {
         let (name, port) = match text.strip_prefix('[') {
             Some(bracketed) => split_bracketed(bracketed, position)?,
@@ -67,7 +67,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Splits the text after a `[` into the IPv6 address and the digits of the port, if any.
+/// Splits the text after a `[` into an IPv6 address and the digits of its port.
 fn split_bracketed(text: &str, position: usize) -> Result<(String, Option<&str>), UrlError> {
     let (address, rest) = text.split_once(']').ok_or(UrlError::Address { position })?;
     let address: Ipv6Addr = address.parse().map_err(|_| UrlError::Address { position })?;
@@ -78,7 +78,6 @@ fn split_bracketed(text: &str, position: usize) -> Result<(String, Option<&str>)
     Ok((address.to_string(), port))
 }
 
-/// Splits `name` or `name:port` into the name and the digits of the port, if any.
 fn split_plain(text: &str, position: usize) -> Result<(String, Option<&str>), UrlError> {
     let (name, port) = match text.split_once(':') {
         Some((_, port)) if port.contains(':') => return Err(UrlError::Address { position }),
@@ -93,7 +92,6 @@ fn split_plain(text: &str, position: usize) -> Result<(String, Option<&str>), Ur
     Ok((name, port))
 }
 
-/// Parses a port, 1 to 65535.
 fn parse_port(digits: &str, position: usize) -> Result<u16, UrlError> {
     let only_digits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     match digits.parse() {

@@ -94,11 +94,11 @@ impl Known {
     }
 }
 
-/// The options of a URL, after the check that the store knows each one and that each value fits its type.
+/// The options of a URL. The store knows each one, and its value fits the option's type.
 ///
 /// # Panics
 ///
-/// Each getter panics if the store's list of known options lacks the name or has it with another type.
+/// Each getter panics if the store's list of options lacks the name or gives it another type.
 ///
 /// # Examples
 ///
@@ -192,8 +192,8 @@ impl Options {
         }
     }
 
-    /// Finds the value of the option `name`. Panics if the store does not know an option of this name and type: a
-    /// getter with a misspelled name would otherwise always return `None`.
+    /// Finds the value of the option `name`. Panics if the store does not know the option: a getter with a misspelled
+    /// name would always return `None`.
     fn find(&self, name: &str, is_of_type: impl Fn(Kind) -> bool) -> Option<&Value> {
         let mut known = self.known.iter().filter(|option| option.name == name);
         assert!(
@@ -205,7 +205,7 @@ impl Options {
     }
 }
 
-/// Joins words to a list such as "`a`, `b` and `c`", each in backquotes. `last` is the word before the last one.
+/// Joins words to a list such as "`a`, `b` and `c`", each in backquotes.
 fn list(words: &[&str], last: &str) -> String {
     let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {

@@ -11,7 +11,7 @@ use crate::url::StoreUrl;
 /// The longest URL accepted, in bytes.
 const MAX_LEN: usize = 8 * 1024;
 
-/// Schemes of stores without hosts: in their URLs everything between the colon and the `?` is a path.
+/// Schemes without hosts: everything between the colon and the `?` is a path.
 const WITHOUT_HOSTS: [&str; 2] = ["sqlite", "memory"];
 
 impl StoreUrl {
@@ -83,7 +83,7 @@ fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     })
 }
 
-/// Parses the part after the scheme and its colon in the URL of a store on the network.
+/// Parses the rest of the URL of a store on the network, after the scheme's colon.
 fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     let Some(rest) = rest.strip_prefix("//") else {
         return Err(UrlError::NoSlashes { scheme });
@@ -127,7 +127,6 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     })
 }
 
-/// Parses one or more hosts, separated by commas.
 fn parse_hosts(text: &str, scheme: &str) -> Result<Vec<Host>, UrlError> {
     if text.is_empty() {
         return Err(UrlError::NoHost {
@@ -140,12 +139,12 @@ fn parse_hosts(text: &str, scheme: &str) -> Result<Vec<Host>, UrlError> {
         .collect()
 }
 
-/// Splits the text at the first `?` into path and query. A text without `?` has an empty query.
+/// Splits at the first `?` into path and query. A missing query is an empty one.
 fn split_query(text: &str) -> (&str, &str) {
     text.split_once('?').unwrap_or((text, ""))
 }
 
-/// Parses `name=value&name=value` and keeps the order. Refuses a name that appears twice or sounds like a credential.
+/// Parses `name=value&name=value` and keeps the order. Refuses repeated names, and names of credentials.
 fn parse_query(text: &str) -> Result<Vec<(String, String)>, UrlError> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     if text.is_empty() {

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::secret::Secret;
 
-/// The option of a store URL that names the file with the password.
 pub(crate) const PASSWORD_FILE: &str = "password_file";
 
-/// The greatest size of a password file, in bytes. Long access tokens fit; a larger file is most likely a wrong one.
+/// The greatest size of a password file, in bytes. Long tokens fit; a larger file is most likely the wrong one.
 const MAX_LEN: u64 = 64 * 1024;
 
 /// The password from a file, and whether every user can read the file.
@@ -61,7 +60,7 @@ pub enum PasswordFileError {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The file is larger than 64 KiB, so it is hardly a password file.
+    /// The file is larger than 64 KiB, too large for a password.
     #[error("the password file {} is larger than {MAX_LEN} bytes: is it the right file?", path.display())]
     TooLarge {
         /// The path of the file.
@@ -104,8 +103,8 @@ pub fn read_password_file(path: &Path) -> Result<PasswordFile, PasswordFileError
     })
 }
 
-/// Returns the file's text, and whether every user may read the file. Reads one byte more than the limit, so that the
-/// caller detects a file that is too large.
+/// Returns the text, and whether every user may read it. One byte beyond the limit shows the caller that it is too
+/// large.
 fn read(path: &Path) -> io::Result<(String, bool)> {
     let file = File::open(path)?;
     let readable_by_all = is_readable_by_all(&file)?;

@@ -14,7 +14,7 @@ pub(crate) fn decode(text: &str, part: Part) -> Result<String, UrlError> {
     }
 }
 
-/// Returns false if a `%` lacks its two hex digits, as in `%zz`, `%1` or a final `%`. The decoder would keep such text.
+/// Returns false if a `%` lacks two hex digits, as in `%zz`, `%1` or a final `%`, which the decoder would keep.
 fn every_percent_is_followed_by_hex(text: &str) -> bool {
     text.split('%').skip(1).all(|after| {
         let mut digits = after.bytes();

@@ -6,8 +6,7 @@ use crate::password_file::PASSWORD_FILE;
 
 /// Options whose values are not secret, so a shown URL contains them.
 ///
-/// An option that is missing in this list works, but its value is shown as `***`. A test compares the list with the
-/// sources of the stores.
+/// An option that is missing here works, but its value is shown as `***`. A test compares the list with the stores.
 const SHOWN: [&str; 17] = [
     "application_name",
     "ca",
@@ -33,16 +32,14 @@ const CREDENTIALS: [&str; 9] = [
     "pass", "pwd", "secret", "token", "auth", "cred", "apikey", "api_key", "api-key",
 ];
 
-/// Returns whether the value of an option with this name is likely to be a credential.
+/// Returns whether an option of this name would carry a credential.
 pub(crate) fn sounds_like_a_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name != PASSWORD_FILE && CREDENTIALS.iter().any(|word| name.contains(word))
 }
 
-/// Returns the part of a URL after the scheme or the hosts, with `***` for the values of options that are not in
-/// `SHOWN`.
+/// Returns the part of a URL after the scheme or the hosts, with `***` for the values of options outside `SHOWN`.
 ///
-/// An option that no store has may be an attempt to give a password.
 pub(crate) fn path_and_query(text: &str) -> String {
     let Some((path, query)) = text.split_once('?') else {
         return text.to_owned();
@@ -51,7 +48,7 @@ pub(crate) fn path_and_query(text: &str) -> String {
     format!("{path}?{}", pairs.join("&"))
 }
 
-/// Returns whether a shown URL contains the value of the option `name`: `name` is in the list `SHOWN`.
+/// Returns whether a shown URL has the value of the option `name`.
 pub(crate) fn is_shown(name: &str) -> bool {
     SHOWN.contains(&name)
 }

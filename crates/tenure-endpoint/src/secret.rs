@@ -4,8 +4,8 @@ use std::fmt;
 
 /// A credential that only [`expose`](Secret::expose) returns.
 ///
-/// `Debug` writes `Secret(..)`. The type has no `Display`, and no methods to compare or serialize the credential or to
-/// read its length. No guarantee that the credential's memory is wiped after use.
+/// `Debug` writes `Secret(..)`. The type has no `Display`, and no methods to compare or serialize it or to read its
+/// length. No guarantee that its memory is wiped after use.
 ///
 /// # Examples
 ///
@@ -18,7 +18,7 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a credential, so that it is not printed by mistake.
+    /// Wraps a credential.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

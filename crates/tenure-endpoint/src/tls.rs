@@ -26,10 +26,10 @@ pub enum TlsError {
     File {
         /// The path of the file.
         path: PathBuf,
-        /// The error of the read or of the PEM parser.
+        /// The error of the file.
         source: pem::Error,
     },
-    /// The operating system has no certificate of an authority that can be read.
+    /// The system has no readable certificate of an authority.
     #[error("this system has no certificates of authorities: install them, or name a file with `ca`")]
     NoAuthorities,
     /// rustls does not accept the certificates, or the key does not belong to the client's certificate.
@@ -40,10 +40,10 @@ pub enum TlsError {
 /// Creates the TLS configuration of a client.
 ///
 /// The client trusts the certificate authorities in the file `ca`, or those of the system if `ca` is `None`. `identity`
-/// has the files of the client's certificate and key, for servers that ask for them. The default crypto provider of the
-/// process is neither used nor changed.
+/// is its certificate and key, for servers that ask for them. The process's default provider is not used or changed.
 ///
-/// # Errors [`TlsError`] names the file that is wrong, if any. The error never contains text of the file.
+/// # Errors
+/// [`TlsError`] names the file that is wrong, if any. It never contains text of the file.
 pub fn tls_config(
     ca: Option<&Path>,
     identity: Option<(&Path, &Path)>,

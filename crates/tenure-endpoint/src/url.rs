@@ -78,8 +78,7 @@ impl StoreUrl {
         crate::redaction::is_shown(name)
     }
 
-    /// The value of the option `password_file`; `None` if it is absent or empty. Does not check that the store knows
-    /// this option.
+    /// The value of the option `password_file`; `None` if it is absent or empty. The store may not know this option.
     #[must_use]
     pub fn password_file(&self) -> Option<&Path> {
         let option = self.pairs.iter().find(|(name, _)| name == PASSWORD_FILE)?;

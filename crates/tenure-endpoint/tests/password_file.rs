@@ -1,4 +1,4 @@
-//! The password file: reading its first line, reporting its permissions, and the errors of unusable files.
+//! The password file: its first line, its permissions, and the errors of unusable files.
 
 use std::error::Error;
 use std::fs;

@@ -8,7 +8,7 @@ use tenure_endpoint::{Known, StoreUrl};
 
 const PASSWORD: &str = "s3cr3t";
 
-/// Returns everything that the crate can print about a URL: its parsed form and parts, or the error and its sources.
+/// Returns everything that the crate can print about a URL: the URL and its parts, or the error and its sources.
 fn everything_printed_about(text: &str) -> String {
     let mut printed = String::new();
     match StoreUrl::parse(text) {
@@ -44,7 +44,7 @@ fn assert_hidden(text: &str) {
     assert!(!printed.contains(PASSWORD), "{text:?} prints {printed}");
 }
 
-/// Parses the URL `text`, and checks that `Display` and `Debug` show it as `shown`.
+/// Parses a URL, and checks that it is shown as `shown`.
 fn assert_shown(text: &str, shown: &str) -> StoreUrl {
     let url = StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
     assert_eq!(url.to_string(), shown);
@@ -92,7 +92,7 @@ fn a_user_without_a_password_is_not_shown() {
             "rediss://***@h1,[::1]:2/0?layout=plain",
         ),
         ("other+store://s3cr3t@h", "other+store://***@h"),
-        // With `password_file` the password is in a file, so the user name is shown.
+        // The password is in a file, so the user name is shown.
         (
             "redis://ada@h?password_file=%2Fpw",
             "redis://ada@h?password_file=%2Fpw",
@@ -132,8 +132,8 @@ fn a_password_with_a_raw_character_is_never_shown() {
         "sqlite://ada:PW@host",
     ];
     for c in (0..=0xff).filter_map(char::from_u32) {
-        // `1` is a valid port. If the password starts with it, only the `@` shows that the text after a raw `/` or `,` in
-        // the password is not a path or a host.
+        // `1` is a valid port. After it, only the `@` shows that text behind a password's raw `/` or `,` is no path or
+        // host.
         for start in ["", "x", "1"] {
             for password in [format!("{start}{c}s3cr3t"), format!("{start}s3cr3t{c}")] {
                 for template in templates {

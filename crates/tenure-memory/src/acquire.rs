@@ -9,7 +9,7 @@ use crate::operation::Operation;
 use crate::profile::LIMITS;
 
 impl KeyState {
-    /// Grants or queues a new claim, or refuses an unfair one; polls a claim that holds or queues already.
+    /// Grants, queues or refuses a new claim; polls a claim that holds or queues already.
     pub(crate) fn acquire(
         &mut self,
         claim: Arc<Claim>,
@@ -42,8 +42,7 @@ impl KeyState {
         Ok(self.wait(claim, position, now))
     }
 
-    /// Returns the reply to a claim that must be neither granted nor queued: it has ended, its request comes after
-    /// `not_after`, or the key is used as another kind of lock. `None` for other claims.
+    /// Returns the reply to a claim that may not wait or hold: it has ended, comes too late, or is of another kind.
     pub(crate) fn refusal(
         &self,
         claim: &Claim,

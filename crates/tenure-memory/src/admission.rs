@@ -9,7 +9,6 @@ use crate::operation::Operation;
 use crate::profile::LIMITS;
 use crate::watchers::Watcher;
 
-/// The shortest `poll_after` in a reply.
 const MIN_POLL: Duration = Duration::from_millis(1);
 
 impl KeyState {
@@ -22,7 +21,6 @@ impl KeyState {
         ahead == 0 && !self.is_paused(now) && claim.mode.admits(held.chain(reserved))
     }
 
-    /// Returns whether the key is in the cooldown after an eviction.
     pub(crate) fn is_paused(&self, now: Instant) -> bool {
         self.cooldown(now).is_some()
     }
@@ -32,8 +30,7 @@ impl KeyState {
         cooldown.filter(|cooldown| now < *cooldown)
     }
 
-    /// Reservations of other clients that keep the claim from being granted. None for a fair claim: it obeys only the
-    /// queue.
+    /// Reservations of other clients that hold the claim back. A fair claim ignores reservations and obeys the queue.
     fn reservations_against(&self, claim: &Claim, now: Instant) -> impl Iterator<Item = &Reservation> {
         let (client, fairness) = (claim.at.id.client(), claim.fairness);
         let reservations = self.waiters.iter().flat_map(|waiters| &waiters.reservations);
@@ -42,9 +39,9 @@ impl KeyState {
         })
     }
 
-    /// Time until the reply to a refused claim could change without a wake-up: the earliest end of a holder's lease, of
-    /// the lease of a claim ahead, of a reservation, or of the cooldown. At least 1 ms; for a fair claim at most a
-    /// third of its lease, because polling keeps its place.
+    /// Time until the reply to a refused claim could change without a wake-up: the first end of a holder's lease, of
+    /// the lease of a claim ahead, of a reservation, or of the cooldown. Fair claims poll within a third of their
+    /// lease.
     pub(crate) fn poll_after(&self, claim: &Claim, ahead: usize, now: Instant) -> Duration {
         let holds = self.holds.iter().map(|hold| hold.ends);
         let queue = self.queue().take(ahead).map(|entry| entry.ends);
@@ -58,7 +55,6 @@ impl KeyState {
         wait.min(longest).max(MIN_POLL)
     }
 
-    /// Number of waiting claims of clients other than `client`.
     pub(crate) fn waiting_of_others(&self, client: Option<ClientId>) -> u32 {
         let is_other = |claim: &Claim| Some(claim.at.id.client()) != client;
         let queued = self.queue().filter(|entry| is_other(&entry.claim)).count();
@@ -109,7 +105,7 @@ impl KeyState {
     }
 }
 
-/// Returns whether the watcher's claim is unfair and waits. A fair claim that waits is in the queue instead.
+/// Returns whether the watcher's claim is unfair and waits. Fair claims wait in the queue.
 fn is_unfair_waiter(watcher: &Watcher, holds: &[Hold]) -> bool {
     let id = watcher.claim.at.id;
     watcher.claim.fairness == Fairness::Unfair && !holds.iter().any(|hold| hold.claim.at.id == id)

@@ -47,8 +47,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Calls `one` for each element of a batch. If the batch is too large or the client closed, calls `refused` for
-    /// each.
+    /// Calls `one` for each element of a batch, or `refused` if the batch is too large or the client closed.
     fn for_each<T, A>(
         &self,
         batch: Batch<T>,

@@ -8,11 +8,11 @@ use crate::key_state::KeyState;
 use crate::store::MemoryStore;
 use crate::table::Table;
 
-/// Number of keys whose status a listing reads before it unlocks the store for other calls.
+/// Number of keys that a listing reads before it unlocks the store for other calls.
 const CHUNK: usize = 256;
 
 impl KeyState {
-    /// The key's holders and waiters whose leases have not ended; `None` if there are none.
+    /// The holders and waiters whose leases have not ended; `None` if there are none.
     fn status(&self, key: &LockKey, now: Instant) -> Option<LockStatus> {
         let holds = || self.holds.iter().filter(|hold| now < hold.ends);
         let queue = || self.queue().filter(|entry| now < entry.ends);
@@ -56,7 +56,7 @@ impl Table {
 }
 
 impl MemoryStore {
-    /// A page with the status of one key, empty if the key has no holder and no waiter.
+    /// The status of one key.
     pub(crate) fn inspect_key(&self, key: &LockKey) -> Page<LockStatus> {
         let items = self.read(|table, now| table.status(key, now));
         Page {
@@ -65,7 +65,7 @@ impl MemoryStore {
         }
     }
 
-    /// A page with the status of up to `limit` keys, in the order of their names.
+    /// A page of keys, in the order of their names.
     ///
     /// The keys are sorted while the store is unlocked, and read 256 at a time, so that a listing of a hundred thousand
     /// keys does not hold up other calls.

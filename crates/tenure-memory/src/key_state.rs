@@ -25,7 +25,7 @@ pub(crate) struct KeyState {
 pub(crate) struct Hold {
     pub(crate) claim: Arc<Claim>,
     pub(crate) tokens: TokenRange,
-    /// End of the granted claim's lease.
+    /// End of the lease.
     pub(crate) ends: Instant,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Hold {
 #[derive(Debug)]
 pub(crate) struct QueueEntry {
     pub(crate) claim: Arc<Claim>,
-    /// End of the waiting claim's lease.
+    /// End of the lease.
     pub(crate) ends: Instant,
 }
 
@@ -83,8 +83,7 @@ impl KeyState {
         }
     }
 
-    /// Drops `waiters` if nothing waits and no cooldown lasts. Returns whether the key's state is empty and can be
-    /// removed.
+    /// Drops `waiters` if nothing waits and no cooldown lasts. Returns whether the whole state is empty.
     pub(crate) fn tidy(&mut self, now: Instant) -> bool {
         if self.waiters.as_ref().is_some_and(|waiters| waiters.is_over(now)) {
             self.waiters = None;
@@ -116,8 +115,7 @@ impl KeyState {
         self.waiters.get_or_insert_default()
     }
 
-    /// Removes the watchers and the reservation of a claim that has ended. If `wake` is set, wakes these watchers
-    /// first.
+    /// Removes the watchers and the reservation of a claim that has ended. With `wake`, wakes the watchers first.
     pub(crate) fn stop_waiting(&mut self, id: ClaimId, wake: bool, op: &mut Operation<'_>) {
         if let Some(waiters) = &mut self.waiters {
             if wake {

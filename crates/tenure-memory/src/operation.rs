@@ -1,5 +1,4 @@
-//! What an operation on one key needs besides the key's state: the time, the store's tokens and memory of ended claims,
-//! and a list of signals.
+//! What an operation on one key needs besides the key's state: the time, the store's tokens, its memory, and signals.
 
 use smallvec::SmallVec;
 use tenure_backend::{ClaimId, Instant, Loss, Tombstones, WakeSignal};
@@ -32,12 +31,10 @@ pub(crate) struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Records that the claim has ended for good.
     pub(crate) fn record_end(&mut self, id: ClaimId) {
         self.ended.insert(id, self.at.now);
     }
 
-    /// Records that the claim's lease has ended without a renewal.
     pub(crate) fn record_expiry(&mut self, id: ClaimId) {
         self.record_end(id);
         let until = Losses::expiry_known_until(self.at.now);

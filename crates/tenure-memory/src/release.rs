@@ -12,7 +12,7 @@ use crate::key_state::KeyState;
 use crate::operation::Operation;
 
 impl KeyState {
-    /// Ends the target's claims, and then grants, queues or refuses the request's successor.
+    /// Ends the target's claims, and then grants, queues or refuses the successor.
     pub(crate) fn release(&mut self, request: ReleaseRequest, op: &mut Operation<'_>) -> ReleaseReply {
         let ReleaseRequest {
             target,
@@ -45,8 +45,8 @@ impl KeyState {
         }
     }
 
-    /// Grants, queues or refuses a successor, as [`acquire`](Self::acquire) does. If `yields` is set, it is not
-    /// granted, because claims of other clients wait.
+    /// Treats a successor as [`acquire`](Self::acquire) does, except that with `yields` it is not granted, because
+    /// claims of other clients wait.
     fn place_successor(
         &mut self,
         claim: Arc<Claim>,
@@ -60,8 +60,7 @@ impl KeyState {
             poll_after: TURN,
         };
         if !yields || self.hold_mut(id).is_some() {
-            // A successor of another kind of lock leaves nothing in the store, and gets the error from its own
-            // `acquire`.
+            // A successor of another kind leaves nothing here, and gets the error from its own `acquire`.
             return self.acquire(claim, not_after, op).unwrap_or(poll_soon);
         }
         let position = self.position(id);
@@ -95,8 +94,8 @@ impl KeyState {
         Some(HolderId::Claim(id))
     }
 
-    /// Removes a claim from the holders or the queue, and returns the end of its lease; `None` if it was in neither.
-    /// The removal of a holder starts a `cooldown` that is not zero.
+    /// Removes a claim from the holders or the queue, and returns the end of its lease. The removal of a holder starts
+    /// the `cooldown`, unless it is zero.
     fn remove_claim(&mut self, id: ClaimId, cooldown: Duration, now: Instant) -> Option<Instant> {
         if let Some(at) = self.holds.iter().position(|hold| hold.claim.at.id == id) {
             if !cooldown.is_zero() {

@@ -1,4 +1,4 @@
-//! `renew` for one key: prolongs the lease of a granted or queued claim.
+//! Renews claims of one key.
 
 use tenure_backend::{Loss, Phase, RenewReply, RenewRequest};
 

@@ -41,8 +41,7 @@ impl MemoryStore {
         MemoryStore(Arc::new(Shared { clock, table }))
     }
 
-    /// Runs `act` on the locked table for the client that reads `clock`. Afterwards notifies the signals that `act`
-    /// collected.
+    /// Runs `act` on the table for the client that reads `clock`, and then notifies the signals that `act` collected.
     ///
     /// The client's clock is read first and then the store's, both while the table is locked. So the readings of
     /// successive requests never go back, and a client's lease never starts later than the store's count (B3).
@@ -68,7 +67,7 @@ impl MemoryStore {
         reply
     }
 
-    /// Runs `read` on the locked table and the time of the store's clock. `read` cannot change the table.
+    /// Runs `read` on the table, which it cannot change, and the store's time.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Table, Instant) -> T) -> T {
         let table = self.0.table.lock();
         read(&table, self.0.clock.now())

@@ -16,14 +16,14 @@ use crate::operation::{Moment, Operation, Signals};
 use crate::tokens::Tokens;
 use crate::watchers::Watcher;
 
-/// With fewer keys than this, an operation clears out expired claims of its own key only.
+/// With fewer keys than this, an operation expires claims of its own key only.
 const MIN_SWEEP: usize = 1024;
 
 /// The whole state of the store, as a pure state machine: each call gets the time and collects the signals to notify.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) keys: HashMap<LockKey, KeyState>,
-    /// Number of keys at which the next operation clears out the expired claims of all keys.
+    /// Number of keys at which the next operation clears out expired claims of all keys.
     sweep_at: usize,
     tokens: Tokens,
     ended: Tombstones,
@@ -31,7 +31,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates an empty table. `now` is the time on the store's clock, `wall` the wall clock since the Unix epoch.
     pub(crate) fn new(now: Instant, wall: Duration) -> Self {
         Table {
             keys: HashMap::new(),

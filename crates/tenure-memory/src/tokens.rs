@@ -18,8 +18,8 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// The greatest token to which a renewal may raise the counter. The half of all tokens above it is more than a
-    /// process can use up.
+    /// The greatest token to which a renewal may raise the counter. No process can use up the half of them that is
+    /// left.
     pub(crate) const HIGHEST_RAISE: FencingToken =
         FencingToken::new(FencingToken::MAX / 2).expect("half of the greatest token is one");
 
@@ -43,7 +43,6 @@ impl Tokens {
         range
     }
 
-    /// Lifts the counter to at least the last token of `range`.
     pub(crate) fn raise(&mut self, range: TokenRange) {
         self.last = self.last.max(range.last().get());
     }

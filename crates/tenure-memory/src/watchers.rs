@@ -35,18 +35,16 @@ impl Watchers {
         Some(self.0.remove(at))
     }
 
-    /// Returns whether any watcher is for this claim.
     pub(crate) fn has_claim(&self, id: ClaimId) -> bool {
         self.0.iter().any(|watcher| watcher.claim.at.id == id)
     }
 
-    /// Adds the signals of the claim's watchers to `signals`, which are notified once the store is unlocked.
+    /// Adds the signals of the claim's watchers, to be notified once the store is unlocked.
     pub(crate) fn notify(&self, id: ClaimId, signals: &mut Signals) {
         let of_claim = self.0.iter().filter(|watcher| watcher.claim.at.id == id);
         signals.extend(of_claim.map(|watcher| watcher.signal.clone()));
     }
 
-    /// Removes the watchers of a claim that has ended.
     pub(crate) fn remove_claim(&mut self, id: ClaimId) {
         self.0.retain(|watcher| watcher.claim.at.id != id);
     }

@@ -61,7 +61,7 @@ fn poll(wakes: &mut Wakes, waker: &Waker) -> Poll<Option<()>> {
 fn replies_use_the_clients_clock_and_leases_the_stores() {
     let (clock, ours, theirs) = (ManualClock::new(), ManualClock::new(), ManualClock::new());
     let store = MemoryStore::new(Arc::new(clock.clone()));
-    // The clock of the client `ahead` is far ahead of the store's. The clock of `other` agrees with the store's.
+    // The client `ahead` has a clock far ahead of the store's. The clock of `other` agrees with it.
     ours.advance(Duration::from_secs(1_000_000));
     let ahead = store.client(Arc::new(ours.clone()));
     let other = store.client(Arc::new(theirs.clone()));
@@ -103,7 +103,7 @@ fn not_after_is_compared_with_the_callers_clock() {
     assert!(matches!(reply, Ok(AcquireReply::TooLate)));
 }
 
-/// A waker that drops another stream of the same store when it is woken, and so calls the store.
+/// A waker that calls the store: it drops another stream.
 struct DropOnWake(Mutex<Option<Wakes>>);
 
 impl Wake for DropOnWake {

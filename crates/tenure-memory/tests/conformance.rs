@@ -9,7 +9,6 @@ use tenure_backend::{Backend, Call, Clock};
 use tenure_memory::MemoryStore;
 use tenure_testkit::{ManualClock, Subject};
 
-/// A memory store on a clock that the suite advances.
 struct Memory {
     clock: ManualClock,
     store: MemoryStore,

@@ -13,7 +13,7 @@ use crate::needs::cannot_start;
 
 const SOURCE: &str = include_str!("../shim/clock.c");
 
-/// The wall clock of one server: the system's clock plus an offset that the test chooses.
+/// A server's wall clock: the system's clock plus an offset.
 #[derive(Debug)]
 pub struct SteppedClock {
     folder: TempDir,
@@ -24,7 +24,8 @@ pub struct SteppedClock {
 impl SteppedClock {
     /// Makes a clock with the offset 0. Compiles a small library with the system's C compiler.
     ///
-    /// # Errors The system's error if no compiler is installed or the disk is full; the compiler's output if it fails.
+    /// # Errors
+    /// The system's error if there is no compiler or no space on the disk; the compiler's output if it fails.
     pub fn new() -> io::Result<SteppedClock> {
         let folder = tempfile::tempdir()?;
         let source = folder.path().join("clock.c");
@@ -52,7 +53,7 @@ impl SteppedClock {
         })
     }
 
-    /// The environment variables with which a server must be started to read this clock.
+    /// The environment variables for a server that is to read this clock.
     pub fn environment(&self) -> Vec<(String, String)> {
         let path = |name: &str| Path::display(&self.folder.path().join(name)).to_string();
         vec![

@@ -2,10 +2,10 @@
 
 use std::io;
 
-/// Returns whether a test that needs this program must run. False if the environment variable `TENURE_SKIP` names the
-/// program; then prints that the test is skipped.
+/// Returns whether a test that needs this program must run: false, with a message, if `TENURE_SKIP` names the program.
 ///
-/// # Panics If the program is not installed and `TENURE_SKIP` does not name it: no test is skipped silently.
+/// # Panics
+/// If the program is not installed: no test is skipped silently.
 pub fn needs(program: &str, package: &str) -> bool {
     let skip = std::env::var("TENURE_SKIP").unwrap_or_default();
     if skip.split(',').any(|name| name.trim() == program) {
@@ -26,7 +26,7 @@ pub fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Adds the program's name to the error of an attempt to start the program.
+/// Adds the program's name to the error of its start.
 pub(crate) fn cannot_start(program: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("`{program}` cannot be started: {error}"))
 }

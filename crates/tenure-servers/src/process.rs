@@ -15,7 +15,7 @@ use crate::needs::cannot_start;
 /// Longest wait of `pause` until the process has stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A process that is killed when this is dropped, or by the system if the tests end without a drop.
+/// A process that is killed on drop, or by the system if the tests end without a drop.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -34,8 +34,7 @@ impl Process {
         log: &Path,
     ) -> io::Result<Process> {
         let output = File::options().create(true).append(true).open(log)?;
-        // `setpriv` makes the system kill the server when the thread that started it ends, even if the test itself is
-        // killed.
+        // `setpriv` makes the system kill the server when the thread that started it ends, even if the test is killed.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", program])
@@ -61,7 +60,7 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Stops the process with SIGSTOP, like a suspended machine. Returns once the process has stopped, or after 5 s.
+    /// Stops the process, like a suspended machine. Returns once it has stopped, or after 5 s.
     pub fn pause(&self) {
         self.send(Signal::STOP);
         let end = Instant::now() + PATIENCE;
@@ -71,7 +70,6 @@ impl Process {
         }
     }
 
-    /// Returns whether the process is stopped or dead.
     fn stands_still(&self) -> bool {
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())) else {
             return true;
@@ -94,8 +92,7 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Sends SIGTERM and does not wait. Continues a paused process first, because it cannot handle the signal
-    /// otherwise.
+    /// Sends SIGTERM and does not wait. Continues a paused process first.
     pub fn ask_to_end(&self) {
         self.resume();
         self.send(Signal::TERM);
@@ -107,7 +104,7 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// The process's output so far; empty if it cannot be read.
+    /// The process's output so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -125,18 +122,17 @@ impl Drop for Process {
     }
 }
 
-/// A command to start, and the channel to which the starting thread sends the result.
+/// A command to start, and the channel for its result.
 type Order = (Command, Sender<io::Result<Child>>);
 
-/// Starts a process from a thread that lives until the tests end, because the system kills the process when that thread
-/// ends.
+/// Starts a process from a thread that lives until the tests end: the system kills the process when the thread ends.
 fn spawn(command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (orders, ordered) = channel::<Order>();
         std::thread::spawn(move || {
             for (mut command, answer) in ordered {
-                // Fails if the thread that ordered the process has ended.
+                // Fails if the caller's thread has ended.
                 let _ = answer.send(command.spawn());
             }
         });

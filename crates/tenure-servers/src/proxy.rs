@@ -27,11 +27,11 @@ pub enum Way {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct LinkFaults {
     delay: Duration,
-    /// Whether the proxy keeps all bytes back until the test heals the network, and then delivers them in order.
+    /// Whether bytes are kept back until the network heals, and then delivered in order.
     held: bool,
-    /// Whether the proxy throws bytes away.
+    /// Whether bytes are thrown away.
     swallowed: bool,
-    /// Number of bytes that the proxy still delivers. With the last of them it cuts the connection. `None`: no limit.
+    /// Number of bytes that are still delivered. The connection with the last of them is cut then. `None`: no limit.
     allowance: Option<usize>,
 }
 
@@ -113,7 +113,7 @@ impl Proxy {
     /// Loses all later bytes without a sign to client or server. In both directions this is a half-open connection.
     ///
     /// A connection that has lost bytes delivers no more in that direction, even after [`heal`](Self::heal), because
-    /// TCP leaves no gaps. The receiver of these bytes must give the connection up.
+    /// TCP leaves no gaps. The receiver must give the connection up.
     pub fn swallow(&self, direction: Way) {
         self.change(direction, |faults| faults.swallowed = true);
     }
@@ -131,8 +131,7 @@ impl Proxy {
         }
     }
 
-    /// Delivers `bytes` more bytes, and then cuts the connection that delivered the last, perhaps within a message.
-    /// Once only.
+    /// Cuts a connection once: after the next `bytes` bytes, perhaps within a message.
     pub fn cut_after(&self, direction: Way, bytes: usize) {
         self.change(direction, |faults| faults.allowance = Some(bytes));
     }
@@ -169,7 +168,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-/// Serves one connection until both sides have closed it and all bytes are delivered, or until the proxy cuts it.
+/// Serves one connection, until both sides have closed it and all bytes are delivered, or until it is cut.
 async fn serve(client: TcpStream, state: Arc<State>) {
     let Ok(server) = TcpStream::connect(state.server).await else {
         return;
@@ -184,10 +183,10 @@ async fn serve(client: TcpStream, state: Arc<State>) {
     );
 }
 
-/// Error that ends the transfer in both directions, because the connection is cut.
+/// Error that ends both directions of a connection that is cut.
 struct Cut;
 
-/// Carries bytes in one direction until the sender closes the connection, then closes the receiver's connection.
+/// Carries bytes in one direction until the sender closes, and then closes the receiver's connection.
 async fn carry(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, direction: Way) -> Result<(), Cut> {
     let (send, arriving) = mpsc::unbounded_channel();
     tokio::try_join!(
@@ -216,8 +215,7 @@ async fn receive(
         }
     }
     if torn || faults.borrow().swallowed {
-        // The receiver does not see the sender's close while bytes are lost. Once the network heals it sees a cut
-        // connection.
+        // The receiver does not see the close while bytes are lost. Once the network heals it sees a cut connection.
         let _ = faults.wait_for(|faults| !faults.swallowed).await;
         return Err(Cut);
     }

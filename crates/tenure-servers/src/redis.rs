@@ -1,4 +1,4 @@
-//! Starts and restarts a real Redis server for tests.
+//! A real Redis server for tests.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
@@ -15,19 +15,18 @@ use crate::process::Process;
 /// Time limit for a started server to answer its first request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ports of the servers, below those that the system gives to outgoing connections. Otherwise a client that connects to
-/// a stopped server could get the server's own port, connect to itself, and block the server's restart.
+/// Ports below those that the system gives to outgoing connections. Otherwise a client that connects to a stopped
+/// server could get the server's own port, connect to itself, and block the server's restart.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
-/// Number of random ports that are tried before the start fails.
 const TRIES: u32 = 20;
 
-/// What happens to a server's data when the test restarts the server.
+/// Whether a restarted server keeps its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
     /// The server keeps the data that is on its disk.
     Kept,
-    /// The data is removed, and the server starts empty.
+    /// The server starts empty.
     Lost,
 }
 
@@ -90,8 +89,7 @@ impl Redis {
         for _ in 0..TRIES {
             let chance = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + chance as u16));
-            // Another process may take the port between this check and the server's start; then the loop tries another
-            // port.
+            // Another process may take the port between this check and the server's start; then another port is tried.
             let free = TcpListener::bind(address).map(drop);
             match free.and_then(|()| launch(&folder, address, &options, clock.as_ref())) {
                 Ok(process) => {
@@ -124,12 +122,12 @@ impl Redis {
         &mut self.process
     }
 
-    /// The clock with which the test can step the server's time, if the server was started with one.
+    /// The server's clock, if the test can step it.
     pub fn clock(&self) -> Option<&SteppedClock> {
         self.clock.as_ref()
     }
 
-    /// Kills the server if it runs, and starts it again on the same port, with or without its data.
+    /// Kills the server if it runs, and starts it again on the same port.
     ///
     /// # Errors
     /// As [`start`](Redis::start).
@@ -152,7 +150,7 @@ impl Redis {
     /// Sends a command to the server, and returns the answer as `redis-cli` prints it.
     ///
     /// # Errors
-    /// The system's error if `redis-cli` cannot be started, or the server's error.
+    /// The error of the system or the server.
     pub fn ask(&self, command: &[&str]) -> io::Result<String> {
         let output = Command::new("redis-cli")
             .args(["-e", "-u", &self.url()])
@@ -194,7 +192,6 @@ fn launch(
     Ok(process)
 }
 
-/// Returns whether the server at this address answers a ping.
 fn answers(address: SocketAddr) -> io::Result<bool> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;

@@ -1,4 +1,4 @@
-//! Tests that the proxy simulates each fault, and does nothing else to the traffic.
+//! The proxy simulates each fault, and nothing else.
 
 use std::time::Duration;
 
@@ -10,8 +10,7 @@ use tokio::time::{Instant, timeout};
 const SOON: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// Starts a proxy. Returns it with a client that it connects, the server's end of this connection, and the server's
-/// listener.
+/// A proxy, a client connected through it, the server's end of this connection, and the server's listener.
 async fn pair() -> (Proxy, TcpStream, TcpStream, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
@@ -20,7 +19,7 @@ async fn pair() -> (Proxy, TcpStream, TcpStream, TcpListener) {
     (proxy, client, server, listener)
 }
 
-/// Starts a proxy in front of a server that sends all bytes back. Returns the proxy and a connected client.
+/// A proxy in front of an echo server, and a client of the proxy.
 async fn echo_server() -> (Proxy, TcpStream) {
     let (proxy, client, mut server, listener) = pair().await;
     tokio::spawn(async move {
@@ -35,20 +34,19 @@ async fn echo_server() -> (Proxy, TcpStream) {
     (proxy, client)
 }
 
-/// Sends bytes, and expects the answer `back` within 10 s; with `None` expects no answer for 100 ms.
+/// Sends bytes and expects `back` within 10 s; for `None` expects silence for 100 ms.
 async fn echo(client: &mut TcpStream, sent: &[u8], back: Option<&[u8]>) {
     client.write_all(sent).await.unwrap();
     let limit = if back.is_some() { SOON } else { MOMENT };
     assert_eq!(heard(client, limit).await.as_deref(), back, "for {sent:?}");
 }
 
-/// Like [`echo`], over a new connection through the proxy.
 async fn echo_over_new_connection(proxy: &Proxy, sent: &[u8], back: Option<&[u8]>) {
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
     echo(&mut client, sent, back).await;
 }
 
-/// The bytes that arrive within `limit`, empty if the connection ends; `None` if none arrive.
+/// The bytes that arrive within `limit`; `None` if none arrive.
 async fn heard(client: &mut TcpStream, limit: Duration) -> Option<Vec<u8>> {
     let mut bytes = [0; 64];
     let count = timeout(limit, client.read(&mut bytes)).await.ok()?.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Tests that a Redis server can be started, paused, killed and emptied, and that its clock can be stepped.
+//! A Redis server can be started, paused, killed and emptied, and its clock can be stepped.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tenure_servers::{Data, Disk, Redis, SteppedClock, needs};
 
-/// Polls `done` until it returns true; panics after 30 s. `what` names the event in the panic.
+/// Polls `done` until it returns true; panics with `what` after 30 s.
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !done() {
@@ -16,7 +16,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// Starts a server that writes to disk as `disk` says; `None` if `TENURE_SKIP` names `redis-server`.
+/// Starts a server; `None` if `TENURE_SKIP` names `redis-server`.
 fn start(disk: Disk) -> Option<Redis> {
     needs("redis-server", "redis-server").then(|| Redis::start_on(disk, None).unwrap())
 }

@@ -14,16 +14,15 @@ use crate::process::{Failure, output, root};
 /// A bug, and the test that must fail with it.
 #[derive(Debug)]
 pub(crate) struct Mutant {
-    /// Name of the bug, `AREA/NAME`.
+    /// `AREA/NAME`.
     pub(crate) name: String,
-    /// The first line of the patch, which says what the planted code does.
+    /// The first line of the patch.
     pub(crate) bug: String,
     /// Package, test binary, and part of the name of the test that must fail.
     pub(crate) test: [String; 3],
     file: PathBuf,
 }
 
-/// Reads all patches of the folder `mutants`, in the order of their names.
 pub(crate) fn read_all() -> Result<Vec<Mutant>, Failure> {
     let folder = root().join("mutants");
     let files = below(&folder)?.into_iter();
@@ -46,8 +45,7 @@ pub(crate) fn read_all() -> Result<Vec<Mutant>, Failure> {
 }
 
 impl Mutant {
-    /// Applies the patch to the files of `tree`, even if its lines have moved there. `options` are passed to `git
-    /// apply`.
+    /// Applies the patch to the files of `tree`, even if its lines have moved. `options` are passed to `git apply`.
     pub(crate) fn apply(&self, tree: &Path, options: &[&str]) -> Result<(), Failure> {
         let mut git = Command::new("git");
         git.current_dir(tree).args(["apply", "-C1", "--recount"]);
@@ -58,7 +56,6 @@ impl Mutant {
     }
 }
 
-/// Fails with the errors of all patches that do not apply to the workspace.
 pub(crate) fn check(mutants: &[Mutant]) -> Result<(), Failure> {
     let failures = mutants
         .iter()

@@ -8,26 +8,23 @@ use std::process::{Command, Stdio};
 use crate::files::below;
 use crate::process::{DEFAULT_SIGNALS, Failure, cargo_program, root};
 
-/// Time limits in seconds for a build, and for the tests of one mutant (a planted bug). A test that hangs counts as
-/// failed.
+/// Time limits in seconds: for a build, and for the tests of one planted bug. A test that hangs counts as failed.
 const LIMITS: [&str; 2] = ["3600", "180"];
 
-/// A copy of the workspace, with its own target folder.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) tree: PathBuf,
     folder: PathBuf,
-    /// Locked while this process uses the copy, so that a second run fails at once.
+    /// Locked, so that a second run fails at once.
     _lock: File,
 }
 
-/// The result of a build and test run.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// All tests passed; their number, which is 0 if the filter matches none.
+    /// Number of tests that passed; none failed.
     Passed(usize),
     Failed,
-    /// The tests took longer than the time limit and were killed.
+    /// The tests were killed at the time limit.
     TimedOut,
     DoesNotCompile,
 }
@@ -51,7 +48,7 @@ impl Scratch {
         })
     }
 
-    /// Builds the test binary of `test`, and runs the tests that match its filter.
+    /// Builds the test binary and runs the test.
     pub(crate) fn test(&self, test: &[String; 3]) -> Result<Outcome, Failure> {
         // Output goes to a file, because a process that survives the tests would keep a pipe open.
         let path = self.folder.join("output");

@@ -88,7 +88,6 @@ mod tests {
         ("tenure-consul", CONTRACT, None, "^1", "is unknown"),
     ];
 
-    /// Checks a crate with one dependency, given as output of `cargo metadata`, and returns the findings.
     fn findings(from: &str, to: &str, kind: Option<&str>, version: &str, path: Option<&str>) -> String {
         let metadata = serde_json::json!({"workspace_members": ["id"], "packages": [
             {"id": "id", "name": from, "version": "1.0.0",

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The segments of a path in Rust code, such as `["claim", "Claim"]`.
 type Names = Vec<String>;
 
-/// The modules of one crate, by their path from the crate's root.
 type Modules = BTreeMap<Names, Module>;
 
 /// One source file: the paths that its `use` statements import, and all paths in its code.
@@ -38,7 +37,7 @@ pub(crate) fn check(files: &[(String, String)]) -> Vec<String> {
     found
 }
 
-/// Reads the imports of the file `file` below `src`. Ignores its text from the first test module on.
+/// Reads a file below `src`. Ignores its text from the first test module on.
 fn read(file: &str, text: &str) -> (Names, Module) {
     let mut name = names(&file.trim_end_matches(".rs").replace('/', "::"));
     let is_root = ["lib", "mod"].contains(&name.last().map_or("", String::as_str));
@@ -113,8 +112,7 @@ fn absolute(modules: &Modules, here: &[String], path: &[String]) -> Option<Names
     Some([base, rest].concat())
 }
 
-/// The module that defines the item with this path. Follows re-exports; `seen` lets it stop at a loop of them.
-/// way.
+/// The module that defines the item with this path. Follows re-exports; `seen` ends a loop of them.
 fn definer<'a>(modules: &'a Modules, path: &[String], seen: &mut BTreeSet<Names>) -> Option<&'a Names> {
     let length = (0..=path.len())
         .rev()

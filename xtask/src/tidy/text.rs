@@ -1,5 +1,4 @@
-//! Checks the text of each Rust file: header, length, ignored tests, sleeps, names of stores, `# Cancel safety`
-//! sections.
+//! Checks each Rust file: header, length, ignored tests, sleeps, names of stores, `# Cancel safety`.
 
 use super::arrows::STORES;
 
@@ -67,7 +66,6 @@ fn calls_sleep(code: &str) -> bool {
     calls.any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.'))
 }
 
-/// Returns whether a public function that returns a future starts on the first of these lines.
 fn starts_future(lines: &[&str]) -> bool {
     let Some(function) = lines[0].trim().strip_prefix("pub ") else {
         return false;
@@ -101,7 +99,6 @@ mod tests {
     const SRC: &str = "crates/tenure/src/a.rs";
     const TEST: &str = "crates/tenure/tests/a.rs";
 
-    /// The number of findings in a file that consists of a header and `text`.
     fn count(path: &str, text: &str) -> usize {
         check(path, &format!("//! A file.\n{text}")).len()
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 /// Files that are not checked: fixed texts, and this file, whose tests contain the words.
 const EXEMPT: [&str; 3] = ["CHANGELOG", "LICENSE", "xtask/src/tidy/words.rs"];
 
-/// Words and phrases that are forbidden everywhere, in lower case.
+/// Words and phrases that are never allowed, in lower case.
 const FORBIDDEN: [&str; 9] = [
     "whoever", "whom", "anew", "in vain", "but for", "lest", "is told", "is said", "is heard",
 ];
@@ -13,7 +13,6 @@ const FORBIDDEN: [&str; 9] = [
 /// Phrases that are allowed only with `that` in the rest of the sentence.
 const NEED_THAT: [&str; 2] = ["so many", "so long"];
 
-/// One word of prose, without its punctuation.
 struct Word {
     line: usize,
     text: String,
@@ -47,7 +46,6 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Returns whether the sentence that starts at the first of these words contains `that`.
 fn that_follows(words: &[Word]) -> bool {
     let end = words.iter().position(|word| word.ends_sentence);
     let sentence = end.map_or(words, |end| &words[..=end]);
@@ -77,7 +75,7 @@ fn prose<'a>(path: &str, text: &'a str) -> Vec<&'a str> {
     prose
 }
 
-/// The comment on one line of code, without its slashes; empty if the line has none.
+/// The comment on a line of code, without its slashes.
 fn comment(line: &str) -> &str {
     let line = line.trim();
     let comment = match line.strip_prefix("//") {
@@ -87,7 +85,7 @@ fn comment(line: &str) -> &str {
     comment.trim_start_matches(['/', '!'])
 }
 
-/// The words of these lines. A word in backquotes is replaced by an empty one. An empty line ends a sentence.
+/// The words of these lines, empty for those in backquotes. An empty line ends a sentence.
 fn words(lines: &[&str]) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let mut is_quoted = false;

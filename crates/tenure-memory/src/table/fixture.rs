@@ -19,14 +19,12 @@ pub(super) const LEASE: Duration = Duration::from_secs(30);
 pub(super) struct Fixture {
     pub(super) table: Table,
     pub(super) now: Instant,
-    /// Number of claims made so far, which is also the number in the latest claim's ID.
+    /// Number of claims made so far.
     claims: u64,
 }
 
-/// A claim's subscription to wake-ups.
 pub(super) struct Watch(WakeSignal);
 
-/// The reply to a release whose outcome is known.
 pub(super) struct Released {
     pub(super) freed: Batch<HolderId>,
     pub(super) others: u32,
@@ -47,7 +45,6 @@ pub(super) fn key(name: &str) -> LockKey {
 }
 
 impl Watch {
-    /// Returns whether the claim was woken since the last call of this function.
     pub(super) fn woke(&self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         self.0.poll_notified(&mut cx).is_ready()
@@ -75,7 +72,7 @@ impl Fixture {
         }
     }
 
-    /// Runs `act` on the table at the fixture's time, and then notifies the signals that `act` collected.
+    /// Runs `act`, and notifies the signals that it collected.
     pub(super) fn act<T>(&mut self, act: impl FnOnce(&mut Table, Moment, &mut Signals) -> T) -> T {
         let (at, mut signals) = (self.at(), Signals::new());
         let reply = act(&mut self.table, at, &mut signals);
@@ -94,12 +91,11 @@ impl Fixture {
         })
     }
 
-    /// Makes an unfair exclusive claim of this client on the key `k`.
     pub(super) fn mutex(&mut self, client: u8) -> Arc<Claim> {
         self.claim(client, "k", Mode::Exclusive, Fairness::Unfair)
     }
 
-    /// Makes a fair claim of this client on the key `k`.
+    /// A fair claim on the key `k`.
     pub(super) fn fair(&mut self, client: u8, mode: Mode) -> Arc<Claim> {
         self.claim(client, "k", mode, Fairness::Fifo)
     }
@@ -125,7 +121,7 @@ impl Fixture {
         }
     }
 
-    /// Polls the claim, which must wait. Returns the number of claims ahead of it and `poll_after`.
+    /// Polls a claim that must wait. Returns the number of claims ahead and `poll_after`.
     pub(super) fn wait(&mut self, claim: &Arc<Claim>) -> (Option<u32>, Duration) {
         match self.acquire(claim) {
             Ok(AcquireReply::Waiting { ahead, poll_after }) => (ahead, poll_after),
@@ -150,7 +146,7 @@ impl Fixture {
         self.act(|table, at, signals| table.renew(&request, at, signals))
     }
 
-    /// Renews the claim, and returns the loss that the reply reports; `None` if the claim is alive.
+    /// The loss that a renewal of the claim reports; `None` if the claim is alive.
     pub(super) fn loss(&mut self, claim: &Arc<Claim>) -> Option<Loss> {
         match self.renew(claim, Phase::Either) {
             RenewReply::Gone(loss) => Some(loss),

@@ -10,8 +10,7 @@ use super::fixture::{Fixture, Watch, permits};
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// The longest time for which the key may be free while a client waits: longer than a reservation, far shorter than a
-/// lease.
+/// The longest time for which the key may be free while a client waits: more than a reservation, far less than a lease.
 const LONGEST_IDLE: Duration = TURN.saturating_mul(2);
 
 struct Client {
@@ -73,8 +72,7 @@ impl Simulation {
         self.fixture.now + Duration::from_millis(self.dice.below(most_ms))
     }
 
-    /// Polls the client's claim. Like the engine, a client without a watch polls twice, and watches if it must still
-    /// wait.
+    /// Polls the client's claim. Like the engine, a client without a watch polls twice, and then watches.
     fn poll(&mut self, at: usize, claim: Arc<Claim>, watch: Option<Watch>) {
         let reply = [true, false]
             .into_iter()

@@ -1,4 +1,4 @@
-//! Tests of the contract's rules on the table, without the store's lock and clock.
+//! Tests the contract's rules on the table alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -357,7 +357,7 @@ fn an_ended_late_or_mismatched_successor_is_not_placed() {
     readers.iter().for_each(|claim| drop(fixture.grant(claim)));
     let released = fixture.release_to(&readers[0], &mutex);
     assert!(matches!(released.successor, Some(AcquireReply::Waiting { .. })));
-    // The successor's own `acquire` gets the error that it is of another kind.
+    // The successor's own `acquire` gets the error.
     assert!(fixture.acquire(&mutex).is_err());
 }
 

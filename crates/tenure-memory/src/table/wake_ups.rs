@@ -1,4 +1,4 @@
-//! Tests which claims a release, a withdrawal or a grant wakes, on the table without the store's lock and clock.
+//! Tests which claims a release, a withdrawal or a grant wakes, on the table alone.
 
 use std::time::Duration;
 

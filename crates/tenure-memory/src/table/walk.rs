@@ -1,5 +1,4 @@
-//! Compares random operations on the table with a simple, slow model: both must give the same replies. The model has no
-//! wake-ups.
+//! Compares random operations on the table with a simple, slow model without wake-ups: both must give the same replies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +18,6 @@ struct Model {
     claims: Vec<ModelClaim>,
     /// End of the latest cooldown of each key.
     cooldowns: [Instant; 2],
-    /// Number of calls so far that asked for a place in a queue. The queue is in the order of the calls' numbers.
     placed: u64,
     last_token: u64,
 }
@@ -31,7 +29,7 @@ struct ModelClaim {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// The claim was never sent to the table, or was refused as unfair, late or of another kind.
+    /// Never sent to the table, or refused as unfair, late or of another kind.
     New,
     Waiting {
         placed: u64,
@@ -82,14 +80,13 @@ impl Model {
         holding.map(|one| one.claim.mode).collect()
     }
 
-    /// Number of waiting claims on the key of `claim` whose `placed` is less than `than`.
+    /// Number of claims in the queue of `claim` with a smaller number than `than`.
     fn queued(&self, claim: &Claim, than: u64) -> u32 {
         let before = |one: &&ModelClaim| matches!(one.state, State::Waiting { placed, .. } if placed < than);
         u32::try_from(self.on(claim).filter(before).count()).unwrap()
     }
 
-    /// Returns the expected reply to an acquire. `late`: the call comes after its `not_after`. `yields`: the call is
-    /// for a successor that must not be granted.
+    /// The expected reply to an acquire. `late`: after its `not_after`. `yields`: of a successor that must wait.
     fn acquire(&mut self, at: usize, late: bool, yields: bool, now: Instant) -> ReplyKind {
         let claim = Arc::clone(&self.claims[at].claim);
         let ends = now + LEASE;
@@ -177,7 +174,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Picks one of the 12 claims that were made last, and returns its index.
+    /// Picks one of the 12 claims that were made last.
     fn pick(&mut self) -> usize {
         let recent = self.model.claims.len().min(12);
         let back = usize::try_from(self.dice.below(recent as u64)).unwrap();
@@ -288,8 +285,7 @@ impl Walk {
         self.fixture.pass(Duration::from_nanos(self.dice.below(nanos)));
     }
 
-    /// Checks that table and model have the same holders and waiters, and that `Mode::admits` allows the holders
-    /// together.
+    /// Checks that table and model have the same holders and waiters, and that `Mode::admits` allows the holders.
     fn compare(&self) {
         for name in KEYS {
             let key = key(name);
