@@ -29,7 +29,6 @@ pub(crate) fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first crate in the output of `cargo tree` that is in `CHECKED`, and not in `allowed`.
 fn unwanted<'a>(tree: &'a str, allowed: &[&str]) -> Option<&'a str> {
     let mut names = tree.lines().filter_map(|line| line.split_whitespace().next());
     names.find(|name| CHECKED.split(' ').any(|checked| checked == *name) && !allowed.contains(name))

@@ -91,7 +91,7 @@ pub struct Grant {
 pub struct Evidence(Arc<dyn Any + Send + Sync>);
 
 impl Evidence {
-    /// Wraps a value of the backend, of any type.
+    /// Wraps a value of the backend.
     pub fn new<T: Any + Send + Sync>(value: T) -> Self {
         Evidence(Arc::new(value))
     }

@@ -98,7 +98,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Subscribes to wake-ups: for a waiting claim they mean "poll now", for a granted one "renew now".
     ///
-    /// If the subscription fails, the engine relies on polling.
+    /// If this call fails, the engine only polls.
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes>;
 
     /// A wake-up each time a connection to the store was replaced; `None` if the store has no connections.

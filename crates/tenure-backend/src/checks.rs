@@ -20,7 +20,7 @@ impl Limits {
         asked.min(self.max_grants)
     }
 
-    /// Checks that the store can give a lease of this length.
+    /// Checks that the store can give a lease this long.
     ///
     /// # Errors
     /// [`Fault::Limit`] if the lease is longer than `max_lease`: ask for less, and renew it.

@@ -24,7 +24,6 @@ pub fn escape_control(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().fold(String::new(), add))
 }
 
-/// Returns whether a terminal would act on the character: control characters, line ends, and changes of text direction.
 fn needs_escape(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

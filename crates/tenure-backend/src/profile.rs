@@ -336,9 +336,9 @@ impl Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Guarantee {
-    /// A lock excludes the claims of other processes.
+    /// Locks exclude other processes.
     BetweenProcesses,
-    /// A lock excludes the claims of other machines.
+    /// Locks exclude other machines.
     BetweenMachines,
     /// A holder keeps its lock when the store restarts.
     SurvivesRestart,

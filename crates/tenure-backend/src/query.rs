@@ -155,6 +155,6 @@ pub struct WaiterStatus {
     pub id: HolderId,
     /// The claim's label; `None` if the layout does not record labels.
     pub label: Option<Arc<str>>,
-    /// How the claim is to hold the key once it is granted.
+    /// How the claim is to hold the key.
     pub mode: Mode,
 }

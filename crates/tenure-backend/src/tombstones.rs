@@ -61,7 +61,7 @@ impl Tombstones {
         before.is_some_and(|(first, range)| first.client() == id.client() && id.number() <= range.last)
     }
 
-    /// Records at the time `now` that the claim has ended.
+    /// Records that the claim has ended.
     pub fn insert(&mut self, id: ClaimId, now: Instant) {
         let until = now + REMEMBERED;
         let after = id

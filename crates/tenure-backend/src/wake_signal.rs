@@ -86,7 +86,6 @@ impl Stream for WakeSignal {
     }
 }
 
-/// A stream of a signal's wake-ups. Its drop calls `dropped`.
 struct Listener<F: FnMut()> {
     signal: WakeSignal,
     dropped: F,

@@ -143,7 +143,6 @@ mod tests {
         }
     }
 
-    /// Formats the finding of a profile that has exactly one.
     fn finding(profile: &Profile) -> String {
         let found = profile.findings();
         let [finding] = found.as_slice() else {

@@ -38,7 +38,7 @@ pub enum UrlError {
     /// The text does not begin with a scheme and a `:`.
     #[error("the URL has no scheme: begin with one such as `sqlite:` or `redis://`")]
     Scheme,
-    /// The URL of a store on the network lacks the `//` after its scheme.
+    /// The URL of a store on the network lacks the `//`.
     #[error("`//` is missing after `{scheme}:`: write `{scheme}://HOST`")]
     NoSlashes {
         /// The scheme, in lower case.

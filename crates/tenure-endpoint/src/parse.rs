@@ -63,7 +63,6 @@ fn parse_scheme(text: &str) -> Result<String, UrlError> {
     }
 }
 
-/// Parses the rest of a URL after `sqlite:` or `memory:`.
 fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     let (path, query) = split_query(rest);
     let path = match path.strip_prefix("//") {
@@ -83,7 +82,6 @@ fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     })
 }
 
-/// Parses the rest of the URL of a store on the network, after the scheme's colon.
 fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     let Some(rest) = rest.strip_prefix("//") else {
         return Err(UrlError::NoSlashes { scheme });

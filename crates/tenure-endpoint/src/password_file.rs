@@ -103,8 +103,7 @@ pub fn read_password_file(path: &Path) -> Result<PasswordFile, PasswordFileError
     })
 }
 
-/// Returns the text, and whether every user may read it. One byte beyond the limit shows the caller that it is too
-/// large.
+/// Reads at most one byte more than allowed, so that the caller detects a file that is too large.
 fn read(path: &Path) -> io::Result<(String, bool)> {
     let file = File::open(path)?;
     let readable_by_all = is_readable_by_all(&file)?;

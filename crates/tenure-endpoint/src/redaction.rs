@@ -48,7 +48,6 @@ pub(crate) fn path_and_query(text: &str) -> String {
     format!("{path}?{}", pairs.join("&"))
 }
 
-/// Returns whether a shown URL has the value of the option `name`.
 pub(crate) fn is_shown(name: &str) -> bool {
     SHOWN.contains(&name)
 }

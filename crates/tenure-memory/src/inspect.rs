@@ -46,7 +46,6 @@ impl Table {
         self.keys.get(key)?.status(key, now)
     }
 
-    /// The keys that begin with `prefix` and come after `after`, in no particular order.
     fn keys_with_prefix(&self, prefix: &str, after: Option<&str>) -> Vec<LockKey> {
         let wanted = |key: &&LockKey| {
             key.as_str().starts_with(prefix) && after.is_none_or(|after| key.as_str() > after)
@@ -56,7 +55,6 @@ impl Table {
 }
 
 impl MemoryStore {
-    /// The status of one key.
     pub(crate) fn inspect_key(&self, key: &LockKey) -> Page<LockStatus> {
         let items = self.read(|table, now| table.status(key, now));
         Page {

@@ -18,8 +18,8 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// The greatest token to which a renewal may raise the counter. No process can use up the half of them that is
-    /// left.
+    /// The greatest token to which a renewal may raise the counter. The half above it is more than a process can use
+    /// up.
     pub(crate) const HIGHEST_RAISE: FencingToken =
         FencingToken::new(FencingToken::MAX / 2).expect("half of the greatest token is one");
 

@@ -122,7 +122,6 @@ impl Drop for Process {
     }
 }
 
-/// A command to start, and the channel for its result.
 type Order = (Command, Sender<io::Result<Child>>);
 
 /// Starts a process from a thread that lives until the tests end: the system kills the process when the thread ends.

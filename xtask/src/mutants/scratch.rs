@@ -89,7 +89,6 @@ impl Scratch {
     }
 }
 
-/// Makes the files in `to` equal to those in `from`, except build results and the git history.
 fn mirror(from: &Path, to: &Path) -> io::Result<()> {
     let wanted = below(from)?;
     for name in &wanted {

@@ -23,7 +23,6 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     found
 }
 
-/// The three numbers of a version. Missing ones are 0, so `1.89` equals `1.89.0`.
 fn parts(version: &str) -> [u32; 3] {
     let mut parts = [0; 3];
     for (part, text) in parts.iter_mut().zip(version.split('.')) {

@@ -131,7 +131,6 @@ impl Simulation {
         }
     }
 
-    /// Lets every client act once, in random order, and advances the clock.
     fn step(&mut self) {
         let mut order: Vec<_> = (0..self.clients.len()).collect();
         for at in (1..order.len()).rev() {
