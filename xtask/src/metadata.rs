@@ -28,7 +28,7 @@ pub(crate) struct Package {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// The table: `build` or `dev`; `None` for `[dependencies]` itself.
+    /// The table of `Cargo.toml`: `build` or `dev`; `None` for `[dependencies]` itself.
     pub(crate) kind: Option<String>,
     /// The required version; `*` if `Cargo.toml` gives none.
     pub(crate) req: String,

@@ -62,7 +62,7 @@ impl Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Worth knowing: for example a limit of every such store.
+    /// Worth knowing, such as a limit of all stores of this kind.
     Note,
     /// A promise holds less reliably than in other setups.
     Warning,

@@ -1,4 +1,4 @@
-//! The promises of a store as data. Refusals, the choice of tests, `GUARANTEES.md` and `doctor` all read this data.
+//! The promises of a store as data, from which refusals, the choice of tests, `GUARANTEES.md` and `doctor` follow.
 
 use std::fmt;
 use std::num::NonZeroU32;

@@ -30,7 +30,7 @@ pub struct RenewRequest {
     /// For claims with a fixed lease: the store learns that the holder is alive, but the lease does not grow.
     pub shorten_only: bool,
     /// Lifts the key's token counter to at least the last token of this range, and records the range as the claim's
-    /// tokens, in the same atomic step that renews the claim. A quorum of stores writes its maximum back so.
+    /// tokens, in the same atomic step that renews the claim. A quorum raises all its stores to the same token with it.
     pub raise: Option<TokenRange>,
 }
 

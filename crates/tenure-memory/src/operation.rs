@@ -1,4 +1,4 @@
-//! What an operation on one key needs besides the key's state: the time, the store's tokens, its memory, and signals.
+//! What an operation on one key needs besides the key's state: time, tokens, the record of ended claims, and signals.
 
 use smallvec::SmallVec;
 use tenure_backend::{ClaimId, Instant, Loss, Tombstones, WakeSignal};

@@ -80,7 +80,7 @@ impl Model {
         holding.map(|one| one.claim.mode).collect()
     }
 
-    /// Number of claims in the queue of `claim` with a smaller number than `than`.
+    /// Number of claims in the queue that `claim` is for whose `placed` is below `than`.
     fn queued(&self, claim: &Claim, than: u64) -> u32 {
         let before = |one: &&ModelClaim| matches!(one.state, State::Waiting { placed, .. } if placed < than);
         u32::try_from(self.on(claim).filter(before).count()).unwrap()
