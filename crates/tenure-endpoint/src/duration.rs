@@ -38,7 +38,6 @@ pub enum DurationError {
 /// A hundred years, in hours: longer times are refused. No lease needs more, and the sum of several still fits a clock.
 const MAX_HOURS: u64 = 24 * 365 * 100;
 
-/// The units and their lengths in milliseconds, the largest first.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Parses a length of time: whole numbers, each with one of the units `h`, `m`, `s`, `ms`, the largest unit first.

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The segments of a path in Rust code, such as `["claim", "Claim"]`.
 type Names = Vec<String>;
 
 type Modules = BTreeMap<Names, Module>;

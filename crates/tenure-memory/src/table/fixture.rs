@@ -95,7 +95,6 @@ impl Fixture {
         self.claim(client, "k", Mode::Exclusive, Fairness::Unfair)
     }
 
-    /// A fair claim on the key `k`.
     pub(super) fn fair(&mut self, client: u8, mode: Mode) -> Arc<Claim> {
         self.claim(client, "k", mode, Fairness::Fifo)
     }
