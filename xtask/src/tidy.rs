@@ -14,7 +14,7 @@ use crate::process::{Failure, root};
 use crate::regressions;
 
 /// The folders of the workspace whose files are checked.
-const FOLDERS: [&str; 5] = ["crates", "examples", "interop", "mutants", "xtask"];
+const FOLDERS: [&str; 6] = ["crates", "docs", "examples", "interop", "mutants", "xtask"];
 
 /// Applies every rule to the whole workspace, prints the findings, and fails if there are any.
 pub(crate) fn run() -> Result<(), Failure> {

@@ -63,7 +63,8 @@ fn prose<'a>(path: &str, text: &'a str) -> Vec<&'a str> {
     for (at, line) in text.lines().enumerate() {
         let written = match extension {
             Some("rs" | "java" | "c") => comment(line),
-            Some("toml" | "sh" | "lua") => line.trim_start().strip_prefix('#').unwrap_or(""),
+            Some("toml" | "sh" | "py") => line.trim_start().strip_prefix('#').unwrap_or(""),
+            Some("lua" | "sql") => line.split_once("--").map_or("", |(_, comment)| comment),
             Some("md") => line,
             Some("patch") if at == 0 => line,
             _ => "",

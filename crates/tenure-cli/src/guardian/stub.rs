@@ -17,8 +17,8 @@ const UNKNOWN: i32 = Errno::IO.raw_os_error();
 
 /// Runs `tenure-stub GUARDIAN-PID PROGRAM ARG…`, with the guardian's socket as standard input.
 ///
-/// Returns only if the command did not start. If `exec` failed, the guardian gets the error number over the socket.
-/// When the command does start, `exec` closes the socket.
+/// Returns only if the command did not start. The guardian then gets an error number over the socket. When the command
+/// does start, `exec` closes the socket.
 pub(super) fn main(mut args: ArgsOs) -> ExitCode {
     let guardian = args
         .next()
@@ -31,11 +31,16 @@ pub(super) fn main(mut args: ArgsOs) -> ExitCode {
     let Ok(mut socket) = stdin_passing::own_socket() else {
         return ExitCode::FAILURE;
     };
-    if !dies_with(guardian) || !matches!(stdin_passing::receive_stdin(&socket), Ok(Some(()))) {
-        return ExitCode::FAILURE;
-    }
-    let error = Command::new(program).args(args).exec();
-    let errno = error.raw_os_error().unwrap_or(UNKNOWN);
+    let error = if dies_with(guardian) {
+        match stdin_passing::receive_stdin(&socket) {
+            Ok(Some(())) => Command::new(program).args(args).exec().raw_os_error(),
+            Ok(None) => None,
+            Err(error) => error.raw_os_error(),
+        }
+    } else {
+        None
+    };
+    let errno = error.unwrap_or(UNKNOWN);
     // Sending fails only if the guardian has died.
     let _ = socket.write_all(&errno.to_ne_bytes());
     ExitCode::FAILURE

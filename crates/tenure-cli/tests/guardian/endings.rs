@@ -1,6 +1,7 @@
 //! Tests how a command ends: no process that the command started outlives it.
 
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -256,7 +257,7 @@ fn a_guardian_without_a_command_exits_with_tenure() {
 fn a_stub_of_another_parent_never_runs_the_command() {
     let fixture = Fixture::new();
     let stub = |parent: u32| {
-        let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+        let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
         // Sent before the stub starts, so that the stub does not wait for its standard input.
         let input = File::open("/dev/null").expect("the null device");
         send_stdin(&ours, input.as_fd()).expect("it is sent");
@@ -267,7 +268,11 @@ fn a_stub_of_another_parent_never_runs_the_command() {
             .stdin(std::os::fd::OwnedFd::from(theirs))
             .spawn();
         Process::of(stub.expect("the stub starts")).exit_code();
-        fixture.path("ran").exists()
+        let mut error = Vec::new();
+        // A stub that leaves its standard input unread resets the connection after its error.
+        let _ = ours.read_to_end(&mut error);
+        assert_ne!(fixture.path("ran").exists(), !error.is_empty(), "an error or the command");
+        error.is_empty()
     };
     let mut gone = Command::new("true").spawn().expect("true starts");
     gone.wait().expect("our child");
