@@ -24,9 +24,9 @@ use crate::guard::Guard;
 ///
 /// # Errors
 /// [`Error::Timeout`] if the lock was busy until the time limit; [`Error::Mismatch`], [`Error::Unsupported`],
-/// [`Error::Invalid`], [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] at once. While it waits, it
-/// retries if the store is unavailable. If the store does not answer at the time limit, or has not reported by then
-/// that the lock is busy, the error is [`Error::Backend`], as for every other fault of the store.
+/// [`Error::Invalid`], [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] without waiting for the limit.
+/// While the store is unavailable, the future retries. If the store does not answer at the time limit, or has not
+/// reported by then that the lock is busy, the error is [`Error::Backend`], as for every other fault of the store.
 ///
 /// # Examples
 /// ```
@@ -61,7 +61,7 @@ pub(crate) trait Search<G>: Future<Output = Result<G, Error>> + Send {
 }
 
 impl<G> Acquire<G> {
-    /// Acquires one lock. `finish` makes the output; it gets `None` only from a `try_` attempt.
+    /// Acquires one lock. `finish` makes the output; it gets `None` if a `try_` attempt found the lock busy.
     pub(crate) fn one(attempt: Attempt, finish: fn(Option<Taken>) -> G) -> Self {
         Acquire(State::One(attempt, finish))
     }
@@ -71,7 +71,7 @@ impl<G> Acquire<G> {
     }
 }
 
-/// Makes the guard of an attempt that waits.
+/// Makes the guard of an attempt that waits, and so never ends in `None`.
 pub(crate) fn guard(taken: Option<Taken>) -> Guard {
     try_guard(taken).expect("an acquisition that waits ends in a guard or an error")
 }
@@ -84,7 +84,7 @@ pub(crate) fn try_guard(taken: Option<Taken>) -> Option<Guard> {
 impl<G> Acquire<G> {
     /// Calls `told` once, with the waiting claim, if the lock is not granted at once.
     ///
-    /// An unfair waiter in this client's queue may later be granted under another claim.
+    /// An unfair waiter in this client's queue may later get the lock under another claim.
     pub fn on_waiting(mut self, told: impl FnOnce(&ClaimRef) + Send + 'static) -> Self {
         match &mut self.0 {
             State::One(attempt, _) => attempt.on_waiting(Box::new(told)),

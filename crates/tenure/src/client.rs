@@ -129,7 +129,7 @@ impl Client {
     /// whether a lock is held.
     ///
     /// If the profile has a [`first_renewal`](tenure_backend::Profile::first_renewal), a holder's label and token may
-    /// be missing until then: on Redis for 100 ms.
+    /// be missing for that time after its grant: on Redis for 100 ms.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -153,8 +153,8 @@ impl Client {
     /// # Errors
     /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]; [`Error::Mismatch`] for a key of a kind that the
     /// store cannot evict: [`inspect`](Client::inspect) shows the kind. After an unknown outcome, it is safe to repeat
-    /// the eviction of a named holder. A repeated eviction of all holders also evicts those that acquired the lock
-    /// since.
+    /// the eviction of a named holder. A repeated eviction of all holders also evicts holders that acquired the lock
+    /// meanwhile.
     #[doc(alias("force_unlock", "break"))]
     pub async fn evict(&self, holder: ReleaseTarget) -> Result<Vec<HolderId>, Error> {
         let by = Some(self.engine.context().settings.label.clone());
@@ -182,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Reports everything about the store that weakens its locks.
+    /// Checks the store, and reports everything about it that weakens its locks.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -196,7 +196,8 @@ impl Client {
     /// Releases every lock and withdraws every waiting claim of this client, waits for confirmation, and disconnects.
     ///
     /// Call it at the end of `main`: if the runtime ends before the watchdog has released dropped guards, their locks
-    /// stay held until their leases end. Waiting attempts fail with [`Error::Closed`], and live guards are lost.
+    /// stay held until their leases end. Waiting attempts fail with [`Error::Closed`], and the locks of live guards are
+    /// lost.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client is closed, and the watchdog continues to release what

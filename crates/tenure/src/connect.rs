@@ -172,7 +172,7 @@ async fn redis(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("redis"))
 }
 
-/// The error for a scheme of an unknown or unsupported store.
+/// The error for a URL whose scheme names no store of this build.
 fn left_out_or_unknown(scheme: &str) -> Error {
     if let "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" | "redlock" = scheme {
         return unsupported(format!(

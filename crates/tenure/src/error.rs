@@ -126,7 +126,7 @@ impl From<BackendError> for Error {
     }
 }
 
-/// The error for a batch to which the store returned too few replies: the outcome of the others is unknown.
+/// The error for requests of a batch to which the store returned no reply: their outcome is unknown.
 pub(crate) fn no_answer() -> BackendError {
     BackendError::new(
         Fault::Store,

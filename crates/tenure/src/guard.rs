@@ -53,13 +53,13 @@ pub struct Guard {
     _place: Option<Place>,
 }
 
-/// A hold, and the key's queue to which it is released.
+/// The granted claim behind a guard, and the key's queue to which the guard returns the claim.
 struct Held {
     queue: Arc<SharedQueue>,
     hold: Arc<Hold>,
-    /// The owner that may take the lock again.
+    /// The owner for which the lock was acquired, if any: the owner may acquire the lock again meanwhile.
     owner: Option<Owner>,
-    /// The position of this grant in the claim's range of tokens.
+    /// The index of this grant's token in the claim's range of consecutive tokens.
     nth: u32,
     since: Instant,
 }
@@ -104,8 +104,8 @@ impl Guard {
 
     /// The fencing token of this grant: greater than the token of every earlier conflicting grant of the key.
     ///
-    /// `None` if the store has no tokens. When an owner acquires a lock again, the new guard has the token of the
-    /// first.
+    /// `None` if the store has no tokens. When an owner acquires a lock again, the new guard has the token of the first
+    /// guard.
     pub fn token(&self) -> Option<FencingToken> {
         self.held().token()
     }
@@ -182,7 +182,7 @@ impl Guard {
         self.held().check()
     }
 
-    /// The backend's own proof of the grant, for its guarded-write helpers.
+    /// Proof of the grant, for the backend's own helpers that write only while the lock is held.
     pub fn evidence(&self) -> Option<&tenure_backend::Evidence> {
         self.hold().evidence()
     }
@@ -248,7 +248,7 @@ impl Guard {
     /// lock with `at_least` stays held in the store until that time has passed, even if this process ends.
     ///
     /// # Cancel safety
-    /// If the future is dropped at any point, the watchdog releases the lock.
+    /// If the future is dropped at any point, the watchdog completes the release.
     ///
     /// # Errors
     /// [`Error::Lost`] if the lock was no longer held when it was released: another client may have held it meanwhile.
@@ -274,7 +274,7 @@ impl Guard {
         }
     }
 
-    /// Like [`give_up`](Self::give_up), but the client's own task completes the release.
+    /// Like [`give_up`](Self::give_up), but returns at once: a background task completes the release.
     pub(crate) fn abandon(mut self) {
         if let Some((held, rest)) = self.leave() {
             let is_shared = matches!(rest, Rest::Shared);
@@ -282,7 +282,7 @@ impl Guard {
         }
     }
 
-    /// Takes the hold out of the guard and returns what remains to be done. Returns `None` on the second call.
+    /// Takes the hold out of the guard, and returns it with the release work that remains. `None` on the second call.
     fn leave(&mut self) -> Option<(Held, Rest)> {
         let held = self.held.take()?;
         held.queue.meters().held.decrement(1);
@@ -304,10 +304,10 @@ impl Guard {
 
 /// The release work that remains when a guard ends.
 enum Rest {
-    /// Other guards of the owner share the claim.
+    /// Nothing: other guards of the owner still share the claim.
     Shared,
     Release,
-    /// The store keeps the claim until this time.
+    /// The store must keep the claim until this time, because of `at_least`.
     Keep(Instant),
 }
 
@@ -328,13 +328,13 @@ impl Held {
         self.hold.check(now).map_err(|lost| self.lost_grant(lost))
     }
 
-    /// Puts this grant's token into the loss: grants that share a claim have different tokens.
+    /// Replaces the loss's token by the token of this grant: each grant of a claim has its own.
     fn lost_grant(&self, mut lost: Lost) -> Lost {
         lost.token = self.token();
         lost
     }
 
-    /// Like [`lost_grant`](Self::lost_grant), for an error that may be a loss.
+    /// Applies [`lost_grant`](Self::lost_grant) to an error that is a loss, and returns other errors unchanged.
     fn fenced(&self, error: Error) -> Error {
         match error {
             Error::Lost(lost) => self.lost_grant(*lost).into(),
@@ -342,13 +342,13 @@ impl Held {
         }
     }
 
-    /// Records the end of the hold. Returns whether the claim was held until then.
+    /// Records the hold's duration in the metrics. Returns an error if the lock was lost before `now`.
     fn ended(&self, now: Instant) -> Result<(), Lost> {
         self.queue.meters().hold.record(now - self.since);
         self.check_at(now)
     }
 
-    /// Waits until the local deadline has passed, even if the network is down.
+    /// Waits until the lock is lost, at the latest until the local deadline, even if the network is down.
     async fn lost(&self) -> Lost {
         loop {
             let mut notified = pin!(self.hold.loss_notifier().notified());
@@ -365,7 +365,7 @@ impl Held {
         }
     }
 
-    /// Lets the client's background tasks complete the release.
+    /// Ends the hold without waiting: background tasks do the rest of the release.
     fn end_behind(&self, rest: Rest) {
         let now = match rest {
             Rest::Release => self.queue.done_behind(&self.hold),
@@ -401,12 +401,12 @@ impl Held {
     async fn finish(&self, release: Box<Release>) -> Result<Left, Error> {
         let Services { context, tasks, .. } = &*self.queue.services;
         let limit = self.unlock_limit();
-        // If the time limit drops this future, a background task finishes the release, as when the caller drops it.
+        // If the time limit drops this future, or the caller does, a background task finishes the release.
         let sent = pin!(async {
             tokio::select! {
                 biased;
                 left = release.send(limit) => Ok(left?),
-                // If this future runs on the client's own runtime, the two end together.
+                // A future on another runtime can outlive the client's runtime: end the wait when that runtime ends.
                 () = tasks.ended().cancelled(), if tasks.elsewhere().is_some() => Err(tasks.closed()),
             }
         });
@@ -446,7 +446,7 @@ impl Held {
         let Services { context, tasks, .. } = &*self.queue.services;
         match within(tasks, &*context.clock, context.settings.unlock_limit, told).await {
             Some(Ok(answer)) => answer.map_err(|error| self.fenced(error)),
-            // The client was closed, and has released the claim before.
+            // The client was closed, which has already released the claim.
             Some(Err(_)) => Ok(believed?),
             None => {
                 let message = "the store did not answer: the watchdog goes on asking it to keep the lock";
@@ -475,7 +475,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Polls `work` while `check` returns `Ok`, and drops it when `lost` resolves.
+/// Polls `work` to its end, but stops with the loss when `check` fails or `lost` resolves. `check` runs before each poll.
 pub(crate) async fn while_all_held<F: Future>(
     check: impl Fn() -> Result<(), Lost>,
     lost: impl Future<Output = Lost>,

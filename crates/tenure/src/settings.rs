@@ -28,7 +28,7 @@ pub struct Settings {
     pub(crate) max_claims: usize,
     pub(crate) own_thread: bool,
     pub(crate) key_labels: bool,
-    /// Source of the client's ID and of the jitter of its timers; `None` for the operating system's.
+    /// Seed of the client's ID and of the jitter of its timers; `None`: both are random.
     pub(crate) seed: Option<[u8; 16]>,
 }
 
@@ -125,8 +125,8 @@ impl Settings {
         Settings { linger, ..self }
     }
 
-    /// Sets how long `unlock` retries while the store does not answer: 5 s by default, and never beyond the lease. A
-    /// call that is in flight at that time may take up to the same time again.
+    /// Sets how long `unlock` retries while the store does not answer: 5 s by default, and never beyond the lease. If a
+    /// call is in flight at the end of that time, `unlock` waits for it up to the same time again.
     #[must_use]
     pub fn unlock_limit(self, unlock_limit: Duration) -> Self {
         Settings { unlock_limit, ..self }

@@ -1,4 +1,4 @@
-//! The generic adapter: a value of the async API, and the thread of its client.
+//! The generic adapter of the blocking API: a value of the async API, and the thread on which its client runs.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,8 +15,7 @@ use crate::lock::options::Configure;
 #[derive(Clone)]
 #[must_use = "a guard releases its lock when it is dropped"]
 pub struct Blocking<T> {
-    // Dropped before the thread's handle, so that the thread finishes its releases and then finds no other user of the
-    // client.
+    // Declared first, so it is dropped before `runtime`: dropping the last `runtime` makes its thread close the client.
     pub(crate) inner: T,
     pub(crate) runtime: Runtime,
 }
@@ -27,7 +26,7 @@ impl<T> Blocking<T> {
         Blocking { inner, runtime }
     }
 
-    /// Another value of the same client.
+    /// Wraps another value of the same client.
     pub(super) fn beside<U>(&self, inner: U) -> Blocking<U> {
         Blocking::over(inner, &self.runtime)
     }
@@ -59,7 +58,7 @@ impl<T: fmt::Debug> fmt::Debug for Blocking<T> {
     }
 }
 
-/// Turns the output of an async method into that of the blocking one.
+/// Converts the output of an async method into the output of the blocking method.
 pub(super) trait Adapt<B> {
     fn adapt(self, runtime: &Runtime) -> B;
 }
@@ -82,8 +81,8 @@ impl<T> Adapt<Option<Blocking<T>>> for Option<T> {
     }
 }
 
-/// The methods of the async type of the same name: those that set something, those that make another value without I/O,
-/// those that wait for a future, and those that also consume the value.
+/// Adds blocking methods, each named as the async method that it calls: `sets` change an option, `makes` make another
+/// value without I/O, `waits` wait for a future, and `ends` also consume the value.
 macro_rules! blocking {
     ($type:ident
         $(sets { $($set:ident($set_arg:ident: $set_of:ty);)* })?
@@ -128,7 +127,7 @@ macro_rules! blocking {
                 /// Those of the async method.
                 ///
                 /// # Panics
-                /// On a thread that drives async tasks. The watchdog then releases the value's locks.
+                /// On a thread that drives async tasks. The value is then dropped, and the watchdog releases its locks.
                 pub fn $end(self) -> Result<(), crate::Error> {
                     self.runtime.block_on(self.inner.$end())
                 }

@@ -1,4 +1,4 @@
-//! Changes to a store's locks, for threads.
+//! An iterator over the changes to a store's locks, for threads.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::error::Error;
 
 /// The changes to the locks of a store, one after the other: see [`tenure::Changes`](crate::Changes).
 ///
-/// An iterator that waits for the next change, and ends only after an error.
+/// The iterator waits for the next change, and ends only after an error.
 ///
 /// # Errors
-/// An item is an error when the watch cannot go on: those of [`tenure::Changes::next`](crate::Changes::next). Waiting
-/// threads get [`Error::Closed`] when the client is closed.
+/// An item is an error of [`tenure::Changes::next`](crate::Changes::next) if the watch cannot continue. Waiting threads
+/// get [`Error::Closed`] when the client is closed.
 ///
 /// # Panics
 /// Asking for the next change panics on a thread that drives async tasks.
@@ -42,8 +42,8 @@ blocking!(Changes sets {
 });
 
 impl Changes {
-    /// Waits for the next change for at most `limit`; `None` if there was none. No change is lost: the next call
-    /// returns it.
+    /// Waits at most `limit` for the next change; `None` if none came. A change that comes later is returned by the
+    /// next call.
     ///
     /// # Errors
     /// Those of the iterator's items. After an error, the next call scans the store again.

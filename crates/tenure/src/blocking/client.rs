@@ -16,7 +16,7 @@ use crate::settings::Settings;
 /// A client of one store. Cheap to clone: all clones are the same client and share one watchdog and one thread.
 ///
 /// After the last clone, lock and guard is dropped, the thread releases the remaining claims in the background and
-/// ends. Call `close` before the process exits, to wait for that.
+/// ends. Call `close` before the process exits, to wait for these releases.
 ///
 /// # Examples
 /// ```

@@ -51,10 +51,10 @@ impl Election {
     /// Runs `work` on this thread while this candidate leads: campaigns, runs it, and campaigns again whenever the lead is
     /// lost.
     ///
-    /// When the lead is lost, `work` is not stopped: it should call `check` on its leader between steps, and return on
-    /// an error. Its output is then dropped, because another leader may have worked at the same time, and `work` is
+    /// When the lead is lost, `work` is not stopped: it should call `check` on its [`Leader`] between steps, and return
+    /// on an error. Its output is then dropped, because another leader may have worked at the same time, and `work` is
     /// called again when this candidate is elected again. When `work` ends while this candidate leads, the leader
-    /// resigns and the output is returned, even if the resignation cannot be confirmed: the watchdog retries it.
+    /// resigns and the output is returned, even if the store does not confirm the resignation: the watchdog retries it.
     ///
     /// # Errors
     /// Those of `campaign`.
@@ -71,7 +71,8 @@ impl Election {
         }
     }
 
-    /// Like [`lead`](Election::lead), for work that can fail: returns the error of `work`, or the election's as the same type.
+    /// Like [`lead`](Election::lead), for work that can fail: returns the error of `work`, or an error of the election
+    /// converted to the same type.
     ///
     /// # Errors
     /// The error of `work`; those of `campaign`, converted into it.
@@ -116,7 +117,7 @@ impl Holds for crate::Leader {
     }
 }
 
-/// Returns the guard, to use the leader as an ordinary lock.
+/// Converts a leader into its guard, to use it as an ordinary lock.
 impl From<Leader> for Guard {
     fn from(leader: Leader) -> Guard {
         leader.change(Into::into)

@@ -29,7 +29,7 @@ blocking!(Guard ends {
     unlock();
 });
 
-/// A guard of the async API: the methods that have the same name in the blocking API.
+/// A guard of the async API. All such guards have the methods `check`, `lost` and `verify`, also in the blocking API.
 pub trait Holds {
     #[doc(hidden)]
     fn check_held(&self) -> Result<(), Lost>;
@@ -76,12 +76,12 @@ impl<T: Holds> Blocking<T> {
         self.inner.check_held()
     }
 
-    /// Waits until the lock is lost, and returns the reason: for a second thread that stops the first.
+    /// Waits until the lock is lost, and returns the reason. Call it on a second thread, which then stops the first.
     pub fn lost(&self) -> Lost {
         self.runtime.block_on(self.inner.wait_lost())
     }
 
-    /// Waits until the lock is lost, for at most `limit`; `None` if it is still held then.
+    /// Waits at most `limit` until the lock is lost, and returns the reason; `None` if the lock is still held then.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
         self.runtime.block_within(limit, self.inner.wait_lost())
     }

@@ -143,12 +143,12 @@ blocking!(Semaphore makes {
 pub type Striped = Blocking<crate::Striped>;
 
 impl Striped {
-    /// The mutex for `name`: `key#stripe`.
+    /// The mutex for `name`. Its key is the key of the striped lock, `#`, and the number of the name's stripe.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         self.beside(self.inner.mutex(name).clone())
     }
 
-    /// All mutexes, in order: to acquire any free one, try them one after the other.
+    /// All mutexes, from stripe 0 on. To acquire any free one, try them one after the other.
     pub fn stripes(&self) -> impl ExactSizeIterator<Item = Mutex> {
         let all = self.inner.stripes().iter();
         all.map(|stripe| self.beside(stripe.clone()))

@@ -1,8 +1,10 @@
-//! The same locks for threads: the same names without async. The async types document the locks and their guarantees.
-//! The differences are: Work under a lock should call `check` on its guard, because a thread cannot be dropped in the
-//! middle of its work. Every method that waits without a limit has a variant with a limit, whose name ends in
-//! `_within`. [`Changes`] is an iterator. There is no `on_waiting`: to report that a thread waits, call `try_lock`
-//! first.
+//! The locks of this crate for threads: the same types and methods, without async. The async types document the locks
+//! and their guarantees.
+//!
+//! The blocking API differs in four points. Work under a lock should call `check` on its guard, because a thread cannot
+//! be dropped in the middle of its work. Every method that waits without a limit has a variant with a limit, whose name
+//! ends in `_within`. [`Changes`] is an iterator. There is no `on_waiting`: to report that a thread waits, call
+//! `try_lock` first.
 //!
 //! ```
 //! # fn main() -> Result<(), tenure::Error> {

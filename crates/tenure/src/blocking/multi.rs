@@ -25,9 +25,9 @@ use crate::error::{Error, Lost};
 /// ```
 pub type Multi = Blocking<crate::Multi>;
 
-/// Locks to be held together. [`multi`] takes a list of one kind; [`and`](Multi::and) adds locks of other kinds.
+/// Combines the locks of a list into one multi-lock. The list has one type; [`and`](Multi::and) adds locks of others.
 ///
-/// A member that is given twice, or an empty list, is `Invalid` at first use.
+/// If a lock is in the list twice, or the list is empty, the first use of the multi-lock fails with `Invalid`.
 pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     let each = members.into_iter().map(Into::into);
     let (members, runtimes): (Vec<_>, Vec<_>) = each.map(|member| (member.inner, member.runtime)).unzip();
@@ -51,7 +51,7 @@ blocking!(Multi waits {
     try_lock() -> Option<MultiGuard>;
 });
 
-/// Several held locks. Dropping it releases them all in the background.
+/// The guard of several held locks. Dropping the guard releases them all in the background.
 ///
 /// # Examples
 /// ```

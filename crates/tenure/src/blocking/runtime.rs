@@ -17,8 +17,7 @@ const ADOPTED: &str = "a wait with a limit needs the client that runs on this th
 const ON_A_WORKER: &str = "tenure::blocking was called on a thread that drives async tasks, and would stop them all: \
      use tenure::Client there, or make the call inside tokio::task::spawn_blocking";
 
-/// The runtime of one client, shared by its locks and guards; or the runtimes of several clients, the first of which
-/// drives the waits.
+/// The runtimes of the clients that a value uses: several for a multi-lock, else one. A wait runs on the first.
 ///
 /// Each client has its own runtime, so that the runtime ends with its client and clients do not affect each other. The
 /// caller's future is polled on the caller's thread, which saves a thread switch if the store answers at once.
@@ -28,12 +27,12 @@ pub(crate) struct Runtime(Arc<[Arc<Shared>]>);
 struct Shared {
     handle: Handle,
     client: OnceLock<crate::Client>,
-    /// Ends the thread when the last handle is dropped, and carries the client that it should close.
+    /// Sends the client to the thread when the last [`Runtime`] is dropped. The thread then closes the client and ends.
     nobody_left: Option<oneshot::Sender<crate::Client>>,
 }
 
 impl Runtime {
-    /// Starts the thread. It ends when the last clone is dropped and the client's claims are released.
+    /// Starts a client's thread. The thread ends when the last clone is dropped and the client's claims are released.
     pub(crate) fn start() -> Result<Self, Error> {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -69,14 +68,14 @@ impl Runtime {
         })]))
     }
 
-    /// Combines the runtimes of several clients.
+    /// Combines the runtimes of several clients, for a multi-lock.
     pub(super) fn of_all(runtimes: &[Runtime]) -> Self {
         let each = runtimes.iter().flat_map(|runtime| runtime.0.iter());
         Runtime(each.cloned().collect())
     }
 
-    /// Binds `client` to this thread. Its watchdog starts at once: otherwise a multi-lock could start it on another
-    /// client's thread.
+    /// Binds `client` to the thread of this runtime, and starts its watchdog there at once: otherwise a multi-lock could
+    /// start the watchdog on another client's thread.
     pub(crate) fn adopt(&self, client: &crate::Client) -> Result<(), Error> {
         let own = &self.0[0];
         let _entered = own.handle.enter();
@@ -108,8 +107,8 @@ impl Runtime {
 }
 
 impl Shared {
-    /// Threads of `spawn_blocking` are inside a runtime too and may block, so the only check is to try. Tokio prints
-    /// its own panic message first.
+    /// Panics if the current thread drives async tasks. A thread of `spawn_blocking` is also inside a runtime but may
+    /// block: only blocking on an empty future tells the two apart. Tokio prints its own panic message first.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         if Handle::try_current().is_ok() {
             let attempt = catch_unwind(AssertUnwindSafe(|| self.handle.block_on(async {})));
@@ -122,7 +121,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if let (Some(nobody_left), Some(client)) = (self.nobody_left.take(), self.client.take()) {
-            // Sending fails if the thread has ended: then the client was closed or never created.
+            // Sending fails only if the thread has panicked: then nothing can close the client.
             let _ = nobody_left.send(client);
         }
     }

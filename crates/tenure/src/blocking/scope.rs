@@ -1,17 +1,18 @@
-//! The methods that run work under a lock, on the calling thread: one definition for every kind of lock.
+//! A macro that adds the methods that run work under a lock, on the calling thread: one definition for all lock types.
 
-/// Adds `with`, `try_with`, `with_or_else` and `try_with_or_else` to a lock that is acquired by `$wait` and `$within`.
+/// Adds `with`, `try_with`, `with_or_else` and `try_with_or_else` to a lock type. Its method `$wait` acquires the lock,
+/// and `$within` does so with a time limit.
 macro_rules! scoped {
     ($lock:ident -> $guard:ident by $wait:ident, $within:ident) => {
         impl $lock {
             /// Waits for the lock and runs `work` under it, on this thread.
             ///
             /// `work` is not stopped when the lock is lost: between steps, call `check` on the guard. The output of `work` is
-            /// returned even if the release cannot be confirmed at once: the watchdog goes on with it.
+            /// returned even if the store does not confirm the release: the watchdog retries it.
             ///
             /// # Errors
             #[doc = concat!("Those of `", stringify!($wait), "`.")]
-            /// [`Error::Lost`](crate::Error::Lost) if the lock was lost before `work` finished: its output is dropped,
+            /// [`Error::Lost`](crate::Error::Lost) if the lock was lost before `work` finished: the output of `work` is dropped,
             /// and another holder may have worked at the same time.
             ///
             /// # Panics
@@ -23,8 +24,8 @@ macro_rules! scoped {
                 Ok(output)
             }
 
-            /// Like [`with`](Self::with), for work that can fail: returns the error of `work`, or the lock's as the same
-            /// type.
+            /// Like [`with`](Self::with), for work that can fail: returns the error of `work`, or an error of the lock
+            /// converted to the same type.
             ///
             /// # Errors
             /// The error of `work`; those of [`with`](Self::with), converted into it.
@@ -38,7 +39,7 @@ macro_rules! scoped {
                 self.with(work)?
             }
 
-            /// Runs `work` under the lock, or `fallback` if the lock is busy until `limit` (zero: if it is busy at once).
+            /// Runs `work` under the lock, or `fallback` if the lock is still busy after `limit`. A limit of zero does not wait.
             ///
             /// `fallback` runs only when the lock is busy: never after `work` has begun, and never because the store
             /// failed.
@@ -64,8 +65,8 @@ macro_rules! scoped {
                 Ok(output)
             }
 
-            /// Like [`with_or_else`](Self::with_or_else), for closures that can fail: returns their error, or the lock's
-            /// as the same type.
+            /// Like [`with_or_else`](Self::with_or_else), for closures that can fail: returns their error, or an error of the
+            /// lock converted to the same type.
             ///
             /// # Errors
             /// The error of the closure that ran; those of [`with_or_else`](Self::with_or_else), converted into it.

@@ -24,7 +24,7 @@ use crate::error::Error;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum pause between two scans: without a pause, the watch would starve other tasks.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// Default limit of keys that a watch remembers.
+/// Default maximum number of keys that a watch remembers.
 const LIMIT: usize = 100_000;
 
 /// A change to the locks of a store. Each status is as the store reported it in the scan that found the change.
@@ -46,17 +46,17 @@ const LIMIT: usize = 100_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// A key that was free is held.
+    /// The key was free at the previous scan and is held at this one.
     Held(LockStatus),
-    /// A key that was held has no holder. Claims may wait for it.
+    /// The key was held at the previous scan and has no holder at this one. Claims may wait for it.
     Freed(LockStatus),
-    /// The holders of the key have changed.
+    /// The key was held at both scans, but the holders have changed.
     Holders(LockStatus),
     /// The waiters of the key have changed, and the holders have not.
     Waiters(LockStatus),
     /// The store does not answer. Reported once; the watch continues.
     Unavailable(Error),
-    /// The store answers again. The changes since then follow.
+    /// The store answers again. The changes that happened meanwhile follow.
     Available,
 }
 
@@ -90,21 +90,22 @@ pub struct Changes {
     scope: Result<Scope, Error>,
     interval: Duration,
     limit: usize,
-    /// The registration for the client's scans, made at the first scan. A watch of a single key needs none.
+    /// The watch's registration for the scans that all watchers of the client share. `None` before the first scan, and
+    /// for a watch of a single key.
     watcher: Option<Arc<Watcher>>,
     seen: Seen,
     /// Changes that were found and not returned yet.
     untold: VecDeque<Change>,
-    /// The current scan, or the pause before it.
+    /// The scan under way, which begins with a pause. `None` before the first scan and after an error.
     look: Option<Look>,
     unavailable: bool,
     ended: bool,
 }
 
-/// A scan in progress: returns its result and the time at which it ended.
+/// A scan in progress. Its output is the state of the watched keys and the time at which the scan ended.
 type Look = Pin<Box<dyn Future<Output = Result<(Seen, Instant), Error>> + Send>>;
 
-/// The watched keys.
+/// The keys that the caller watches.
 #[derive(Clone, Debug)]
 pub(crate) enum Scope {
     /// The mutex at this key, and no other kind of lock.
@@ -141,8 +142,8 @@ impl Changes {
         self
     }
 
-    /// Limits the number of keys that the watch remembers: 100,000 by default, at some hundred bytes each. More keys
-    /// end the watch with [`Error::Limit`].
+    /// Limits the number of keys that the watch remembers: 100,000 by default, at some hundred bytes each. With more
+    /// keys, the watch ends with [`Error::Limit`].
     pub fn limit(mut self, keys: usize) -> Self {
         self.limit = keys;
         self.watcher = None;
@@ -152,7 +153,7 @@ impl Changes {
     /// Waits for the next change.
     ///
     /// # Cancel safety
-    /// Dropping the future loses no change: the next call returns it.
+    /// Dropping the future loses no change: the next call returns the change.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid key; [`Error::Unsupported`] if the store cannot list keys; [`Error::Limit`] if
@@ -186,7 +187,7 @@ impl Changes {
         }
     }
 
-    /// Scans after a pause.
+    /// Makes the next scan, which first pauses until `from` on the lease clock.
     fn next_look(&mut self, from: Instant) -> Look {
         let (engine, interval) = (self.engine.clone(), self.interval);
         let watched = match &self.scope {
@@ -212,7 +213,7 @@ impl Changes {
         })
     }
 
-    /// Returns the time at which the scan ended.
+    /// Queues the changes that a scan has found. Returns the time at which the scan ended.
     fn take_in(&mut self, looked: Result<(Seen, Instant), Error>) -> Instant {
         match looked {
             Ok((seen, ended)) => {
@@ -257,7 +258,7 @@ impl fmt::Debug for Changes {
     }
 }
 
-/// Sleeps until this time on the lease clock, unless the client is closed earlier.
+/// Sleeps until the time `until` on the lease clock. Fails if the client is closed earlier.
 async fn rest(services: &Services, until: Instant) -> Result<(), Error> {
     let Services { context, tasks, .. } = services;
     loop {
@@ -276,7 +277,7 @@ async fn rest(services: &Services, until: Instant) -> Result<(), Error> {
     }
 }
 
-/// The mutex at the key. `None` if the key is free, or if it holds something else.
+/// The status of the mutex at the key. `None` if the key is free, or is in use for something else.
 pub(crate) async fn mutex_at(engine: &Engine, key: &LockKey) -> Result<Option<LockStatus>, Error> {
     match engine.inspect(Query::Key(key.clone())).await {
         Ok(page) => Ok(page.items.into_iter().find(|status| status.kind == Kind::Mutex)),
@@ -306,7 +307,7 @@ fn difference(before: Option<&LockStatus>, after: Option<&LockStatus>) -> Option
     }
 }
 
-/// The status of a key without holders and waiters: stores do not list such keys.
+/// Makes the status of a key that has lost its last holder and waiter, because stores do not list such keys.
 fn vacated(before: &LockStatus) -> LockStatus {
     LockStatus {
         key: before.key.clone(),

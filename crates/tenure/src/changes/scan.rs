@@ -1,10 +1,11 @@
 //! One scan of the store for all watchers of a client.
 //!
-//! A watcher registers its prefix. A scan lists each registered prefix once, and a prefix that begins with another
-//! registered one not at all: its keys are among the other's. A watcher whose pause is over takes the latest scan, if
-//! the watcher has not seen it and it ended less than one pause ago; otherwise the watcher starts the next scan. The
-//! next pause runs from the end of the scan, so watchers with the same interval come to share every scan. At most one
-//! scan is under way.
+//! A watcher registers its prefix. A scan lists each registered prefix once. It skips a prefix that begins with another
+//! registered prefix, because the listing of the other one contains its keys. At most one scan is under way.
+//!
+//! When a watcher's pause is over, it joins the scan under way. If there is none, it takes the latest scan, provided
+//! that it has not seen this scan and the scan ended less than one pause ago. Otherwise it starts the next scan. The next
+//! pause runs from the end of the scan, so watchers with the same pause soon share every scan.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -22,10 +23,10 @@ use crate::engine::store::Store;
 use crate::engine::tasks::ABANDONED;
 use crate::error::Error;
 
-/// How many keys one call lists.
+/// Maximum number of keys that one `inspect` call lists.
 const PAGE: NonZeroU32 = NonZeroU32::MIN.saturating_add(255);
 
-/// The state of every key in a scope at one scan.
+/// The watched keys that have holders or waiters, with their status at one scan.
 pub(crate) type Seen = BTreeMap<LockKey, LockStatus>;
 
 /// The scans of one client, and the watchers for which they are made.
@@ -57,7 +58,7 @@ struct Scan {
 #[derive(Debug)]
 struct Outcome {
     ended: Instant,
-    /// The results for each watcher, until the watcher takes them.
+    /// The result for each watcher, by the watcher's number. A watcher removes its own.
     found: Result<Mutex<Found>, Error>,
 }
 
@@ -68,7 +69,7 @@ type Found = HashMap<u64, Result<Seen, Error>>;
 pub(crate) struct Watcher {
     scans: Arc<Scans>,
     number: u64,
-    /// The number of the last scan that the watcher has seen, or that began before the watcher registered.
+    /// The number of the latest scan to skip: the watcher has seen it, or registered after it began.
     last_seen: AtomicU64,
 }
 
@@ -85,11 +86,11 @@ impl Watcher {
         }
     }
 
-    /// Returns the keys under the prefix and when the scan ended: one that this watcher has not seen, and that ended less than
-    /// `interval` ago.
+    /// Waits for a scan that this watcher has not seen and that ended less than `interval` ago; starts one if needed.
+    /// Returns the keys under the prefix, and the time at which the scan ended.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing: the next call takes the same scan.
+    /// Dropping the future loses nothing: the next call takes the same scan or a later one.
     ///
     /// # Errors
     /// Those of [`Client::inspect`](crate::Client::inspect); [`Error::Limit`] for more keys than the limit;
@@ -103,7 +104,7 @@ impl Watcher {
             let Scan { number, mut outcome } = self.scans.join(services, self, interval);
             let ended = outcome.wait_for(Option::is_some).await;
             let ended = ended.map_err(|_| ABANDONED)?.clone();
-            // A scan that began before this watcher registered may lack its keys.
+            // A scan that began before this watcher registered may lack the watcher's keys: wait for the next one.
             if let Some(outcome) = ended.filter(|_| number > self.last_seen.load(Ordering::Relaxed)) {
                 self.last_seen.store(number, Ordering::Relaxed);
                 let mut found = outcome.found.as_ref().map_err(Error::clone)?.lock();
@@ -119,14 +120,15 @@ impl Drop for Watcher {
         let mut state = self.scans.0.lock();
         state.watchers.remove(&self.number);
         if state.watchers.is_empty() {
-            // Free the result, which may be large: no watcher is left to take it.
+            // Free the latest scan's result, which may be large: no watcher is left to take it.
             state.latest = None;
         }
     }
 }
 
 impl Scans {
-    /// The scan that is under way, or the latest one if it serves the watcher, or the next one.
+    /// Returns the scan under way, else the latest one if the watcher has not seen it and it ended less than `interval`
+    /// ago. Otherwise starts a scan.
     fn join(&self, services: &Arc<Services>, watcher: &Watcher, interval: Duration) -> Scan {
         let mut state = self.0.lock();
         if let Some(latest) = &state.latest {
@@ -135,7 +137,7 @@ impl Scans {
                     latest.number > watcher.last_seen.load(Ordering::Relaxed)
                         && services.context.now() < outcome.ended + interval
                 }
-                // A scan whose task was dropped with its runtime will never end.
+                // The scan is under way, unless its task was dropped with its runtime: then it will never end.
                 None => latest.outcome.has_changed().is_ok(),
             };
             if serves {
@@ -150,13 +152,13 @@ impl Scans {
         };
         state.latest = Some(scan.clone());
         let watchers = state.watchers.clone();
-        // The runtime may drop the task at once.
+        // Unlock before `spawn`: a runtime that has ended drops the task inside `spawn`.
         drop(state);
         let work = services.clone();
         services.tasks.spawn(async move {
             let found = tokio::select! {
                 biased;
-                // The last watcher has gone.
+                // All watchers were dropped, so the result has no receiver.
                 () = tell.closed() => return,
                 found = scan_until_closed(&work, &watchers) => found,
             };
@@ -181,7 +183,7 @@ async fn scan_until_closed(services: &Services, watchers: &BTreeMap<u64, Scope>)
     }
 }
 
-/// Lists every key that a watcher wants to see.
+/// Lists the keys under the prefixes of all watchers.
 async fn scan(store: &Store, watchers: &BTreeMap<u64, Scope>) -> Result<Found, Error> {
     let mut found: Found = watchers.keys().map(|number| (*number, Ok(Seen::new()))).collect();
     for prefix in outermost(watchers) {
@@ -208,7 +210,7 @@ async fn scan(store: &Store, watchers: &BTreeMap<u64, Scope>) -> Result<Found, E
     Ok(found)
 }
 
-/// Enters a status for each watcher that wants to see it.
+/// Adds a key's status to the results of the watchers of that key. A watcher with too many keys gets an error instead.
 fn enter(status: &LockStatus, watchers: &BTreeMap<u64, Scope>, found: &mut Found) {
     for (number, Scope { prefix, limit }) in watchers {
         let Some(entry) = found.get_mut(number) else {
@@ -226,11 +228,11 @@ fn enter(status: &LockStatus, watchers: &BTreeMap<u64, Scope>, found: &mut Found
     }
 }
 
-/// The prefixes that begin with no other.
+/// Returns the prefixes that do not begin with another prefix of the list.
 fn outermost(watchers: &BTreeMap<u64, Scope>) -> Vec<Arc<str>> {
     let mut prefixes: Vec<Arc<str>> = watchers.values().map(|scope| scope.prefix.clone()).collect();
     prefixes.sort();
-    // Sorted, a prefix comes right before those that begin with it.
+    // In sorted order, a prefix comes right before the prefixes that begin with it.
     prefixes.dedup_by(|longer, shorter| longer.starts_with(&**shorter));
     prefixes
 }

@@ -7,7 +7,7 @@ use tenure_backend::FencingToken;
 
 use super::stale::Stale;
 
-/// A value that refuses writes with an older token than one that has written.
+/// A value that refuses a write whose token is older than that of an earlier write.
 ///
 /// Does in memory what `WHERE fence <= ?` does in a database, atomically. It fences only writers of this process: share
 /// it by `Arc` between tasks that stand for several services. Equal tokens are accepted: one holder may write often,
@@ -35,7 +35,7 @@ struct Inner<T> {
 }
 
 impl<T> FencedCell<T> {
-    /// Creates a value without a writer yet: it accepts every token.
+    /// Creates a value that no token has written: its first write may have any token.
     pub fn new(value: T) -> Self {
         FencedCell(Mutex::new(Inner { newest: None, value }))
     }
@@ -69,7 +69,7 @@ impl<T> FencedCell<T> {
         self.0.lock().value.clone()
     }
 
-    /// The greatest token that has written.
+    /// The greatest token that has written; `None` before the first write.
     pub fn newest(&self) -> Option<FencingToken> {
         self.0.lock().newest
     }

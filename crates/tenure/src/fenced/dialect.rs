@@ -76,7 +76,7 @@ impl Dialect {
         self.quote_beside(table, &table.name)
     }
 
-    /// Quotes a name and qualifies it with the table's schema.
+    /// Quotes a name and qualifies it with the table's schema, if the table has one.
     pub(crate) fn quote_beside(self, table: &Table, name: &Name) -> String {
         match &table.schema {
             Some(schema) => format!("{}.{}", self.quote(schema), self.quote(name)),

@@ -53,7 +53,7 @@ pub enum BadStatement {
     /// Without a key every row of the table would be written.
     #[error("a fenced table has at least one key column: without it a statement would write every row")]
     NoKey,
-    /// The database cannot tell a refused row from a written one.
+    /// MySQL's row count does not show whether an upsert was refused.
     #[error(
         "on MySQL the number of rows does not tell a refused upsert from one that wrote: use `insert`, and `update` if that wrote no row"
     )]
@@ -88,24 +88,24 @@ impl Fence {
     /// Sets another name for the column that remembers the token.
     ///
     /// # Errors
-    /// [`BadStatement`] if the name is not plain, or is a key's.
+    /// [`BadStatement`] if the name is not plain, or is the name of a key.
     pub fn column(mut self, name: &str) -> Result<Self, BadStatement> {
         self.fence = Name::new(name)?;
         self.check_twice(&[])?;
         Ok(self)
     }
 
-    /// Writes parameters differently than the usual clients of the database do.
+    /// Sets the syntax of parameters, for a client of the database that does not accept the usual one.
     #[must_use]
     pub fn placeholders(mut self, placeholders: Placeholders) -> Self {
         self.placeholders = placeholders;
         self
     }
 
-    /// `UPDATE … SET columns, fence WHERE keys AND fence <= token`. Judge the number of rows with
-    /// [`applied`](crate::fenced::applied).
+    /// `UPDATE … SET columns, fence WHERE keys AND fence <= token`. Pass the number of written rows to
+    /// [`applied`](crate::fenced::applied), which detects a refusal.
     ///
-    /// Without columns it only fences the row: holders with an older token can no longer write it.
+    /// Without columns the statement only fences the row: holders with an older token can no longer write it.
     ///
     /// # Errors
     /// [`BadStatement`] if a name is not plain or named twice.
@@ -127,11 +127,11 @@ impl Fence {
         Ok(out.finish())
     }
 
-    /// Inserts a row that is not there; if it is, nothing is written and no row counted: then [`update`](Fence::update)
-    /// it. The keys must be unique together.
+    /// Inserts a row. If a row with these keys exists, writes nothing and counts no row: then [`update`](Fence::update)
+    /// that row. The keys must be unique together.
     ///
-    /// On MySQL it is `INSERT IGNORE`: a row with other keys but an equal value in another unique index also counts as
-    /// present, and values that do not fit are truncated or changed, with a warning instead of an error.
+    /// On MySQL it is `INSERT IGNORE`: a row with other keys but an equal value in another unique index also prevents the
+    /// insert, and values that do not fit are truncated or changed, with a warning instead of an error.
     ///
     /// # Errors
     /// [`BadStatement`] if a name is not plain or named twice.
@@ -150,11 +150,11 @@ impl Fence {
         Ok(out.finish())
     }
 
-    /// Inserts the row, or updates it if its token is not newer. Judge the number of rows with
-    /// [`applied`](crate::fenced::applied). The keys must be unique together.
+    /// Inserts the row, or updates it if the row's token is not newer than the writer's. Pass the number of written rows to
+    /// [`applied`](crate::fenced::applied), which detects a refusal. The keys must be unique together.
     ///
     /// # Errors
-    /// [`BadStatement::Upsert`] on MySQL, whose count of rows cannot be judged; else as [`update`](Fence::update).
+    /// [`BadStatement::Upsert`] on MySQL, whose row count does not show a refusal; else as [`update`](Fence::update).
     pub fn upsert(&self, columns: &[&str]) -> Result<Statement, BadStatement> {
         if self.dialect == Dialect::MySql {
             return Err(BadStatement::Upsert);
@@ -180,8 +180,7 @@ impl Fence {
         Ok(out.finish())
     }
 
-    /// `SELECT fence … WHERE keys`: after a refusal it tells a row that a newer token has written from one that does
-    /// not exist.
+    /// `SELECT fence … WHERE keys`: shows after a refusal whether a newer token has written the row, or no row exists.
     pub fn read(&self) -> Statement {
         let mut out = self.writer();
         out.text(&format!(
@@ -193,7 +192,7 @@ impl Fence {
         out.finish()
     }
 
-    /// The statement that adds the fence's column to an existing table: rows that are there have 0, older than every
+    /// The statement that adds the fence's column to an existing table. Existing rows get 0, which is older than every
     /// token.
     pub fn column_ddl(&self) -> String {
         format!(
@@ -215,7 +214,7 @@ impl Fence {
         }
     }
 
-    /// The values stand in the order of every fenced statement: columns, token, keys.
+    /// Writes `INSERT` with the values in the order that every fenced statement has: columns, token, keys.
     fn insert_row(&self, out: &mut Writer, ignore: &str, columns: &[Name]) {
         let all: Vec<_> = columns
             .iter()
@@ -251,7 +250,7 @@ impl Fence {
         Ok(columns)
     }
 
-    /// Databases fold the case of names, some of them also of quoted ones.
+    /// Refuses two columns whose names differ at most in case: databases fold case, some even that of quoted names.
     fn check_twice(&self, columns: &[Name]) -> Result<(), BadStatement> {
         let mut seen: Vec<&str> = Vec::new();
         for name in columns

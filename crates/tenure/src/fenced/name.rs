@@ -17,20 +17,20 @@ const LONGEST: usize = 63;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadName {
-    /// It is empty.
+    /// The name is empty.
     #[error("a name of a table or a column is empty")]
     Empty,
-    /// It has a character that is neither an ASCII letter, a digit nor `_`, or it begins with a digit.
+    /// The name has a character that is neither an ASCII letter, a digit nor `_`, or begins with a digit.
     #[error(
         "{name:?} is not a plain name: it may have ASCII letters, digits and _, and does not begin with a digit ({found:?} is in the way)"
     )]
     Character {
         /// The name.
         name: Box<str>,
-        /// The first character that does not belong.
+        /// The first character that is not allowed.
         found: char,
     },
-    /// It is longer than every database accepts.
+    /// The name is longer than 63 characters, which some databases do not accept.
     #[error("the name {name:?} has more than {LONGEST} characters, which not every database keeps apart")]
     TooLong {
         /// The name.
@@ -44,8 +44,8 @@ pub enum BadName {
     },
 }
 
-/// A checked name. It is taken as it is written, and always quoted: on PostgreSQL a table that was made as
-/// `Accounts` without quotes is called `accounts`.
+/// A checked name. It is always quoted, so its case counts: on PostgreSQL, a table that was created as `Accounts`
+/// without quotes must be named `accounts`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Name(Box<str>);
 

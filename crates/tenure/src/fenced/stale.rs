@@ -2,11 +2,11 @@
 
 use tenure_backend::FencingToken;
 
-/// The prefix of every error of a [guard](crate::fenced::Fence::guard)'s triggers, so that a program can distinguish it
-/// from other errors of its database.
+/// The first words of every error of a [guard](crate::fenced::Fence::guard)'s triggers, which distinguish it from other
+/// errors of the database.
 pub const REFUSED: &str = "refused by fence";
 
-/// A write was refused: its token is older than one that has written. Stop: another client holds the lock.
+/// The error of a refused write: its token is older than that of an earlier write. Stop: another client holds the lock.
 ///
 /// # Examples
 /// ```
@@ -24,15 +24,16 @@ pub const REFUSED: &str = "refused by fence";
     }
 )]
 pub struct Stale {
-    /// The greatest token that has written, if known. A row count does not tell it.
+    /// The greatest token that has written; `None` if only a row count is known.
     pub newest: Option<FencingToken>,
 }
 
 /// Interprets the number of rows that a fenced statement has written: zero means that the write was refused.
 ///
-/// A row that does not exist counts as refused too: [`Fence::read`](crate::fenced::Fence::read) tells the two apart.
-/// MySQL counts the rows that *changed*, unless the client asks for those that were found (`CLIENT_FOUND_ROWS`, which
-/// sqlx sets): there, repeating a write with equal values and an equal token counts as refused, although it is in place.
+/// A write of a row that does not exist counts as refused too: [`Fence::read`](crate::fenced::Fence::read) tells the two
+/// apart. MySQL counts the rows that *changed*, unless the client asks for those that were found (`CLIENT_FOUND_ROWS`,
+/// which sqlx sets). Without it, repeating a write with equal values and an equal token counts as refused, although the
+/// row has these values.
 ///
 /// # Errors
 /// [`Stale`] if no row was written (or fewer than none).

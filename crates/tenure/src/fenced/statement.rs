@@ -91,7 +91,7 @@ impl Statement {
     }
 }
 
-/// Writes a statement, one placeholder after the other.
+/// Builds a statement: its text, and the value to bind to each placeholder.
 pub(crate) struct Writer {
     pub(crate) sql: String,
     style: Placeholders,

@@ -17,10 +17,10 @@ const MOVED: &str = "a changed key would forget its token";
 /// | a write | SQLite | PostgreSQL | MySQL |
 /// |---|---|---|---|
 /// | with an older token than the row's | refused | refused | refused |
-/// | `UPDATE` that does not set the token | refused | refused | **taken for one with the row's own token**, unless [`once`](Trigger::once) |
+/// | `UPDATE` that does not set the token | refused | refused | **accepted as if it had the row's token**, unless [`once`](Trigger::once) |
 /// | `INSERT` without a token | refused | refused | refused |
 /// | `UPDATE` that changes a key, unless [`allow_delete`](Trigger::allow_delete) | refused | refused | refused |
-/// | `REPLACE`, `INSERT OR REPLACE` | refused if older than the row of its keys | – | refused if the row exists; with [`allow_delete`](Trigger::allow_delete) **taken**, however old |
+/// | `REPLACE`, `INSERT OR REPLACE` | refused if older than the row of its keys | – | refused if the row exists; with [`allow_delete`](Trigger::allow_delete) **accepted**, however old |
 /// | `DELETE` (`TRUNCATE`), unless [`allow_delete`](Trigger::allow_delete) | refused | refused (both) | refused (`DELETE` alone) |
 ///
 /// A refusal is an error of the database whose message begins with [`REFUSED`](crate::fenced::REFUSED); nothing is
@@ -28,7 +28,7 @@ const MOVED: &str = "a changed key would forget its token";
 /// backup. On MySQL they do not protect against a foreign key's `ON DELETE` or `ON UPDATE` action either, because it
 /// fires no triggers.
 ///
-/// On SQLite, `REPLACE` and every `OR REPLACE` also remove rows that have the new one's value in *another* unique
+/// On SQLite, `REPLACE` and every `OR REPLACE` also remove rows that have the new row's value in *another* unique
 /// index, without firing a trigger and regardless of their token. If the keys are not the only unique index, set
 /// `PRAGMA recursive_triggers = ON` on each connection: every replacement of a row then fires the triggers for
 /// `DELETE`.
@@ -52,7 +52,7 @@ pub struct Trigger {
 }
 
 impl Fence {
-    /// Triggers that fence the table against statements that do not fence themselves.
+    /// Triggers on the table that refuse stale writes even by statements without a fencing condition.
     pub fn guard(&self) -> Trigger {
         Trigger::new(self.clone())
     }
@@ -67,8 +67,8 @@ impl Trigger {
         }
     }
 
-    /// Refuses an equal token too: each hold of the lock can then update an existing row at most once. It is the only
-    /// way in which MySQL notices an update that does not set the token.
+    /// Refuses an equal token too: each hold of the lock can then update an existing row at most once. Without this
+    /// option, MySQL does not notice an update that does not set the token.
     pub fn once(mut self) -> Self {
         self.once = true;
         self
@@ -126,18 +126,19 @@ impl Trigger {
         Ok(all)
     }
 
-    /// By `UPDATE OF`, a trigger in SQLite can react to the columns that a statement sets, but not to those that it
-    /// leaves. The trigger `bring`, which fires only if the token is set, therefore inserts a mark for the row. The
-    /// trigger `check`, which fires after it on every update, requires that mark.
+    /// SQLite has triggers for updates that set a column (`UPDATE OF`), but none for updates that do not set it. The
+    /// trigger `bring`, which fires only if the token is set, therefore inserts a mark for the row. The trigger `check`,
+    /// which fires after `bring` on every update, requires that mark.
     ///
-    /// A row that is not written after all (`UPDATE OR IGNORE`, `OR FAIL`) keeps its mark beyond the statement; `clear`
-    /// takes it away when the next one begins. It must fire before `bring`, and does, because SQLite begins with the
-    /// trigger that was made last. It does not promise that: the other way round, every update would be refused.
+    /// If the row is not written after all (`UPDATE OR IGNORE`, `OR FAIL`), its mark outlives the statement; the trigger
+    /// `clear` deletes the mark before the next update of the row. `clear` must fire before `bring`, and does, because
+    /// SQLite begins with the trigger that was created last. SQLite does not promise this order: in the other one, every
+    /// update would be refused.
     fn sqlite(&self) -> Result<Vec<String>, BadName> {
         let dialect = self.fence.dialect;
         let table = dialect.quote(&self.fence.table.name);
         let fence = dialect.quote(&self.fence.fence);
-        // Inside a trigger, tables are of its schema and cannot be qualified.
+        // A trigger's body cannot qualify the names of tables: they are in the trigger's schema.
         let brought = dialect.quote(&self.name("fence_brought")?);
         let keys: Vec<_> = self.fence.keys.iter().map(|key| dialect.quote(key)).collect();
         let new_keys: Vec<_> = keys.iter().map(|key| format!("NEW.{key}")).collect();
@@ -149,7 +150,7 @@ impl Trigger {
             pairs.join(" AND ")
         };
         let too_old = if self.once { "<=" } else { "<" };
-        // The row that `OR REPLACE` would replace.
+        // Refuses the write if `OR REPLACE` would replace a row with a newer token.
         let unless_replaced = format!(
             "SELECT RAISE(ABORT, '{REFUSED}: {OLD}') WHERE EXISTS \
              (SELECT 1 FROM {table} WHERE {} AND NEW.{fence} {too_old} {fence})",
@@ -161,7 +162,7 @@ impl Trigger {
             let changed = self.changed(|key| format!("NEW.{key} IS NOT OLD.{key}"));
             format!("SELECT RAISE(ABORT, '{REFUSED}: {MOVED}') WHERE {changed}")
         };
-        // A text is greater than every number: only an integer is a token.
+        // In SQLite a text is greater than every number, so only an integer is accepted as a token.
         let no_token = format!("typeof(NEW.{fence}) <> 'integer' OR NEW.{fence} < 1");
         let mut all = vec![
             format!(
@@ -209,9 +210,9 @@ impl Trigger {
         Ok(all)
     }
 
-    /// Triggers fire in the order of their names, and each sees the row as the previous one left it. The first, which
-    /// fires only if the token is set, negates it. The second, which always fires, requires a negated token and negates
-    /// it back.
+    /// PostgreSQL fires triggers in the order of their names, and each sees the row as the previous one left it.
+    /// `fence_1_bring`, which fires only if the token is set, negates the token. `fence_2_check`, which always fires,
+    /// requires a negated token and negates it back.
     fn postgres(&self) -> Result<Vec<String>, BadName> {
         let dialect = self.fence.dialect;
         let table = dialect.quote_table(&self.fence.table);
@@ -288,7 +289,7 @@ impl Trigger {
             ("fence_insert", "INSERT", unless_token),
         ];
         if !self.deletes {
-            // `REPLACE` fires it too.
+            // `REPLACE` fires this trigger too.
             triggers.push(("fence_delete", "DELETE", signal(DELETED)));
         }
         let mut all = Vec::new();
@@ -313,7 +314,7 @@ impl Trigger {
         Name::new(&format!("{}_{suffix}", self.fence.table.name.as_str()))
     }
 
-    /// The same name, quoted and in the table's schema.
+    /// The name of a trigger, function or table of this guard, quoted and qualified with the table's schema.
     fn beside(&self, suffix: &str) -> Result<String, BadName> {
         Ok(self
             .fence

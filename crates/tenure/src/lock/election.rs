@@ -66,7 +66,7 @@ impl Election {
         }
     }
 
-    /// Limits each term to `time`: the lead is then lost, and the watchdog releases it. No limit by default.
+    /// Limits each term to `time`: the lead is then lost, and the watchdog releases the lock. No limit by default.
     #[must_use]
     pub fn max_hold(self, time: Duration) -> Self {
         Election {
@@ -90,7 +90,7 @@ impl Election {
     /// Dropping the future withdraws the candidate and leaves nothing behind, as [`Acquire`](crate::Acquire).
     ///
     /// # Errors
-    /// Those of [`Mutex::lock`]. While the store is unavailable, it waits.
+    /// Those of [`Mutex::lock`]. While the store is unavailable, the candidate waits.
     #[doc(alias = "elect")]
     pub fn campaign(&self) -> Acquire<Leader> {
         self.seat(Patience::Forever)
@@ -111,7 +111,7 @@ impl Election {
     ///
     /// When the lead is lost, `work` is dropped and its outcome is unknown, as in [`Guard::while_held`]; when this candidate is
     /// elected again, `work` is called again. When `work` ends by itself, the leader resigns and the output is returned, even
-    /// if the resignation cannot be confirmed: the watchdog goes on with it.
+    /// if the store does not confirm the resignation: the watchdog retries it.
     ///
     /// In a spawned task, write the closure as `async move |leader|`: the compiler cannot tell yet that a future is `Send` if
     /// it borrows variables that the closure captured by reference (rust-lang/rust#110338).
@@ -134,7 +134,8 @@ impl Election {
         }
     }
 
-    /// Like [`lead`](Election::lead), for work that can fail: returns the error of `work`, or the election's as the same type.
+    /// Like [`lead`](Election::lead), for work that can fail: returns the error of `work`, or an error of the election
+    /// converted to the same type.
     ///
     /// The leader resigns in both cases.
     ///
@@ -230,7 +231,7 @@ impl Deref for Leader {
     }
 }
 
-/// Returns the guard, to use the leader as an ordinary lock.
+/// Converts a leader into its guard, to use it as an ordinary lock.
 impl From<Leader> for Guard {
     fn from(leader: Leader) -> Guard {
         leader.0

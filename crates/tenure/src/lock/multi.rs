@@ -26,8 +26,8 @@ use crate::lock::scope::scoped;
 
 /// Combines several locks, of one client or of several, that are acquired and released together.
 ///
-/// A multi-lock holds no member while it waits: if a member is busy, it releases all others, waits for the busy one
-/// alone, and starts again from it. Two multi-locks therefore never deadlock, in any order of their members.
+/// A multi-lock holds no member while it waits: if a member is busy, it releases all others, waits for the busy member
+/// alone, and then tries the others again. Two multi-locks therefore never deadlock, in any order of their members.
 ///
 /// # Examples
 /// ```
@@ -44,9 +44,9 @@ pub struct Multi {
     members: Vec<Lock>,
 }
 
-/// Locks to be held together. [`multi`] takes a list of one kind; [`and`](Multi::and) adds locks of other kinds.
+/// Combines the locks of a list into one multi-lock. The list has one type; [`and`](Multi::and) adds locks of others.
 ///
-/// A member that is given twice, or an empty list, is [`Invalid`](Error::Invalid) at first use.
+/// If a lock is in the list twice, or the list is empty, the first use fails with [`Invalid`](Error::Invalid).
 ///
 /// # Examples
 /// ```
@@ -66,7 +66,7 @@ pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     }
 }
 
-/// A member never lingers in memory after an unlock, because another multi-lock may wait for it.
+/// Makes a lock a member: its claim is never kept in the client after an unlock, because another multi-lock may wait.
 fn member(lock: Lock) -> Lock {
     Lock(lock.0.set(|options| options.member = true))
 }
@@ -106,7 +106,7 @@ impl Multi {
     }
 }
 
-/// Several held locks. Dropping it releases them all.
+/// The guard of several held locks. Dropping the guard releases them all.
 ///
 /// # Examples
 /// ```
@@ -155,7 +155,7 @@ impl MultiGuard {
         ends.min().unwrap_or(Instant::ORIGIN)
     }
 
-    /// The lost member and the reason; `None` while all are held. If several are lost, the first in their order.
+    /// The lost member and the reason; `None` while all are held. If several are lost, the first in the list of members.
     pub fn loss(&self) -> Option<Lost> {
         self.check().err()
     }
@@ -239,7 +239,7 @@ fn of_member(mut lost: Lost, at: usize) -> Lost {
     lost
 }
 
-/// Like [`of_member`], for an error that may be a loss.
+/// Applies [`of_member`] to an error that is a loss, and returns other errors unchanged.
 fn lost_member(error: Error, at: usize) -> Error {
     match error {
         Error::Lost(lost) => of_member(*lost, at).into(),
@@ -269,12 +269,12 @@ impl Multi {
     }
 }
 
-/// Returns the guards of an acquisition that waits.
+/// Returns the guards of an acquisition that waits, and so never ends in `None`.
 fn guards(found: Option<MultiGuard>) -> MultiGuard {
     found.expect("an acquisition that waits ends in a guard or an error")
 }
 
-/// Acquires all members, with or without waiting.
+/// The future that acquires all members, with or without waiting.
 struct MemberSearch<G> {
     members: Vec<Lock>,
     patience: Patience,
@@ -310,7 +310,7 @@ impl<G> Future for MemberSearch<G> {
     }
 }
 
-/// When the time limit passes, the acquisition is dropped. It leaves nothing behind at any point.
+/// Searches with a time limit. When the limit passes, drops the search, which leaves no member held.
 async fn search_within(
     limit: Duration,
     members: Vec<Lock>,
@@ -343,7 +343,8 @@ async fn search_within(
     )
 }
 
-/// Acquires the members one by one. If one is busy, releases all others, waits for that one, and starts again from it.
+/// Acquires the members one by one. If one is busy, releases all others, waits for the busy member, and then tries the
+/// others again. `None` if a `try_` call finds a busy member.
 async fn search(
     members: Vec<Lock>,
     patience: Patience,
@@ -412,7 +413,8 @@ impl Drop for Taken {
     }
 }
 
-/// Tries every member that is not held yet, and returns the first busy one.
+/// Tries to acquire the members that are not held yet. Stops at the first busy one and returns its index; `None` if all
+/// are held.
 async fn fill(
     members: &[Lock],
     guards: &mut [Option<Taken>],
@@ -429,7 +431,7 @@ async fn fill(
                 met_busy.store(true, Ordering::Relaxed);
                 return Ok(Some(at));
             }
-            // An acquisition that waits retries after a transient error.
+            // After a transient error, an acquisition that waits treats the member as busy.
             Err(error) if error.is_transient() && !matches!(patience, Patience::Try) => return Ok(Some(at)),
             Err(error) => return Err(error),
         }

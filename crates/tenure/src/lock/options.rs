@@ -109,7 +109,7 @@ macro_rules! options {
                 crate::lock::options::Configure::set(self, |options| options.fairness = tenure_backend::Fairness::Fifo)
             }
 
-            /// Sets the lease: how long the store keeps the lock if this client dies. Renewed after a third of it.
+            /// Sets the lease: how long the store keeps the lock if this client dies. The watchdog renews it after a third.
             ///
             /// The default is [`Settings::lease`](crate::Settings::lease), 30 s. At least 30 ms.
             #[doc(alias = "ttl")]
@@ -143,8 +143,8 @@ macro_rules! options {
             /// on hosts with skewed clocks, which must not run twice.
             ///
             /// When the guard is released or dropped, the client asks the store to keep the lock for the remaining
-            /// time, which then passes even if this process ends. Once this client is closed, the store keeps it for at
-            /// most its longest lease. A `time` longer than `max_hold` or than a fixed lease is
+            /// time, which then passes even if this process ends. Once this client is closed, the store keeps the lock
+            /// for at most the store's longest lease. A `time` longer than `max_hold` or than a fixed lease is
             /// [`Invalid`](crate::Error::Invalid).
             pub fn at_least(self, time: std::time::Duration) -> Self {
                 crate::lock::options::Configure::set(self, |options| options.terms.at_least = Some(time))

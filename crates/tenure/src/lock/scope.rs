@@ -12,16 +12,17 @@ pub(crate) fn log_unconfirmed(released: Result<(), Error>) {
     }
 }
 
-/// Adds `with`, `try_with`, `with_or_else` and `try_with_or_else` to a lock that is acquired by `$wait` and `$within`.
+/// Adds `with`, `try_with`, `with_or_else` and `try_with_or_else` to a lock type. Its method `$wait` acquires the lock,
+/// and `$within` does so with a time limit.
 macro_rules! scoped {
     ($lock:ident -> $guard:ident by $wait:ident, $within:ident) => {
         impl $lock {
             #[doc = concat!("Waits as [`", stringify!($wait), "`](Self::", stringify!($wait), "), and runs `work` while \
                 the lock is held.")]
             ///
-            /// The output of `work` is returned even if the release cannot be confirmed at once: the watchdog goes on with
-            /// it. In a web handler, run this in a task of its own: a handler's future is dropped when its client
-            /// disconnects, and `work` with it.
+            /// The output of `work` is returned even if the store does not confirm the release: the watchdog retries it. In
+            /// a web handler, run this in a task of its own: a handler's future is dropped when its client disconnects, and
+            /// `work` with it.
             ///
             /// # Cancel safety
             /// Dropping the future drops `work` and releases the lock.
@@ -37,8 +38,8 @@ macro_rules! scoped {
                 Ok(output)
             }
 
-            /// Like [`with`](Self::with), for work that can fail: returns the error of `work`, or the lock's as the same
-            /// type.
+            /// Like [`with`](Self::with), for work that can fail: returns the error of `work`, or an error of the lock
+            /// converted to the same type.
             ///
             /// The lock is released in both cases.
             ///
@@ -54,7 +55,7 @@ macro_rules! scoped {
                 self.with(work).await?
             }
 
-            /// Runs `work` under the lock, or `fallback` if the lock is busy until `limit` (zero: if it is busy at once).
+            /// Runs `work` under the lock, or `fallback` if the lock is still busy after `limit`. A limit of zero does not wait.
             ///
             /// `fallback` runs only when the lock is busy: never after `work` has begun, and never because the store
             /// failed.
@@ -80,8 +81,8 @@ macro_rules! scoped {
                 Ok(output)
             }
 
-            /// Like [`with_or_else`](Self::with_or_else), for closures that can fail: returns their error, or the lock's
-            /// as the same type.
+            /// Like [`with_or_else`](Self::with_or_else), for closures that can fail: returns their error, or an error of the
+            /// lock converted to the same type.
             ///
             /// # Cancel safety
             /// Dropping the future drops the closure that runs, and releases the lock.

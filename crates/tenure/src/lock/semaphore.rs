@@ -45,7 +45,7 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Waits until `permits` permits are free together, for as long as it takes. More than the semaphore has are
+    /// Waits until `permits` permits are free together, for as long as it takes. More permits than the semaphore has are
     /// [`Invalid`](crate::Error::Invalid).
     ///
     /// # Cancel safety

@@ -44,8 +44,7 @@ impl Striped {
                 stripes: Arc::new([refused]),
             };
         }
-        // If the longest key is invalid, all stripes are: otherwise the hash of a name would decide whether it can be
-        // locked.
+        // If the longest key is invalid, all stripes get it: otherwise only some names could be locked, by their hash.
         let longest = format!("{key}#{}", stripes.max(1) - 1);
         let fits = LockKey::new(&longest).is_ok();
         let name = |stripe| {
@@ -62,12 +61,12 @@ impl Striped {
         }
     }
 
-    /// The mutex for `name`: `key#stripe`.
+    /// The mutex for `name`. Its key is the key of the striped lock, `#`, and the number of the name's stripe.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> &Mutex {
         &self.stripes[self.stripe(name.as_ref())]
     }
 
-    /// All mutexes, in order. To acquire any free one, try them one after the other.
+    /// All mutexes, from stripe 0 on. To acquire any free one, try them one after the other.
     pub fn stripes(&self) -> &[Mutex] {
         &self.stripes
     }

@@ -9,12 +9,13 @@ use super::names::{
 };
 use crate::error::{Error, LostCause};
 
-/// Created once, so that recording is one atomic operation. Uses the recorder that is installed at that time.
+/// The metrics of a client or key. Created once, with the recorder installed at that time: recording is then one atomic
+/// operation.
 pub(crate) struct Meters {
     labels: Vec<Label>,
-    /// One counter for each outcome, in the order of [`Outcome::ALL`].
+    /// The number of acquisitions and their waits, for each outcome in the order of [`Outcome::ALL`].
     acquisitions: [(Counter, Histogram); Outcome::ALL.len()],
-    /// One counter for each cause. All exist from the start, because dashboards do not see an increase in a counter
+    /// A counter of lost locks for each cause. All exist from the start, because dashboards see no increase in a counter
     /// that first appears as 1.
     lost: [(&'static str, Counter); LostCause::WORDS.len()],
     pub(crate) hold: Histogram,
@@ -24,7 +25,7 @@ pub(crate) struct Meters {
     pub(crate) unreturned: Counter,
 }
 
-/// The instruments of a client's watchdog, which renews many keys at once.
+/// The metrics of a client's watchdog, which renews many keys at once.
 pub(crate) struct Rounds {
     pub(crate) renewal: Histogram,
     pub(crate) renewed: Counter,
@@ -33,7 +34,7 @@ pub(crate) struct Rounds {
     pub(crate) lateness: Histogram,
 }
 
-/// How an acquisition ends.
+/// The result of an acquisition, as the metric label `outcome`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Outcome {
@@ -83,7 +84,7 @@ impl Outcome {
 }
 
 impl Meters {
-    /// Creates the metrics for a store, with a label for the key if there is one.
+    /// Creates the metrics for a store, with a label `key` if a key is given.
     pub(crate) fn new(store: &'static str, key: Option<&str>) -> Self {
         describe();
         let mut labels = vec![Label::from_static_parts("store", store)];
@@ -113,14 +114,14 @@ impl Meters {
         }
     }
 
-    /// An acquisition ended.
+    /// Counts an acquisition that ended, and records its duration.
     pub(crate) fn acquisition(&self, outcome: Outcome, wait: Duration) {
         let (ended, waited) = &self.acquisitions[outcome as usize];
         ended.increment(1);
         waited.record(wait);
     }
 
-    /// A lock was lost.
+    /// Counts a lost lock.
     pub(crate) fn lost(&self, cause: &LostCause) {
         let word = cause.as_str();
         if let Some((_, counter)) = self.lost.iter().find(|(known, _)| *known == word) {
@@ -130,7 +131,7 @@ impl Meters {
 }
 
 impl Rounds {
-    /// Instruments for the watchdog of a client of that store.
+    /// Creates the metrics for the watchdog of a client of `store`.
     pub(crate) fn new(store: &'static str) -> Self {
         let renewals =
             |outcome: &'static str| metrics::counter!(RENEWALS, "store" => store, "outcome" => outcome);

@@ -1,4 +1,4 @@
-//! One client's connection to the lab's memory store, which can be cut off or lose claims.
+//! One client's connection to the memory store of a test's `Lab`. A test can cut the connection, or take claims away.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::connect::Memory;
 /// The faults that the lab has injected for all its clients.
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
-    /// The store is unavailable to all clients.
+    /// True while the store is unavailable to all clients.
     pub(crate) down: AtomicBool,
-    /// Claims that the lab took away, and the loss reported to their holders.
+    /// Claims that the lab took from their holders, and the loss that their renewals report.
     pub(crate) losses: Mutex<HashMap<ClaimId, Loss>>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Fate {
 pub(crate) struct Link {
     pub(crate) store: Arc<Memory>,
     pub(crate) fate: Arc<Fate>,
-    /// This client is cut off from the store.
+    /// True while this client is cut off from the store.
     pub(crate) cut: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl Link {
         Ok(())
     }
 
-    /// Calls the store, or fails if this client is cut off.
+    /// Calls the store, or fails if this client cannot reach it.
     fn call<T: Send + 'static>(&self, call: impl FnOnce(Arc<Memory>) -> Call<T>) -> Call<T> {
         match self.reach() {
             Ok(()) => call(self.store.clone()),
@@ -48,7 +48,7 @@ impl Link {
         }
     }
 
-    /// Answers for claims: the lab for those that it took away, the store for all others.
+    /// Renews claims in the store. For claims that the lab took away, replaces the store's answer by the lab's loss.
     async fn renew_each(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         let ids: Vec<ClaimId> = batch.iter().map(|renewal| renewal.claim.id).collect();
         let mut answers = self.store.clone().renew(batch).await;

@@ -1,4 +1,4 @@
-//! The clock of a lab: a runtime's time, which can be advanced, plus the time it was suspended.
+//! The clock of a test's `Lab`: the time of a tokio runtime, which can be advanced, plus all suspended time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use tenure_backend::{Clock, Instant};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::{Mutex, oneshot};
 
-/// A start far enough from the origin that subtractions never saturate.
+/// The time at which the clock starts: far enough from the origin that subtractions never saturate.
 const START: Instant = Instant::from_nanos(1_000_000_000_000_000);
 
 /// A clock that follows one runtime's time, whatever thread reads it.
 ///
-/// All timers of the lab's clients are that runtime's too, so that clock and timers move together.
+/// The timers of the lab's clients run on the same runtime, so that clock and timers advance together.
 #[derive(Debug)]
 pub(crate) struct LabClock {
     pub(crate) runtime: Handle,
@@ -20,7 +20,7 @@ pub(crate) struct LabClock {
     suspended_nanos: AtomicU64,
     /// Allows one caller at a time to advance the time, because each pauses and resumes the runtime's time.
     passing: Mutex<()>,
-    /// Dropped with the lab, which ends the runtime if it is the lab's own.
+    /// Ends the lab's own runtime when it is dropped. `None` if the lab uses its creator's runtime.
     _alive: Option<oneshot::Sender<()>>,
 }
 
@@ -46,7 +46,7 @@ impl LabClock {
         }
     }
 
-    /// Advances the time while all tasks run: timers fire in order.
+    /// Advances the time by `time` while all tasks run: timers fire in order.
     pub(crate) async fn pass(&self, time: Duration) {
         let _one_at_a_time = self.passing.lock().await;
         let was_paused = is_paused();
@@ -60,7 +60,7 @@ impl LabClock {
         }
     }
 
-    /// Advances the time while no task runs and no timer counts.
+    /// Advances the clock but no timer, as if the machine had slept for `time`.
     pub(crate) fn suspend(&self, time: Duration) {
         let nanos = (Instant::ORIGIN + time).as_nanos();
         self.suspended_nanos.fetch_add(nanos, Ordering::SeqCst);
@@ -84,7 +84,7 @@ fn is_paused() -> bool {
     tokio::time::Instant::now() == theirs
 }
 
-/// A runtime on a thread of its own, until the sender is dropped.
+/// Starts a runtime on a thread of its own. The runtime ends when the returned sender is dropped.
 fn on_a_thread() -> (Handle, Option<oneshot::Sender<()>>) {
     let runtime = Builder::new_current_thread()
         .enable_all()

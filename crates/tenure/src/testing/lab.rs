@@ -30,7 +30,7 @@ const READY: &str = "the memory store answers at once";
 /// - Time goes on by itself as tokio's does, and [`advance`](Lab::advance) lets it pass without waiting. Made on a
 ///   current-thread runtime (`#[tokio::test]`), the lab's time *is* that runtime's: your own timers advance with it,
 ///   and paused time advances only when tokio allows it. Elsewhere (on a multi-thread runtime, or in a plain test) the
-///   lab has a runtime of its own, on a thread of its own, and moves the time of its locks alone.
+///   lab has a runtime of its own, on a thread of its own, and advances only the time of its locks.
 /// - The lab takes locks away as a store would: guards detect it by the reply to a renewal.
 /// - No guarantee on the order in which tasks *of other threads* see time pass.
 ///
@@ -65,7 +65,7 @@ struct Member {
 }
 
 impl Lab {
-    /// An empty store whose time is that of the current runtime, if that has one thread; else its own.
+    /// Creates an empty store. Its time is that of the current runtime if that runtime has one thread, else its own.
     pub fn new() -> Self {
         let clock = Arc::new(LabClock::new());
         let store = MemoryStore::new(clock.clone());
@@ -78,12 +78,12 @@ impl Lab {
         }))
     }
 
-    /// One more client, as if of another service, with default settings.
+    /// Creates a client with default settings. Each client counts as another service.
     pub fn client(&self) -> Client {
         self.client_with(Settings::default())
     }
 
-    /// One more client. Its watchdog runs where the lab's time is, whatever [`Settings::own_thread`] says.
+    /// Creates a client. Its watchdog runs on the runtime of the lab's time, even with [`Settings::own_thread`].
     #[expect(clippy::missing_panics_doc, reason = "the expectation cannot fail")]
     pub fn client_with(&self, settings: Settings) -> Client {
         let Inner {
@@ -112,7 +112,7 @@ impl Lab {
         client
     }
 
-    /// One more client, for threads.
+    /// Creates a client of the blocking API.
     #[cfg(feature = "blocking")]
     #[expect(clippy::missing_panics_doc, reason = "the expectation cannot fail")]
     pub fn blocking_client(&self) -> crate::blocking::Client {
@@ -124,7 +124,7 @@ impl Lab {
     /// Advances the time of the store, the clients and their timers, without waiting. All tasks run meanwhile: leases
     /// are renewed when due, and time limits pass.
     ///
-    /// On a current-thread runtime it waits for the end of every `spawn_blocking` under way: until then tokio lets no
+    /// On a current-thread runtime this waits for the end of every `spawn_blocking` under way: until then tokio lets no
     /// paused time pass.
     ///
     /// # Cancel safety
@@ -136,8 +136,8 @@ impl Lab {
         let _ = passing.await;
     }
 
-    /// Advances the time while no task runs, as when a machine sleeps or a process is stopped, and then one second in
-    /// which all tasks run and detect the leases that ended meanwhile.
+    /// Advances the time by `time` while no task runs, as when a machine sleeps or a process is stopped. Then advances it
+    /// by one second, in which all tasks run and detect the leases that have ended.
     ///
     /// # Cancel safety
     /// The same as [`advance`](Lab::advance).
@@ -160,7 +160,7 @@ impl Lab {
         self.0.clock.now()
     }
 
-    /// Evicts all holders of a key, as an operator does, and lets them renew at once, so that they detect it.
+    /// Evicts all holders of a key, as an operator does, and lets them renew at once, so that they detect the eviction.
     ///
     /// # Panics
     /// If the key has no holder or is invalid: such a test would test nothing.
@@ -169,7 +169,7 @@ impl Lab {
         self.lose_as(key, Loss::Evicted { by });
     }
 
-    /// Takes a lock away for the given reason: an expired lease, a session that ended, a record that is missing.
+    /// Takes a lock from all its holders for the given reason: an expired lease, a session that ended, a missing record.
     ///
     /// # Panics
     /// The same as [`lose`](Lab::lose).
@@ -200,7 +200,7 @@ impl Lab {
         self.have_renewed(&key);
     }
 
-    /// Has every client ask the store about its hold of that key.
+    /// Lets every client ask the store about its hold of the key.
     fn have_renewed(&self, key: &LockKey) {
         let all: Vec<_> = self
             .0
@@ -232,7 +232,7 @@ impl Lab {
     /// its leases end.
     ///
     /// # Panics
-    /// If it is not a client of this lab.
+    /// If `client` is not a client of this lab.
     pub fn cut_off(&self, client: &Client) {
         let members = self.0.members.lock();
         let queues = Arc::downgrade(client.engine.queues());
