@@ -36,7 +36,7 @@ async fn next(changes: &mut Changes) -> Change {
         .expect("no error")
 }
 
-/// The kind of the next change as a word, and its status.
+/// Waits for the next change. Returns its kind as a word, and the status in it.
 async fn word(changes: &mut Changes) -> (&'static str, LockStatus) {
     match next(changes).await {
         Change::Held(status) => ("held", status),
@@ -47,7 +47,7 @@ async fn word(changes: &mut Changes) -> (&'static str, LockStatus) {
     }
 }
 
-/// Fails if a change is reported within some seconds.
+/// Fails if a change is reported within 5 s.
 async fn silent(changes: &mut Changes) {
     let change = tokio::time::timeout(5 * SECOND, changes.next()).await;
     assert!(change.is_err(), "{change:?}");
@@ -130,7 +130,7 @@ async fn exceeding_the_key_limit_ends_a_watch_with_a_message() {
     assert!(matches!(one, Ok(Change::Held(_))), "{one:?}");
 }
 
-/// All watchers of a client share their scans of the store.
+/// All watchers of a client share their scans, but each gets the changes of its own prefix, limit and interval.
 #[tokio::test(start_paused = true)]
 async fn watchers_of_one_client_differ_in_prefix_limit_and_interval() {
     let client = client();
@@ -150,7 +150,7 @@ async fn watchers_of_one_client_differ_in_prefix_limit_and_interval() {
     silent(&mut one).await;
 }
 
-/// A scan for another watcher may have begun before the lock was acquired, and must not be reused.
+/// A watcher does not use the scan that another watcher made before the lock was acquired.
 #[tokio::test(start_paused = true)]
 async fn a_watch_begins_with_the_state_at_its_start() {
     let client = client();
@@ -262,7 +262,7 @@ async fn the_scan_interval_counts_suspended_time() {
     assert!(matches!(change, Ok(Ok(Change::Held(_)))), "{change:?}");
 }
 
-/// Starts a thread that waits for the next change, with a scan interval of an hour.
+/// Starts a thread that waits for the next change, and returns when that thread waits.
 fn resting(mut changes: Changes) -> std::thread::JoinHandle<Result<Change, Error>> {
     let (rests, resting) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {

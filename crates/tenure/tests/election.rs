@@ -43,7 +43,7 @@ fn campaign(election: &Election) -> JoinHandle<Result<Leader, Error>> {
     tokio::spawn(election.campaign())
 }
 
-/// Fails if the watch reports a change, which would be a new leader.
+/// Fails if the watch reports a change within 5 s: the tests call it while there is no leader.
 async fn silent(seen: &mut Changes) {
     let change = tokio::time::timeout(5 * SECOND, seen.next()).await;
     assert!(change.is_err(), "there is no leader: {change:?}");
@@ -133,7 +133,7 @@ async fn a_lost_lead_ends_the_work_and_the_candidate_campaigns_again() {
     let second = campaign(&rival);
     pass(SECOND).await;
     depose(&client).await;
-    // The eviction removed the rival's claim too, and both campaign again.
+    // The eviction removed the rival's claim too, so both candidates campaign again.
     let chair = second.await.expect("no panic").expect("elected");
     pass(60 * SECOND).await;
     let begun = terms.load(Ordering::SeqCst);
@@ -232,7 +232,7 @@ async fn an_observer_sees_no_leader_in_another_kind_of_lock() {
     assert!(chair.is_leader());
 }
 
-/// A store that reports the election's key as unreadable while `now` is set.
+/// A store whose `inspect` fails while `now` is set, as if the election's key were no lock.
 #[derive(Debug)]
 struct Unreadable {
     store: Arc<dyn Backend>,

@@ -1,4 +1,4 @@
-//! Generates `GUARANTEES.md` from the stores' profiles, and fails when the file differs from them.
+//! Generates the text of `GUARANTEES.md` from the stores' profiles, and fails if the file differs.
 //! To rewrite the file: `TENURE_WRITE=1 cargo test -p tenure --all-features --test guarantees`.
 #![cfg(all(feature = "memory", feature = "sqlite", feature = "redis"))]
 
@@ -112,7 +112,7 @@ fn table(text: &mut String, profiles: &[Profile], rows: impl Iterator<Item = (St
     }
 }
 
-/// The cell of one guarantee. Only servers on a network have replicas.
+/// The table cell of one guarantee: `yes`, `no`, or that the store has no replicas.
 fn offer(profile: &Profile, guarantee: Guarantee) -> &'static str {
     match guarantee {
         Guarantee::SurvivesFailover if profile.reach != Reach::Network => "no replicas",

@@ -1,5 +1,5 @@
-//! `Settings::own_thread`: a program may block its runtime for longer than its leases, on a store with connections.
-//! `engine/close.rs` tests the watchdog alone.
+//! `Settings::own_thread` on Redis: a program keeps its lock while it blocks its runtime for longer than the lease.
+//! `engine/close.rs` tests this without connections.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 const LEASE: Duration = Duration::from_secs(1);
 
-/// A program with one thread that runs its tasks and may block.
+/// A program with one thread, which runs its tasks and may block.
 struct Program {
     runtime: Runtime,
     client: Client,
@@ -57,7 +57,7 @@ fn a_lock_is_kept_while_the_program_blocks_its_runtime() {
     assert!(closed.is_ok(), "{closed:?}");
 }
 
-/// The call that finds a broken connection opens a new one. It must run on the client's thread, not on the caller's runtime.
+/// The call that finds a broken connection opens a new one, whose tasks must run on the client's thread.
 #[test]
 fn a_replaced_connection_runs_on_the_clients_thread() {
     let server = Redis::start().expect("Redis starts");

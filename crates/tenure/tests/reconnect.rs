@@ -1,11 +1,11 @@
-//! A holder learns soon after a reconnect that the server lost its claim. `engine/loss.rs` tests how renewals are spread.
+//! After a reconnect, the client soon renews its claims and finds lost ones. `engine/loss.rs` tests it with many claims.
 
 use std::time::Duration;
 
 use tenure::{Guard, Settings};
 use tenure_servers::{Data, Redis};
 
-/// Much less than the time to the next regular renewal of a lease of 30 s.
+/// Much less than 10 s, after which a lease of 30 s is renewed anyway.
 const SOON: Duration = Duration::from_secs(5);
 
 /// A lock with a lease of 30 s that was just renewed.

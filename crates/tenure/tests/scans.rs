@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tenure::{Change, Changes, Client};
 use tenure_servers::Redis;
 
-/// Number of changes that are watched.
+/// How often a lock is acquired and released while the scans are counted.
 const ROUNDS: usize = 10;
 
 /// Number of `SCAN` commands that the server has run since its statistics were reset.
@@ -19,7 +19,7 @@ fn scans(server: &Redis) -> usize {
     calls.map_or(0, |calls| calls.parse().expect("a number"))
 }
 
-/// The next change of each watcher, within some seconds.
+/// Waits at most 20 s until each watcher has reported a change, and returns these changes.
 async fn next_of_all(watchers: &mut [Changes]) -> Vec<Change> {
     let all = join_all(watchers.iter_mut().map(Changes::next));
     let changes = tokio::time::timeout(Duration::from_secs(20), all).await;

@@ -1,5 +1,5 @@
-//! The spans in `docs/telemetry.md`. A separate test binary, because the interest in spans is shared by the whole process.
-//! `engine/telemetry.rs` tests the metrics.
+//! The spans in `docs/telemetry.md`. A test binary of its own, because `tracing` caches for the whole process whether a
+//! subscriber wants a span. `engine/telemetry.rs` tests the metrics.
 #![cfg(feature = "memory")]
 
 use std::collections::BTreeMap;

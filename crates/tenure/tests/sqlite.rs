@@ -1,4 +1,4 @@
-//! Races that only SQLite can have, tested with a clock that can be stopped.
+//! Races that only SQLite can have. One test uses a clock that can be stopped.
 #![cfg(feature = "sqlite")]
 
 use std::path::Path;
@@ -15,8 +15,8 @@ use tenure_testkit::ManualClock;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A clock whose readers wait while it is stopped. The store reads it in its transactions, so that a stopped reader keeps
-/// the file locked.
+/// A clock that can be stopped: its readers then wait. The store reads the clock in its transactions, so a waiting reader
+/// keeps the database file locked.
 #[derive(Clone, Debug)]
 struct Turnstile {
     inner: ManualClock,
@@ -83,7 +83,8 @@ fn claim(client: u8, key: &str, fairness: Fairness) -> Arc<Claim> {
     })
 }
 
-/// R7, R22: a process that waited for the file decides by the time after the wait.
+/// R7, R22 of `docs/REGRESSIONS.md`: a process that waited for the file lock reads the clock after the wait. The renewal
+/// waits until its lease has ended, and reports `Expired`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_delayed_by_the_file_lock_does_not_restore_a_claim() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -131,7 +132,7 @@ async fn a_renewal_delayed_by_the_file_lock_does_not_restore_a_claim() {
     }
 }
 
-/// A client that is known to wait goes first, even before a successor that is in the queue.
+/// A release names a fair claim as its successor. The store refuses it, because another client watches the key.
 #[tokio::test]
 async fn a_fair_successor_is_not_granted_while_another_client_watches() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! The `Lab` for users' tests: its faults reach the holders, and it moves time on every kind of runtime.
+//! The `Lab` for users' tests: its faults reach the holders, and it advances time on every kind of runtime.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
-/// Real time that is shorter than any lease, renewal or limit below.
+/// Maximum real time of a test: shorter than any lease, renewal interval or time limit that the test waits for.
 const AT_ONCE: Duration = Duration::from_secs(8);
 /// Real time limit, which only a failing test reaches.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ async fn waiting(lock: Acquire<Guard>) -> JoinHandle<Result<Guard, Error>> {
     task
 }
 
-/// Fails unless this client gets a transient error from the store.
+/// Fails unless `client` gets a transient error from the store.
 async fn assert_out_of_reach(client: &Client) {
     let failed = client.mutex("out of reach").try_lock().await;
     let failed = failed.expect_err("it reaches nothing");
@@ -56,7 +56,7 @@ fn on_every_runtime(test: impl AsyncFn(Lab) + Copy + Send + 'static) {
     ] {
         let runtime = builder.enable_all().build().expect("tokio starts");
         let began = Instant::now();
-        // The time limit is in a thread, because the lab could move a timer of the runtime.
+        // The test runs in a thread with a time limit on real time: the lab may advance the runtime's own timers.
         let (done, ended) = mpsc::channel();
         let thread = thread::spawn(move || {
             runtime.block_on(async { test(Lab::new()).await });
@@ -251,7 +251,7 @@ async fn paused_time_advances_when_every_task_is_idle() {
 async fn on_a_current_thread_runtime_the_lab_moves_all_timers() {
     let lab = Lab::new();
     let (began, real) = (tokio::time::Instant::now(), Instant::now());
-    // sleep: a timer of the test, which the lab moves.
+    // sleep: `lab.advance` makes it end at once.
     let sleeper = tokio::spawn(tokio::time::sleep(600 * SECOND));
     tokio::join!(lab.advance(400 * SECOND), lab.advance(200 * SECOND));
     sleeper.await.expect("it does not panic");

@@ -1,4 +1,4 @@
-//! Calls and releases that start in the caller's own poll, and that a task of the client adopts.
+//! Calls to the store that begin in a poll of the caller's future, and that a task of the client then takes over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -46,7 +46,7 @@ async fn on_waiting_runs_after_the_call_was_adopted() {
     waiting.abort();
 }
 
-/// The watchdog adopts a call while its caller polls it, and does so once.
+/// While the caller polls its call, `close` hands the call over to a task: the call still ends, and the key is freed.
 #[tokio::test(start_paused = true)]
 async fn a_call_adopted_during_its_last_poll_finishes() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -90,7 +90,7 @@ async fn an_unpolled_unlock_does_not_block_waiters() {
     unlock.await.unwrap();
 }
 
-/// The watchdog adopts a release while its caller polls it, and does so once.
+/// While the caller polls its unlock, `close` hands the release over to a task: the unlock still ends.
 #[tokio::test(start_paused = true)]
 async fn an_unlock_adopted_during_its_last_poll_finishes() {
     let (fixture, client, backend, guard) = Fixture::holding().await;

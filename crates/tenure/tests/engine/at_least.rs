@@ -15,7 +15,7 @@ const LEAST: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]
 async fn at_least_outlives_the_guard_and_the_client() {
-    // Shorter and longer than the lease.
+    // One time is shorter than the lease of 30 s, one is longer.
     for least in [LEAST, 40 * SECOND] {
         for (ending, closes) in [
             ("drop", true),
@@ -58,7 +58,7 @@ async fn a_waiter_gets_a_kept_key_when_at_least_ends() {
     drop(next);
 }
 
-/// A store that rounds leases up keeps the claim for longer than it was asked to.
+/// A store that rounds leases up would keep the key too long, so the client releases the key itself.
 #[tokio::test(start_paused = true)]
 async fn a_kept_key_with_a_rounded_lease_is_released_on_time() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -70,7 +70,8 @@ async fn a_kept_key_with_a_rounded_lease_is_released_on_time() {
     assert!(fixture.is_free("k").await);
 }
 
-/// The client that keeps the key notices its own eviction, and its next waiter gets the key after one more call.
+/// The evicting client itself keeps the key after an unlock. It notices the eviction, so its waiter gets the key within
+/// 1 s.
 #[tokio::test(start_paused = true)]
 async fn evicting_a_kept_claim_frees_the_key_immediately() {
     let (fixture, [client]) = Fixture::clients();
@@ -148,7 +149,7 @@ async fn a_dropped_multi_lock_ignores_at_least() {
         let mut lock = multi(members).lock();
         for _ in 0..polls {
             if let Some(guards) = poll_once(&mut lock).await {
-                // The search succeeded, so its members are kept as requested.
+                // The multi-lock was acquired, so its members are kept as requested.
                 drop(guards);
                 return;
             }
@@ -171,7 +172,7 @@ async fn a_waiting_multi_lock_ignores_at_least() {
     assert!(fixture.is_free("k").await);
 }
 
-/// A client that closes waits until the store has confirmed that it keeps the key.
+/// `close` retries, until the store confirms that it keeps the key after the client is gone.
 #[tokio::test(start_paused = true)]
 async fn closing_during_errors_still_keeps_the_key() {
     for dropped_before in [false, true] {
@@ -185,7 +186,7 @@ async fn closing_during_errors_still_keeps_the_key() {
         }
         client.close(10 * SECOND).await.unwrap();
         assert_eq!(backend.control(Verb::Renew).count(), 4);
-        // Longer than the first lease of the claim.
+        // Longer than the lease of 30 s that the claim had before `close`.
         pass(55 * SECOND).await;
         assert!(!fixture.is_free("k").await, "dropped before {dropped_before}");
         drop(alive);

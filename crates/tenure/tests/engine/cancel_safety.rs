@@ -9,7 +9,7 @@ use crate::fixture::{
     Fixture, MS, SECOND, begun, mutex, pass, poll_once, queued, runtime, settle, spawned, worker,
 };
 
-/// An upper bound of the polls that any operation here needs.
+/// No operation in this file needs more polls than this.
 const MOST: usize = 80;
 
 /// Polls a future up to `polls` times, and lets other tasks run after each poll. Returns whether the future has ended.
@@ -92,7 +92,7 @@ async fn release_is_cancel_safe() {
     at_every_await_point(&["k"], async |client| turn(client, "k".to_owned()).await).await;
 }
 
-/// R2: a lock that is dropped during any await point of a renewal leaves no claim.
+/// R2: `verify` renews the claim. Dropped at any await point, it leaves no claim.
 #[tokio::test(start_paused = true)]
 async fn renew_is_cancel_safe() {
     at_every_await_point(&["k"], async |client| {
@@ -103,7 +103,7 @@ async fn renew_is_cancel_safe() {
     .await;
 }
 
-/// R2: a hand-over from one guard to the next, in memory and through the store, can be dropped at any await point.
+/// R2: an unlock that hands the key to a waiter, in memory or through the store, can be dropped at any await point.
 #[tokio::test(start_paused = true)]
 async fn hand_over_is_cancel_safe() {
     for local_hand_over in [true, false] {
@@ -186,7 +186,8 @@ async fn close_is_cancel_safe() {
     }
 }
 
-/// The claim is withdrawn after its own call has ended: a call that arrived after the withdrawal would place the claim again.
+/// A dropped acquire call is still in flight. The client withdraws the claim only when the call has ended: else the call
+/// could arrive after the withdrawal and place the claim again.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_lock_is_withdrawn_after_its_own_call() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -204,7 +205,7 @@ async fn a_dropped_lock_is_withdrawn_after_its_own_call() {
     assert_eq!(backend.control(Verb::Release).count(), 1);
 }
 
-/// R2, R25: a lost reply may hide a grant, so the claim of a failed attempt is always withdrawn.
+/// R2, R25: the store grants a claim, but its reply is lost. The client withdraws the claim when the attempt ends.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_with_a_lost_reply_leaves_no_claim() {
     for attempt in ["try", "wait", "fair wait"] {
@@ -220,7 +221,7 @@ async fn an_attempt_with_a_lost_reply_leaves_no_claim() {
     }
 }
 
-/// R2, R25: a lost reply to a poll may hide a grant, so the claim is withdrawn when the wait ends.
+/// R2, R25: a waiter's poll is granted, but the reply is lost. The client withdraws the claim when the waiter is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_wait_dropped_after_an_unanswered_poll_leaves_no_claim() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();

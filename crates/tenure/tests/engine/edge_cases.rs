@@ -1,4 +1,4 @@
-//! Options at their limits, the replies about an evicted claim, and resources after a client has ended.
+//! Options at their limits, many claims at once, clients without a runtime, and leaks after a client has ended.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -42,13 +42,13 @@ async fn settings_of_zero_use_the_minimum_and_still_work() {
         .offer_window(Duration::ZERO);
     let (client, backend) = fixture.faulty_client_with(settings);
     let mutex = client.mutex("k");
-    // A call that is in flight for some time still places its claim.
+    // With a call limit of zero, a call that takes 50 ms still acquires the lock.
     backend.control(Verb::Acquire).hold_before();
     let tried = tokio::spawn(mutex.try_lock());
     pass(50 * MS).await;
     backend.control(Verb::Acquire).resume();
     let guard = tried.await.unwrap().unwrap().expect("it is free");
-    // An offer waits for some time until its waiter is polled.
+    // With an offer window of zero, a waiter that is polled 5 ms after its offer still gets the lock.
     let mut waiting = queued(mutex.lock()).await;
     guard.unlock().await.unwrap();
     pass(5 * MS).await;
@@ -75,7 +75,7 @@ async fn closing_releases_many_locks_in_few_calls() {
     let (client, backend) = fixture.faulty_client_where(|profile| profile.limits.max_batch = hundred);
     let guards = hold_many(&client, 1_000).await;
     let release = backend.control(Verb::Release);
-    // One batch fails as a whole: each of its claims is then released by a call of its own.
+    // One of the 10 batches fails: its 100 claims are then released by a call each.
     release.fail_before(1);
     client.close(SECOND).await.unwrap();
     assert_eq!(release.count(), 10 + 100);
@@ -94,7 +94,7 @@ fn own_thread_needs_no_other_runtime() {
         let members = [client.mutex("k"), client.mutex("l")];
         let guards = multi(members.clone()).lock_within(SECOND).await.unwrap();
         assert!(multi(members).try_lock().await.unwrap().is_none());
-        // The first call of this client must wait.
+        // This client was not used before, so its first call also starts its thread.
         let waited = multi([late.mutex("k")]).lock_within(50 * MS).await;
         assert_error!(waited, Error::Timeout);
         guards.unlock().await.unwrap();
@@ -146,7 +146,7 @@ async fn a_try_that_missed_its_offer_tries_again() {
     let acquire = backend.control(Verb::Acquire);
     acquire.hold_before();
     let late = begun(client.mutex("k").try_lock()).await;
-    // The call is adopted and granted, and the offer is not taken.
+    // A task takes the call over. The store grants the claim, but nothing polls the future to take the grant in time.
     pass(200 * MS).await;
     acquire.resume();
     pass(SECOND).await;
@@ -197,7 +197,7 @@ fn a_client_leaks_nothing_when_its_runtime_ends() {
             backend.yield_everywhere(1);
             let left = runtime.block_on(async {
                 let left = leave(&backend, what, alive).await;
-                // The leftover is dropped together with the runtime, before any task can run, or it outlives the runtime.
+                // `left` is dropped here, before any task can run and the runtime ends, or it outlives the runtime.
                 alive.then_some(left)
             });
             drop(runtime);
@@ -208,7 +208,7 @@ fn a_client_leaks_nothing_when_its_runtime_ends() {
     }
 }
 
-/// Calls that have ended do not keep their client alive until a timer fires.
+/// The client waits on a timer for calls that take too long. A call that has ended leaves no such timer.
 #[tokio::test(start_paused = true)]
 async fn a_client_dropped_after_its_calls_ends_at_once() {
     let fixture = Fixture::new();
@@ -224,7 +224,7 @@ async fn a_client_dropped_after_its_calls_ends_at_once() {
     assert_eq!(Arc::strong_count(&store), before);
 }
 
-/// Brings a new client into the named state and drops the client. Returns the handles that its user still has.
+/// Brings a new client into the state named `what` and drops the client. Returns its guards and futures.
 async fn leave(backend: &Arc<FaultyBackend>, what: &str, alive: bool) -> Box<dyn std::any::Any> {
     let client = Client::new(backend.clone(), Settings::default());
     // A separate key for each case: a claim that was not released holds its key until the lease ends.

@@ -30,7 +30,7 @@ async fn fair_waiters_acquire_in_the_order_of_arrival() {
     assert_eq!(*order.lock(), (0..10).collect::<Vec<_>>());
 }
 
-/// R26: a waiter that is cancelled or times out leaves no claim in the queue.
+/// R26: a waiter that is dropped or times out leaves no claim in the store's queue.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_fair_waiter_leaves_the_queue() {
     let (fixture, [client]) = Fixture::clients();
@@ -47,7 +47,7 @@ async fn a_cancelled_fair_waiter_leaves_the_queue() {
     fixture.freed("k", MS).await;
 }
 
-/// R19, R26: a waiter keeps its place behind a holder that renews for a long time.
+/// R19, R26: waiters renew their claims, so they keep their places in the queue while a holder renews for 200 s.
 #[tokio::test(start_paused = true)]
 async fn a_fair_waiter_keeps_its_place_for_longer_than_its_lease() {
     let (fixture, [here, elsewhere]) = Fixture::clients();
@@ -90,7 +90,7 @@ async fn a_fair_try_on_a_busy_lock_does_not_queue() {
     guard.unlock().await.unwrap();
 }
 
-/// R26: if the store queues every claim, a try withdraws its claim again.
+/// R26: a store with one order for all claims also queues a `try_lock`, which then withdraws its claim.
 #[tokio::test(start_paused = true)]
 async fn a_try_leaves_no_claim_in_a_fair_only_store() {
     let fixture = Fixture::new();

@@ -50,9 +50,9 @@ pub(crate) struct CallControls {
     reconnects: WakeSignal,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
-    /// Number of grants that each claim reserved, for claims placed by `acquire`.
+    /// For each `acquire` call, the number of fencing tokens that its claim reserves.
     pub(crate) placed: Mutex<Vec<u32>>,
-    /// Number of grants that each successor reserved.
+    /// For each release that names a successor, the number of fencing tokens that the successor reserves.
     pub(crate) reserved: Mutex<Vec<u32>>,
 }
 
@@ -61,9 +61,9 @@ pub(crate) struct CallControls {
 pub(crate) struct CallControl {
     /// Number of calls.
     pub(crate) calls: AtomicUsize,
-    /// Number of elements in all batches.
+    /// Number of claims in all batches together.
     pub(crate) elements: AtomicUsize,
-    /// Number of yields before and after the effect of each call. Each is an await point.
+    /// How often each call yields before its effect, and again after it. Each yield is an await point.
     pub(crate) yields: AtomicU32,
     held_before: AtomicBool,
     held_after: AtomicBool,
@@ -95,7 +95,7 @@ impl CallControls {
         *self.renewed_lease.lock() = Some(lease);
     }
 
-    /// Reports a replaced connection to the engine.
+    /// Reports to the engine that the connection to the store was replaced.
     pub(crate) fn reconnect(&self) {
         self.reconnects.notify();
     }
@@ -104,7 +104,7 @@ impl CallControls {
         self.controls.lock().entry(verb).or_default().clone()
     }
 
-    /// Makes every call of every verb yield that many times before and after its effect.
+    /// Makes every call of every verb yield `yields` times before its effect, and as often after it.
     pub(crate) fn yield_everywhere(&self, yields: u32) {
         for verb in [Verb::Acquire, Verb::Renew, Verb::Release, Verb::Watch] {
             self.control(verb).yields.store(yields, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl CallControls {
         Some(self.control(verb))
     }
 
-    /// Changes a request before it is sent, as the test demands.
+    /// Notes what a request reserves, and replaces its lease as the test has set.
     fn change(&self, request: &mut Request) {
         match request {
             Request::Acquire(claim, _) => {
@@ -186,7 +186,7 @@ impl CallControl {
         *self.delay.lock() = time;
     }
 
-    /// Runs a closure once, in the poll in which the store has acted on a call.
+    /// Runs `act` during the next call, after its effect in the store and before its reply.
     pub(crate) fn meanwhile(&self, act: impl FnOnce() + Send + 'static) {
         *self.meanwhile.lock() = Some(Box::new(act));
     }
@@ -296,7 +296,7 @@ impl Faults for CallControls {
         for element in call {
             match (&passed, &mut element.reply) {
                 (Err(error), _) => element.fail(error.clone()),
-                // The call was held before it was sent, so the lease counts from an earlier time than the store's.
+                // The test held the call before it was sent, so the client counts the lease from the time of the call.
                 (Ok(()), Some(Ok(Reply::Acquire(AcquireReply::Granted(grant))))) => {
                     grant.held_from = grant.held_from.min(element.asked);
                 }

@@ -1,4 +1,5 @@
-//! The early renewal that a store may want of each claim: sent once, also for a fixed lease, and free for short locks.
+//! A store may want an early first renewal of each claim. It is sent once, also for a fixed lease, but not for a lock
+//! that is released before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +51,7 @@ async fn a_fixed_lease_is_renewed_once_and_not_lengthened() {
     let start = tokio::time::Instant::now();
     let guard = client.mutex("k").fixed_lease(2 * SECOND).lock().await.unwrap();
     let lost = guard.lost().await;
-    // The deadline is early by a hundredth of the lease for drift, and as much for the margin.
+    // The local deadline is a hundredth of the lease early for clock drift, and another hundredth as a margin.
     let held = start.elapsed();
     assert!(held > 1_950 * MS && held <= 1_960 * MS + MS, "{held:?}");
     assert!(matches!(lost.cause, LostCause::Expired), "{lost}");
@@ -78,7 +79,7 @@ async fn a_failed_first_renewal_keeps_a_fixed_lease() {
     assert!(matches!(silent.lost().await.cause, LostCause::Expired));
 }
 
-/// Not even a late renewal is sent, because the claim is already released.
+/// No renewal is sent for a lock that is released before its first renewal, not even later.
 #[tokio::test(start_paused = true)]
 async fn a_lock_shorter_than_the_first_renewal_is_not_renewed() {
     let fixture = Fixture::new();
@@ -93,7 +94,7 @@ async fn a_lock_shorter_than_the_first_renewal_is_not_renewed() {
     assert_eq!(backend.control(Verb::Renew).count(), 0);
 }
 
-/// Renewals that are due soon after each other share a batch.
+/// 200 claims are granted 1 ms apart. Renewals that are due soon after each other share a call.
 #[tokio::test(start_paused = true)]
 async fn first_renewals_share_a_batch() {
     let fixture = Fixture::new();

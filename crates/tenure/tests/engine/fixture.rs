@@ -1,4 +1,4 @@
-//! A memory store, its clock and its clients for one test, and helpers to look into the store.
+//! A memory store, its clock and its clients for one test, and helpers that read the store's state.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -65,7 +65,7 @@ impl Fixture {
         (Client::new(backend.clone(), settings), backend)
     }
 
-    /// A client of a store with another profile.
+    /// A faulty client of a store whose profile was changed by `change`.
     pub(crate) fn faulty_client_where(
         &self,
         change: impl FnOnce(&mut Profile),
@@ -77,7 +77,7 @@ impl Fixture {
         (Client::new(backend.clone(), Settings::default()), backend)
     }
 
-    /// A fixture with one client that holds the key `k`, and that releases it through the store.
+    /// A fixture with one client that holds the key `k`. Without local hand-over, an unlock always calls the store.
     pub(crate) async fn holding() -> (Self, Client, Arc<FaultyBackend>, Guard) {
         let fixture = Fixture::new();
         let (client, backend) = fixture.faulty_client_with(Settings::default().local_handover(false));
@@ -89,7 +89,7 @@ impl Fixture {
         self.store.client(Arc::new(self.clock.clone()))
     }
 
-    /// Lets a holder acquire that key that never renews or releases it.
+    /// Grants `key` to a holder that never renews or releases it.
     pub(crate) async fn dead_holder(&self, key: &str, lease: Duration) {
         let dead = Claim {
             at: ClaimRef {
@@ -108,7 +108,7 @@ impl Fixture {
         assert!(matches!(standing, Ok(AcquireReply::Granted(_))), "{standing:?}");
     }
 
-    /// The state of that key in the store; `None` if it is free.
+    /// The state of `key` in the store; `None` if it has neither a holder nor a waiter.
     pub(crate) async fn status(&self, key: &str) -> Option<LockStatus> {
         let key = LockKey::new(key).expect("tests use good keys");
         let page = self
@@ -119,18 +119,18 @@ impl Fixture {
         page.items.into_iter().next()
     }
 
-    /// The claims in the store's queue for that key.
+    /// The claims in the store's queue for `key`. Panics if the key is free.
     pub(crate) async fn queue(&self, key: &str) -> Vec<WaiterStatus> {
         let status = self.status(key).await.expect("the key is held");
         status.waiters.expect("memory shows its queue")
     }
 
-    /// Whether that key has neither a holder nor a waiter in the store.
+    /// Returns true if `key` has neither a holder nor a waiter in the store.
     pub(crate) async fn is_free(&self, key: &str) -> bool {
         self.status(key).await.is_none()
     }
 
-    /// Waits until that key has neither a holder nor a waiter; fails after `limit`.
+    /// Waits until `key` has neither a holder nor a waiter; fails after `limit`.
     pub(crate) async fn freed(&self, key: &str, limit: Duration) {
         let end = self.clock.now() + limit;
         while let Some(status) = self.status(key).await {
@@ -162,7 +162,7 @@ pub(crate) fn runtime() -> Runtime {
     builder.enable_all().build().expect("tokio starts")
 }
 
-/// A runtime with one worker thread of that name, which runs without a call of `block_on`.
+/// A runtime with one worker thread called `name`, which runs tasks also outside of `block_on`.
 pub(crate) fn worker(name: &str) -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).thread_name(name).enable_all();
@@ -180,12 +180,12 @@ pub(crate) fn mutex(client: &Client, fair: bool) -> Mutex {
     if fair { mutex.fair() } else { mutex }
 }
 
-/// Starts a waiter for the key `k`: the successor, if this client holds the key.
+/// Starts a waiter for the key `k`. If this client holds the key, the waiter is next: the successor of a release.
 pub(crate) async fn successor(client: &Client) -> JoinHandle<Result<Guard, Error>> {
     spawned(client.mutex("k").lock_within(10 * SECOND)).await
 }
 
-/// Runs the future in a new task, until it has to wait.
+/// Starts a task for `work`, and lets it run until it has to wait.
 pub(crate) async fn spawned<F>(work: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -195,12 +195,12 @@ where
     task
 }
 
-/// The guard of a waiting task; fails if the task does not get it within a minute.
+/// Awaits a waiting task and returns its guard; fails if the task has no guard within 60 s.
 pub(crate) async fn served(next: JoinHandle<Result<Guard, Error>>) -> Guard {
     served_within(60 * SECOND, next).await
 }
 
-/// The guard of a waiting task; fails if the task does not get it within `limit`.
+/// Awaits a waiting task and returns its guard; fails if the task has no guard within `limit`.
 pub(crate) async fn served_within(limit: Duration, next: JoinHandle<Result<Guard, Error>>) -> Guard {
     let served = tokio::time::timeout(limit, next).await;
     served.expect("the waiter never gets the lock").unwrap().unwrap()
@@ -215,7 +215,7 @@ pub(crate) async fn hold_many(client: &Client, locks: usize) -> Vec<Guard> {
     guards
 }
 
-/// Waits for the loss of a lock, up to two minutes.
+/// Waits until the lock is lost, and returns the loss; fails after 120 s.
 pub(crate) async fn lost(guard: &Guard) -> Lost {
     let lost = tokio::time::timeout(120 * SECOND, guard.lost()).await;
     lost.expect("the loss is never reported")
@@ -230,7 +230,7 @@ pub(crate) async fn evict(client: &Client, key: &str) -> Vec<HolderId> {
         .expect("memory evicts")
 }
 
-/// Fails unless the result is that error.
+/// Fails unless `$answer` is an error that matches `$error`.
 macro_rules! assert_error {
     ($answer:expr, $error:pat) => {
         let answer = $answer;
@@ -246,7 +246,7 @@ pub(crate) fn assert_transient<T: Debug>(answer: &Result<T, Error>, what: impl D
     assert!(is_transient, "{what:?}: {answer:?}");
 }
 
-/// Polls a future once, which must not be ready.
+/// Polls a future once and returns it; fails if the future is ready.
 pub(crate) async fn begun<F: Future + Unpin>(mut future: F) -> F {
     assert!(
         poll_once(&mut future).await.is_none(),
@@ -273,5 +273,5 @@ pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Ou
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MS: Duration = Duration::from_millis(1);
-/// Time from a grant to its local deadline for the default lease: the lease minus drift and margin.
+/// Time from a grant to its local deadline for the default lease of 30 s: 300 ms off for clock drift, 300 ms as a margin.
 pub(crate) const LOCAL_LEASE: Duration = Duration::from_millis(29_400);

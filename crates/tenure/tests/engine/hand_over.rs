@@ -1,4 +1,4 @@
-//! Handing a claim over in memory, without a call, and the limits that keep other clients from starving.
+//! A client hands a held key to its own waiters without a call to the store, within limits that protect other clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use tenure_backend::Reach;
 use crate::faulty_backend::{FaultyBackend, Verb, faulty_with_profile};
 use crate::fixture::{Fixture, MS, SECOND, evict, pass, served, settle, spawned};
 
-/// Runs tasks that lock the key in a loop, and counts their grants.
+/// Starts `tasks` tasks that lock and unlock the key in a loop. Returns the counter of their grants.
 async fn hammer(client: &Client, tasks: u32, hold: Duration) -> Arc<AtomicU32> {
     let turns = Arc::new(AtomicU32::new(0));
     for _ in 0..tasks {
@@ -26,13 +26,14 @@ async fn hammer(client: &Client, tasks: u32, hold: Duration) -> Arc<AtomicU32> {
                 guard.unlock().await.unwrap();
             }
         };
-        // Starts the tasks one after the other. They end with the test.
+        // Starts the tasks one after the other. They run until the test ends.
         drop(spawned(task).await);
     }
     turns
 }
 
-/// Hands the key from a holder to a waiter. Returns both claims, and the number of calls that the hand-over took.
+/// Hands the key from a holder to a waiter of the same client. Returns both claims, and the number of calls that this
+/// took.
 async fn hand_over(client: &Client, backend: &FaultyBackend) -> ([ClaimRef; 2], usize) {
     let mutex = client.mutex("k").linger(10 * MS);
     let first = mutex.lock().await.unwrap();
@@ -61,7 +62,8 @@ async fn without_local_hand_over_the_release_grants_in_one_call() {
     assert_eq!(calls, 1);
 }
 
-/// The client cannot know of every other waiter: some only try, and some listen where the server does not count them.
+/// A client that is busy with its own waiters lets the key go once a second, since the server does not report every
+/// waiter of other clients. Here the other one only calls `try_lock`.
 #[tokio::test(start_paused = true)]
 async fn a_client_on_a_network_releases_a_hot_key_once_a_second() {
     for (reach, is_let_go) in [(Reach::Network, true), (Reach::Process, false)] {
@@ -80,7 +82,7 @@ async fn a_client_on_a_network_releases_a_hot_key_once_a_second() {
                 }
                 pass(2 * MS).await;
             }
-            // More pauses than that would slow the client down.
+            // The upper bound: a client that let the key go more often would be slow.
             let expected = if is_let_go { 2..=20 } else { 0..=0 };
             assert!(
                 expected.contains(&got),
@@ -90,7 +92,8 @@ async fn a_client_on_a_network_releases_a_hot_key_once_a_second() {
     }
 }
 
-/// V3: as long as the evicted client may hand its claim over, the store grants the key to no other client.
+/// V3: for 10 ms after an eviction, the evicted client may still hand its claim over locally. Meanwhile the store grants
+/// the key to no client.
 #[tokio::test(start_paused = true)]
 async fn an_eviction_blocks_grants_for_the_handover_window() {
     let (_, [here, elsewhere]) = Fixture::clients();
@@ -102,7 +105,7 @@ async fn an_eviction_blocks_grants_for_the_handover_window() {
     assert!(elsewhere.mutex("k").try_lock().await.unwrap().is_some());
 }
 
-/// While other clients wait, a run gives each local task one turn, and does not use up all reserved grants.
+/// A waiting client gets the key after at most two turns per local task.
 #[tokio::test(start_paused = true)]
 async fn a_client_yields_a_hot_key_to_a_waiting_client() {
     let (_, [here, elsewhere]) = Fixture::clients();
@@ -111,11 +114,11 @@ async fn a_client_yields_a_hot_key_to_a_waiting_client() {
     for turn in 0..50 {
         let locked = tokio::time::timeout(10 * SECOND, elsewhere.mutex("k").lock());
         let guard = locked.await.expect("starved").unwrap();
-        // In the first turns the client learns that another client waits.
+        // The first two rounds do not count: the client learns in them that another client waits.
         if turn >= 2 {
             most = most.max(since.load(Ordering::Relaxed));
         }
-        // All tasks arrive while the key is held, and wait.
+        // Lets all local tasks queue while the other client holds the key.
         settle().await;
         since.store(0, Ordering::Relaxed);
         guard.unlock().await.unwrap();

@@ -1,4 +1,4 @@
-//! Linger: a client keeps a claim after an unlock, for its next local caller.
+//! `linger`: after an unlock, the client keeps the claim for a short time, so that its next `lock` needs no call.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use tenure::LostCause;
 use crate::faulty_backend::Verb;
 use crate::fixture::{Fixture, LOCAL_LEASE, MS, SECOND, lost, pass, served_within, settle, spawned};
 
-/// R14, R22: the local deadline counts from the request, so a late reply makes it come sooner.
+/// R14, R22: the local deadline counts from the request, so a reply that takes 4 s leaves 6 s of a lease of 10 s.
 #[tokio::test(start_paused = true)]
 async fn a_late_reply_does_not_extend_the_local_deadline() {
     let (_, client, backend) = Fixture::with_faulty_backend();
@@ -17,7 +17,7 @@ async fn a_late_reply_does_not_extend_the_local_deadline() {
     assert!(guard.remaining() <= 6 * SECOND, "{:?}", guard.remaining());
 }
 
-/// R14, R22: the local deadline counts from the renewal request, too.
+/// R14, R22: after a renewal, the local deadline counts from the renewal's request.
 #[tokio::test(start_paused = true)]
 async fn a_late_renewal_does_not_extend_the_local_deadline() {
     let (_, client, backend) = Fixture::with_faulty_backend();
@@ -29,8 +29,8 @@ async fn a_late_renewal_does_not_extend_the_local_deadline() {
     assert!(guard.remaining() <= 22 * SECOND, "{:?}", guard.remaining());
 }
 
-/// R13: a renewal that is answered after the local deadline does not restore the lock, whether or not the loss was noticed
-/// before.
+/// R13: a renewal whose reply comes after the local deadline does not restore the lock, whether or not the watchdog or
+/// the holder noticed the loss before.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_after_the_deadline_does_not_restore_the_lock() {
     for (case, suspended, looks) in [
@@ -62,10 +62,10 @@ async fn a_renewal_after_the_deadline_does_not_restore_the_lock() {
     }
 }
 
-/// R19: a grant whose lease ended on the way is not given to a caller, even if the caller itself reads the reply.
+/// R19: the lease of a grant ends before its reply arrives. The caller does not get this grant, but acquires again.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_arrives_expired_is_released_and_retried() {
-    // In the first case the reply comes within the offer window, so the caller itself reads it.
+    // In the first case the reply comes within 100 ms, so the caller's own poll reads it, not a task.
     for (lease, reply, left) in [(60 * MS, 80 * MS, 30 * MS), (SECOND, 2 * SECOND, 900 * MS)] {
         let (fixture, client, backend) = Fixture::with_faulty_backend();
         backend.control(Verb::Acquire).hold_after();
@@ -81,7 +81,7 @@ async fn a_grant_that_arrives_expired_is_released_and_retried() {
     }
 }
 
-/// A fixed lease ends in the store at its time, even if it was verified meanwhile and no release arrives.
+/// A fixed lease of 10 s ends in the store after 10 s, even if `verify` renewed it meanwhile and no release arrives.
 #[tokio::test(start_paused = true)]
 async fn verify_neither_prolongs_nor_shortens_a_fixed_lease() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -97,7 +97,7 @@ async fn verify_neither_prolongs_nor_shortens_a_fixed_lease() {
     assert!(fixture.is_free("k").await);
 }
 
-/// R22: after a suspend that is longer than the lease, the guard reports the loss at the first look.
+/// R22: after a suspend that is longer than the lease, the first `is_held` returns false.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_machine_wakes_without_the_lock() {
     let (fixture, [client]) = Fixture::clients();
@@ -113,7 +113,7 @@ async fn a_suspended_machine_wakes_without_the_lock() {
     );
 }
 
-/// R22: timers do not count a suspend, but the lease clock does.
+/// R22: timers do not count a suspend, so a task that awaits `lost` reads the lease clock once a second.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_loss_notices_a_suspend_within_a_second() {
     let (fixture, [client]) = Fixture::clients();
@@ -126,7 +126,7 @@ async fn waiting_for_loss_notices_a_suspend_within_a_second() {
     assert!(woke.elapsed() <= SECOND + 5 * MS);
 }
 
-/// The answer to the last renewal decides which cause the loss has.
+/// The last renewal was answered, so the loss after a suspend has the cause `Expired`, not `Unreachable`.
 #[tokio::test(start_paused = true)]
 async fn a_suspend_after_an_answered_renewal_is_not_unreachable() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -137,7 +137,7 @@ async fn a_suspend_after_an_answered_renewal_is_not_unreachable() {
     assert_eq!(guard.loss().unwrap().cause, LostCause::Expired);
 }
 
-/// A store may keep a claim for less time than the client asked for.
+/// A store may keep a renewed claim for less time than the client asked for: here 6 s instead of 30 s.
 #[tokio::test(start_paused = true)]
 async fn a_shorter_renewed_lease_moves_the_deadline_back() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -178,7 +178,7 @@ async fn a_guard_reports_the_granted_lease() {
     assert!(guard.remaining() > 9 * SECOND);
 }
 
-/// A time limit counts from the call although timers stand still, for one lock and for a multi-lock.
+/// The time limits of a lock and of a multi-lock count suspended time, although timers do not.
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_counts_suspended_time() {
     let (fixture, [other, client]) = Fixture::clients();
@@ -186,7 +186,7 @@ async fn a_time_limit_counts_suspended_time() {
     let alone = tokio::spawn(client.mutex("k").lock_within(60 * SECOND));
     let several = tenure::multi([client.mutex("k"), client.mutex("l")]).lock_within(60 * SECOND);
     let several = tokio::spawn(several);
-    // By then the timers have been set more than once.
+    // Both wake once a second to read the clock, so each has set its timer several times.
     pass(2_500 * MS).await;
     fixture.clock.suspend(120 * SECOND);
     let soon = tokio::time::timeout(2 * SECOND, async { (alone.await, several.await) }).await;

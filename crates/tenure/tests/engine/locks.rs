@@ -9,7 +9,7 @@ use tenure_backend::Order;
 use crate::faulty_backend::Verb;
 use crate::fixture::{Fixture, MS, SECOND, assert_error, begun, pass, poll_once, served, settle, spawned};
 
-/// Even in the same task, a second lock waits. Only attempts of one owner share a claim.
+/// A second lock waits, even in the task that holds the first: only attempts of one owner share a claim.
 #[tokio::test(start_paused = true)]
 async fn a_second_lock_waits_until_the_first_is_released() {
     let mutex = Fixture::new().client().mutex("k");
@@ -53,7 +53,7 @@ async fn an_uncontended_lock_is_one_call_and_its_unlock_another() {
     assert_eq!(counts, [1, 1, 0, 0]);
 }
 
-/// R1: a lock that is granted at the moment of the time-out does not leak.
+/// R1: neither a wait behind a holder, nor one whose grant arrives after the time-out, leaves a claim in the store.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_times_out_leaves_nothing() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -147,7 +147,7 @@ async fn permits_add_up_and_come_back() {
     assert!(semaphore.try_acquire_many(3).await.unwrap().is_some());
 }
 
-/// A guard's key and token go where keys and numbers are asked for.
+/// A guard's key names a lock, and its token converts to and from `i64`, without intermediate types.
 #[tokio::test(start_paused = true)]
 async fn keys_and_tokens_convert_without_detours() {
     let client = Fixture::new().client();
@@ -232,7 +232,7 @@ async fn a_striped_name_always_has_the_same_stripe() {
     assert_eq!(taken.count(), 7);
 }
 
-/// R17: two different names never share a lock of the client.
+/// R17: similar but different names are different locks.
 #[tokio::test(start_paused = true)]
 async fn different_names_are_different_locks() {
     let (_, [client]) = Fixture::clients();
@@ -261,7 +261,7 @@ async fn demanding_a_missing_guarantee_is_refused() {
     assert_error!(client.require(Guarantee::BetweenMachines), Error::Unsupported(_));
 }
 
-/// The message names the order only if the store serves the other one.
+/// The message says `fair` or `unfair` only if the store serves the other one of the two.
 #[tokio::test(start_paused = true)]
 async fn an_unsupported_lock_is_refused_with_a_message() {
     for (order, fair, words) in [

@@ -1,4 +1,4 @@
-//! How a holder learns of the loss of its lock, and what it may still do then.
+//! How a holder learns that its lock is lost, and what it can still do then.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::fixture::{
     spawned,
 };
 
-/// The watchdog renews at a third of the lease as long as the guard lives.
+/// The watchdog renews after each third of the lease while the guard lives: 30 times in 300 s.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_held_for_as_long_as_its_guard_lives() {
     let (_, client, backend) = Fixture::with_faulty_backend();
@@ -26,7 +26,7 @@ async fn a_lock_is_held_for_as_long_as_its_guard_lives() {
     guard.unlock().await.unwrap();
 }
 
-/// R14, R28: a lock is reported lost at the local deadline, even if the network is silent.
+/// R14, R28: a lock is reported lost at the local deadline, even if the store answers no call.
 #[tokio::test(start_paused = true)]
 async fn a_silent_network_is_a_loss_at_the_local_deadline() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -96,7 +96,7 @@ async fn a_renewal_in_flight_does_not_restore_a_released_lock() {
     assert!(other.is_some());
 }
 
-/// R28: a holder learns of its eviction, and which client evicted it.
+/// R28: an evicted holder learns of the eviction, and the label of the client that evicted it.
 #[tokio::test(start_paused = true)]
 async fn an_evicted_holder_learns_of_it_within_a_third_of_its_lease() {
     let (fixture, [client]) = Fixture::clients();
@@ -111,7 +111,8 @@ async fn an_evicted_holder_learns_of_it_within_a_third_of_its_lease() {
     assert_error!(guard.unlock().await, Error::Lost(_));
 }
 
-/// Grants that are handed over in memory share a claim, and each has a token of its own.
+/// Local hand-overs share one claim, but each grant has its own token. A loss names the token of the grant, not of the
+/// claim.
 #[tokio::test(start_paused = true)]
 async fn a_loss_names_the_key_and_the_token_of_its_grant() {
     let (_, [client]) = Fixture::clients();
@@ -156,7 +157,8 @@ async fn a_holder_that_its_own_client_evicts_learns_at_once() {
     }
 }
 
-/// A fixed lease is not renewed, so no renewal finds the eviction. The poller asks the store instead.
+/// A fixed lease is not renewed, so no renewal detects the eviction. The client asks the store for its waiters instead:
+/// after a third of the lease, at most 10 s.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_an_evicted_fixed_lease_need_not_wait() {
     let fixture = Fixture::new();
@@ -173,7 +175,7 @@ async fn a_waiter_behind_an_evicted_fixed_lease_need_not_wait() {
     }
 }
 
-/// After a failover that lost data, the holder learns of the loss soon.
+/// A connection is replaced, e.g. by a failover that lost data. The client then renews, so holders soon learn of a loss.
 #[tokio::test(start_paused = true)]
 async fn a_reconnect_renews_every_claim_at_once() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -206,7 +208,7 @@ async fn renewals_after_a_reconnect_are_spread_over_a_second() {
     pass(500 * MS).await;
     assert_eq!(renewals.count(), 10);
     assert_eq!(renewals.elements.load(Ordering::Relaxed), 20);
-    // Waits only for the batches that have been sent.
+    // `close` waits for the batches that were sent, but not for the rest of the second.
     backend.reconnect();
     settle().await;
     client.close(100 * MS).await.unwrap();

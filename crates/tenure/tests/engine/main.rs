@@ -1,5 +1,5 @@
-//! The promises of the engine, each with a test, over the memory store on a simulated clock.
-//! `tenure-testkit` has the suite that every store passes.
+//! Tests of the engine's promises, on the memory store with a simulated clock. The suite that every store passes is in
+//! `tenure-testkit`.
 
 mod adopted_calls;
 mod at_least;

@@ -80,7 +80,7 @@ async fn losing_one_member_loses_the_multi_lock() {
     fixture.freed("a", MS).await;
 }
 
-/// R31: an error of one member does not stop the release of the others, which is confirmed.
+/// R31: one member was lost, which fails the unlock. The unlock still waits until the other member is released.
 #[tokio::test(start_paused = true)]
 async fn a_failed_unlock_of_one_member_releases_the_others() {
     let (fixture, slow, backend) = Fixture::with_faulty_backend();
@@ -118,7 +118,8 @@ async fn members_may_be_of_every_kind_and_are_named_once() {
     assert_error!(multi(Vec::<Lock>::new()).try_lock().await, Error::Invalid(_));
 }
 
-/// Even with a short limit a silent store is not reported as a busy member, and many members do not lengthen the limit.
+/// If the store does not answer, the error is transient, not `Timeout`, which means busy. Ten members have the same limit
+/// as one.
 #[tokio::test(start_paused = true)]
 async fn a_multi_lock_of_a_silent_store_is_not_busy() {
     let (_, client, backend) = Fixture::with_faulty_backend();

@@ -1,4 +1,4 @@
-//! A backend whose calls panic, before they return a future or after their effect, leaves no waiter stuck.
+//! Calls of the backend panic, before they return a future or after their effect. No waiter is stuck afterwards.
 
 use tenure::{Error, Fault};
 
@@ -30,7 +30,7 @@ async fn an_acquire_that_panics_at_once_frees_its_key() {
     }
 }
 
-/// The call panics while its caller polls it, or after a task has adopted it.
+/// The call panics after 10 ms in its caller's poll, or after 250 ms in the task that has taken it over.
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_panics_later_lets_waiters_go_on() {
     for fair in [false, true] {
@@ -88,7 +88,7 @@ async fn a_renewal_that_panics_is_retried() {
         panic(&backend.control(Verb::Renew));
         assert_is_an_error(guard.verify().await);
         panic(&backend.control(Verb::Renew));
-        // Longer than the lease, and shorter than the waiter's time limit.
+        // The retry comes within this time. The waiter gives up only after 10 s.
         pass(9 * SECOND).await;
         assert!(backend.control(Verb::Renew).count() >= 1);
         assert!(guard.is_held());

@@ -1,4 +1,4 @@
-//! Interleavings that are easy to get wrong: calls that outlast their callers, and runtimes that end during a call.
+//! Rare interleavings: calls that end after their callers, runtimes that end during a call, and wakers that lock.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use crate::faulty_backend::{Verb, faulty};
 use crate::fixture::{Fixture, MS, SECOND, assert_error, pass, runtime, settle, spawned, worker};
 
-/// R26: the error of a failed poll says nothing about the claim that an earlier call placed.
+/// R26: the store queues a fair claim, and then refuses a poll for it. The client withdraws the claim.
 #[tokio::test(start_paused = true)]
 async fn a_refused_fair_poll_leaves_no_claim() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -36,7 +36,7 @@ fn close_on_own_thread_confirms_its_releases() {
         backend.control(Verb::Release).hold_before();
         let closer = client.clone();
         let close = tokio::spawn(async move { closer.close(10 * SECOND).await });
-        // sleep: longer than the watchdog's pause between two looks at its clock.
+        // sleep: longer than 1 s, after which a task that waits reads the lease clock again.
         tokio::time::sleep(1_200 * MS).await;
         assert!(!close.is_finished());
         backend.control(Verb::Release).resume();
@@ -70,7 +70,7 @@ fn waiters_on_other_runtimes_end_with_the_watchdogs() {
     assert!(!guard.is_held(), "it is not renewed");
 }
 
-/// R16: a store whose answers come after the lease has ended is not polled in a loop without pauses.
+/// R16: every reply comes after the lease of its grant has ended. The client pauses before it asks again.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_answers_too_late_is_polled_with_pauses() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -82,7 +82,7 @@ async fn a_store_that_answers_too_late_is_polled_with_pauses() {
     fixture.freed("k", SECOND).await;
 }
 
-/// A waker that locks the same key.
+/// A waker that tries to lock the key for which its future waits.
 struct LocksAgain {
     mutex: Mutex,
     is_woken: AtomicBool,
@@ -95,7 +95,7 @@ impl Wake for LocksAgain {
     }
 }
 
-/// Q8: no lock of the queue is held while a waker runs, or while the store is called.
+/// Q8: the engine holds no internal lock while it runs a waker or calls the store. Both use the same key here.
 #[test]
 fn wakers_and_calls_may_lock_the_same_key() {
     let (tell, told) = std::sync::mpsc::channel();
@@ -127,7 +127,7 @@ fn wakers_and_calls_may_lock_the_same_key() {
     }
 }
 
-/// A clock that stands still. In the thread `second`, the given number of readings ends the runtime.
+/// A clock that stands still. When the thread `second` has read it the given number of times, the clock ends the runtime.
 #[derive(Debug, Default)]
 struct EndsRuntime(parking_lot::Mutex<Option<(u32, Runtime)>>);
 
@@ -142,7 +142,7 @@ impl tenure_backend::Clock for EndsRuntime {
         let due = armed.take_if(|(readings, _)| *readings == 0);
         drop(armed);
         if let Some((_, runtime)) = due {
-            // In a new thread, because a thread of a runtime must not block on the end of another.
+            // In a new thread, because tokio does not let a worker thread wait for the end of another runtime.
             let end = std::thread::spawn(|| runtime.shutdown_timeout(10 * SECOND));
             end.join().unwrap();
         }
@@ -161,9 +161,9 @@ fn a_time_limit_survives_the_end_of_the_clients_runtime() {
     let lock = client.mutex("k").lock_within(50 * MS);
     let waiting = second.spawn(lock.on_waiting(move |_| tell.send(()).unwrap()));
     told.recv_timeout(10 * SECOND).unwrap();
-    // sleep: the time limit has started by then; its end comes later.
+    // sleep: the limit of 50 ms has started but not ended.
     std::thread::sleep(20 * MS);
-    // The timer ends, the queue reads the clock, the limit reads the clock, and that reading ends the runtime.
+    // When the timer ends, the queue reads the clock first. The limit reads it second, and that reading ends the runtime.
     *clock.0.lock() = Some((2, first));
     let ended = second.block_on(async { tokio::time::timeout(10 * SECOND, waiting).await });
     let ended = ended.expect("the waiter never ends").expect("it panicked");

@@ -1,4 +1,4 @@
-//! The metrics of a client match the table in its documentation.
+//! The metrics of a client match the table in `docs/telemetry.md`, and count what happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ fn recorded(snapshotter: &Snapshotter) -> BTreeMap<Series, (MetricKind, DebugVal
         .collect()
 }
 
-/// Runs `work` in paused time with a separate recorder.
+/// Runs `work` in paused time, and returns the metrics that it records.
 fn record(work: impl AsyncFnOnce()) -> Snapshotter {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
@@ -50,7 +50,7 @@ fn record(work: impl AsyncFnOnce()) -> Snapshotter {
     snapshotter
 }
 
-/// Does everything that records a metric.
+/// Uses locks in all the ways that record a metric.
 async fn live(settings: Settings) {
     let fixture = Fixture::new();
     let (client, backend) = fixture.faulty_client_with(settings);

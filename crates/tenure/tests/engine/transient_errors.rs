@@ -67,7 +67,7 @@ async fn a_silent_store_is_not_reported_as_a_busy_lock() {
     }
 }
 
-/// Wake-ups are only hints: a waiter also polls, even if the store never answers the request for wake-ups.
+/// The store does not answer the request for wake-ups. The waiter polls, and gets the freed key within 1 s.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_polls_while_its_watch_is_unanswered() {
     let fixture = Fixture::new();
@@ -109,7 +109,7 @@ async fn a_multi_lock_of_an_unavailable_store_is_not_busy() {
     assert_transient(&both.await.unwrap(), "the store has become unavailable");
 }
 
-/// R25: a grant with a lost reply is counted once.
+/// R25: the store grants a claim, but its reply is lost. The retry gets the same claim, so there is one holder.
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_leaves_one_holder_and_then_none() {
     let fixture = Fixture::new();
@@ -174,7 +174,7 @@ async fn a_refused_unlock_is_retried_in_the_background() {
     }
 }
 
-/// The store may keep the claim until its lease ends, so the last try is made at that time.
+/// A failing release is tried a last time at its limit: the unlock limit, or the end of the lease for a dropped guard.
 #[tokio::test(start_paused = true)]
 async fn a_release_makes_a_last_try_at_its_limit() {
     for dropped in [false, true] {
@@ -182,7 +182,7 @@ async fn a_release_makes_a_last_try_at_its_limit() {
         let limit = 3 * SECOND;
         let settings = tenure::testing::seeded(Settings::default().unlock_limit(limit), [7; 16]);
         let (client, backend) = fixture.faulty_client_with(settings);
-        // The limit of an unlock is a setting; that of a dropped guard is its lease.
+        // An unlock retries until `unlock_limit`; the release of a dropped guard retries until the lease ends.
         let lease = if dropped { limit } else { 10 * limit };
         let guard = client.mutex("k").lease(lease).lock().await.unwrap();
         let release = backend.control(Verb::Release);
@@ -202,7 +202,8 @@ async fn a_release_makes_a_last_try_at_its_limit() {
     }
 }
 
-/// An unanswered request may place its claim until the call's time limit, which may be longer than the lease.
+/// A request without a reply may place its claim until the call limit of 5 s, longer than the lease of 1 s. The client
+/// withdraws the claim until then.
 #[tokio::test(start_paused = true)]
 async fn a_withdrawal_is_retried_while_its_claim_may_be_placed() {
     let (_, client, backend) = Fixture::with_faulty_backend();
@@ -217,7 +218,7 @@ async fn a_withdrawal_is_retried_while_its_claim_may_be_placed() {
     assert!(release.count() > tries, "given up after {tries} tries");
 }
 
-/// R16: the local queue goes on after the store refused the claim of its first waiter.
+/// R16: the store refuses the claim of the first local waiter. The other waiters get their errors, too.
 #[tokio::test(start_paused = true)]
 async fn a_failed_first_waiter_does_not_block_the_next() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -235,7 +236,7 @@ async fn a_failed_first_waiter_does_not_block_the_next() {
     drop(client.mutex("k").lock_within(SECOND).await.unwrap());
 }
 
-/// R15: a lost wake-up does not block a waiter, because it also polls.
+/// R15: the store refuses every request for wake-ups. The waiter polls, and gets the freed key within 200 ms.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_without_wake_ups_polls() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -274,7 +275,8 @@ async fn an_idle_waiter_asks_seldom() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// R4: if the store forgets ended claims, a request in flight could place the claim again, so it is withdrawn twice.
+/// R4: the store does not remember ended claims, so a late request could place a withdrawn claim again. The client
+/// withdraws the claim a second time.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_forgets_claims_gets_a_second_withdrawal() {
     for fair in [false, true] {
@@ -307,7 +309,7 @@ async fn a_late_answer_does_not_delay_the_next_poll() {
     }
 }
 
-/// R15: if all wake-ups are lost, a waiter polls when the lease of the holder could have ended.
+/// R15: all wake-ups are lost. The waiter polls at the latest when the holder's lease of 6 s would have ended.
 #[tokio::test(start_paused = true)]
 async fn lost_wake_ups_delay_a_waiter_only_until_the_lease_ends() {
     let (fixture, [other]) = Fixture::clients();

@@ -25,7 +25,7 @@ async fn an_unpolled_first_waiter_delays_others_by_200_ms_at_most() {
         }
         let waited = before.elapsed();
         assert!(waited <= LIMIT, "fair {fair}: {waited:?}");
-        // The waiter is not forgotten: when it is polled again, it gets its turn.
+        // The unpolled waiter is still in the queue: when it is polled again, it gets the lock.
         let guard = tokio::time::timeout(LIMIT, unpolled).await.unwrap().unwrap();
         assert!(client.mutex("k").try_lock().await.unwrap().is_none());
         guard.unlock().await.unwrap();
@@ -33,7 +33,7 @@ async fn an_unpolled_first_waiter_delays_others_by_200_ms_at_most() {
     }
 }
 
-/// R16: a call in flight belongs to the client, not to the future that started it.
+/// R16: a future that started a call is no longer polled. The client finishes the call, and other waiters go on.
 #[tokio::test(start_paused = true)]
 async fn an_unpolled_call_does_not_block_other_waiters() {
     for fair in [false, true] {
