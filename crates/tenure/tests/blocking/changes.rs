@@ -1,4 +1,4 @@
-//! The blocking `Client::watch`: an iterator that waits. `tests/changes.rs` tests the order of the changes.
+//! The blocking `Client::watch`, an iterator that waits. `tests/changes.rs` tests which changes come in which order.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::fixture::{SOON, assert_error, client, two_clients};
 
 const OFTEN: Duration = Duration::from_millis(5);
 
-/// The kind of the next change as a word, and its key.
+/// Waits for the next change. Returns its kind as a word, and its key.
 fn told(changes: &mut Changes) -> (&'static str, String) {
     let change = changes.next_within(SOON).expect("memory answers");
     match change.expect("a change in time") {
@@ -56,7 +56,7 @@ fn exceeding_the_key_limit_ends_a_blocking_watch() {
     let mut changes = client.watch("").limit(1);
     assert!(matches!(changes.next(), Some(Err(Error::Limit(_)))));
     assert!(changes.next().is_none(), "an iterator ends after an error");
-    // The error ended only this call: the next one scans again.
+    // Unlike the iterator, `next_within` scans again after an error.
     assert_error!(changes.next_within(SOON), Error::Limit(_));
 }
 

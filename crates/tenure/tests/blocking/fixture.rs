@@ -1,4 +1,4 @@
-//! Clients for these tests, and waiting for a condition with a time limit.
+//! Clients for the tests of the blocking API, and helpers that read the store and wait for a condition.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(crate) fn is_free(client: &Client, key: &str) -> bool {
     guard.is_some()
 }
 
-/// Fails unless the result is that error.
+/// Fails unless `$answer` is an error that matches `$error`.
 macro_rules! assert_error {
     ($answer:expr, $error:pat) => {
         let answer = $answer;
@@ -46,7 +46,7 @@ macro_rules! assert_error {
 }
 pub(crate) use assert_error;
 
-/// Waits until the condition holds; fails after [`SOON`].
+/// Waits until `is_so` returns true; fails after [`SOON`] with the text `what`.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -55,7 +55,7 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Whether exactly one claim waits for that key in the store.
+/// Returns true if exactly one claim waits for `key` in the store's queue.
 pub(crate) fn one_queues(client: &Client, key: &str) -> bool {
     let waiters = statuses_of(client, key)[0].waiters.clone();
     waiters.is_some_and(|waiters| waiters.len() == 1)

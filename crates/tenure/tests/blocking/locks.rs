@@ -1,4 +1,4 @@
-//! The blocking API of every kind of lock, with every option: exclusion, and the order of tokens.
+//! Every kind of lock of the blocking API: exclusion, rising tokens, options, multi-locks, and work under a lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -204,7 +204,7 @@ fn a_name_has_the_same_stripe_here_and_in_async() {
         .block_on(theirs.mutex("customer 4711").try_lock())
         .expect("memory answers");
     assert!(taken.is_none(), "{guard:?} excludes it");
-    // At the end of the test, because the guards of these tries are not unlocked.
+    // Done last: the guards of these tries are dropped, so their locks become free at an unknown time.
     assert_eq!(carts.stripes().len(), 8);
     let free = carts
         .stripes()

@@ -1,4 +1,4 @@
-//! How a thread learns of the loss of its lock, and what a closed or dropped client leaves.
+//! How a thread learns that its lock is lost, and which locks and threads a closed or dropped client leaves.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -57,15 +57,15 @@ fn a_wait_for_loss_counts_suspended_time() {
     let clock = Arc::new(SimClock::new());
     let store = MemoryStore::new(clock.clone());
     let client = Client::new(store.client(clock.clone()), Settings::default()).expect("there is a thread");
-    // Longer than all suspends of this test together.
+    // The leases are longer than all suspends of this test together, so no lock is lost.
     let [one, a, b] = ["k", "a", "b"].map(|key| client.mutex(key).lease(1000 * HOUR));
     let one = one.lock().expect("it is free");
     let both = multi([a, b]).lock().expect("they are free");
-    // Not joined if the test fails, because they would wait for an hour.
+    // Plain threads instead of scoped ones: if the test fails, it does not wait for them.
     let one = std::thread::spawn(move || one.lost_within(HOUR));
     let both = std::thread::spawn(move || both.lost_within(HOUR));
     until("both have found out", || {
-        // A thread that has not started to wait needs the next suspend.
+        // Suspend again and again: only a thread that waits already counts a suspend.
         clock.suspend(HOUR);
         std::thread::sleep(50 * MS); // sleep: between two suspends; no event to wait for.
         one.is_finished() && both.is_finished()

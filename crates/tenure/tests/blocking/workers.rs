@@ -1,4 +1,4 @@
-//! Blocking calls on threads of async runtimes: where they are refused, where they work, and that dropping never waits.
+//! Blocking calls on threads of async runtimes: where they panic, where they work, and that dropping a guard never waits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn alone() -> Runtime {
     builder.enable_all().build().expect("tokio starts")
 }
 
-/// The message with which a call panics inside a task of that runtime.
+/// Runs `call` inside a task of the runtime, and returns the message with which it panics.
 fn panic_inside(runtime: &Runtime, call: impl FnOnce() + Send + 'static) -> String {
     let failed = runtime.block_on(async { tokio::spawn(async move { call() }).await });
     let panic = failed.expect_err("the call panics").into_panic();

@@ -208,7 +208,7 @@ fn a_client_leaks_nothing_when_its_runtime_ends() {
     }
 }
 
-/// The client waits on a timer for calls that take too long. A call that has ended leaves no such timer.
+/// A timer watches for slow calls. Calls that have ended do not keep their client alive until it fires.
 #[tokio::test(start_paused = true)]
 async fn a_client_dropped_after_its_calls_ends_at_once() {
     let fixture = Fixture::new();

@@ -236,7 +236,7 @@ async fn a_failed_first_waiter_does_not_block_the_next() {
     drop(client.mutex("k").lock_within(SECOND).await.unwrap());
 }
 
-/// R15: the store refuses every request for wake-ups. The waiter polls, and gets the freed key within 200 ms.
+/// R15: every request for wake-ups fails. The waiter polls, and gets the freed key within 200 ms.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_without_wake_ups_polls() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();

@@ -1,5 +1,5 @@
-//! Task of a client: acquires locks of every kind, holds and nests them, drops futures half-way, and releases or drops the
-//! guards.
+//! The tasks of the simulated clients. A task acquires locks of every kind, holds and nests them, drops futures half-way,
+//! and releases or drops the guards.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -16,10 +16,10 @@ use tenure_testkit::{Dice, EventKind};
 use crate::liveness::Waiter;
 use crate::simulation::{ObservedHold, Parameters, Simulation};
 
-/// Maximum interval at which a guard is asked whether it is held.
+/// Maximum pause between two checks by which the simulation asks a guard whether it is held.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Task of a client.
+/// A task of a simulated client.
 pub(crate) struct Actor {
     pub(crate) sim: Arc<Simulation>,
     pub(crate) client: Client,
@@ -29,7 +29,7 @@ pub(crate) struct Actor {
     pub(crate) dice: Dice,
 }
 
-/// Lock that a task acquires next.
+/// The lock that a task acquires next, drawn at random.
 struct LockPlan {
     key: LockKey,
     mode: Mode,
@@ -38,7 +38,7 @@ struct LockPlan {
 }
 
 impl Actor {
-    /// Acquires and releases locks `turns` times. It does nothing while its client is paused.
+    /// Acquires and releases locks `turns` times. Does nothing while the task's client is paused.
     pub(crate) async fn run(mut self, turns: u64) {
         for _ in 0..turns {
             let rest = self.ms(120);
@@ -75,7 +75,7 @@ impl Actor {
             match polled.await {
                 Some(Poll::Ready(output)) => return output,
                 Some(Poll::Pending) => {
-                    // `work` has stored this task's waker, and wakes it.
+                    // Waits: `work` has stored this task's waker and will wake it.
                     poll_fn({
                         let mut first = true;
                         move |_| {
@@ -180,7 +180,7 @@ impl Actor {
         let got = self.alive(multi(members).lock_within(limit)).await;
         match got {
             Ok(guards) => {
-                // All members are held and released together.
+                // Releases all members together. For the checker, each hold ends right after its grant.
                 let ids: Vec<ClaimId> = guards.members().iter().map(|guard| guard.claim().id).collect();
                 for (guard, attempt) in guards.members().iter().zip(attempts) {
                     if self.acquired(attempt, guard).is_some() {
@@ -199,7 +199,7 @@ impl Actor {
         }
     }
 
-    /// Records a grant. If the claim had already been evicted or lost, returns the time of that.
+    /// Records a grant that a task got. Returns the time of the eviction or data loss if it ended the claim before that.
     fn acquired(&self, attempt: u64, guard: &Guard) -> Option<Instant> {
         let (id, token, now) = (guard.claim().id, guard.token(), self.sim.now());
         let (void, passed) = {
@@ -207,8 +207,8 @@ impl Actor {
             (claims.void_since(id), claims.was_passed(id, token))
         };
         self.sim.takes(id);
-        // If the claim ended in the store while the reply was under way, the holder learns it only at the next renewal. Then
-        // the checker gets the token, but no holding period.
+        // If the claim ended in the store while the reply was under way, the holder learns that only at the next renewal.
+        // The checker then gets the token, but no period in which the lock was held.
         let until = if void.is_some() {
             Instant::ORIGIN
         } else {
@@ -228,7 +228,7 @@ impl Actor {
         void
     }
 
-    /// Starts to observe a granted lock.
+    /// Records a granted lock, and starts a task that observes it.
     fn hold(&self, attempt: u64, guard: Guard, lease: Duration) -> Arc<ObservedHold> {
         let void = self.acquired(attempt, &guard);
         let hold = Arc::new(ObservedHold {
@@ -269,14 +269,14 @@ impl Actor {
         self.write(hold, ask);
     }
 
-    /// Calls `verify`, which must not confirm a claim that had ended before.
+    /// Calls `verify`, which must not confirm a claim that had ended in the store before the call.
     async fn verify(&self, hold: &ObservedHold) {
         let Some(guard) = hold.guard.lock().clone() else {
             return;
         };
         let void_since = || self.sim.claims.lock().void_since(guard.claim().id);
         let since = void_since();
-        // A store that lost its data may have granted the claim again meanwhile.
+        // If `void_since` changed, a store that had lost its data granted the claim again meanwhile.
         if self.alive(guard.verify()).await.is_ok() && since.is_some() && void_since() == since {
             self.sim
                 .violated("V2", "the store confirmed a claim that had ended");
@@ -308,7 +308,7 @@ impl Actor {
             self.sim.lose_at(hold, seen);
         }
         self.sim.record(hold.attempt, EventKind::ReleaseInvoked);
-        // This is the only reference: the observer holds the guard only during a check.
+        // `into_inner` succeeds: the observer references the guard only during a check, and none is under way.
         let guard = hold.guard.lock().take().and_then(Arc::into_inner);
         if let Some(guard) = &guard {
             self.sim.lets_go(guard.claim().id);
@@ -376,11 +376,11 @@ fn member(client: &Client, ask: &LockPlan) -> Lock {
     }
 }
 
-/// Asks a guard repeatedly whether it is held, as a holder would that is never paused.
+/// Asks a guard again and again whether it is held, and records when it is not. Pauses of the client do not stop this.
 async fn observe(sim: Arc<Simulation>, hold: Arc<ObservedHold>) {
     let mut was_lost = false;
     loop {
-        // No check happens exactly at the local deadline, so the latest known deadline is recorded as the end.
+        // No check happens exactly at the local deadline. So if the guard is lost, the deadline known before is its end.
         let seen = *hold.until.lock();
         let until = hold.look(&sim);
         if until.is_some() && was_lost {
@@ -404,7 +404,7 @@ async fn observe(sim: Arc<Simulation>, hold: Arc<ObservedHold>) {
             Some(_) => {}
         }
         let next = until.map_or(LOOK * 5, |until| (until - sim.now()).min(LOOK));
-        // sleep: tokio's time is paused. Timers tick in milliseconds; one more ensures that the deadline has passed.
+        // sleep: advances paused time. Timers tick in milliseconds, so one more is needed to pass the deadline.
         tokio::time::sleep(next + Duration::from_millis(1)).await;
     }
 }

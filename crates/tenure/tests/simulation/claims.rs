@@ -1,5 +1,5 @@
-//! History of each claim in the store: when it was first requested, with which tokens it was granted, and when it was
-//! evicted or lost.
+//! History of each claim in the simulated store: when it was first requested, with which tokens it was granted, and when
+//! it was evicted or lost with the store's data.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ struct ClaimHistory {
     /// Time of the first request.
     since: Instant,
     granted: Option<Granted>,
-    /// Tokens of its grants. A store that lost its data may grant it again with other tokens.
+    /// First token of each grant by the store. A store that lost its data may grant the claim again with another token.
     tokens: Vec<Option<FencingToken>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Granted {
     epoch: usize,
-    /// Time at which it was evicted, or the store lost its data.
+    /// Time at which the claim was evicted, or the store lost its data.
     taken: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     lives: BTreeMap<ClaimId, ClaimHistory>,
-    /// End of each key's cooldown after an eviction.
+    /// For each key that was evicted: until when the store must not grant it (the cooldown).
     bars: BTreeMap<LockKey, Instant>,
     /// Time of the latest grant of each key.
     served: BTreeMap<LockKey, Instant>,
@@ -40,13 +40,13 @@ impl Claims {
         });
     }
 
-    /// Records a grant or its repetition. Returns true if it violates the cooldown after an eviction.
+    /// Records a grant by the store. Returns true if the grant is new and came in the cooldown after an eviction.
     pub(crate) fn granted(&mut self, claim: &Claim, grant: &Grant, epoch: usize, now: Instant) -> bool {
         self.served.insert(claim.at.key.clone(), now);
         let Some(life) = self.lives.get_mut(&claim.at.id) else {
             return false;
         };
-        // A store that lost its data may grant the same claim again.
+        // In the same epoch, this only repeats a reply. A store that lost its data (a new epoch) grants the claim again.
         if life.granted.is_some_and(|granted| granted.epoch == epoch) {
             return false;
         }
@@ -58,15 +58,15 @@ impl Claims {
             .is_some_and(|cooldown| now < *cooldown)
     }
 
-    /// Returns whether the claim was granted before.
+    /// Returns true if the store has granted the claim before.
     pub(crate) fn knows(&self, id: ClaimId) -> bool {
         self.lives.get(&id).is_some_and(|life| life.granted.is_some())
     }
 
-    /// Records an eviction.
+    /// Records that a claim was evicted, and starts the cooldown of its key.
     pub(crate) fn evicted(&mut self, id: ClaimId, key: &LockKey, now: Instant) {
         let granted = self.lives.get_mut(&id).and_then(|life| life.granted.as_mut());
-        // The eviction of a waiter starts no cooldown, because a waiter has no tokens to hand out.
+        // The eviction of a waiter starts no cooldown, because a waiter cannot hand its claim over locally.
         if let Some(granted) = granted {
             granted.taken.get_or_insert(now);
             self.bars.insert(key.clone(), now + HANDOVER_WINDOW);
@@ -81,24 +81,24 @@ impl Claims {
         }
     }
 
-    /// Time at which the claim was evicted or lost. The reply that granted it may still be under way.
+    /// Time at which a granted claim was evicted or lost, even if the reply with the grant is still under way.
     pub(crate) fn void_since(&self, id: ClaimId) -> Option<Instant> {
         self.lives.get(&id)?.granted?.taken
     }
 
-    /// Returns whether a token of the claim comes from a local hand-over instead of a grant by the store.
+    /// Returns true if the token comes from a local hand-over of the claim: no grant by the store began with it.
     pub(crate) fn was_passed(&self, id: ClaimId, token: Option<FencingToken>) -> bool {
         let life = self.lives.get(&id);
         life.is_some_and(|life| life.granted.is_some() && !life.tokens.contains(&token))
     }
 
-    /// Returns whether the claim was first requested before `moment`.
+    /// Returns true if the claim was first requested at `moment` or before; false if `moment` is `None`.
     pub(crate) fn is_older(&self, id: ClaimId, moment: Option<Instant>) -> bool {
         let asked = self.lives.get(&id).map(|life| life.since);
         asked.zip(moment).is_some_and(|(asked, moment)| asked <= moment)
     }
 
-    /// Returns whether any granted claim was evicted or lost.
+    /// Returns true if any granted claim was evicted or lost.
     pub(crate) fn any_taken(&self) -> bool {
         let mut granted = self.lives.values().filter_map(|life| life.granted);
         granted.any(|granted| granted.taken.is_some())

@@ -1,6 +1,6 @@
-//! Layers between a client and the memory store. From the store upwards: a recorder that sees every reply and switches to
-//! the empty store after a data loss, `tenure_testkit::Chaos`, and a connection that stops while the client is paused or
-//! dead.
+//! Layers between a simulated client and the memory store. From the store upwards: a recorder that sees every reply and
+//! switches to an empty store after a data loss, `tenure_testkit::Chaos` with its random faults, and a connection that
+//! stops while the client is paused or dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,18 +95,18 @@ impl Faults for StoreRecorder {
     }
 }
 
-/// Connection of one client.
+/// The connection of one client to the store.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     pub(crate) sim: Arc<Simulation>,
     pub(crate) client: usize,
-    /// The store behind random faults, and without them for the time after the faults.
+    /// The store with random faults. When all faults have ended, `calm` replaces it, the same store without them.
     pub(crate) faulty: Arc<dyn Backend>,
     pub(crate) calm: Arc<dyn Backend>,
     pub(crate) dice: Mutex<Dice>,
 }
 
-/// Requests are sent, and replies delivered, only while the client is not paused.
+/// Delays replies at random. Sends requests and delivers replies only while the client is not paused.
 impl Faults for ClientConnection {
     fn store(&self) -> Arc<dyn Backend> {
         if self.sim.is_calm() {

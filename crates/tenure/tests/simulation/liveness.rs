@@ -1,4 +1,5 @@
-//! Liveness after the faults have ended: waiters are granted their locks (L1, L2), and nothing is left behind (L4).
+//! Checks of the simulation after its faults have ended: waiters get their locks (rules L1, L2), and no claim is left
+//! behind (L4).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,15 +9,15 @@ use tenure_backend::{ClaimId, Fairness, HolderId, Instant, LockKey, LockStatus, 
 
 use crate::simulation::Simulation;
 
-/// Interval at which the store is inspected.
+/// Pause between two inspections of the store.
 const LOOK: Duration = Duration::from_millis(30);
-/// Maximum time for which a key may be free although a task waits for it: the longest backoff and one poll.
+/// Maximum time for which a key may be free although a task waits for it: the waiter's longest backoff and one poll.
 const PATIENCE: Duration = Duration::from_millis(1_100);
-/// Time after the end of the faults in which earlier requests may still be retried.
+/// Time after the end of the faults in which the store may still hold claims without a guard: releases are retried.
 const SETTLING: Duration = Duration::from_millis(1_500);
-/// Maximum time for which a claim may be under way to or from its holder.
+/// Maximum time for which a claim may hold a key without a guard: its grant or its release is under way.
 const IN_HAND: Duration = Duration::from_millis(60);
-/// Time after a client's death in which its last request may still arrive.
+/// Time after a client's death in which its last request may still reach the store.
 pub(crate) const IN_FLIGHT: Duration = Duration::from_millis(25);
 
 /// Task that waits for a lock.
@@ -28,24 +29,24 @@ pub(crate) struct Waiter {
     pub(crate) fairness: Fairness,
 }
 
-/// Waiting tasks, and the claims whose guards tasks have.
+/// The waiting tasks by attempt, and for each claim, how many guards of it tasks have.
 #[derive(Debug, Default)]
 pub(crate) struct Expectations {
     pub(crate) waits: BTreeMap<u64, Waiter>,
     pub(crate) held: BTreeMap<ClaimId, u32>,
 }
 
-/// Death of a client.
+/// Which client died, and when.
 #[derive(Clone, Debug)]
 pub(crate) struct Death {
     pub(crate) client: usize,
     pub(crate) at: Instant,
 }
 
-/// Maximum time for which a key may be free although a task waits for it, in this simulation.
+/// Maximum time for which a key may be free although a task waits for it, with the faults of this simulation.
 fn patience(sim: &Simulation) -> Duration {
     let lease = sim.parameters.longest_lease();
-    // A holder learns of its loss at its next renewal, and until then the waiters of its client do not poll.
+    // A holder learns that its claim was taken at the next renewal. Until then, the waiters of its client do not poll.
     let loss_delay = if sim.claims.lock().any_taken() {
         lease / 3
     } else {
@@ -60,7 +61,7 @@ fn patience(sim: &Simulation) -> Duration {
     PATIENCE + loss_delay + poll
 }
 
-/// Checks liveness from the end of the faults until every task has ended.
+/// Checks rules L1, L2 and L4 in a loop. Started at the end of the faults, and aborted when all tasks have ended.
 pub(crate) async fn watch_over(sim: Arc<Simulation>, keys: Vec<LockKey>, death: Option<Death>) {
     let (lease, patience) = (sim.parameters.longest_lease(), patience(&sim));
     let calm_since = sim.now();
@@ -112,7 +113,7 @@ pub(crate) async fn watch_over(sim: Arc<Simulation>, keys: Vec<LockKey>, death: 
 }
 
 async fn look(sim: &Simulation, key: &LockKey) -> Option<LockStatus> {
-    // A separate connection, because those of the clients may be closed.
+    // Inspects over its own connection, because the clients' connections may be closed.
     let page = sim.door().inspect(Query::Key(key.clone())).await;
     page.ok()?.items.pop()
 }
@@ -125,8 +126,8 @@ fn has_any_of(status: &Option<LockStatus>, client: usize) -> bool {
     holders.chain(waiters).flatten().any(|label| **label == *name)
 }
 
-/// Returns whether a live task waits for the key and could be granted it: the head of the store's queue, or any waiter if
-/// that queue is empty.
+/// Returns true if the store could grant the key to a waiting task of a live client: to the first claim in the store's
+/// queue, or, if the queue is empty, to any waiting task.
 fn could_go(sim: &Simulation, key: &LockKey, status: &Option<LockStatus>) -> bool {
     let present = sim.present.lock();
     let live = |waits: &&Waiter| waits.key == *key && !sim.is_dead(waits.client);
@@ -144,7 +145,7 @@ fn could_go(sim: &Simulation, key: &LockKey, status: &Option<LockStatus>) -> boo
             fair.any(|waits| waits.fairness == Fairness::Fifo && is_theirs(waits)) && admits(head.mode)
         }
         None => {
-            // The unfair waiters of a client are granted in order of arrival, so only the first of each client counts.
+            // A client serves its unfair waiters in order of arrival, so only the first of each client counts.
             let mut asking = BTreeSet::new();
             let mut asks = present
                 .waits
@@ -156,7 +157,7 @@ fn could_go(sim: &Simulation, key: &LockKey, status: &Option<LockStatus>) -> boo
     }
 }
 
-/// Returns whether a live client's claim holds the key for too long without a guard in any task.
+/// Returns true if a live client's claim has held the key for more than [`IN_HAND`] without a guard in any task.
 fn nobodys(
     sim: &Simulation,
     status: &Option<LockStatus>,
@@ -169,7 +170,7 @@ fn nobodys(
     let mut found = false;
     for holder in status.iter().flat_map(|status| &status.holders) {
         let HolderId::Claim(id) = &holder.id else { continue };
-        // A store that lost its data has forgotten ended claims, so a late request may place one again.
+        // A store that lost its data has forgotten which claims ended, so a late request may place an ended claim again.
         let forgotten = sim.claims.lock().is_older(*id, sim.lost_data_at());
         if present.held.contains_key(id) || holder.label.as_deref() == dead.as_deref() || forgotten {
             adrift.remove(id);
@@ -184,7 +185,7 @@ pub(crate) fn label(client: usize) -> String {
     format!("client {client}")
 }
 
-/// Checks that the store has no claims except excused ones.
+/// Checks that the store has no claims except those for which `excused` returns true.
 pub(crate) async fn nothing_is_left(
     sim: &Simulation,
     keys: &[LockKey],

@@ -1,4 +1,5 @@
-//! Log entries of a simulation, formatted only when the log is shown. `simulation.rs` merges them with the checker's events.
+//! Log entries of a simulation, formatted only when the log is shown. `simulation.rs` merges them with the events that
+//! the checker gets.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use tenure_backend::{
     AcquireReply, Cause, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
 };
 
-/// Log entry other than an event of the history.
+/// A log entry. The events that the checker gets are not among them.
 #[derive(Clone, Debug)]
 #[expect(dead_code, reason = "it is read as text, by Debug")]
 pub(crate) enum LogEntry {
@@ -33,7 +34,7 @@ pub(crate) enum LogEntry {
         rule: &'static str,
         what: String,
     },
-    /// Reply of the store to a poll, whether or not it reaches the client.
+    /// The store's reply to an acquire call, whether or not the reply reaches the client.
     Stands {
         client: usize,
         claim: u64,
@@ -54,7 +55,7 @@ pub(crate) enum LogEntry {
 }
 
 impl LogEntry {
-    /// Entry for a release that the store carried out.
+    /// Makes the entry for a release; `None` if the store did not carry it out.
     pub(crate) fn released(client: usize, departure: &ReleaseRequest, answer: &ReleaseReply) -> Option<Self> {
         let ReleaseReply::Done { freed, successor, .. } = answer else {
             return None;
@@ -90,7 +91,7 @@ impl LogEntry {
     }
 }
 
-/// Reply to a poll without its tokens, whose values depend on the wall clock.
+/// A reply to an acquire call, without the tokens: their values depend on the wall clock.
 #[derive(Clone, Copy, Debug)]
 #[expect(dead_code, reason = "it is read as text, by Debug")]
 pub(crate) enum ReplySummary {

@@ -25,11 +25,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Default number of seeds.
+/// Number of seeds that a test run tries, unless `TENURE_SEEDS` is set.
 const SEEDS: u64 = 10_000;
 /// Number of failing seeds after which the search stops.
 const ENOUGH: usize = 20;
-/// Real time after which a simulation counts as stuck. It usually takes milliseconds.
+/// If no simulation ends for this long in real time, those that run are stuck. A simulation usually takes milliseconds.
 const REST: Duration = Duration::from_secs(60);
 /// Number of log lines that a failure shows. `TENURE_SEED` shows all.
 const TAIL: usize = 150;
@@ -42,7 +42,7 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// Shared state of the threads that run seeds.
+/// The state that the threads share: the next seed, the seeds being run, and whether to stop.
 #[derive(Debug, Default)]
 struct Sweep {
     next: AtomicU64,
@@ -66,7 +66,7 @@ impl Sweep {
     }
 }
 
-/// Runs seeds on all processors. Returns the failing seeds with their violations, sorted by seed.
+/// Simulates the seeds below `seeds` on all processors. Returns failing seeds with their violations, sorted by seed.
 fn sweep(seeds: u64) -> Vec<(u64, Vec<String>)> {
     let sweep = Arc::new(Sweep::default());
     let (sender, receiver) = mpsc::channel();
@@ -88,7 +88,8 @@ fn sweep(seeds: u64) -> Vec<(u64, Vec<String>)> {
                 );
                 break;
             }
-            // The tasks wake each other forever, so that paused time does not advance. The thread ends with the process.
+            // Tasks of a simulation wake each other forever, so paused time does not advance. Its thread ends with the
+            // process.
             Err(RecvTimeoutError::Timeout) => {
                 panic!(
                     "the simulations of these seeds never end: {:?}",

@@ -1,4 +1,5 @@
-//! Order of the store's queues, as its replies show it, to check L3.
+//! The order of the store's queues, derived from its replies. Rule L3: no claim is granted before a fair claim that is
+//! ahead of it in the queue.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +7,12 @@ use tenure_backend::{AcquireReply, Claim, ClaimId, ClaimRef, Fairness, Instant, 
 
 use crate::simulation::Simulation;
 
-/// Waiting fair claims of each key in the order of their placement, with the ends of their leases.
+/// For each key, the waiting fair claims in the order in which the store queued them, with the ends of their leases.
 #[derive(Debug, Default)]
 pub(crate) struct Queues(BTreeMap<LockKey, Vec<(ClaimId, Instant)>>);
 
 impl Queues {
-    /// Records the store's reply to a poll, and checks the order of grants.
+    /// Records the store's reply to an acquire call. If it is a grant, checks the order (L3) and the cooldown (V3).
     pub(crate) fn saw(&mut self, sim: &Simulation, claim: &Claim, standing: &AcquireReply) {
         let (id, now) = (claim.at.id, sim.now());
         sim.claims.lock().asked(id, now);
@@ -41,7 +42,7 @@ impl Queues {
         }
     }
 
-    /// Updates the lease of a waiting claim. Returns false if the claim does not wait.
+    /// Sets the end of a waiting claim's lease. Returns false if the claim does not wait.
     pub(crate) fn renewed(&mut self, claim: &ClaimRef, ends: Instant) -> bool {
         let waiting = self.0.get_mut(&claim.key);
         let place = waiting.and_then(|queue| queue.iter_mut().find(|(id, _)| *id == claim.id));

@@ -16,9 +16,9 @@ use crate::liveness::{self, Death, nothing_is_left, watch_over};
 use crate::log::LogEntry;
 use crate::simulation::{Parameters, Simulation};
 
-/// Time beyond the end of a lease until a waiter is granted the lock without faults: a poll, a backoff and an offer.
+/// Maximum time from the end of a lease until a waiter gets the lock, without faults: a backoff, a poll and an offer.
 const GRACE: Duration = Duration::from_millis(2_500);
-/// Maximum duration of an actor's turn once it holds the lock.
+/// Maximum time from a grant to the end of its release by an actor (a task of a client).
 const TURN: Duration = Duration::from_millis(700);
 
 /// Result of a simulation.
@@ -42,7 +42,7 @@ pub(crate) fn run(seed: u64) -> Outcome {
         .build()
         .expect("a runtime can be made");
     let sim = runtime.block_on(live(seed));
-    // Breaks the reference cycle between the simulation and the guards of a dead client.
+    // A dead client's guards and the simulation reference each other: breaks this cycle, which would leak.
     sim.holds.lock().clear();
     drop(runtime);
     judge(&sim);
@@ -97,7 +97,7 @@ async fn live(seed: u64) -> Arc<Simulation> {
     });
     let names: Vec<LockKey> = keys.iter().map(|(key, _)| key.clone()).collect();
     let watch = tokio::spawn(watch_over(sim.clone(), names.clone(), death));
-    // In the worst case all remaining turns follow one after another, behind a dead holder's lease.
+    // In the worst case, a dead holder's lease must end first, and then all actors hold one lock after another.
     let limit =
         sim.parameters.longest_lease() * 2 + GRACE + TURN * u32::try_from(actors.len()).unwrap_or(0) * 4;
     let ended = async {
@@ -128,7 +128,7 @@ fn fault_rates(dice: &mut Dice) -> FaultRates {
             repeats: 40,
             ..FaultRates::HIGH
         },
-        // Requests and replies are lost, but no wake-ups.
+        // Requests and replies are lost, but wake-ups are not.
         _ => FaultRates {
             fails_before: 25,
             loses_wake: 0,
@@ -150,7 +150,7 @@ fn parameters(rates: &[FaultRates], dice: &mut Dice) -> Parameters {
     Parameters {
         lease,
         lease_step,
-        // With constant evictions, holds are so short that locks are handed over locally.
+        // With constant evictions, locks are held for at most 15 ms, so that many are handed over locally.
         hold_ms: if evict_constantly { 15 } else { hold_ms },
         verifies: if evict_constantly { 50 } else { 15 },
         loses_wakes: rates.iter().any(|rates| rates.loses_wake > 0),
@@ -184,7 +184,7 @@ fn client(sim: &Arc<Simulation>, number: usize, rates: FaultRates, dice: &mut Di
     Client::new(Arc::new(wire), settings)
 }
 
-/// Injects faults for a while. Returns the client that was killed, if any.
+/// Injects up to five faults at random times, and then perhaps kills a client. Returns the killed client.
 async fn inject_faults(
     sim: &Arc<Simulation>,
     clients: &[Client],
@@ -219,7 +219,7 @@ async fn evict(client: &Client, keys: &[(LockKey, u64)], dice: &mut Dice) {
     let _ = tokio::time::timeout(Duration::from_millis(300), evict).await;
 }
 
-/// Operator that evicts holders all the time.
+/// Evicts the holders of random keys, with pauses of 1 to 30 ms, until the task is aborted.
 async fn evict_constantly(clients: Vec<Client>, keys: Vec<(LockKey, u64)>, mut dice: Dice) {
     loop {
         // sleep: tokio's time is paused, so this advances simulated time until the next eviction.
@@ -229,7 +229,7 @@ async fn evict_constantly(clients: Vec<Client>, keys: Vec<(LockKey, u64)>, mut d
     }
 }
 
-/// Closes all live clients. They must then have nothing left in the store, and after a lease no client may.
+/// Closes all live clients, which must then have no claim left in the store. After a lease no client may have one.
 async fn settle(sim: &Arc<Simulation>, clients: &[Client], killed: Option<usize>, keys: &[LockKey]) {
     for (number, client) in clients.iter().enumerate() {
         sim.say(LogEntry::Closing { client: number });
@@ -243,11 +243,11 @@ async fn settle(sim: &Arc<Simulation>, clients: &[Client], killed: Option<usize>
         let of = |number: usize| liveness::label(number) == label;
         let claims = sim.claims.lock();
         let is_older = |moment: Option<Instant>| claims.is_older(id, moment);
-        // A client whose clock jumps during a release stops retrying when the lease is over on that clock, before it ends in
-        // the store.
+        // A client retries a release until the lease is over on its clock. If that clock jumped, the lease still runs in the
+        // store.
         let jumped = |n: usize| of(n) && is_older(*sim.bodies[n].jumped.lock());
-        // A store that lost its data has forgotten ended claims, so a repeated earlier request may place one again. No guard
-        // exists for it.
+        // A store that lost its data has forgotten which claims ended, so a repeated earlier request may place an ended claim
+        // again. No guard exists for that claim.
         is_older(sim.lost_data_at()) || killed.is_some_and(of) || (0..clients.len()).any(jumped)
     };
     nothing_is_left(sim, keys, excused).await;
@@ -256,7 +256,8 @@ async fn settle(sim: &Arc<Simulation>, clients: &[Client], killed: Option<usize>
     nothing_is_left(sim, keys, |_, _| false).await;
 }
 
-/// Runs the checker. V3 violations whose events lie on both sides of a data loss are ignored.
+/// Runs the checker on the recorded events. Ignores a V3 violation (order of tokens) if a data loss lies between its
+/// events.
 fn judge(sim: &Simulation) {
     let Err(found) = check(sim.history()) else {
         return;

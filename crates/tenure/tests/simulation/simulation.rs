@@ -1,5 +1,5 @@
-//! State of one simulation: the store, the clocks and pauses of its clients, and all recorded events.
-//! `actor.rs` has the tasks of clients; `seed_run.rs` injects the faults.
+//! The state of one simulation: the store, the clocks and pauses of its clients, and all recorded events.
+//! `actor.rs` has the tasks of the clients; `seed_run.rs` injects the faults.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,32 +20,32 @@ use crate::liveness::{Expectations, Waiter};
 use crate::log::LogEntry;
 use crate::queues::Queues;
 
-/// State of one client.
+/// The simulated state of one client.
 #[derive(Debug)]
 pub(crate) struct ClientState {
     pub(crate) clock: SimClock,
     pub(crate) paused_until: Mutex<Instant>,
     pub(crate) dead: AtomicBool,
-    /// Time of the latest jump of its clock.
+    /// The time at which the client's clock last jumped ahead; `None` if it never did.
     pub(crate) jumped: Mutex<Option<Instant>>,
 }
 
-/// Held lock that the simulation observes.
+/// A held lock that the simulation observes until its release or loss.
 #[derive(Debug)]
 pub(crate) struct ObservedHold {
     pub(crate) attempt: u64,
     pub(crate) client: usize,
     pub(crate) lease: Duration,
     pub(crate) guard: Mutex<Option<Arc<Guard>>>,
-    /// Time at which an operator or a data loss ended the claim in the store. Its holder must learn that within the lease.
+    /// Time at which an eviction or a data loss ended the claim in the store. The holder must learn that within the lease.
     pub(crate) taken: Mutex<Option<Instant>>,
-    /// Latest known local deadline, adjusted for jumps of the client's clock.
+    /// The latest known local deadline, converted from the client's clock to the simulation's.
     pub(crate) until: Mutex<Instant>,
     pub(crate) lost: AtomicBool,
 }
 
 impl ObservedHold {
-    /// Local deadline on the simulation's clock, or `None` if it has passed.
+    /// Asks the guard whether it is held. Returns its local deadline on the simulation's clock; `None` if it is not held.
     pub(crate) fn look(&self, sim: &Simulation) -> Option<Instant> {
         let guard = self.guard.lock();
         let guard = guard.as_ref().filter(|guard| guard.is_held())?;
@@ -56,13 +56,13 @@ impl ObservedHold {
     }
 }
 
-/// Parameters of a simulation, decided by the seed.
+/// The parameters of a simulation, drawn from the seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameters {
-    /// Shortest lease that tasks request, and the step by which leases differ.
+    /// Tasks request leases of `lease` plus 0 to 5 times `lease_step`.
     pub(crate) lease: Duration,
     pub(crate) lease_step: Duration,
-    /// Maximum time for which a lock is held.
+    /// Maximum time for which a task holds a lock, in milliseconds.
     pub(crate) hold_ms: u64,
     /// Percentage of holds that call `verify`.
     pub(crate) verifies: u8,
@@ -84,8 +84,8 @@ impl Parameters {
 pub(crate) struct Simulation {
     pub(crate) parameters: Parameters,
     clock: SimClock,
-    /// The store, and the empty one that replaces it when its data is lost. Both are created at the same time, because their
-    /// tokens start from the wall clock at creation.
+    /// The store, and the empty store that replaces it when its data is lost. Their tokens start from the wall clock, so both
+    /// are created at once: no run may depend on the real time between them.
     pub(crate) stores: [MemoryStore; 2],
     pub(crate) bodies: Vec<ClientState>,
     pub(crate) queues: Mutex<Queues>,
@@ -96,7 +96,7 @@ pub(crate) struct Simulation {
     violations: Mutex<Vec<String>>,
     pub(crate) claims: Mutex<Claims>,
     pub(crate) present: Mutex<Expectations>,
-    /// Resource that each key guards: a fenced counter of its writes.
+    /// For each key, the resource that it guards: a counter of writes, which refuses old tokens.
     fences: Mutex<BTreeMap<LockKey, FencedCell<u64>>>,
     attempts: AtomicU64,
     epoch: AtomicUsize,
@@ -104,7 +104,7 @@ pub(crate) struct Simulation {
     calm: AtomicBool,
     resumed: Notify,
     lost_data_at: Mutex<Option<Instant>>,
-    /// Number of restarts of the store. Each restart breaks its connections.
+    /// Number of restarts of the store, and a notification of each. A restart breaks the connections.
     restarts: Arc<(AtomicUsize, Notify)>,
 }
 
@@ -141,7 +141,7 @@ impl Simulation {
         })
     }
 
-    /// Connects to the store, independent of the clients.
+    /// Opens a connection to the store that has no faults and belongs to no client.
     pub(crate) fn door(&self) -> Arc<dyn Backend> {
         self.stores[self.epoch()].client(Arc::new(self.clock.clone()))
     }
@@ -158,12 +158,12 @@ impl Simulation {
         self.now() < *self.down_until.lock()
     }
 
-    /// Completes when the store restarts after this call.
+    /// Returns a future that completes when the store has restarted after this call.
     pub(crate) fn restart(&self) -> impl Future<Output = ()> + Send + 'static {
         let restarts = self.restarts.clone();
         let before = restarts.0.load(Ordering::Relaxed);
         async move {
-            // Not tokio's `watch`, because the order in which it wakes receivers is not deterministic.
+            // Not tokio's `watch`, which wakes its receivers in a random order: a seed must always give the same run.
             let restarted = restarts.1.notified();
             if restarts.0.load(Ordering::Relaxed) == before {
                 restarted.await;
@@ -179,7 +179,7 @@ impl Simulation {
         self.bodies[client].dead.load(Ordering::Relaxed)
     }
 
-    /// Waits until the client is not paused, or forever if it is dead.
+    /// Waits until the client is not paused; forever if the client is dead.
     pub(crate) async fn runs(&self, client: usize) {
         loop {
             if self.is_dead(client) {
@@ -254,7 +254,7 @@ impl Simulation {
         }
     }
 
-    /// Records an eviction. The holder may continue for at most its lease.
+    /// Records an eviction. A holder that has not noticed it after a whole lease breaks rule V2.
     pub(crate) fn evicted(&self, id: ClaimId, key: &LockKey) {
         self.claims.lock().evicted(id, key, self.now());
         let holds = self.holds.lock().clone();
@@ -265,7 +265,7 @@ impl Simulation {
         }
     }
 
-    /// Records that a store without its data granted the claim again, after a repeated request.
+    /// Records that the store granted a claim: if an eviction or data loss had ended the claim, that no longer counts.
     pub(crate) fn restored(&self, id: ClaimId) {
         for hold in self.holds.lock().iter() {
             if hold
@@ -288,7 +288,7 @@ impl Simulation {
         self.lose_at(hold, Instant::NEVER);
     }
 
-    /// Records the loss of a hold at `since`, or now if that is earlier.
+    /// Records that a hold was lost at `since`, but at the latest now.
     pub(crate) fn lose_at(&self, hold: &ObservedHold, since: Instant) {
         if hold.guard.lock().is_some() && !hold.lost.swap(true, Ordering::Relaxed) {
             let (at, attempt, what) = (since, hold.attempt, EventKind::Lost);
@@ -313,7 +313,7 @@ impl Simulation {
         self.present.lock().waits.remove(&attempt);
     }
 
-    /// Records that a task has a guard of the claim. It may have several.
+    /// Records that a task has a guard of the claim. Several guards may share a claim.
     pub(crate) fn takes(&self, id: ClaimId) {
         *self.present.lock().held.entry(id).or_default() += 1;
     }
@@ -337,7 +337,7 @@ impl Simulation {
 
     pub(crate) fn record(&self, attempt: u64, what: EventKind) {
         let mut latest = self.latest.lock();
-        // Times are unique, so that the checker sees events in the order in which they happened.
+        // Makes each time unique, so that the checker sees events in the order in which they happened.
         *latest = self.now().max(*latest + Duration::from_nanos(1));
         let at = *latest;
         self.events.lock().push(Event {
@@ -347,7 +347,8 @@ impl Simulation {
         });
     }
 
-    /// Writes to the fenced resource, which refuses tokens older than its newest. Returns whether it accepted the write.
+    /// Writes to the resource of a key, which refuses a token older than an earlier one. Returns whether it accepted the
+    /// write.
     pub(crate) fn write(&self, attempt: u64, key: &LockKey, token: FencingToken) -> bool {
         let mut fences = self.fences.lock();
         let cell = fences.entry(key.clone()).or_default();
@@ -368,7 +369,7 @@ impl Simulation {
         self.say(LogEntry::Violation { rule, what });
     }
 
-    /// Adds a violation after the end of the simulation, without a log entry.
+    /// Adds a violation that the checker found after the end of the simulation. It gets no log entry.
     pub(crate) fn add_violation(&self, violation: String) {
         self.violations.lock().push(violation);
     }
@@ -385,7 +386,8 @@ impl Simulation {
         *self.lost_data_at.lock()
     }
 
-    /// Log of everything that happened, in order. Tokens are shown by rank, because their values depend on the wall clock.
+    /// The log of all events, in order. Shows each token as its rank (1 for the smallest), because token values depend on the
+    /// wall clock.
     pub(crate) fn text(&self) -> String {
         let events = self.history();
         let mut ranks: Vec<FencingToken> = events.iter().filter_map(|event| token(&event.kind)).collect();
