@@ -54,7 +54,7 @@ enum State<G> {
     Several(Pin<Box<dyn Search<G>>>),
 }
 
-/// An acquisition of several locks.
+/// The future of a multi-lock, which acquires several locks.
 pub(crate) trait Search<G>: Future<Output = Result<G, Error>> + Send {
     /// Sets a function that is called once, when the acquisition begins to wait.
     fn on_waiting(self: Pin<&mut Self>, call: OnWaiting);

@@ -98,7 +98,7 @@ impl Client {
         Election::new(&self.engine, name.as_ref())
     }
 
-    /// Watches all keys that begin with `prefix`, by polling the store once a second. No I/O until it is awaited.
+    /// Watches all keys that begin with `prefix`, by polling the store once a second. No I/O until a change is awaited.
     pub fn watch(&self, prefix: impl AsRef<str>) -> Changes {
         let scope = Scope::Prefix(prefix.as_ref().into(), self.scans.clone());
         Changes::new(&self.engine, Ok(scope))

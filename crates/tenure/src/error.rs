@@ -74,13 +74,13 @@ pub enum Error {
         /// The kind of lock that was requested.
         asked: Kind,
     },
-    /// The store does not support this, according to its profile. Nothing was sent. Use another lock or another store.
+    /// The store does not support the request and did nothing. Use another lock or another store.
     #[error(transparent)]
     Unsupported(BackendError),
-    /// The request is invalid. Nothing was sent. Correct the call.
+    /// The request is invalid, and the store did nothing. Correct the call.
     #[error("{0}")]
     Invalid(Cow<'static, str>),
-    /// The request exceeds a limit of the store or of [`Settings`](crate::Settings). Nothing was sent.
+    /// A limit of the store, of [`Settings`](crate::Settings) or of a watch is exceeded. The store did nothing.
     #[error("{0}")]
     Limit(Cow<'static, str>),
     /// The store failed. [`effect`](Error::effect) tells whether it may have carried out the call.

@@ -143,7 +143,7 @@ impl Guard {
         self.hold().is_held(self.now())
     }
 
-    /// Time left until the local deadline, which each renewal extends; zero once the lock is lost.
+    /// Time left until the local deadline, which each renewal moves; zero once the lock is lost.
     pub fn remaining(&self) -> Duration {
         let now = self.now();
         if self.hold().is_held(now) {
@@ -153,7 +153,7 @@ impl Guard {
         }
     }
 
-    /// The local deadline, on the client's lease clock. Each renewal extends it; once the lock is lost, it is the
+    /// The local deadline, on the client's lease clock. Each renewal moves it; once the lock is lost, it is the
     /// clock's origin.
     pub fn local_deadline(&self) -> Instant {
         if self.is_held() {
@@ -163,7 +163,7 @@ impl Guard {
         }
     }
 
-    /// The lease that the store granted: how long it keeps the lock without a renewal. It is the requested lease,
+    /// The lease that the store granted: how long the store keeps the lock without a renewal. It is the requested lease,
     /// rounded to the store's precision.
     pub fn lease(&self) -> Duration {
         self.hold().given_lease()
@@ -304,7 +304,7 @@ impl Guard {
 
 /// The release work that remains when a guard ends.
 enum Rest {
-    /// Nothing: other guards of the owner still share the claim.
+    /// Nothing is released yet, because other guards of the owner share the claim.
     Shared,
     Release,
     /// The store must keep the claim until this time, because of `at_least`.
@@ -386,7 +386,7 @@ impl Held {
             Exit::HandedOver | Exit::Lingers => return Ok(()),
             Exit::Gone => return Ok(believed?),
         };
-        // The slow path is boxed, so that the future of `unlock` stays small.
+        // A release that is not answered at once is boxed, so that the future of `unlock` stays small.
         let left = match release.begin() {
             Some(left) => left,
             None => self.finish(Box::new(release)).await?,
@@ -418,7 +418,7 @@ impl Held {
             })
     }
 
-    /// Records the loss of a claim that was already gone from the store before its release.
+    /// Asks the store why a claim was gone before its release, and records this loss.
     async fn why_gone(&self) -> Lost {
         let Services {
             context,

@@ -38,7 +38,7 @@ impl Program {
         }
     }
 
-    /// Whether the lock is still held after the program has blocked for that time.
+    /// Blocks the program for `blocked`. Returns true if the lock is still held then.
     fn is_held_after(&self, blocked: Duration) -> bool {
         self.runtime.block_on(async {
             // sleep: the test blocks the program's only thread on purpose.

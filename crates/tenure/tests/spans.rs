@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::{Subscriber, span};
 
-/// Records the spans with their fields.
+/// A subscriber that records spans with their fields, by their ID.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<BTreeMap<u64, Note>>>);
 

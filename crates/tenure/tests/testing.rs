@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
-/// Maximum real time of a test: shorter than any lease, renewal interval or time limit that the test waits for.
+/// Maximum real time of a test: less than 10 s, after which a client would renew even without the lab.
 const AT_ONCE: Duration = Duration::from_secs(8);
 /// Real time limit, which only a failing test reaches.
 const LIMIT: Duration = Duration::from_secs(30);

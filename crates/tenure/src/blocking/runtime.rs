@@ -17,7 +17,8 @@ const ADOPTED: &str = "a wait with a limit needs the client that runs on this th
 const ON_A_WORKER: &str = "tenure::blocking was called on a thread that drives async tasks, and would stop them all: \
      use tenure::Client there, or make the call inside tokio::task::spawn_blocking";
 
-/// The runtimes of the clients that a value uses: several for a multi-lock, else one. A wait runs on the first.
+/// The runtimes of the clients that a value uses: several for a multi-lock, else one. The first drives the timers of
+/// a wait.
 ///
 /// Each client has its own runtime, so that the runtime ends with its client and clients do not affect each other. The
 /// caller's future is polled on the caller's thread, which saves a thread switch if the store answers at once.
@@ -27,7 +28,7 @@ pub(crate) struct Runtime(Arc<[Arc<Shared>]>);
 struct Shared {
     handle: Handle,
     client: OnceLock<crate::Client>,
-    /// Sends the client to the thread when the last [`Runtime`] is dropped. The thread then closes the client and ends.
+    /// Sends the client to its thread when the last [`Runtime`] is dropped. The thread then closes the client and ends.
     nobody_left: Option<oneshot::Sender<crate::Client>>,
 }
 

@@ -51,7 +51,7 @@ struct Scope {
 #[derive(Clone, Debug)]
 struct Scan {
     number: u64,
-    /// `None` while the scan is under way.
+    /// Receives what the scan found; `None` while the scan is under way.
     outcome: watch::Receiver<Option<Arc<Outcome>>>,
 }
 

@@ -6,8 +6,8 @@ use super::statement::{Statement, Writer};
 
 /// A table whose rows remember the greatest fencing token that has written them.
 ///
-/// It gives the text of statements that write a row only if the writer's token is not older. Names are checked and
-/// quoted: nothing but a name gets into the text, and values are always parameters.
+/// Makes the text of statements that write a row only if the writer's token is not older. Names are checked and
+/// quoted, so that they cannot contain SQL, and values are always parameters.
 ///
 /// # Examples
 /// ```
@@ -47,10 +47,10 @@ pub enum BadStatement {
     /// A name is not valid.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// A column is named twice, or is both a key and written, or is the fence itself.
+    /// A column is named twice: as a key, as a written column, or as the fence.
     #[error("the column {0:?} is named twice: a column is a key, is written, or is the fence")]
     Twice(Box<str>),
-    /// Without a key every row of the table would be written.
+    /// No key column is named: a statement would write every row of the table.
     #[error("a fenced table has at least one key column: without it a statement would write every row")]
     NoKey,
     /// MySQL's row count does not show whether an upsert was refused.
@@ -69,7 +69,7 @@ impl Fence {
     /// `'9'`, and an older token gets through.
     ///
     /// # Errors
-    /// [`BadStatement`] if a name is not plain (ASCII letters, digits, `_`), named twice, or there is no key.
+    /// [`BadStatement`] if a name is not plain (ASCII letters, digits, `_`), a column is named twice, or no key is named.
     pub fn new(dialect: Dialect, table: &str, keys: &[&str]) -> Result<Self, BadStatement> {
         let fence = Fence {
             dialect,

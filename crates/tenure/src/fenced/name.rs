@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The longest name: PostgreSQL cuts longer ones silently, and MySQL refuses more than 64.
+/// Maximum length of a name: PostgreSQL silently cuts longer names, and MySQL refuses those of more than 64 characters.
 const LONGEST: usize = 63;
 
 /// The error for an invalid name of a table or a column.
@@ -25,7 +25,7 @@ pub enum BadName {
         "{name:?} is not a plain name: it may have ASCII letters, digits and _, and does not begin with a digit ({found:?} is in the way)"
     )]
     Character {
-        /// The name.
+        /// The invalid name.
         name: Box<str>,
         /// The first character that is not allowed.
         found: char,
@@ -33,13 +33,13 @@ pub enum BadName {
     /// The name is longer than 63 characters, which some databases do not accept.
     #[error("the name {name:?} has more than {LONGEST} characters, which not every database keeps apart")]
     TooLong {
-        /// The name.
+        /// The invalid name.
         name: Box<str>,
     },
-    /// A table's name has more than two parts.
+    /// A table's name has more than two parts, separated by dots.
     #[error("{name:?} has more than two parts: a table is named `table` or `schema.table`")]
     Parts {
-        /// The name.
+        /// The invalid name.
         name: Box<str>,
     },
 }

@@ -91,7 +91,7 @@ impl Statement {
     }
 }
 
-/// Builds a statement: its text, and the value to bind to each placeholder.
+/// A builder of a statement: of its text, and of the list of values to bind.
 pub(crate) struct Writer {
     pub(crate) sql: String,
     style: Placeholders,

@@ -192,7 +192,7 @@ impl Trigger {
                 self.beside("fence_check")?,
                 same = same("IS")
             ),
-            // `INSERT OR REPLACE` removes the old row without firing the DELETE triggers.
+            // Also checks the old row: `INSERT OR REPLACE` removes it without firing the DELETE triggers.
             format!(
                 "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW BEGIN \
                  SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE {no_token}; \

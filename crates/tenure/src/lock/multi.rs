@@ -66,7 +66,8 @@ pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     }
 }
 
-/// Makes a lock a member: its claim is never kept in the client after an unlock, because another multi-lock may wait.
+/// Makes a lock a member: an unlock never keeps its claim in the client (no linger), because another multi-lock may
+/// wait for the key.
 fn member(lock: Lock) -> Lock {
     Lock(lock.0.set(|options| options.member = true))
 }
@@ -143,13 +144,13 @@ impl MultiGuard {
         self.guards.iter().all(Guard::is_held)
     }
 
-    /// Time left until the earliest local deadline of the members, which renewals extend; zero once any member is lost.
+    /// Time left until the earliest local deadline of the members, which renewals move; zero once any member is lost.
     pub fn remaining(&self) -> Duration {
         let remaining = self.guards.iter().map(Guard::remaining);
         remaining.min().unwrap_or(Duration::ZERO)
     }
 
-    /// The earliest local deadline of the members, which renewals extend; the clock's origin once any member is lost.
+    /// The earliest local deadline of the members, which renewals move; the clock's origin once any member is lost.
     pub fn local_deadline(&self) -> Instant {
         let ends = self.guards.iter().map(Guard::local_deadline);
         ends.min().unwrap_or(Instant::ORIGIN)
@@ -439,7 +440,7 @@ async fn fill(
     Ok(None)
 }
 
-/// Pauses for a random time, so that two multi-locks do not collide again and again.
+/// Pauses for a random time of up to 2^`round` ms (at most 32 ms), so that two multi-locks do not collide for ever.
 async fn pause(members: &[Lock], round: u32) {
     // Members with an invalid key were refused earlier.
     let Ok(queue) = &members[0].0.queue else { return };

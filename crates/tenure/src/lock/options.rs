@@ -13,7 +13,7 @@ use crate::engine::request::{LockRequest, Options};
 use crate::error::Error;
 use crate::guard::Guard;
 
-/// The part that all lock types share: the key's queue and the request.
+/// The part that all lock types share: the key's queue, and the mode and options of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct LockHandle {
     pub(crate) queue: Result<Arc<SharedQueue>, Error>,
@@ -66,7 +66,7 @@ impl LockHandle {
         }
     }
 
-    /// Waits for the lock.
+    /// Waits for the lock as long as `patience` allows.
     pub(crate) fn lock(&self, patience: Patience) -> Acquire<Guard> {
         Acquire::one(self.attempt(patience), acquire::guard)
     }
@@ -109,7 +109,7 @@ macro_rules! options {
                 crate::lock::options::Configure::set(self, |options| options.fairness = tenure_backend::Fairness::Fifo)
             }
 
-            /// Sets the lease: how long the store keeps the lock if this client dies. The watchdog renews it after a third.
+            /// Sets the lease: how long the store keeps the lock if this client dies. Renewed after each third of the lease.
             ///
             /// The default is [`Settings::lease`](crate::Settings::lease), 30 s. At least 30 ms.
             #[doc(alias = "ttl")]
@@ -156,7 +156,7 @@ macro_rules! options {
                 crate::lock::options::Configure::set(self, |options| options.label = label.into())
             }
 
-            /// Acquires the lock for an owner, which may acquire it again while it holds it.
+            /// Acquires the lock for an owner, which may acquire the lock again while holding it.
             ///
             /// Acquiring it again shares the first claim: the lease, `max_hold`, `at_least` and label of the first
             /// acquisition apply, and those of later ones are ignored; see [`Owner`](crate::Owner).

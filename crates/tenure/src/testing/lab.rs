@@ -1,4 +1,4 @@
-//! The lab itself: its clients, and what a test can do to them.
+//! The `Lab` of users' tests: creates clients of a memory store, advances time, and injects faults.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -65,7 +65,7 @@ struct Member {
 }
 
 impl Lab {
-    /// Creates an empty store. Its time is that of the current runtime if that runtime has one thread, else its own.
+    /// Creates an empty store on the time of the current runtime if that has one thread, else on that of a new runtime.
     pub fn new() -> Self {
         let clock = Arc::new(LabClock::new());
         let store = MemoryStore::new(clock.clone());

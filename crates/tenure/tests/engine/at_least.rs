@@ -70,8 +70,8 @@ async fn a_kept_key_with_a_rounded_lease_is_released_on_time() {
     assert!(fixture.is_free("k").await);
 }
 
-/// The evicting client itself keeps the key after an unlock. It notices the eviction, so its waiter gets the key within
-/// 1 s.
+/// After an unlock, a client keeps the key because of `at_least`, and then evicts its own claim. Its waiter gets the key
+/// within 1 s.
 #[tokio::test(start_paused = true)]
 async fn evicting_a_kept_claim_frees_the_key_immediately() {
     let (fixture, [client]) = Fixture::clients();
@@ -172,7 +172,7 @@ async fn a_waiting_multi_lock_ignores_at_least() {
     assert!(fixture.is_free("k").await);
 }
 
-/// `close` retries, until the store confirms that it keeps the key after the client is gone.
+/// Renewals fail while the client closes. `close` retries until the store confirms that it keeps the key.
 #[tokio::test(start_paused = true)]
 async fn closing_during_errors_still_keeps_the_key() {
     for dropped_before in [false, true] {

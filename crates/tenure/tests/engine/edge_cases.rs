@@ -94,7 +94,7 @@ fn own_thread_needs_no_other_runtime() {
         let members = [client.mutex("k"), client.mutex("l")];
         let guards = multi(members.clone()).lock_within(SECOND).await.unwrap();
         assert!(multi(members).try_lock().await.unwrap().is_none());
-        // This client was not used before, so its first call also starts its thread.
+        // The first call of this client is one that has to wait.
         let waited = multi([late.mutex("k")]).lock_within(50 * MS).await;
         assert_error!(waited, Error::Timeout);
         guards.unlock().await.unwrap();
@@ -197,7 +197,8 @@ fn a_client_leaks_nothing_when_its_runtime_ends() {
             backend.yield_everywhere(1);
             let left = runtime.block_on(async {
                 let left = leave(&backend, what, alive).await;
-                // `left` is dropped here, before any task can run and the runtime ends, or it outlives the runtime.
+                // If `alive`, `left` outlives the runtime. Otherwise it is dropped here, before any task can run and before
+                // the runtime ends.
                 alive.then_some(left)
             });
             drop(runtime);
@@ -208,7 +209,7 @@ fn a_client_leaks_nothing_when_its_runtime_ends() {
     }
 }
 
-/// A timer watches for slow calls. Calls that have ended do not keep their client alive until it fires.
+/// A timer watches for slow calls. Calls that have ended do not keep their client alive until that timer fires.
 #[tokio::test(start_paused = true)]
 async fn a_client_dropped_after_its_calls_ends_at_once() {
     let fixture = Fixture::new();

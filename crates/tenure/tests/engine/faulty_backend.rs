@@ -85,7 +85,7 @@ impl fmt::Debug for CallControl {
 }
 
 impl CallControls {
-    /// Makes the store grant at least this lease from now on.
+    /// Makes the store grant and renew leases of at least `lease` from now on.
     pub(crate) fn round_up_to(&self, lease: Duration) {
         *self.least_lease.lock() = lease;
     }
@@ -166,17 +166,17 @@ impl CallControl {
         self.go.notify_waiters();
     }
 
-    /// Makes the next calls fail before they reach the store.
+    /// Makes the next `calls` calls fail before they reach the store.
     pub(crate) fn fail_before(&self, calls: usize) {
         self.fail_before.store(calls, Ordering::Relaxed);
     }
 
-    /// Makes the next calls fail after their effect in the store.
+    /// Makes the next `calls` calls fail after their effect in the store.
     pub(crate) fn fail_after(&self, calls: usize) {
         self.fail_after.store(calls, Ordering::Relaxed);
     }
 
-    /// Makes the store refuse the next calls, without an effect.
+    /// Makes the store refuse the next `calls` calls with a permanent error, without an effect.
     pub(crate) fn refuse(&self, calls: usize) {
         self.refuse.store(calls, Ordering::Relaxed);
     }
@@ -296,7 +296,7 @@ impl Faults for CallControls {
         for element in call {
             match (&passed, &mut element.reply) {
                 (Err(error), _) => element.fail(error.clone()),
-                // The test held the call before it was sent, so the client counts the lease from the time of the call.
+                // A held call was sent late. The lease counts from the time of the call, not of the sending.
                 (Ok(()), Some(Ok(Reply::Acquire(AcquireReply::Granted(grant))))) => {
                     grant.held_from = grant.held_from.min(element.asked);
                 }

@@ -65,7 +65,7 @@ impl Fixture {
         (Client::new(backend.clone(), settings), backend)
     }
 
-    /// A faulty client of a store whose profile was changed by `change`.
+    /// A client whose calls the test can hold and fail, of a store whose profile `change` has modified.
     pub(crate) fn faulty_client_where(
         &self,
         change: impl FnOnce(&mut Profile),
@@ -180,7 +180,7 @@ pub(crate) fn mutex(client: &Client, fair: bool) -> Mutex {
     if fair { mutex.fair() } else { mutex }
 }
 
-/// Starts a waiter for the key `k`. If this client holds the key, the waiter is next: the successor of a release.
+/// Starts a waiter for the key `k`. If this client holds the key, its release names the waiter's claim as successor.
 pub(crate) async fn successor(client: &Client) -> JoinHandle<Result<Guard, Error>> {
     spawned(client.mutex("k").lock_within(10 * SECOND)).await
 }

@@ -62,8 +62,8 @@ async fn without_local_hand_over_the_release_grants_in_one_call() {
     assert_eq!(calls, 1);
 }
 
-/// A client that is busy with its own waiters lets the key go once a second, since the server does not report every
-/// waiter of other clients. Here the other one only calls `try_lock`.
+/// A client with many own waiters lets the key go once a second, since a server does not report every waiter of other
+/// clients. Here another client only calls `try_lock`.
 #[tokio::test(start_paused = true)]
 async fn a_client_on_a_network_releases_a_hot_key_once_a_second() {
     for (reach, is_let_go) in [(Reach::Network, true), (Reach::Process, false)] {

@@ -180,7 +180,7 @@ async fn the_fallback_runs_only_when_the_lock_is_busy() {
         assert_eq!(work(limit).await.unwrap(), "fallback");
     }
     guard.unlock().await.unwrap();
-    // An error of the store does not mean that the lock is busy.
+    // An error of the store does not mean that the lock is busy, so the fallback does not run.
     for limit in [Duration::ZERO, 50 * MS] {
         backend.control(Verb::Acquire).refuse(1);
         assert_error!(work(limit).await, Error::Backend(_));

@@ -95,7 +95,7 @@ impl Wake for LocksAgain {
     }
 }
 
-/// Q8: the engine holds no internal lock while it runs a waker or calls the store. Both use the same key here.
+/// Q8: the engine holds no internal lock while it runs a waker or calls the store: here both lock the same key.
 #[test]
 fn wakers_and_calls_may_lock_the_same_key() {
     let (tell, told) = std::sync::mpsc::channel();
@@ -161,7 +161,7 @@ fn a_time_limit_survives_the_end_of_the_clients_runtime() {
     let lock = client.mutex("k").lock_within(50 * MS);
     let waiting = second.spawn(lock.on_waiting(move |_| tell.send(()).unwrap()));
     told.recv_timeout(10 * SECOND).unwrap();
-    // sleep: the limit of 50 ms has started but not ended.
+    // sleep: lets the limit of 50 ms start, but not end.
     std::thread::sleep(20 * MS);
     // When the timer ends, the queue reads the clock first. The limit reads it second, and that reading ends the runtime.
     *clock.0.lock() = Some((2, first));

@@ -203,7 +203,7 @@ async fn a_release_makes_a_last_try_at_its_limit() {
 }
 
 /// A request without a reply may place its claim until the call limit of 5 s, longer than the lease of 1 s. The client
-/// withdraws the claim until then.
+/// retries the withdrawal until then.
 #[tokio::test(start_paused = true)]
 async fn a_withdrawal_is_retried_while_its_claim_may_be_placed() {
     let (_, client, backend) = Fixture::with_faulty_backend();

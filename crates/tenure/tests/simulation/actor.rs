@@ -75,7 +75,7 @@ impl Actor {
             match polled.await {
                 Some(Poll::Ready(output)) => return output,
                 Some(Poll::Pending) => {
-                    // Waits: `work` has stored this task's waker and will wake it.
+                    // Waits until the task is woken: `work` has stored its waker.
                     poll_fn({
                         let mut first = true;
                         move |_| {
@@ -199,7 +199,7 @@ impl Actor {
         }
     }
 
-    /// Records a grant that a task got. Returns the time of the eviction or data loss if it ended the claim before that.
+    /// Records a grant that a task got. If an eviction or a data loss has already ended the claim, returns when.
     fn acquired(&self, attempt: u64, guard: &Guard) -> Option<Instant> {
         let (id, token, now) = (guard.claim().id, guard.token(), self.sim.now());
         let (void, passed) = {
@@ -283,7 +283,7 @@ impl Actor {
         }
     }
 
-    /// Writes to the guarded resource without checking the guard, as a paused holder does.
+    /// Writes to the guarded resource without checking the guard, as a holder that was paused before the write.
     fn write(&self, hold: &ObservedHold, ask: &LockPlan) {
         let (token, held) = match hold.guard.lock().as_ref() {
             Some(guard) => (guard.token(), guard.is_held()),

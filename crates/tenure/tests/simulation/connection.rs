@@ -100,7 +100,7 @@ impl Faults for StoreRecorder {
 pub(crate) struct ClientConnection {
     pub(crate) sim: Arc<Simulation>,
     pub(crate) client: usize,
-    /// The store with random faults. When all faults have ended, `calm` replaces it, the same store without them.
+    /// The store with random faults. `calm` is the same store without them, for the time after all faults.
     pub(crate) faulty: Arc<dyn Backend>,
     pub(crate) calm: Arc<dyn Backend>,
     pub(crate) dice: Mutex<Dice>,

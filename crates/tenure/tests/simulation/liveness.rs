@@ -46,7 +46,8 @@ pub(crate) struct Death {
 /// Maximum time for which a key may be free although a task waits for it, with the faults of this simulation.
 fn patience(sim: &Simulation) -> Duration {
     let lease = sim.parameters.longest_lease();
-    // A holder learns that its claim was taken at the next renewal. Until then, the waiters of its client do not poll.
+    // A holder learns of an eviction or a data loss at its next renewal. Until then, the waiters of its client do not
+    // poll.
     let loss_delay = if sim.claims.lock().any_taken() {
         lease / 3
     } else {

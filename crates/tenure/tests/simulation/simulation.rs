@@ -288,7 +288,7 @@ impl Simulation {
         self.lose_at(hold, Instant::NEVER);
     }
 
-    /// Records that a hold was lost at `since`, but at the latest now.
+    /// Records that a hold was lost: at `since` if that is in the past, else now.
     pub(crate) fn lose_at(&self, hold: &ObservedHold, since: Instant) {
         if hold.guard.lock().is_some() && !hold.lost.swap(true, Ordering::Relaxed) {
             let (at, attempt, what) = (since, hold.attempt, EventKind::Lost);
