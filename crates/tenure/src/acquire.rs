@@ -71,7 +71,7 @@ impl<G> Acquire<G> {
     }
 }
 
-/// Makes the guard of an attempt that waits, and so never ends in `None`.
+/// Makes the guard of an attempt other than `try_`.
 pub(crate) fn guard(taken: Option<Taken>) -> Guard {
     try_guard(taken).expect("an acquisition that waits ends in a guard or an error")
 }

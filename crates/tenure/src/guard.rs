@@ -53,11 +53,11 @@ pub struct Guard {
     _place: Option<Place>,
 }
 
-/// The granted claim behind a guard, and the key's queue to which the guard returns the claim.
+/// The granted claim of a guard, and the key's queue to which the claim returns.
 struct Held {
     queue: Arc<SharedQueue>,
     hold: Arc<Hold>,
-    /// The owner for which the lock was acquired, if any: the owner may acquire the lock again meanwhile.
+    /// The owner, if any, which may acquire the lock again.
     owner: Option<Owner>,
     /// The index of this grant's token in the claim's range of consecutive tokens.
     nth: u32,
@@ -328,13 +328,13 @@ impl Held {
         self.hold.check(now).map_err(|lost| self.lost_grant(lost))
     }
 
-    /// Replaces the loss's token by the token of this grant: each grant of a claim has its own.
+    /// Puts this grant's token into the loss: each grant of a claim has its own token.
     fn lost_grant(&self, mut lost: Lost) -> Lost {
         lost.token = self.token();
         lost
     }
 
-    /// Applies [`lost_grant`](Self::lost_grant) to an error that is a loss, and returns other errors unchanged.
+    /// Applies [`lost_grant`](Self::lost_grant) to an error that is a loss.
     fn fenced(&self, error: Error) -> Error {
         match error {
             Error::Lost(lost) => self.lost_grant(*lost).into(),
@@ -475,7 +475,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Polls `work` to its end, but stops with the loss when `check` fails or `lost` resolves. `check` runs before each poll.
+/// Polls `work` to its end. Stops if `check` fails before a poll, or when `lost` resolves.
 pub(crate) async fn while_all_held<F: Future>(
     check: impl Fn() -> Result<(), Lost>,
     lost: impl Future<Output = Lost>,

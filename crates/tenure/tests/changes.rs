@@ -130,7 +130,7 @@ async fn exceeding_the_key_limit_ends_a_watch_with_a_message() {
     assert!(matches!(one, Ok(Change::Held(_))), "{one:?}");
 }
 
-/// All watchers of a client share their scans, but each gets the changes of its own prefix, limit and interval.
+/// Watchers share scans, but each gets changes by its own prefix, limit and interval.
 #[tokio::test(start_paused = true)]
 async fn watchers_of_one_client_differ_in_prefix_limit_and_interval() {
     let client = client();

@@ -33,12 +33,10 @@ impl Fixture {
     }
 }
 
-/// Advances tokio's paused time.
 async fn pass(time: Duration) {
     tokio::time::sleep(time).await; // sleep: time is paused, so this advances it.
 }
 
-/// Starts a campaign in a task.
 fn campaign(election: &Election) -> JoinHandle<Result<Leader, Error>> {
     tokio::spawn(election.campaign())
 }

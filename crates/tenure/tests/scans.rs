@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tenure::{Change, Changes, Client};
 use tenure_servers::Redis;
 
-/// How often a lock is acquired and released while the scans are counted.
+/// Number of times that a lock is acquired and released.
 const ROUNDS: usize = 10;
 
 /// Number of `SCAN` commands that the server has run since its statistics were reset.
@@ -19,7 +19,7 @@ fn scans(server: &Redis) -> usize {
     calls.map_or(0, |calls| calls.parse().expect("a number"))
 }
 
-/// Waits at most 20 s until each watcher has reported a change, and returns these changes.
+/// Returns the next change of each watcher; fails after 20 s.
 async fn next_of_all(watchers: &mut [Changes]) -> Vec<Change> {
     let all = join_all(watchers.iter_mut().map(Changes::next));
     let changes = tokio::time::timeout(Duration::from_secs(20), all).await;

@@ -1,5 +1,5 @@
-//! The spans in `docs/telemetry.md`. A test binary of its own, because `tracing` caches for the whole process whether a
-//! subscriber wants a span. `engine/telemetry.rs` tests the metrics.
+//! The spans in `docs/telemetry.md`. A test binary of its own, because `tracing` caches for the whole process which spans
+//! are wanted. `engine/telemetry.rs` tests the metrics.
 #![cfg(feature = "memory")]
 
 use std::collections::BTreeMap;

@@ -18,7 +18,6 @@ const AT_ONCE: Duration = Duration::from_secs(8);
 /// Real time limit, which only a failing test reaches.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Acquires a free lock.
 async fn held(client: &Client, key: &str) -> Guard {
     client.mutex(key).lock().await.expect("it is free")
 }
@@ -56,7 +55,7 @@ fn on_every_runtime(test: impl AsyncFn(Lab) + Copy + Send + 'static) {
     ] {
         let runtime = builder.enable_all().build().expect("tokio starts");
         let began = Instant::now();
-        // The test runs in a thread with a time limit on real time: the lab may advance the runtime's own timers.
+        // A thread runs the test, with a limit on real time: the lab may advance the timers of the runtime.
         let (done, ended) = mpsc::channel();
         let thread = thread::spawn(move || {
             runtime.block_on(async { test(Lab::new()).await });

@@ -1,4 +1,4 @@
-//! The generic adapter of the blocking API: a value of the async API, and the thread on which its client runs.
+//! The generic adapter of the blocking API: an async value, and the thread of its client.
 
 use std::fmt;
 use std::ops::Deref;

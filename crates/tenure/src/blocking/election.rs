@@ -71,11 +71,10 @@ impl Election {
         }
     }
 
-    /// Like [`lead`](Election::lead), for work that can fail: returns the error of `work`, or an error of the election
-    /// converted to the same type.
+    /// Like [`lead`](Election::lead), for work that returns a `Result`.
     ///
     /// # Errors
-    /// The error of `work`; those of `campaign`, converted into it.
+    /// The error of `work`; those of `campaign`, converted to its type.
     pub fn try_lead<T, E: From<Error>>(&self, work: impl FnMut(&Leader) -> Result<T, E>) -> Result<T, E> {
         self.lead(work)?
     }

@@ -29,7 +29,7 @@ blocking!(Guard ends {
     unlock();
 });
 
-/// A guard of the async API. All such guards have the methods `check`, `lost` and `verify`, also in the blocking API.
+/// A guard of the async API. All guards have `check`, `lost` and `verify`, also in the blocking API.
 pub trait Holds {
     #[doc(hidden)]
     fn check_held(&self) -> Result<(), Lost>;

@@ -143,7 +143,7 @@ blocking!(Semaphore makes {
 pub type Striped = Blocking<crate::Striped>;
 
 impl Striped {
-    /// The mutex for `name`. Its key is the key of the striped lock, `#`, and the number of the name's stripe.
+    /// The mutex for `name`. Its key is `key#stripe`, such as `carts#7`.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         self.beside(self.inner.mutex(name).clone())
     }

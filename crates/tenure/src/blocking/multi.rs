@@ -27,7 +27,7 @@ pub type Multi = Blocking<crate::Multi>;
 
 /// Combines the locks of a list into one multi-lock. The list has one type; [`and`](Multi::and) adds locks of others.
 ///
-/// If a lock is in the list twice, or the list is empty, the first use of the multi-lock fails with `Invalid`.
+/// An empty list, or a lock that is given twice, is `Invalid` at first use.
 pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     let each = members.into_iter().map(Into::into);
     let (members, runtimes): (Vec<_>, Vec<_>) = each.map(|member| (member.inner, member.runtime)).unzip();

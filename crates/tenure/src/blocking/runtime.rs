@@ -75,8 +75,8 @@ impl Runtime {
         Runtime(each.cloned().collect())
     }
 
-    /// Binds `client` to the thread of this runtime, and starts its watchdog there at once: otherwise a multi-lock could
-    /// start the watchdog on another client's thread.
+    /// Binds `client` to this runtime's thread, and starts its watchdog there at once: otherwise a multi-lock could start
+    /// it on another client's thread.
     pub(crate) fn adopt(&self, client: &crate::Client) -> Result<(), Error> {
         let own = &self.0[0];
         let _entered = own.handle.enter();
@@ -108,8 +108,8 @@ impl Runtime {
 }
 
 impl Shared {
-    /// Panics if the current thread drives async tasks. A thread of `spawn_blocking` is also inside a runtime but may
-    /// block: only blocking on an empty future tells the two apart. Tokio prints its own panic message first.
+    /// Panics on a thread that drives async tasks. A thread of `spawn_blocking` is in a runtime too, but may block: only
+    /// blocking on an empty future tells such threads apart. Tokio prints its own panic message first.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         if Handle::try_current().is_ok() {
             let attempt = catch_unwind(AssertUnwindSafe(|| self.handle.block_on(async {})));

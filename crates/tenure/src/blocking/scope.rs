@@ -1,7 +1,7 @@
-//! A macro that adds the methods that run work under a lock, on the calling thread: one definition for all lock types.
+//! Adds the methods that run work under a lock, on the calling thread: one definition for all lock types.
 
-/// Adds `with`, `try_with`, `with_or_else` and `try_with_or_else` to a lock type. Its method `$wait` acquires the lock,
-/// and `$within` does so with a time limit.
+/// Adds `with`, `try_with`, `with_or_else` and `try_with_or_else` to a lock type, whose methods `$wait` and (with a
+/// time limit) `$within` acquire the lock.
 macro_rules! scoped {
     ($lock:ident -> $guard:ident by $wait:ident, $within:ident) => {
         impl $lock {
@@ -24,11 +24,10 @@ macro_rules! scoped {
                 Ok(output)
             }
 
-            /// Like [`with`](Self::with), for work that can fail: returns the error of `work`, or an error of the lock
-            /// converted to the same type.
+            /// Like [`with`](Self::with), for work that returns a `Result`.
             ///
             /// # Errors
-            /// The error of `work`; those of [`with`](Self::with), converted into it.
+            /// The error of `work`; those of [`with`](Self::with), converted to its type.
             ///
             /// # Panics
             /// On a thread that drives async tasks.
@@ -65,11 +64,10 @@ macro_rules! scoped {
                 Ok(output)
             }
 
-            /// Like [`with_or_else`](Self::with_or_else), for closures that can fail: returns their error, or an error of the
-            /// lock converted to the same type.
+            /// Like [`with_or_else`](Self::with_or_else), for closures that return a `Result`.
             ///
             /// # Errors
-            /// The error of the closure that ran; those of [`with_or_else`](Self::with_or_else), converted into it.
+            /// The error of the closure that ran; those of [`with_or_else`](Self::with_or_else), converted to its type.
             ///
             /// # Panics
             /// On a thread that drives async tasks.

@@ -46,11 +46,11 @@ const LIMIT: usize = 100_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// The key was free at the previous scan and is held at this one.
+    /// The key was free at the previous scan, and is held.
     Held(LockStatus),
-    /// The key was held at the previous scan and has no holder at this one. Claims may wait for it.
+    /// The key was held at the previous scan, and has no holder any more. Claims may wait for it.
     Freed(LockStatus),
-    /// The key was held at both scans, but the holders have changed.
+    /// The key is held as before, but by other holders.
     Holders(LockStatus),
     /// The waiters of the key have changed, and the holders have not.
     Waiters(LockStatus),
@@ -90,19 +90,19 @@ pub struct Changes {
     scope: Result<Scope, Error>,
     interval: Duration,
     limit: usize,
-    /// The watch's registration for the scans that all watchers of the client share. `None` before the first scan, and
-    /// for a watch of a single key.
+    /// Registers the prefix for the scans that the client's watchers share; made at the first scan. `None` for a single
+    /// key.
     watcher: Option<Arc<Watcher>>,
     seen: Seen,
     /// Changes that were found and not returned yet.
     untold: VecDeque<Change>,
-    /// The scan under way, which begins with a pause. `None` before the first scan and after an error.
+    /// The scan under way, which begins with a pause; `None` if there is none.
     look: Option<Look>,
     unavailable: bool,
     ended: bool,
 }
 
-/// A scan in progress. Its output is the state of the watched keys and the time at which the scan ended.
+/// A scan in progress. Returns the state of the keys, and when the scan ended.
 type Look = Pin<Box<dyn Future<Output = Result<(Seen, Instant), Error>> + Send>>;
 
 /// The keys that the caller watches.
@@ -187,7 +187,7 @@ impl Changes {
         }
     }
 
-    /// Makes the next scan, which first pauses until `from` on the lease clock.
+    /// Makes the next scan, which pauses until `from`.
     fn next_look(&mut self, from: Instant) -> Look {
         let (engine, interval) = (self.engine.clone(), self.interval);
         let watched = match &self.scope {
@@ -213,7 +213,7 @@ impl Changes {
         })
     }
 
-    /// Queues the changes that a scan has found. Returns the time at which the scan ended.
+    /// Queues the changes that a scan found. Returns when the scan ended.
     fn take_in(&mut self, looked: Result<(Seen, Instant), Error>) -> Instant {
         match looked {
             Ok((seen, ended)) => {

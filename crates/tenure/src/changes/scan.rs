@@ -1,11 +1,11 @@
 //! One scan of the store for all watchers of a client.
 //!
-//! A watcher registers its prefix. A scan lists each registered prefix once. It skips a prefix that begins with another
-//! registered prefix, because the listing of the other one contains its keys. At most one scan is under way.
+//! A watcher registers its prefix. A scan lists each registered prefix once, except those that begin with another one,
+//! whose listing contains their keys. At most one scan is under way.
 //!
-//! When a watcher's pause is over, it joins the scan under way. If there is none, it takes the latest scan, provided
-//! that it has not seen this scan and the scan ended less than one pause ago. Otherwise it starts the next scan. The next
-//! pause runs from the end of the scan, so watchers with the same pause soon share every scan.
+//! A watcher whose pause is over joins the scan under way. Else it takes the latest scan, if it has not seen that scan and
+//! the scan ended less than one pause ago. Else it starts a scan. The next pause runs from the end of the scan, so
+//! watchers with the same pause soon share every scan.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -26,7 +26,7 @@ use crate::error::Error;
 /// Maximum number of keys that one `inspect` call lists.
 const PAGE: NonZeroU32 = NonZeroU32::MIN.saturating_add(255);
 
-/// The watched keys that have holders or waiters, with their status at one scan.
+/// The watched keys with holders or waiters, and their status at one scan.
 pub(crate) type Seen = BTreeMap<LockKey, LockStatus>;
 
 /// The scans of one client, and the watchers for which they are made.
@@ -51,7 +51,7 @@ struct Scope {
 #[derive(Clone, Debug)]
 struct Scan {
     number: u64,
-    /// Receives what the scan found; `None` while the scan is under way.
+    /// What the scan found; `None` while it is under way.
     outcome: watch::Receiver<Option<Arc<Outcome>>>,
 }
 
@@ -86,8 +86,8 @@ impl Watcher {
         }
     }
 
-    /// Waits for a scan that this watcher has not seen and that ended less than `interval` ago; starts one if needed.
-    /// Returns the keys under the prefix, and the time at which the scan ended.
+    /// Waits for a scan that is new to this watcher and ended less than `interval` ago; starts one if needed. Returns the
+    /// keys under the prefix, and when the scan ended.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: the next call takes the same scan or a later one.
@@ -104,7 +104,7 @@ impl Watcher {
             let Scan { number, mut outcome } = self.scans.join(services, self, interval);
             let ended = outcome.wait_for(Option::is_some).await;
             let ended = ended.map_err(|_| ABANDONED)?.clone();
-            // A scan that began before this watcher registered may lack the watcher's keys: wait for the next one.
+            // A scan that began before this watcher registered may lack the watcher's keys: wait for the next.
             if let Some(outcome) = ended.filter(|_| number > self.last_seen.load(Ordering::Relaxed)) {
                 self.last_seen.store(number, Ordering::Relaxed);
                 let mut found = outcome.found.as_ref().map_err(Error::clone)?.lock();
@@ -127,8 +127,8 @@ impl Drop for Watcher {
 }
 
 impl Scans {
-    /// Returns the scan under way, else the latest one if the watcher has not seen it and it ended less than `interval`
-    /// ago. Otherwise starts a scan.
+    /// Returns the scan under way, or the latest if it is new to `watcher` and ended less than `interval` ago, or a new
+    /// one.
     fn join(&self, services: &Arc<Services>, watcher: &Watcher, interval: Duration) -> Scan {
         let mut state = self.0.lock();
         if let Some(latest) = &state.latest {
@@ -137,7 +137,7 @@ impl Scans {
                     latest.number > watcher.last_seen.load(Ordering::Relaxed)
                         && services.context.now() < outcome.ended + interval
                 }
-                // The scan is under way, unless its task was dropped with its runtime: then it will never end.
+                // Under way, unless the scan's task was dropped with its runtime.
                 None => latest.outcome.has_changed().is_ok(),
             };
             if serves {
@@ -152,13 +152,13 @@ impl Scans {
         };
         state.latest = Some(scan.clone());
         let watchers = state.watchers.clone();
-        // Unlock before `spawn`: a runtime that has ended drops the task inside `spawn`.
+        // Unlock first: `spawn` drops the task at once if the runtime has ended.
         drop(state);
         let work = services.clone();
         services.tasks.spawn(async move {
             let found = tokio::select! {
                 biased;
-                // All watchers were dropped, so the result has no receiver.
+                // No watcher is left to receive the result.
                 () = tell.closed() => return,
                 found = scan_until_closed(&work, &watchers) => found,
             };
@@ -210,7 +210,7 @@ async fn scan(store: &Store, watchers: &BTreeMap<u64, Scope>) -> Result<Found, E
     Ok(found)
 }
 
-/// Adds a key's status to the results of the watchers of that key. A watcher with too many keys gets an error instead.
+/// Adds a status to the results of the key's watchers. A watcher with too many keys gets an error.
 fn enter(status: &LockStatus, watchers: &BTreeMap<u64, Scope>, found: &mut Found) {
     for (number, Scope { prefix, limit }) in watchers {
         let Some(entry) = found.get_mut(number) else {
@@ -228,7 +228,7 @@ fn enter(status: &LockStatus, watchers: &BTreeMap<u64, Scope>, found: &mut Found
     }
 }
 
-/// Returns the prefixes that do not begin with another prefix of the list.
+/// Returns the prefixes that begin with no other prefix.
 fn outermost(watchers: &BTreeMap<u64, Scope>) -> Vec<Arc<str>> {
     let mut prefixes: Vec<Arc<str>> = watchers.values().map(|scope| scope.prefix.clone()).collect();
     prefixes.sort();

@@ -95,15 +95,15 @@ impl Fence {
         Ok(self)
     }
 
-    /// Sets the syntax of parameters, for a client of the database that does not accept the usual one.
+    /// Sets another syntax of parameters than that of the usual clients of the database.
     #[must_use]
     pub fn placeholders(mut self, placeholders: Placeholders) -> Self {
         self.placeholders = placeholders;
         self
     }
 
-    /// `UPDATE … SET columns, fence WHERE keys AND fence <= token`. Pass the number of written rows to
-    /// [`applied`](crate::fenced::applied), which detects a refusal.
+    /// `UPDATE … SET columns, fence WHERE keys AND fence <= token`. Pass the row count to
+    /// [`applied`](crate::fenced::applied).
     ///
     /// Without columns the statement only fences the row: holders with an older token can no longer write it.
     ///
@@ -150,8 +150,8 @@ impl Fence {
         Ok(out.finish())
     }
 
-    /// Inserts the row, or updates it if the row's token is not newer than the writer's. Pass the number of written rows to
-    /// [`applied`](crate::fenced::applied), which detects a refusal. The keys must be unique together.
+    /// Inserts the row, or updates it unless its token is newer. Pass the row count to [`applied`](crate::fenced::applied).
+    /// The keys must be unique together.
     ///
     /// # Errors
     /// [`BadStatement::Upsert`] on MySQL, whose row count does not show a refusal; else as [`update`](Fence::update).
@@ -250,7 +250,7 @@ impl Fence {
         Ok(columns)
     }
 
-    /// Refuses two columns whose names differ at most in case: databases fold case, some even that of quoted names.
+    /// Refuses two names that differ only in case: databases fold the case, some also of quoted names.
     fn check_twice(&self, columns: &[Name]) -> Result<(), BadStatement> {
         let mut seen: Vec<&str> = Vec::new();
         for name in columns

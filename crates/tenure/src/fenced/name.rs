@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Maximum length of a name: PostgreSQL silently cuts longer names, and MySQL refuses those of more than 64 characters.
+/// Maximum length of a name: PostgreSQL silently cuts longer names, and MySQL refuses more than 64.
 const LONGEST: usize = 63;
 
 /// The error for an invalid name of a table or a column.
@@ -30,7 +30,7 @@ pub enum BadName {
         /// The first character that is not allowed.
         found: char,
     },
-    /// The name is longer than 63 characters, which some databases do not accept.
+    /// The name is longer than 63 characters.
     #[error("the name {name:?} has more than {LONGEST} characters, which not every database keeps apart")]
     TooLong {
         /// The invalid name.

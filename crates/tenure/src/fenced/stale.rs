@@ -30,10 +30,9 @@ pub struct Stale {
 
 /// Interprets the number of rows that a fenced statement has written: zero means that the write was refused.
 ///
-/// A write of a row that does not exist counts as refused too: [`Fence::read`](crate::fenced::Fence::read) tells the two
-/// apart. MySQL counts the rows that *changed*, unless the client asks for those that were found (`CLIENT_FOUND_ROWS`,
-/// which sqlx sets). Without it, repeating a write with equal values and an equal token counts as refused, although the
-/// row has these values.
+/// A row that does not exist counts as refused too: [`Fence::read`](crate::fenced::Fence::read) tells the two apart.
+/// MySQL counts only rows that *changed*, unless the client sets `CLIENT_FOUND_ROWS`, as sqlx does. Without it, a
+/// repeated write of equal values with an equal token counts as refused, although the row has these values.
 ///
 /// # Errors
 /// [`Stale`] if no row was written (or fewer than none).

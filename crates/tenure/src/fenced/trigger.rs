@@ -150,7 +150,7 @@ impl Trigger {
             pairs.join(" AND ")
         };
         let too_old = if self.once { "<=" } else { "<" };
-        // Refuses the write if `OR REPLACE` would replace a row with a newer token.
+        // Refuses to replace (`OR REPLACE`) a row with a newer token.
         let unless_replaced = format!(
             "SELECT RAISE(ABORT, '{REFUSED}: {OLD}') WHERE EXISTS \
              (SELECT 1 FROM {table} WHERE {} AND NEW.{fence} {too_old} {fence})",
@@ -314,7 +314,7 @@ impl Trigger {
         Name::new(&format!("{}_{suffix}", self.fence.table.name.as_str()))
     }
 
-    /// The name of a trigger, function or table of this guard, quoted and qualified with the table's schema.
+    /// The quoted name of a trigger, function or table of this guard, with the table's schema.
     fn beside(&self, suffix: &str) -> Result<String, BadName> {
         Ok(self
             .fence

@@ -36,7 +36,7 @@ impl Lock {
     /// Waits for the lock, for as long as it takes.
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn lock(&self) -> Acquire<Guard> {
         self.0.lock(Patience::Forever)
     }
@@ -44,7 +44,7 @@ impl Lock {
     /// Waits for the lock for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn lock_within(&self, limit: Duration) -> Acquire<Guard> {
         self.0.lock(Patience::Within(limit))
     }
@@ -52,7 +52,7 @@ impl Lock {
     /// Acquires the lock if it is free; `None` if it is busy.
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn try_lock(&self) -> Acquire<Option<Guard>> {
         self.0.try_lock()
     }

@@ -134,16 +134,15 @@ impl Election {
         }
     }
 
-    /// Like [`lead`](Election::lead), for work that can fail: returns the error of `work`, or an error of the election
-    /// converted to the same type.
+    /// Like [`lead`](Election::lead), for work that returns a `Result`.
     ///
-    /// The leader resigns in both cases.
+    /// The leader resigns also after an error of `work`.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work`, and withdraws the candidate or resigns.
     ///
     /// # Errors
-    /// The error of `work`; those of [`campaign`](Election::campaign), converted into it.
+    /// The error of `work`; those of [`campaign`](Election::campaign), converted to its type.
     pub async fn try_lead<T, E: From<Error>>(
         &self,
         work: impl AsyncFnMut(&Leader) -> Result<T, E>,

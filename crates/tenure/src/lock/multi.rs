@@ -46,7 +46,7 @@ pub struct Multi {
 
 /// Combines the locks of a list into one multi-lock. The list has one type; [`and`](Multi::and) adds locks of others.
 ///
-/// If a lock is in the list twice, or the list is empty, the first use fails with [`Invalid`](Error::Invalid).
+/// An empty list, or a lock that is given twice, is [`Invalid`](Error::Invalid) at first use.
 ///
 /// # Examples
 /// ```
@@ -66,8 +66,7 @@ pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     }
 }
 
-/// Makes a lock a member: an unlock never keeps its claim in the client (no linger), because another multi-lock may
-/// wait for the key.
+/// Makes a lock a member. The client never keeps its claim after an unlock: another multi-lock may wait for the key.
 fn member(lock: Lock) -> Lock {
     Lock(lock.0.set(|options| options.member = true))
 }
@@ -240,7 +239,7 @@ fn of_member(mut lost: Lost, at: usize) -> Lost {
     lost
 }
 
-/// Applies [`of_member`] to an error that is a loss, and returns other errors unchanged.
+/// Applies [`of_member`] to an error that is a loss.
 fn lost_member(error: Error, at: usize) -> Error {
     match error {
         Error::Lost(lost) => of_member(*lost, at).into(),
@@ -270,7 +269,7 @@ impl Multi {
     }
 }
 
-/// Returns the guards of an acquisition that waits, and so never ends in `None`.
+/// Returns the guards of an acquisition other than `try_`.
 fn guards(found: Option<MultiGuard>) -> MultiGuard {
     found.expect("an acquisition that waits ends in a guard or an error")
 }
@@ -311,7 +310,7 @@ impl<G> Future for MemberSearch<G> {
     }
 }
 
-/// Searches with a time limit. When the limit passes, drops the search, which leaves no member held.
+/// Acquires within a time limit. After the limit, drops the search, which leaves no member held.
 async fn search_within(
     limit: Duration,
     members: Vec<Lock>,
@@ -344,8 +343,8 @@ async fn search_within(
     )
 }
 
-/// Acquires the members one by one. If one is busy, releases all others, waits for the busy member, and then tries the
-/// others again. `None` if a `try_` call finds a busy member.
+/// Acquires the members one by one. If one is busy, releases all others, waits for the busy one, and tries the others
+/// again. `None`: one is busy, in a `try_` call.
 async fn search(
     members: Vec<Lock>,
     patience: Patience,
@@ -414,8 +413,7 @@ impl Drop for Taken {
     }
 }
 
-/// Tries to acquire the members that are not held yet. Stops at the first busy one and returns its index; `None` if all
-/// are held.
+/// Tries to acquire the missing members. Returns the index of the first busy one; `None` if all are held.
 async fn fill(
     members: &[Lock],
     guards: &mut [Option<Taken>],
@@ -440,7 +438,7 @@ async fn fill(
     Ok(None)
 }
 
-/// Pauses for a random time of up to 2^`round` ms (at most 32 ms), so that two multi-locks do not collide for ever.
+/// Pauses for a random time up to 2^`round` ms, at most 32 ms, so that two multi-locks do not collide for ever.
 async fn pause(members: &[Lock], round: u32) {
     // Members with an invalid key were refused earlier.
     let Ok(queue) = &members[0].0.queue else { return };

@@ -44,7 +44,7 @@ impl RwLock {
     /// Waits for the read lock, for as long as it takes.
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn read(&self) -> Acquire<Guard> {
         self.reader().lock()
     }
@@ -52,7 +52,7 @@ impl RwLock {
     /// Waits for the read lock for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn read_within(&self, limit: Duration) -> Acquire<Guard> {
         self.reader().lock_within(limit)
     }
@@ -60,7 +60,7 @@ impl RwLock {
     /// Acquires the read lock if that is possible at once; `None` if it is busy.
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn try_read(&self) -> Acquire<Option<Guard>> {
         self.reader().try_lock()
     }
@@ -68,7 +68,7 @@ impl RwLock {
     /// Waits for the write lock, for as long as it takes.
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn write(&self) -> Acquire<Guard> {
         self.writer().lock()
     }
@@ -76,7 +76,7 @@ impl RwLock {
     /// Waits for the write lock for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn write_within(&self, limit: Duration) -> Acquire<Guard> {
         self.writer().lock_within(limit)
     }
@@ -84,7 +84,7 @@ impl RwLock {
     /// Acquires the write lock if that is possible at once; `None` if it is busy.
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn try_write(&self) -> Acquire<Option<Guard>> {
         self.writer().try_lock()
     }

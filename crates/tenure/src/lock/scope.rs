@@ -12,8 +12,8 @@ pub(crate) fn log_unconfirmed(released: Result<(), Error>) {
     }
 }
 
-/// Adds `with`, `try_with`, `with_or_else` and `try_with_or_else` to a lock type. Its method `$wait` acquires the lock,
-/// and `$within` does so with a time limit.
+/// Adds `with`, `try_with`, `with_or_else` and `try_with_or_else` to a lock type, whose methods `$wait` and (with a
+/// time limit) `$within` acquire the lock.
 macro_rules! scoped {
     ($lock:ident -> $guard:ident by $wait:ident, $within:ident) => {
         impl $lock {
@@ -38,16 +38,15 @@ macro_rules! scoped {
                 Ok(output)
             }
 
-            /// Like [`with`](Self::with), for work that can fail: returns the error of `work`, or an error of the lock
-            /// converted to the same type.
+            /// Like [`with`](Self::with), for work that returns a `Result`.
             ///
-            /// The lock is released in both cases.
+            /// The lock is released also after an error.
             ///
             /// # Cancel safety
             /// Dropping the future drops `work` and releases the lock.
             ///
             /// # Errors
-            /// The error of `work`; those of [`with`](Self::with), converted into it.
+            /// The error of `work`; those of [`with`](Self::with), converted to its type.
             pub async fn try_with<T, E: From<crate::Error>>(
                 &self,
                 work: impl AsyncFnOnce(&$guard) -> Result<T, E>,
@@ -81,14 +80,13 @@ macro_rules! scoped {
                 Ok(output)
             }
 
-            /// Like [`with_or_else`](Self::with_or_else), for closures that can fail: returns their error, or an error of the
-            /// lock converted to the same type.
+            /// Like [`with_or_else`](Self::with_or_else), for closures that return a `Result`.
             ///
             /// # Cancel safety
             /// Dropping the future drops the closure that runs, and releases the lock.
             ///
             /// # Errors
-            /// The error of the closure that ran; those of [`with_or_else`](Self::with_or_else), converted into it.
+            /// The error of the closure that ran; those of [`with_or_else`](Self::with_or_else), converted to its type.
             pub async fn try_with_or_else<T, E: From<crate::Error>>(
                 &self,
                 limit: std::time::Duration,

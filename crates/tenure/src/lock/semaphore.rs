@@ -40,7 +40,7 @@ impl Semaphore {
     /// Waits for a permit, for as long as it takes.
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn acquire(&self) -> Acquire<Guard> {
         self.acquire_many(1)
     }
@@ -49,7 +49,7 @@ impl Semaphore {
     /// [`Invalid`](crate::Error::Invalid).
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn acquire_many(&self, permits: u32) -> Acquire<Guard> {
         self.permits(permits).lock()
     }
@@ -57,7 +57,7 @@ impl Semaphore {
     /// Waits for `permits` permits for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn acquire_many_within(&self, permits: u32, limit: Duration) -> Acquire<Guard> {
         self.permits(permits).lock_within(limit)
     }
@@ -65,7 +65,7 @@ impl Semaphore {
     /// Waits for a permit for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     #[doc(alias = "timeout")]
     pub fn acquire_within(&self, limit: Duration) -> Acquire<Guard> {
         self.acquire_many_within(1, limit)
@@ -74,7 +74,7 @@ impl Semaphore {
     /// Acquires a permit if one is free; `None` otherwise.
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn try_acquire(&self) -> Acquire<Option<Guard>> {
         self.try_acquire_many(1)
     }
@@ -82,7 +82,7 @@ impl Semaphore {
     /// Acquires `permits` permits if they are free; `None` otherwise.
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn try_acquire_many(&self, permits: u32) -> Acquire<Option<Guard>> {
         self.permits(permits).try_lock()
     }

@@ -9,11 +9,10 @@ use super::names::{
 };
 use crate::error::{Error, LostCause};
 
-/// The metrics of a client or key. Created once, with the recorder installed at that time: recording is then one atomic
-/// operation.
+/// Metrics, created once, so that recording is one atomic operation. Uses the recorder that is installed at that time.
 pub(crate) struct Meters {
     labels: Vec<Label>,
-    /// The number of acquisitions and their waits, for each outcome in the order of [`Outcome::ALL`].
+    /// Count and waits of acquisitions, by outcome in the order of [`Outcome::ALL`].
     acquisitions: [(Counter, Histogram); Outcome::ALL.len()],
     /// A counter of lost locks for each cause. All exist from the start, because dashboards see no increase in a counter
     /// that first appears as 1.
@@ -121,7 +120,6 @@ impl Meters {
         waited.record(wait);
     }
 
-    /// Counts a lost lock.
     pub(crate) fn lost(&self, cause: &LostCause) {
         let word = cause.as_str();
         if let Some((_, counter)) = self.lost.iter().find(|(known, _)| *known == word) {

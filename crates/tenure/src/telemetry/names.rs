@@ -10,7 +10,7 @@ pub const HOLD: &str = "tenure_hold_seconds";
 pub const HELD: &str = "tenure_held";
 /// Gauge: acquisitions that wait.
 pub const WAITERS: &str = "tenure_waiters";
-/// Counter: local hand-overs, i.e. grants that a client made to its own waiters without a call to the store.
+/// Counter: local hand-overs, i.e. grants to waiters of the same client without a call to the store.
 pub const PASSED: &str = "tenure_local_handovers_total";
 /// Counter: locks that were lost, by `cause`.
 pub const LOST: &str = "tenure_lost_total";
@@ -20,7 +20,7 @@ pub const RENEWAL: &str = "tenure_renewal_seconds";
 pub const RENEWALS: &str = "tenure_renewals_total";
 /// Histogram, seconds: when a renewal was confirmed, the time left until the claim's old local deadline.
 pub const MARGIN: &str = "tenure_renewal_margin_seconds";
-/// Histogram, seconds: how late the watchdog handled claims whose renewal or deadline was due.
+/// Histogram, seconds: how late the watchdog handled due renewals and deadlines.
 pub const LATENESS: &str = "tenure_watchdog_lateness_seconds";
 /// Counter: locks that could not be released in time, and become free when their lease ends.
 pub const UNRETURNED: &str = "tenure_unreturned_total";

@@ -22,7 +22,6 @@ pub(crate) struct Fate {
     pub(crate) losses: Mutex<HashMap<ClaimId, Loss>>,
 }
 
-/// One client's connection to the store.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) store: Arc<Memory>,

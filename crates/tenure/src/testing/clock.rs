@@ -84,7 +84,7 @@ fn is_paused() -> bool {
     tokio::time::Instant::now() == theirs
 }
 
-/// Starts a runtime on a thread of its own. The runtime ends when the returned sender is dropped.
+/// Starts a runtime on its own thread. Dropping the sender ends the runtime.
 fn on_a_thread() -> (Handle, Option<oneshot::Sender<()>>) {
     let runtime = Builder::new_current_thread()
         .enable_all()

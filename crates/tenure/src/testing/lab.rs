@@ -1,4 +1,4 @@
-//! The `Lab` of users' tests: creates clients of a memory store, advances time, and injects faults.
+//! The `Lab` of users' tests: clients of a memory store, its time, and its faults.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -58,7 +58,6 @@ struct Inner {
     members: Mutex<Vec<Member>>,
 }
 
-/// A client of the lab.
 struct Member {
     queues: Weak<Queues>,
     link: Arc<Link>,

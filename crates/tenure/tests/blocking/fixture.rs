@@ -1,4 +1,4 @@
-//! Clients for the tests of the blocking API, and helpers that read the store and wait for a condition.
+//! Clients, and helpers that read the store and wait for a condition.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,6 @@ pub(crate) fn client_of(store: &MemoryStore) -> Client {
     Client::new(backend, Settings::default()).expect("there is a thread")
 }
 
-/// Acquires a free lock.
 pub(crate) fn held(mutex: Mutex) -> Guard {
     mutex.lock().expect("it is free")
 }

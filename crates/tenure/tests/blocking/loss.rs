@@ -57,11 +57,11 @@ fn a_wait_for_loss_counts_suspended_time() {
     let clock = Arc::new(SimClock::new());
     let store = MemoryStore::new(clock.clone());
     let client = Client::new(store.client(clock.clone()), Settings::default()).expect("there is a thread");
-    // The leases are longer than all suspends of this test together, so no lock is lost.
+    // Longer than all suspends of this test, so that no lock is lost.
     let [one, a, b] = ["k", "a", "b"].map(|key| client.mutex(key).lease(1000 * HOUR));
     let one = one.lock().expect("it is free");
     let both = multi([a, b]).lock().expect("they are free");
-    // Plain threads instead of scoped ones: if the test fails, it does not wait for them.
+    // Not scoped threads: if the test fails, it does not wait an hour for them.
     let one = std::thread::spawn(move || one.lost_within(HOUR));
     let both = std::thread::spawn(move || both.lost_within(HOUR));
     until("both have found out", || {

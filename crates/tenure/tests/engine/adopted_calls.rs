@@ -46,7 +46,7 @@ async fn on_waiting_runs_after_the_call_was_adopted() {
     waiting.abort();
 }
 
-/// While the caller polls its call, `close` hands the call over to a task: the call still ends, and the key is freed.
+/// While the caller polls its call, `close` gives the call to a task. The call still ends, and the key is freed.
 #[tokio::test(start_paused = true)]
 async fn a_call_adopted_during_its_last_poll_finishes() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -90,7 +90,7 @@ async fn an_unpolled_unlock_does_not_block_waiters() {
     unlock.await.unwrap();
 }
 
-/// While the caller polls its unlock, `close` hands the release over to a task: the unlock still ends.
+/// While the caller polls its unlock, `close` gives the release to a task. The unlock still ends.
 #[tokio::test(start_paused = true)]
 async fn an_unlock_adopted_during_its_last_poll_finishes() {
     let (fixture, client, backend, guard) = Fixture::holding().await;

@@ -70,8 +70,7 @@ async fn a_kept_key_with_a_rounded_lease_is_released_on_time() {
     assert!(fixture.is_free("k").await);
 }
 
-/// After an unlock, a client keeps the key because of `at_least`, and then evicts its own claim. Its waiter gets the key
-/// within 1 s.
+/// A client evicts its own claim, which it keeps after an unlock. Its waiter gets the key within 1 s.
 #[tokio::test(start_paused = true)]
 async fn evicting_a_kept_claim_frees_the_key_immediately() {
     let (fixture, [client]) = Fixture::clients();
@@ -149,7 +148,7 @@ async fn a_dropped_multi_lock_ignores_at_least() {
         let mut lock = multi(members).lock();
         for _ in 0..polls {
             if let Some(guards) = poll_once(&mut lock).await {
-                // The multi-lock was acquired, so its members are kept as requested.
+                // The multi-lock was acquired: its members are kept.
                 drop(guards);
                 return;
             }
@@ -186,7 +185,7 @@ async fn closing_during_errors_still_keeps_the_key() {
         }
         client.close(10 * SECOND).await.unwrap();
         assert_eq!(backend.control(Verb::Renew).count(), 4);
-        // Longer than the lease of 30 s that the claim had before `close`.
+        // Longer than the lease of 30 s before `close`.
         pass(55 * SECOND).await;
         assert!(!fixture.is_free("k").await, "dropped before {dropped_before}");
         drop(alive);

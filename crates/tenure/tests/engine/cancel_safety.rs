@@ -186,8 +186,7 @@ async fn close_is_cancel_safe() {
     }
 }
 
-/// A dropped acquire call is still in flight. The client withdraws the claim only when the call has ended: else the call
-/// could arrive after the withdrawal and place the claim again.
+/// The client withdraws the claim of a dropped lock when its call has ended: a later call would place the claim again.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_lock_is_withdrawn_after_its_own_call() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -205,7 +204,7 @@ async fn a_dropped_lock_is_withdrawn_after_its_own_call() {
     assert_eq!(backend.control(Verb::Release).count(), 1);
 }
 
-/// R2, R25: the store grants a claim, but its reply is lost. The client withdraws the claim when the attempt ends.
+/// R2, R25: a lost reply may hide a grant. The client withdraws the claim when the attempt ends.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_with_a_lost_reply_leaves_no_claim() {
     for attempt in ["try", "wait", "fair wait"] {
@@ -221,7 +220,7 @@ async fn an_attempt_with_a_lost_reply_leaves_no_claim() {
     }
 }
 
-/// R2, R25: a waiter's poll is granted, but the reply is lost. The client withdraws the claim when the waiter is dropped.
+/// R2, R25: a lost reply to a waiter's poll hides a grant. The client withdraws the claim of the dropped waiter.
 #[tokio::test(start_paused = true)]
 async fn a_wait_dropped_after_an_unanswered_poll_leaves_no_claim() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();

@@ -42,13 +42,13 @@ async fn settings_of_zero_use_the_minimum_and_still_work() {
         .offer_window(Duration::ZERO);
     let (client, backend) = fixture.faulty_client_with(settings);
     let mutex = client.mutex("k");
-    // With a call limit of zero, a call that takes 50 ms still acquires the lock.
+    // A call limit of zero still lets a call of 50 ms succeed.
     backend.control(Verb::Acquire).hold_before();
     let tried = tokio::spawn(mutex.try_lock());
     pass(50 * MS).await;
     backend.control(Verb::Acquire).resume();
     let guard = tried.await.unwrap().unwrap().expect("it is free");
-    // With an offer window of zero, a waiter that is polled 5 ms after its offer still gets the lock.
+    // An offer window of zero still lets a waiter take its offer 5 ms later.
     let mut waiting = queued(mutex.lock()).await;
     guard.unlock().await.unwrap();
     pass(5 * MS).await;
@@ -146,7 +146,7 @@ async fn a_try_that_missed_its_offer_tries_again() {
     let acquire = backend.control(Verb::Acquire);
     acquire.hold_before();
     let late = begun(client.mutex("k").try_lock()).await;
-    // A task takes the call over. The store grants the claim, but nothing polls the future to take the grant in time.
+    // The store grants the claim to a task, but no poll of the future takes the grant in time.
     pass(200 * MS).await;
     acquire.resume();
     pass(SECOND).await;
@@ -197,8 +197,7 @@ fn a_client_leaks_nothing_when_its_runtime_ends() {
             backend.yield_everywhere(1);
             let left = runtime.block_on(async {
                 let left = leave(&backend, what, alive).await;
-                // If `alive`, `left` outlives the runtime. Otherwise it is dropped here, before any task can run and before
-                // the runtime ends.
+                // If `alive`, `left` outlives the runtime. Otherwise it is dropped here, before any task can run.
                 alive.then_some(left)
             });
             drop(runtime);

@@ -47,7 +47,7 @@ async fn a_cancelled_fair_waiter_leaves_the_queue() {
     fixture.freed("k", MS).await;
 }
 
-/// R19, R26: waiters renew their claims, so they keep their places in the queue while a holder renews for 200 s.
+/// R19, R26: waiters renew their claims, and keep their places while a holder renews for 200 s.
 #[tokio::test(start_paused = true)]
 async fn a_fair_waiter_keeps_its_place_for_longer_than_its_lease() {
     let (fixture, [here, elsewhere]) = Fixture::clients();

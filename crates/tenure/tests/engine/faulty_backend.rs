@@ -22,7 +22,6 @@ pub(crate) enum Verb {
 /// A store whose calls a test can hold, fail and count.
 pub(crate) type FaultyBackend = tenure_testkit::FaultyBackend<CallControls>;
 
-/// Wraps a store.
 pub(crate) fn faulty(inner: Arc<dyn Backend>) -> Arc<FaultyBackend> {
     let profile = inner.profile().clone();
     faulty_with_profile(inner, profile)
@@ -50,16 +49,15 @@ pub(crate) struct CallControls {
     reconnects: WakeSignal,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
-    /// For each `acquire` call, the number of fencing tokens that its claim reserves.
+    /// For each `acquire` call, the number of tokens that its claim reserves.
     pub(crate) placed: Mutex<Vec<u32>>,
-    /// For each release that names a successor, the number of fencing tokens that the successor reserves.
+    /// For each successor in a release, the number of tokens that its claim reserves.
     pub(crate) reserved: Mutex<Vec<u32>>,
 }
 
 /// The faults and counters of the calls of one verb.
 #[derive(Default)]
 pub(crate) struct CallControl {
-    /// Number of calls.
     pub(crate) calls: AtomicUsize,
     /// Number of claims in all batches together.
     pub(crate) elements: AtomicUsize,
@@ -176,7 +174,7 @@ impl CallControl {
         self.fail_after.store(calls, Ordering::Relaxed);
     }
 
-    /// Makes the store refuse the next `calls` calls with a permanent error, without an effect.
+    /// Makes the store refuse the next `calls` calls: a permanent error, without effect.
     pub(crate) fn refuse(&self, calls: usize) {
         self.refuse.store(calls, Ordering::Relaxed);
     }

@@ -94,7 +94,7 @@ async fn a_lock_shorter_than_the_first_renewal_is_not_renewed() {
     assert_eq!(backend.control(Verb::Renew).count(), 0);
 }
 
-/// 200 claims are granted 1 ms apart. Renewals that are due soon after each other share a call.
+/// Of 200 claims granted 1 ms apart, those that are due soon after each other share a call.
 #[tokio::test(start_paused = true)]
 async fn first_renewals_share_a_batch() {
     let fixture = Fixture::new();

@@ -65,7 +65,7 @@ impl Fixture {
         (Client::new(backend.clone(), settings), backend)
     }
 
-    /// A client whose calls the test can hold and fail, of a store whose profile `change` has modified.
+    /// A client whose calls the test can hold and fail, on a store whose profile `change` has modified.
     pub(crate) fn faulty_client_where(
         &self,
         change: impl FnOnce(&mut Profile),
@@ -180,7 +180,7 @@ pub(crate) fn mutex(client: &Client, fair: bool) -> Mutex {
     if fair { mutex.fair() } else { mutex }
 }
 
-/// Starts a waiter for the key `k`. If this client holds the key, its release names the waiter's claim as successor.
+/// Starts a waiter for `k`. If this client holds `k`, its release names the waiter's claim as the successor.
 pub(crate) async fn successor(client: &Client) -> JoinHandle<Result<Guard, Error>> {
     spawned(client.mutex("k").lock_within(10 * SECOND)).await
 }
@@ -195,12 +195,12 @@ where
     task
 }
 
-/// Awaits a waiting task and returns its guard; fails if the task has no guard within 60 s.
+/// Returns the guard of a waiting task; fails if the task has none within 60 s.
 pub(crate) async fn served(next: JoinHandle<Result<Guard, Error>>) -> Guard {
     served_within(60 * SECOND, next).await
 }
 
-/// Awaits a waiting task and returns its guard; fails if the task has no guard within `limit`.
+/// Returns the guard of a waiting task; fails if the task has none within `limit`.
 pub(crate) async fn served_within(limit: Duration, next: JoinHandle<Result<Guard, Error>>) -> Guard {
     let served = tokio::time::timeout(limit, next).await;
     served.expect("the waiter never gets the lock").unwrap().unwrap()
@@ -262,7 +262,6 @@ pub(crate) async fn queued<F: Future + Unpin>(future: F) -> F {
     future
 }
 
-/// Polls a future once.
 pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|cx: &mut Context<'_>| match Pin::new(&mut *future).poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -273,5 +272,5 @@ pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Ou
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MS: Duration = Duration::from_millis(1);
-/// Time from a grant to its local deadline for the default lease of 30 s: 300 ms off for clock drift, 300 ms as a margin.
+/// Time from a grant to its local deadline: the default lease of 30 s, less 300 ms for drift and 300 ms as a margin.
 pub(crate) const LOCAL_LEASE: Duration = Duration::from_millis(29_400);

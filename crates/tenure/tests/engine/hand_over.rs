@@ -10,7 +10,7 @@ use tenure_backend::Reach;
 use crate::faulty_backend::{FaultyBackend, Verb, faulty_with_profile};
 use crate::fixture::{Fixture, MS, SECOND, evict, pass, served, settle, spawned};
 
-/// Starts `tasks` tasks that lock and unlock the key in a loop. Returns the counter of their grants.
+/// Starts `tasks` tasks that lock the key in a loop. Returns the counter of their grants.
 async fn hammer(client: &Client, tasks: u32, hold: Duration) -> Arc<AtomicU32> {
     let turns = Arc::new(AtomicU32::new(0));
     for _ in 0..tasks {
@@ -32,8 +32,7 @@ async fn hammer(client: &Client, tasks: u32, hold: Duration) -> Arc<AtomicU32> {
     turns
 }
 
-/// Hands the key from a holder to a waiter of the same client. Returns both claims, and the number of calls that this
-/// took.
+/// Hands the key from a holder to a waiter of the same client. Returns both claims and the number of calls.
 async fn hand_over(client: &Client, backend: &FaultyBackend) -> ([ClaimRef; 2], usize) {
     let mutex = client.mutex("k").linger(10 * MS);
     let first = mutex.lock().await.unwrap();
@@ -62,8 +61,7 @@ async fn without_local_hand_over_the_release_grants_in_one_call() {
     assert_eq!(calls, 1);
 }
 
-/// A client with many own waiters lets the key go once a second, since a server does not report every waiter of other
-/// clients. Here another client only calls `try_lock`.
+/// A server does not report every waiter, such as one that only tries. So a busy client lets the key go once a second.
 #[tokio::test(start_paused = true)]
 async fn a_client_on_a_network_releases_a_hot_key_once_a_second() {
     for (reach, is_let_go) in [(Reach::Network, true), (Reach::Process, false)] {
@@ -92,8 +90,7 @@ async fn a_client_on_a_network_releases_a_hot_key_once_a_second() {
     }
 }
 
-/// V3: for 10 ms after an eviction, the evicted client may still hand its claim over locally. Meanwhile the store grants
-/// the key to no client.
+/// V3: an evicted client may hand its claim over locally for 10 ms. Until then the store grants the key to no client.
 #[tokio::test(start_paused = true)]
 async fn an_eviction_blocks_grants_for_the_handover_window() {
     let (_, [here, elsewhere]) = Fixture::clients();
@@ -114,7 +111,7 @@ async fn a_client_yields_a_hot_key_to_a_waiting_client() {
     for turn in 0..50 {
         let locked = tokio::time::timeout(10 * SECOND, elsewhere.mutex("k").lock());
         let guard = locked.await.expect("starved").unwrap();
-        // The first two rounds do not count: the client learns in them that another client waits.
+        // In the first two rounds, the client learns that another client waits.
         if turn >= 2 {
             most = most.max(since.load(Ordering::Relaxed));
         }

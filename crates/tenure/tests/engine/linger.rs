@@ -1,4 +1,4 @@
-//! `linger`: after an unlock, the client keeps the claim for a short time, so that its next `lock` needs no call.
+//! `linger`: a client keeps its claim after an unlock, so that its next `lock` needs no call.
 
 use std::time::Duration;
 

@@ -62,7 +62,7 @@ async fn a_renewal_after_the_deadline_does_not_restore_the_lock() {
     }
 }
 
-/// R19: the lease of a grant ends before its reply arrives. The caller does not get this grant, but acquires again.
+/// R19: a grant arrives when its lease has ended. The caller does not get it: the client acquires again.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_arrives_expired_is_released_and_retried() {
     // In the first case the reply comes within 100 ms, so the caller's own poll reads it, not a task.
@@ -113,7 +113,7 @@ async fn a_suspended_machine_wakes_without_the_lock() {
     );
 }
 
-/// R22: timers do not count a suspend, so a task that awaits `lost` reads the lease clock once a second.
+/// R22: timers do not count a suspend, so `lost` reads the lease clock once a second.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_loss_notices_a_suspend_within_a_second() {
     let (fixture, [client]) = Fixture::clients();
@@ -126,7 +126,7 @@ async fn waiting_for_loss_notices_a_suspend_within_a_second() {
     assert!(woke.elapsed() <= SECOND + 5 * MS);
 }
 
-/// The last renewal was answered, so the loss after a suspend has the cause `Expired`, not `Unreachable`.
+/// The last renewal was answered, so a suspend loses the lock by `Expired`, not `Unreachable`.
 #[tokio::test(start_paused = true)]
 async fn a_suspend_after_an_answered_renewal_is_not_unreachable() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -137,7 +137,7 @@ async fn a_suspend_after_an_answered_renewal_is_not_unreachable() {
     assert_eq!(guard.loss().unwrap().cause, LostCause::Expired);
 }
 
-/// A store may keep a renewed claim for less time than the client asked for: here 6 s instead of 30 s.
+/// A store may renew a claim for less time than asked: here 6 s instead of 30 s.
 #[tokio::test(start_paused = true)]
 async fn a_shorter_renewed_lease_moves_the_deadline_back() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -186,7 +186,7 @@ async fn a_time_limit_counts_suspended_time() {
     let alone = tokio::spawn(client.mutex("k").lock_within(60 * SECOND));
     let several = tenure::multi([client.mutex("k"), client.mutex("l")]).lock_within(60 * SECOND);
     let several = tokio::spawn(several);
-    // Both wake once a second to read the clock, so each has set its timer several times.
+    // By then, both have woken and read the clock more than once.
     pass(2_500 * MS).await;
     fixture.clock.suspend(120 * SECOND);
     let soon = tokio::time::timeout(2 * SECOND, async { (alone.await, several.await) }).await;

@@ -53,7 +53,7 @@ async fn an_uncontended_lock_is_one_call_and_its_unlock_another() {
     assert_eq!(counts, [1, 1, 0, 0]);
 }
 
-/// R1: neither a wait behind a holder, nor one whose grant arrives after the time-out, leaves a claim in the store.
+/// R1: a wait leaves no claim after its time-out, even if a grant arrives later.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_times_out_leaves_nothing() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -147,7 +147,7 @@ async fn permits_add_up_and_come_back() {
     assert!(semaphore.try_acquire_many(3).await.unwrap().is_some());
 }
 
-/// A guard's key names a lock, and its token converts to and from `i64`, without intermediate types.
+/// A guard's key names a lock; its token converts to and from `i64`.
 #[tokio::test(start_paused = true)]
 async fn keys_and_tokens_convert_without_detours() {
     let client = Fixture::new().client();
@@ -180,7 +180,7 @@ async fn the_fallback_runs_only_when_the_lock_is_busy() {
         assert_eq!(work(limit).await.unwrap(), "fallback");
     }
     guard.unlock().await.unwrap();
-    // An error of the store does not mean that the lock is busy, so the fallback does not run.
+    // The fallback does not run after an error of the store.
     for limit in [Duration::ZERO, 50 * MS] {
         backend.control(Verb::Acquire).refuse(1);
         assert_error!(work(limit).await, Error::Backend(_));

@@ -111,8 +111,7 @@ async fn an_evicted_holder_learns_of_it_within_a_third_of_its_lease() {
     assert_error!(guard.unlock().await, Error::Lost(_));
 }
 
-/// Local hand-overs share one claim, but each grant has its own token. A loss names the token of the grant, not of the
-/// claim.
+/// Local hand-overs share a claim, but each has its own token. A loss names that token.
 #[tokio::test(start_paused = true)]
 async fn a_loss_names_the_key_and_the_token_of_its_grant() {
     let (_, [client]) = Fixture::clients();
@@ -157,8 +156,8 @@ async fn a_holder_that_its_own_client_evicts_learns_at_once() {
     }
 }
 
-/// A fixed lease is not renewed, so no renewal detects the eviction. The client asks the store for its waiters instead:
-/// after a third of the lease, at most 10 s.
+/// No renewal detects the eviction of a fixed lease. The client asks the store for its waiters: after a third of the
+/// lease, at most 10 s.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_an_evicted_fixed_lease_need_not_wait() {
     let fixture = Fixture::new();
@@ -175,7 +174,7 @@ async fn a_waiter_behind_an_evicted_fixed_lease_need_not_wait() {
     }
 }
 
-/// A connection is replaced, e.g. by a failover that lost data. The client then renews, so holders soon learn of a loss.
+/// After a reconnect, the store may have lost its data. The client renews at once, so holders soon learn of a loss.
 #[tokio::test(start_paused = true)]
 async fn a_reconnect_renews_every_claim_at_once() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -208,7 +207,7 @@ async fn renewals_after_a_reconnect_are_spread_over_a_second() {
     pass(500 * MS).await;
     assert_eq!(renewals.count(), 10);
     assert_eq!(renewals.elements.load(Ordering::Relaxed), 20);
-    // `close` waits for the renewals that were sent, but not for those that would follow within the second.
+    // `close` waits for the renewals that were sent, but not for those that would follow.
     backend.reconnect();
     settle().await;
     client.close(100 * MS).await.unwrap();

@@ -26,7 +26,7 @@ async fn an_owner_locks_again_without_a_call() {
     assert!(fixture.is_free("k").await);
 }
 
-/// R23: an owner's name is a text for people. Two owners with the same name are different owners.
+/// R23: two owners with the same name are different: a name is a text for people.
 #[tokio::test(start_paused = true)]
 async fn two_owners_of_one_name_exclude_each_other() {
     let (_, [client]) = Fixture::clients();
@@ -52,7 +52,7 @@ async fn a_write_lock_inside_a_read_lock_would_deadlock() {
     assert_eq!(read_inside.token(), write.token());
 }
 
-/// R27: the unlock of a nested lock neither shortens the lease nor stops the renewals of the outer lock.
+/// R27: a nested unlock neither shortens the lease of the outer lock nor stops its renewals.
 #[tokio::test(start_paused = true)]
 async fn a_nested_unlock_leaves_the_watchdog_running() {
     let (_, [client]) = Fixture::clients();
@@ -77,7 +77,7 @@ async fn two_attempts_of_one_owner_at_once_share_the_claim() {
     assert_eq!(backend.control(Verb::Acquire).count(), 1);
 }
 
-/// One of the owner's waiting attempts is dropped before the grant: all others still get guards of the same claim.
+/// One waiting attempt is dropped before the grant. The owner's others all get guards of the granted claim.
 #[tokio::test(start_paused = true)]
 async fn a_grant_wakes_every_waiting_attempt_of_its_owner() {
     let (_, [client]) = Fixture::clients();
@@ -100,7 +100,7 @@ async fn an_owner_acquires_a_lost_lock_again() {
     let owner = client.owner("o");
     let mutex = client.mutex("k").owned_by(&owner).fixed_lease(SECOND);
     let lost = mutex.lock().await.unwrap();
-    // The lease ends during a suspend. The owner locks again before the watchdog notices the loss.
+    // The lease ends, but the watchdog has not noticed it.
     fixture.clock.suspend(2 * SECOND);
     let fresh = mutex.lock().await.unwrap();
     assert!(!lost.is_held() && fresh.is_held() && fresh.token() > lost.token());

@@ -1,4 +1,4 @@
-//! Traits of the public types, checked by the compiler: `Send`, `Sync`, `Unpin`, `Clone`.
+//! The compiler checks which public types are `Send`, `Sync`, `Unpin` and `Clone`.
 
 use tenure::backend::{
     AcquireReply, Batch, BatchCall, Call, Cause, Claim, Grant, Inspection, Limits, Loss, OwnerId, Phase,
@@ -87,7 +87,7 @@ fn public_types_are_send_and_sync() {
         Trigger
     );
     travels!(DurationError, StoreUrl, UrlError);
-    // Futures and streams are used by one thread at a time, and may move to another: `Send`, but not `Sync`.
+    // Futures and streams may move between threads, but need not be `Sync`.
     macro_rules! is_handed_on {
         ($($type:ty),*) => { $( send::<$type>(); unpin::<$type>(); owns::<$type>(); )* };
     }
@@ -114,7 +114,7 @@ fn handles_can_be_cloned_and_guards_cannot() {
     struct IsClone;
     impl<T: ?Sized> NotClone<()> for T {}
     impl<T: Clone> NotClone<IsClone> for T {}
-    // If `Guard` were `Clone`, both impls above would match: an ambiguity, and so a compile error.
+    // If `Guard` were `Clone`, this would be ambiguous: a compile error.
     <Guard as NotClone<_>>::proof();
 }
 

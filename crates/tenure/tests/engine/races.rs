@@ -82,7 +82,7 @@ async fn a_store_that_answers_too_late_is_polled_with_pauses() {
     fixture.freed("k", SECOND).await;
 }
 
-/// A waker that tries to lock the key for which its future waits.
+/// A waker that tries to lock the key.
 struct LocksAgain {
     mutex: Mutex,
     is_woken: AtomicBool,
@@ -142,7 +142,7 @@ impl tenure_backend::Clock for EndsRuntime {
         let due = armed.take_if(|(readings, _)| *readings == 0);
         drop(armed);
         if let Some((_, runtime)) = due {
-            // In a new thread, because tokio does not let a worker thread wait for the end of another runtime.
+            // In a new thread: a worker thread may not wait for the end of another runtime.
             let end = std::thread::spawn(|| runtime.shutdown_timeout(10 * SECOND));
             end.join().unwrap();
         }
@@ -163,7 +163,7 @@ fn a_time_limit_survives_the_end_of_the_clients_runtime() {
     told.recv_timeout(10 * SECOND).unwrap();
     // sleep: lets the limit of 50 ms start, but not end.
     std::thread::sleep(20 * MS);
-    // When the timer ends, the queue reads the clock first. The limit reads it second, and that reading ends the runtime.
+    // When the timer ends, the queue reads the clock, and then the limit does: this second reading ends the runtime.
     *clock.0.lock() = Some((2, first));
     let ended = second.block_on(async { tokio::time::timeout(10 * SECOND, waiting).await });
     let ended = ended.expect("the waiter never ends").expect("it panicked");

@@ -1,4 +1,4 @@
-//! Work under a lock: `with`, `try_with` and their variants with a fallback, on every kind of lock.
+//! Work under a lock: `with` and its variants, on every kind of lock.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ async fn a_lost_lock_is_an_error_of_the_work_s_type() {
     assert_error!(Err::<(), _>(error), Error::Lost(_));
 }
 
-/// The futures of `with`, its variants and `lead` are `Send`, so a spawned task may await them.
+/// The futures of `with`, its variants and `lead` are `Send`.
 #[tokio::test(start_paused = true)]
 async fn work_under_any_lock_can_be_spawned() {
     let client = Fixture::new().client();

@@ -25,7 +25,6 @@ fn documented() -> BTreeSet<(String, String, BTreeSet<String>)> {
 /// The name and labels of a metric.
 type Series = (String, Vec<(String, String)>);
 
-/// All recorded metrics.
 fn recorded(snapshotter: &Snapshotter) -> BTreeMap<Series, (MetricKind, DebugValue)> {
     let entries = snapshotter.snapshot().into_vec().into_iter();
     entries

@@ -109,7 +109,7 @@ async fn a_multi_lock_of_an_unavailable_store_is_not_busy() {
     assert_transient(&both.await.unwrap(), "the store has become unavailable");
 }
 
-/// R25: the store grants a claim, but its reply is lost. The retry gets the same claim, so there is one holder.
+/// R25: a lost reply hides a grant. The retry gets the same claim, so there is one holder.
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_leaves_one_holder_and_then_none() {
     let fixture = Fixture::new();
@@ -174,7 +174,7 @@ async fn a_refused_unlock_is_retried_in_the_background() {
     }
 }
 
-/// A failing release is tried a last time at its limit: the unlock limit, or the end of the lease for a dropped guard.
+/// A failing release is tried a last time at its limit, when the store would free the claim at the latest.
 #[tokio::test(start_paused = true)]
 async fn a_release_makes_a_last_try_at_its_limit() {
     for dropped in [false, true] {
@@ -182,7 +182,7 @@ async fn a_release_makes_a_last_try_at_its_limit() {
         let limit = 3 * SECOND;
         let settings = tenure::testing::seeded(Settings::default().unlock_limit(limit), [7; 16]);
         let (client, backend) = fixture.faulty_client_with(settings);
-        // An unlock retries until `unlock_limit`; the release of a dropped guard retries until the lease ends.
+        // An unlock is retried until `unlock_limit`, a dropped guard's release until the lease ends.
         let lease = if dropped { limit } else { 10 * limit };
         let guard = client.mutex("k").lease(lease).lock().await.unwrap();
         let release = backend.control(Verb::Release);
@@ -202,8 +202,8 @@ async fn a_release_makes_a_last_try_at_its_limit() {
     }
 }
 
-/// A request without a reply may place its claim until the call limit of 5 s, longer than the lease of 1 s. The client
-/// retries the withdrawal until then.
+/// A request without a reply may place its claim until the call limit of 5 s. The client retries the withdrawal until
+/// then, although the lease is 1 s.
 #[tokio::test(start_paused = true)]
 async fn a_withdrawal_is_retried_while_its_claim_may_be_placed() {
     let (_, client, backend) = Fixture::with_faulty_backend();
@@ -236,7 +236,7 @@ async fn a_failed_first_waiter_does_not_block_the_next() {
     drop(client.mutex("k").lock_within(SECOND).await.unwrap());
 }
 
-/// R15: every request for wake-ups fails. The waiter polls, and gets the freed key within 200 ms.
+/// R15: requests for wake-ups fail. The waiter polls, and gets the freed key within 200 ms.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_without_wake_ups_polls() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -275,8 +275,7 @@ async fn an_idle_waiter_asks_seldom() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// R4: the store does not remember ended claims, so a late request could place a withdrawn claim again. The client
-/// withdraws the claim a second time.
+/// R4: a store that forgets ended claims may place a withdrawn claim again, by a late request. So it is withdrawn twice.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_forgets_claims_gets_a_second_withdrawal() {
     for fair in [false, true] {

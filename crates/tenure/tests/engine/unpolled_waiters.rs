@@ -33,7 +33,7 @@ async fn an_unpolled_first_waiter_delays_others_by_200_ms_at_most() {
     }
 }
 
-/// R16: a future that started a call is no longer polled. The client finishes the call, and other waiters go on.
+/// R16: a future started a call and is not polled again. The client finishes the call, and other waiters go on.
 #[tokio::test(start_paused = true)]
 async fn an_unpolled_call_does_not_block_other_waiters() {
     for fair in [false, true] {

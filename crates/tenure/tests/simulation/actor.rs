@@ -16,7 +16,7 @@ use tenure_testkit::{Dice, EventKind};
 use crate::liveness::Waiter;
 use crate::simulation::{ObservedHold, Parameters, Simulation};
 
-/// Maximum pause between two checks by which the simulation asks a guard whether it is held.
+/// Maximum pause between two checks whether a guard is held.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A task of a simulated client.
@@ -56,7 +56,7 @@ impl Actor {
     }
 
     async fn wait(&self, time: Duration) {
-        // sleep: tokio's time is paused, so this advances simulated time by the client's work.
+        // sleep: advances paused time by the client's work.
         tokio::time::sleep(time).await;
         self.sim.runs(self.number).await;
     }
@@ -180,7 +180,7 @@ impl Actor {
         let got = self.alive(multi(members).lock_within(limit)).await;
         match got {
             Ok(guards) => {
-                // Releases all members together. For the checker, each hold ends right after its grant.
+                // Releases all members together. For the checker, each hold ends at its grant.
                 let ids: Vec<ClaimId> = guards.members().iter().map(|guard| guard.claim().id).collect();
                 for (guard, attempt) in guards.members().iter().zip(attempts) {
                     if self.acquired(attempt, guard).is_some() {
@@ -308,7 +308,7 @@ impl Actor {
             self.sim.lose_at(hold, seen);
         }
         self.sim.record(hold.attempt, EventKind::ReleaseInvoked);
-        // `into_inner` succeeds: the observer references the guard only during a check, and none is under way.
+        // No check is under way, and only a check would make the observer's second reference.
         let guard = hold.guard.lock().take().and_then(Arc::into_inner);
         if let Some(guard) = &guard {
             self.sim.lets_go(guard.claim().id);
@@ -376,7 +376,7 @@ fn member(client: &Client, ask: &LockPlan) -> Lock {
     }
 }
 
-/// Asks a guard again and again whether it is held, and records when it is not. Pauses of the client do not stop this.
+/// Asks a guard repeatedly whether it is held, also while the client is paused, and records the answers.
 async fn observe(sim: Arc<Simulation>, hold: Arc<ObservedHold>) {
     let mut was_lost = false;
     loop {

@@ -1,11 +1,9 @@
-//! History of each claim in the simulated store: when it was first requested, with which tokens it was granted, and when
-//! it was evicted or lost with the store's data.
+//! History of each claim in the store: its first request, the tokens of its grants, and its eviction or loss.
 
 use std::collections::BTreeMap;
 
 use tenure_backend::{Claim, ClaimId, FencingToken, Grant, HANDOVER_WINDOW, Instant, LockKey};
 
-/// History of one claim in the store.
 #[derive(Clone, Debug)]
 struct ClaimHistory {
     /// Time of the first request.
@@ -25,7 +23,7 @@ struct Granted {
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     lives: BTreeMap<ClaimId, ClaimHistory>,
-    /// For each key that was evicted: until when the store must not grant it (the cooldown).
+    /// For each evicted key, the time before which the store must not grant it.
     bars: BTreeMap<LockKey, Instant>,
     /// Time of the latest grant of each key.
     served: BTreeMap<LockKey, Instant>,
@@ -46,7 +44,7 @@ impl Claims {
         let Some(life) = self.lives.get_mut(&claim.at.id) else {
             return false;
         };
-        // In the same epoch, this only repeats a reply. A store that lost its data (a new epoch) grants the claim again.
+        // In the same epoch, this repeats a reply. A store that lost its data (a new epoch) grants again.
         if life.granted.is_some_and(|granted| granted.epoch == epoch) {
             return false;
         }
@@ -63,7 +61,7 @@ impl Claims {
         self.lives.get(&id).is_some_and(|life| life.granted.is_some())
     }
 
-    /// Records that a claim was evicted, and starts the cooldown of its key.
+    /// Records an eviction, and starts the cooldown of the key.
     pub(crate) fn evicted(&mut self, id: ClaimId, key: &LockKey, now: Instant) {
         let granted = self.lives.get_mut(&id).and_then(|life| life.granted.as_mut());
         // The eviction of a waiter starts no cooldown, because a waiter cannot hand its claim over locally.
@@ -92,7 +90,7 @@ impl Claims {
         life.is_some_and(|life| life.granted.is_some() && !life.tokens.contains(&token))
     }
 
-    /// Returns true if the claim was first requested at `moment` or before; false if `moment` is `None`.
+    /// Returns true if the claim was first requested at `moment` or before.
     pub(crate) fn is_older(&self, id: ClaimId, moment: Option<Instant>) -> bool {
         let asked = self.lives.get(&id).map(|life| life.since);
         asked.zip(moment).is_some_and(|(asked, moment)| asked <= moment)

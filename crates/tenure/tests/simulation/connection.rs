@@ -1,6 +1,6 @@
-//! Layers between a simulated client and the memory store. From the store upwards: a recorder that sees every reply and
-//! switches to an empty store after a data loss, `tenure_testkit::Chaos` with its random faults, and a connection that
-//! stops while the client is paused or dead.
+//! Layers between a client and the memory store. From the store upwards: a recorder of all replies, which switches to
+//! the empty store after a data loss; `tenure_testkit::Chaos`; and a connection that stops while the client is paused or
+//! dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +95,6 @@ impl Faults for StoreRecorder {
     }
 }
 
-/// The connection of one client to the store.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     pub(crate) sim: Arc<Simulation>,
@@ -126,7 +125,7 @@ impl Faults for ClientConnection {
                 dice.below(most)
             };
             if !self.sim.is_calm() && late > 0 {
-                // sleep: tokio's time is paused, so this advances simulated time by the network delay.
+                // sleep: advances paused time by the network delay.
                 tokio::time::sleep(Duration::from_millis(late)).await;
             }
         }

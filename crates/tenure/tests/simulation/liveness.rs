@@ -13,14 +13,13 @@ use crate::simulation::Simulation;
 const LOOK: Duration = Duration::from_millis(30);
 /// Maximum time for which a key may be free although a task waits for it: the waiter's longest backoff and one poll.
 const PATIENCE: Duration = Duration::from_millis(1_100);
-/// Time after the end of the faults in which the store may still hold claims without a guard: releases are retried.
+/// Time after the faults in which claims without a guard may remain, because releases are retried.
 const SETTLING: Duration = Duration::from_millis(1_500);
-/// Maximum time for which a claim may hold a key without a guard: its grant or its release is under way.
+/// Maximum time for which a claim may lack a guard, because its grant or its release is under way.
 const IN_HAND: Duration = Duration::from_millis(60);
 /// Time after a client's death in which its last request may still reach the store.
 pub(crate) const IN_FLIGHT: Duration = Duration::from_millis(25);
 
-/// Task that waits for a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
     pub(crate) client: usize,
@@ -29,14 +28,13 @@ pub(crate) struct Waiter {
     pub(crate) fairness: Fairness,
 }
 
-/// The waiting tasks by attempt, and for each claim, how many guards of it tasks have.
+/// The waiting tasks by attempt, and the number of guards of each claim.
 #[derive(Debug, Default)]
 pub(crate) struct Expectations {
     pub(crate) waits: BTreeMap<u64, Waiter>,
     pub(crate) held: BTreeMap<ClaimId, u32>,
 }
 
-/// Which client died, and when.
 #[derive(Clone, Debug)]
 pub(crate) struct Death {
     pub(crate) client: usize,
@@ -62,7 +60,7 @@ fn patience(sim: &Simulation) -> Duration {
     PATIENCE + loss_delay + poll
 }
 
-/// Checks rules L1, L2 and L4 in a loop. Started at the end of the faults, and aborted when all tasks have ended.
+/// Checks rules L1, L2 and L4 from the end of the faults until it is aborted.
 pub(crate) async fn watch_over(sim: Arc<Simulation>, keys: Vec<LockKey>, death: Option<Death>) {
     let (lease, patience) = (sim.parameters.longest_lease(), patience(&sim));
     let calm_since = sim.now();
@@ -108,7 +106,7 @@ pub(crate) async fn watch_over(sim: Arc<Simulation>, keys: Vec<LockKey>, death: 
                 );
             }
         }
-        // sleep: tokio's time is paused, so this advances simulated time by the interval.
+        // sleep: advances paused time by the interval.
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -127,8 +125,8 @@ fn has_any_of(status: &Option<LockStatus>, client: usize) -> bool {
     holders.chain(waiters).flatten().any(|label| **label == *name)
 }
 
-/// Returns true if the store could grant the key to a waiting task of a live client: to the first claim in the store's
-/// queue, or, if the queue is empty, to any waiting task.
+/// Returns true if the store could grant the key to a waiting task of a live client: to the head of the store's queue,
+/// or, if the queue is empty, to any.
 fn could_go(sim: &Simulation, key: &LockKey, status: &Option<LockStatus>) -> bool {
     let present = sim.present.lock();
     let live = |waits: &&Waiter| waits.key == *key && !sim.is_dead(waits.client);

@@ -1,5 +1,4 @@
-//! Log entries of a simulation, formatted only when the log is shown. `simulation.rs` merges them with the events that
-//! the checker gets.
+//! Log entries of a simulation, formatted only when the log is shown. `simulation.rs` adds the checker's events.
 
 use std::time::Duration;
 
@@ -7,7 +6,7 @@ use tenure_backend::{
     AcquireReply, Cause, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
 };
 
-/// A log entry. The events that the checker gets are not among them.
+/// A log entry other than an event for the checker.
 #[derive(Clone, Debug)]
 #[expect(dead_code, reason = "it is read as text, by Debug")]
 pub(crate) enum LogEntry {

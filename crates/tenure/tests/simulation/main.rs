@@ -25,11 +25,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Number of seeds that a test run tries, unless `TENURE_SEEDS` is set.
+/// Number of seeds of a test run without `TENURE_SEEDS`.
 const SEEDS: u64 = 10_000;
 /// Number of failing seeds after which the search stops.
 const ENOUGH: usize = 20;
-/// If no simulation ends for this long in real time, those that run are stuck. A simulation usually takes milliseconds.
+/// Real time without an end of any simulation, after which those that run are stuck. Most take milliseconds.
 const REST: Duration = Duration::from_secs(60);
 /// Number of log lines that a failure shows. `TENURE_SEED` shows all.
 const TAIL: usize = 150;
@@ -42,7 +42,7 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// The state that the threads share: the next seed, the seeds being run, and whether to stop.
+/// Shared by the threads: the next seed, the running seeds, and whether to stop.
 #[derive(Debug, Default)]
 struct Sweep {
     next: AtomicU64,

@@ -1,5 +1,4 @@
-//! The order of the store's queues, derived from its replies. Rule L3: no claim is granted before a fair claim that is
-//! ahead of it in the queue.
+//! Derives the order of the store's queues from its replies, to check rule L3: a grant skips no fair claim in the queue.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use crate::simulation::Simulation;
 pub(crate) struct Queues(BTreeMap<LockKey, Vec<(ClaimId, Instant)>>);
 
 impl Queues {
-    /// Records the store's reply to an acquire call. If it is a grant, checks the order (L3) and the cooldown (V3).
+    /// Records a reply to an acquire call. Checks the order (L3) and the cooldown (V3) of a grant.
     pub(crate) fn saw(&mut self, sim: &Simulation, claim: &Claim, standing: &AcquireReply) {
         let (id, now) = (claim.at.id, sim.now());
         sim.claims.lock().asked(id, now);

@@ -21,20 +21,17 @@ const GRACE: Duration = Duration::from_millis(2_500);
 /// Maximum time from a grant to the end of its release by an actor (a task of a client).
 const TURN: Duration = Duration::from_millis(700);
 
-/// Result of a simulation.
 pub(crate) struct Outcome {
     pub(crate) violations: Vec<String>,
     sim: Arc<Simulation>,
 }
 
 impl Outcome {
-    /// Log of everything that happened, in order.
     pub(crate) fn log(&self) -> String {
         self.sim.text()
     }
 }
 
-/// Runs the simulation of a seed.
 pub(crate) fn run(seed: u64) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -184,7 +181,7 @@ fn client(sim: &Arc<Simulation>, number: usize, rates: FaultRates, dice: &mut Di
     Client::new(Arc::new(wire), settings)
 }
 
-/// Injects up to five faults at random times, and then perhaps kills a client. Returns the killed client.
+/// Injects up to five faults, then perhaps kills a client, and returns this client.
 async fn inject_faults(
     sim: &Arc<Simulation>,
     clients: &[Client],
@@ -194,7 +191,7 @@ async fn inject_faults(
     let ms = |dice: &mut Dice, most| Duration::from_millis(dice.below(most));
     let mut loses_data = dice.chance(15);
     for _ in 0..dice.below(6) {
-        // sleep: tokio's time is paused, so this advances simulated time until the next fault.
+        // sleep: advances paused time until the next fault.
         tokio::time::sleep(ms(dice, 500)).await;
         let number = usize::try_from(dice.below(clients.len() as u64)).unwrap_or(0);
         match dice.below(5) {
@@ -204,7 +201,7 @@ async fn inject_faults(
             _ => evict(&clients[number], keys, dice).await,
         }
     }
-    // sleep: tokio's time is paused, so this advances simulated time until the next fault.
+    // sleep: advances paused time until the next fault.
     tokio::time::sleep(ms(dice, 600)).await;
     let killed = dice
         .chance(40)
@@ -219,10 +216,10 @@ async fn evict(client: &Client, keys: &[(LockKey, u64)], dice: &mut Dice) {
     let _ = tokio::time::timeout(Duration::from_millis(300), evict).await;
 }
 
-/// Evicts the holders of random keys, with pauses of 1 to 30 ms, until the task is aborted.
+/// Evicts the holders of random keys, with pauses of 1 to 30 ms.
 async fn evict_constantly(clients: Vec<Client>, keys: Vec<(LockKey, u64)>, mut dice: Dice) {
     loop {
-        // sleep: tokio's time is paused, so this advances simulated time until the next eviction.
+        // sleep: advances paused time until the next eviction.
         tokio::time::sleep(Duration::from_millis(1 + dice.below(30))).await;
         let number = usize::try_from(dice.below(clients.len() as u64)).unwrap_or(0);
         evict(&clients[number], &keys, &mut dice).await;
@@ -251,13 +248,12 @@ async fn settle(sim: &Arc<Simulation>, clients: &[Client], killed: Option<usize>
         is_older(sim.lost_data_at()) || killed.is_some_and(of) || (0..clients.len()).any(jumped)
     };
     nothing_is_left(sim, keys, excused).await;
-    // sleep: tokio's time is paused, so this advances simulated time until claims without a release have expired.
+    // sleep: advances paused time until claims without a release have expired.
     tokio::time::sleep(liveness::IN_FLIGHT + sim.parameters.longest_lease()).await;
     nothing_is_left(sim, keys, |_, _| false).await;
 }
 
-/// Runs the checker on the recorded events. Ignores a V3 violation (order of tokens) if a data loss lies between its
-/// events.
+/// Runs the checker. Ignores V3 violations (order of tokens) whose events lie on both sides of a data loss.
 fn judge(sim: &Simulation) {
     let Err(found) = check(sim.history()) else {
         return;

@@ -20,17 +20,16 @@ use crate::liveness::{Expectations, Waiter};
 use crate::log::LogEntry;
 use crate::queues::Queues;
 
-/// The simulated state of one client.
 #[derive(Debug)]
 pub(crate) struct ClientState {
     pub(crate) clock: SimClock,
     pub(crate) paused_until: Mutex<Instant>,
     pub(crate) dead: AtomicBool,
-    /// The time at which the client's clock last jumped ahead; `None` if it never did.
+    /// Time of the latest jump of the client's clock.
     pub(crate) jumped: Mutex<Option<Instant>>,
 }
 
-/// A held lock that the simulation observes until its release or loss.
+/// A held lock that the simulation observes.
 #[derive(Debug)]
 pub(crate) struct ObservedHold {
     pub(crate) attempt: u64,
@@ -45,7 +44,7 @@ pub(crate) struct ObservedHold {
 }
 
 impl ObservedHold {
-    /// Asks the guard whether it is held. Returns its local deadline on the simulation's clock; `None` if it is not held.
+    /// Returns the guard's local deadline on the simulation's clock; `None` if the guard is not held.
     pub(crate) fn look(&self, sim: &Simulation) -> Option<Instant> {
         let guard = self.guard.lock();
         let guard = guard.as_ref().filter(|guard| guard.is_held())?;
@@ -66,9 +65,7 @@ pub(crate) struct Parameters {
     pub(crate) hold_ms: u64,
     /// Percentage of holds that call `verify`.
     pub(crate) verifies: u8,
-    /// Whether wake-ups may be lost.
     pub(crate) loses_wakes: bool,
-    /// Whether an operator evicts holders all the time.
     pub(crate) evict_constantly: bool,
 }
 
@@ -84,8 +81,8 @@ impl Parameters {
 pub(crate) struct Simulation {
     pub(crate) parameters: Parameters,
     clock: SimClock,
-    /// The store, and the empty store that replaces it when its data is lost. Their tokens start from the wall clock, so both
-    /// are created at once: no run may depend on the real time between them.
+    /// The store, and the empty store that replaces it after a data loss. Both are created at once, because their tokens
+    /// start from the wall clock, and no run may depend on real time.
     pub(crate) stores: [MemoryStore; 2],
     pub(crate) bodies: Vec<ClientState>,
     pub(crate) queues: Mutex<Queues>,
@@ -190,7 +187,7 @@ impl Simulation {
                 return;
             }
             let resumed = self.resumed.notified();
-            // sleep: tokio's time is paused, so this advances simulated time by the client's pause.
+            // sleep: advances paused time by the client's pause.
             let _ = tokio::time::timeout(left, resumed).await;
         }
     }
@@ -347,8 +344,7 @@ impl Simulation {
         });
     }
 
-    /// Writes to the resource of a key, which refuses a token older than an earlier one. Returns whether it accepted the
-    /// write.
+    /// Writes to the key's resource. Returns true if the resource accepts the write: no newer token has written it.
     pub(crate) fn write(&self, attempt: u64, key: &LockKey, token: FencingToken) -> bool {
         let mut fences = self.fences.lock();
         let cell = fences.entry(key.clone()).or_default();
@@ -386,8 +382,7 @@ impl Simulation {
         *self.lost_data_at.lock()
     }
 
-    /// The log of all events, in order. Shows each token as its rank (1 for the smallest), because token values depend on the
-    /// wall clock.
+    /// The log of all events, in order. Shows tokens by rank, because their values depend on the wall clock.
     pub(crate) fn text(&self) -> String {
         let events = self.history();
         let mut ranks: Vec<FencingToken> = events.iter().filter_map(|event| token(&event.kind)).collect();
