@@ -274,7 +274,7 @@ impl Guard {
         }
     }
 
-    /// Like [`give_up`](Self::give_up), but returns at once: a background task completes the release.
+    /// Releases the lock in the background and ignores `at_least`, as [`give_up`](Self::give_up) does.
     pub(crate) fn abandon(mut self) {
         if let Some((held, rest)) = self.leave() {
             let is_shared = matches!(rest, Rest::Shared);

@@ -27,7 +27,7 @@ async fn is_free(client: &Client, key: &str) -> bool {
     guard.expect("this client reaches the store").is_some()
 }
 
-/// Starts an attempt that waits in a task.
+/// Starts a task that waits for a lock, and returns when the task waits.
 async fn waiting(lock: Acquire<Guard>) -> JoinHandle<Result<Guard, Error>> {
     let (began, queue) = tokio::sync::oneshot::channel();
     let lock = lock.on_waiting(|_| began.send(()).expect("the test listens"));

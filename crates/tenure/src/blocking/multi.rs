@@ -25,7 +25,7 @@ use crate::error::{Error, Lost};
 /// ```
 pub type Multi = Blocking<crate::Multi>;
 
-/// Combines the locks of a list into one multi-lock. The list has one type; [`and`](Multi::and) adds locks of others.
+/// Combines a list of locks of one type into a multi-lock; [`and`](Multi::and) adds locks of other types.
 ///
 /// An empty list, or a lock that is given twice, is `Invalid` at first use.
 pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {

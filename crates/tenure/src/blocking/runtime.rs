@@ -33,7 +33,8 @@ struct Shared {
 }
 
 impl Runtime {
-    /// Starts a client's thread. The thread ends when the last clone is dropped and the client's claims are released.
+    /// Starts a client's thread, which ends when the last clone of this `Runtime` is dropped and the client's claims are
+    /// released.
     pub(crate) fn start() -> Result<Self, Error> {
         let runtime = Builder::new_current_thread()
             .enable_all()

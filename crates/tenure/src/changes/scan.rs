@@ -86,8 +86,8 @@ impl Watcher {
         }
     }
 
-    /// Waits for a scan that is new to this watcher and ended less than `interval` ago; starts one if needed. Returns the
-    /// keys under the prefix, and when the scan ended.
+    /// Waits for a scan that this watcher has not seen and that ended less than `interval` ago; starts one if needed.
+    /// Returns the keys under the prefix, and when the scan ended.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: the next call takes the same scan or a later one.
@@ -127,8 +127,8 @@ impl Drop for Watcher {
 }
 
 impl Scans {
-    /// Returns the scan under way, or the latest if it is new to `watcher` and ended less than `interval` ago, or a new
-    /// one.
+    /// Returns the scan under way, else the latest if `watcher` has not seen it and it ended less than `interval` ago,
+    /// else a new one.
     fn join(&self, services: &Arc<Services>, watcher: &Watcher, interval: Duration) -> Scan {
         let mut state = self.0.lock();
         if let Some(latest) = &state.latest {

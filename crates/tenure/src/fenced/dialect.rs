@@ -44,9 +44,9 @@ pub enum Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Placeholders {
-    /// `?`, by position; a value that is used twice is bound twice. Most clients of SQLite and MySQL.
+    /// `?`, by position; a value that is used twice is bound twice. For most clients of SQLite and MySQL.
     Question,
-    /// `$1`, by number. Clients of PostgreSQL.
+    /// `$1`, by number. For clients of PostgreSQL.
     Dollar,
     /// `:balance`, by the column's name.
     Colon,

@@ -44,7 +44,7 @@ pub struct Multi {
     members: Vec<Lock>,
 }
 
-/// Combines the locks of a list into one multi-lock. The list has one type; [`and`](Multi::and) adds locks of others.
+/// Combines a list of locks of one type into a multi-lock; [`and`](Multi::and) adds locks of other types.
 ///
 /// An empty list, or a lock that is given twice, is [`Invalid`](Error::Invalid) at first use.
 ///

@@ -21,7 +21,7 @@ macro_rules! scoped {
                 the lock is held.")]
             ///
             /// The output of `work` is returned even if the store does not confirm the release: the watchdog retries it. In
-            /// a web handler, run this in a task of its own: a handler's future is dropped when its client disconnects, and
+            /// a web handler, run the method in a task of its own: a handler's future is dropped when its client disconnects, and
             /// `work` with it.
             ///
             /// # Cancel safety

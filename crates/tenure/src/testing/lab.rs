@@ -77,7 +77,7 @@ impl Lab {
         }))
     }
 
-    /// Creates a client with default settings. Each client counts as another service.
+    /// Creates a client with default settings, as if of another service.
     pub fn client(&self) -> Client {
         self.client_with(Settings::default())
     }

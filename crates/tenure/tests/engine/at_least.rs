@@ -148,7 +148,7 @@ async fn a_dropped_multi_lock_ignores_at_least() {
         let mut lock = multi(members).lock();
         for _ in 0..polls {
             if let Some(guards) = poll_once(&mut lock).await {
-                // The multi-lock was acquired: its members are kept.
+                // The multi-lock was acquired: its members are kept for `LEAST`.
                 drop(guards);
                 return;
             }

@@ -103,7 +103,7 @@ async fn renew_is_cancel_safe() {
     .await;
 }
 
-/// R2: an unlock that hands the key to a waiter, in memory or through the store, can be dropped at any await point.
+/// R2: an unlock that hands the key to a waiter leaves no claim, wherever it is dropped: in memory and through the store.
 #[tokio::test(start_paused = true)]
 async fn hand_over_is_cancel_safe() {
     for local_hand_over in [true, false] {

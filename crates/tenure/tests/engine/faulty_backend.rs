@@ -122,7 +122,7 @@ impl CallControls {
         Some(self.control(verb))
     }
 
-    /// Notes what a request reserves, and replaces its lease as the test has set.
+    /// Notes how many tokens a request reserves, and changes its lease as the test demands.
     fn change(&self, request: &mut Request) {
         match request {
             Request::Acquire(claim, _) => {
@@ -147,12 +147,12 @@ impl CallControls {
 }
 
 impl CallControl {
-    /// Holds later calls before they reach the store.
+    /// From now on, holds calls before they reach the store.
     pub(crate) fn hold_before(&self) {
         self.held_before.store(true, Ordering::Relaxed);
     }
 
-    /// Holds later calls after their effect in the store.
+    /// From now on, holds calls after their effect in the store.
     pub(crate) fn hold_after(&self) {
         self.held_after.store(true, Ordering::Relaxed);
     }
@@ -179,7 +179,7 @@ impl CallControl {
         self.refuse.store(calls, Ordering::Relaxed);
     }
 
-    /// Delays the reply of later calls by this time.
+    /// From now on, delays replies by `time`.
     pub(crate) fn delay(&self, time: Duration) {
         *self.delay.lock() = time;
     }

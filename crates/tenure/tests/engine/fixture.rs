@@ -255,7 +255,7 @@ pub(crate) async fn begun<F: Future + Unpin>(mut future: F) -> F {
     future
 }
 
-/// Like [`begun`], then lets every task run until it has to wait.
+/// Polls a future once, which must not be ready. Then lets every task run until it has to wait.
 pub(crate) async fn queued<F: Future + Unpin>(future: F) -> F {
     let future = begun(future).await;
     settle().await;

@@ -207,7 +207,7 @@ async fn renewals_after_a_reconnect_are_spread_over_a_second() {
     pass(500 * MS).await;
     assert_eq!(renewals.count(), 10);
     assert_eq!(renewals.elements.load(Ordering::Relaxed), 20);
-    // `close` waits for the renewals that were sent, but not for those that would follow.
+    // Renewals after a reconnect are spread over a second. `close` waits only for those that were sent.
     backend.reconnect();
     settle().await;
     client.close(100 * MS).await.unwrap();

@@ -174,7 +174,7 @@ async fn a_refused_unlock_is_retried_in_the_background() {
     }
 }
 
-/// A failing release is tried a last time at its limit, when the store would free the claim at the latest.
+/// A failing release is tried a last time at its time limit.
 #[tokio::test(start_paused = true)]
 async fn a_release_makes_a_last_try_at_its_limit() {
     for dropped in [false, true] {

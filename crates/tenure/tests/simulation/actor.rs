@@ -308,7 +308,7 @@ impl Actor {
             self.sim.lose_at(hold, seen);
         }
         self.sim.record(hold.attempt, EventKind::ReleaseInvoked);
-        // No check is under way, and only a check would make the observer's second reference.
+        // The only reference: the observer has one only during a check, and none is under way.
         let guard = hold.guard.lock().take().and_then(Arc::into_inner);
         if let Some(guard) = &guard {
             self.sim.lets_go(guard.claim().id);

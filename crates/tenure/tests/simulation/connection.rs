@@ -1,5 +1,5 @@
 //! Layers between a client and the memory store. From the store upwards: a recorder of all replies, which switches to
-//! the empty store after a data loss; `tenure_testkit::Chaos`; and a connection that stops while the client is paused or
+//! an empty store after a data loss; `tenure_testkit::Chaos`; and a connection that stops while the client is paused or
 //! dead.
 
 use std::sync::Arc;

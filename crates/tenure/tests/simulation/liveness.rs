@@ -60,7 +60,7 @@ fn patience(sim: &Simulation) -> Duration {
     PATIENCE + loss_delay + poll
 }
 
-/// Checks rules L1, L2 and L4 from the end of the faults until it is aborted.
+/// Checks rules L1, L2 and L4 in a loop, from the end of the faults on.
 pub(crate) async fn watch_over(sim: Arc<Simulation>, keys: Vec<LockKey>, death: Option<Death>) {
     let (lease, patience) = (sim.parameters.longest_lease(), patience(&sim));
     let calm_since = sim.now();
