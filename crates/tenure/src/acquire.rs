@@ -25,8 +25,8 @@ use crate::guard::Guard;
 /// # Errors
 /// [`Error::Timeout`] if the lock was busy until the time limit; [`Error::Mismatch`], [`Error::Unsupported`],
 /// [`Error::Invalid`], [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] without waiting for the limit.
-/// While the store is unavailable, the future retries. If the store does not answer at the time limit, or has not
-/// reported by then that the lock is busy, the error is [`Error::Backend`], as for every other fault of the store.
+/// While the store is unavailable, the future retries. If the store has not reported by the time limit that the lock is
+/// busy, or does not answer then, the error is [`Error::Backend`], as for every other fault of the store.
 ///
 /// # Examples
 /// ```

@@ -13,7 +13,6 @@ use tracing::{Subscriber, span};
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<BTreeMap<u64, Note>>>);
 
-/// A span's name and fields.
 type Note = (String, BTreeMap<String, String>);
 
 impl Visit for Notes {

@@ -83,7 +83,7 @@ fn claim(client: u8, key: &str, fairness: Fairness) -> Arc<Claim> {
     })
 }
 
-/// R7, R22: a renewal waits for the file lock until its lease has ended. It reads the clock after the wait: too late.
+/// R7, R22: a renewal waits for the file lock until its lease has ended. It reads the clock then, and reports the loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_delayed_by_the_file_lock_does_not_restore_a_claim() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -114,7 +114,6 @@ pub(crate) enum Scope {
     Prefix(Arc<str>, Arc<Scans>),
 }
 
-/// The keys that one scan covers.
 enum Watched {
     Key(LockKey),
     Prefix(Arc<Watcher>),

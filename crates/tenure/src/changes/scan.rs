@@ -41,7 +41,6 @@ struct State {
     last_scan: u64,
 }
 
-/// The prefix and limit of one watcher.
 #[derive(Clone, Debug)]
 struct Scope {
     prefix: Arc<str>,

@@ -233,7 +233,6 @@ impl MultiGuard {
     }
 }
 
-/// Adds the member's position to a loss.
 fn of_member(mut lost: Lost, at: usize) -> Lost {
     lost.member = Some(at);
     lost

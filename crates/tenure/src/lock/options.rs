@@ -66,12 +66,10 @@ impl LockHandle {
         }
     }
 
-    /// Waits for the lock as long as `patience` allows.
     pub(crate) fn lock(&self, patience: Patience) -> Acquire<Guard> {
         Acquire::one(self.attempt(patience), acquire::guard)
     }
 
-    /// Acquires the lock if it is free.
     pub(crate) fn try_lock(&self) -> Acquire<Option<Guard>> {
         Acquire::one(self.attempt(Patience::Try), acquire::try_guard)
     }

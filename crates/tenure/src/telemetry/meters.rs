@@ -113,7 +113,6 @@ impl Meters {
         }
     }
 
-    /// Counts an acquisition that ended, and records its duration.
     pub(crate) fn acquisition(&self, outcome: Outcome, wait: Duration) {
         let (ended, waited) = &self.acquisitions[outcome as usize];
         ended.increment(1);
@@ -129,7 +128,6 @@ impl Meters {
 }
 
 impl Rounds {
-    /// Creates the metrics for the watchdog of a client of `store`.
     pub(crate) fn new(store: &'static str) -> Self {
         let renewals =
             |outcome: &'static str| metrics::counter!(RENEWALS, "store" => store, "outcome" => outcome);

@@ -23,7 +23,6 @@ pub(crate) fn holding(at: &ClaimRef, token: Option<FencingToken>) -> Span {
     tracing::info_span!("hold", key = %at.key, claim = %at.id, token)
 }
 
-/// The span of one call that renews `claims` claims.
 pub(crate) fn renewing(claims: usize) -> Span {
     tracing::debug_span!("renew", claims)
 }

@@ -157,7 +157,6 @@ impl CallControl {
         self.held_after.store(true, Ordering::Relaxed);
     }
 
-    /// Lets all held calls continue.
     pub(crate) fn resume(&self) {
         self.held_before.store(false, Ordering::Relaxed);
         self.held_after.store(false, Ordering::Relaxed);

@@ -174,7 +174,6 @@ pub(crate) fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-/// The mutex of the key `k`, fair or not.
 pub(crate) fn mutex(client: &Client, fair: bool) -> Mutex {
     let mutex = client.mutex("k");
     if fair { mutex.fair() } else { mutex }

@@ -22,7 +22,6 @@ fn documented() -> BTreeSet<(String, String, BTreeSet<String>)> {
     .collect()
 }
 
-/// The name and labels of a metric.
 type Series = (String, Vec<(String, String)>);
 
 fn recorded(snapshotter: &Snapshotter) -> BTreeMap<Series, (MetricKind, DebugValue)> {

@@ -1,9 +1,7 @@
 //! Seeded simulation: several clients with the real engine over the memory store, with random faults, on paused time.
 //!
-//! Each seed decides the clients, keys and modes, the locks that tasks acquire, and the faults: pauses, jumps of a client's
-//! clock, lost replies, repeated requests, lost and spurious wake-ups, evictions, restarts of the store with and without
-//! its data, and the death of a client. Then the faults end, and the rules are checked. `README.md` has the rules, and the
-//! number of seeds after which each planted bug is found.
+//! Each seed decides the clients, what their tasks acquire, and the faults. Then the faults end, and the rules are checked.
+//! `README.md` has the faults, the rules, and the number of seeds after which each planted bug is found.
 //!
 //! `TENURE_SEED=n` shows one simulation, and `TENURE_SEEDS=n` sets the number of seeds. The same seed gives the same log.
 

@@ -48,7 +48,6 @@ impl Queues {
         place.map(|place| place.1 = ends).is_some()
     }
 
-    /// Removes a claim that no longer waits.
     pub(crate) fn left(&mut self, claim: &ClaimRef) {
         if let Some(queue) = self.0.get_mut(&claim.key) {
             queue.retain(|(id, _)| *id != claim.id);

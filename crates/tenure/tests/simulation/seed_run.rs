@@ -243,8 +243,7 @@ async fn settle(sim: &Arc<Simulation>, clients: &[Client], killed: Option<usize>
         // A client retries a release until the lease is over on its clock. If that clock jumped, the lease still runs in the
         // store.
         let jumped = |n: usize| of(n) && is_older(*sim.bodies[n].jumped.lock());
-        // A store that lost its data has forgotten which claims ended, so a repeated earlier request may place an ended claim
-        // again. No guard exists for that claim.
+        // A store that lost its data may get an earlier request again and place its claim, which has ended and has no guard.
         is_older(sim.lost_data_at()) || killed.is_some_and(of) || (0..clients.len()).any(jumped)
     };
     nothing_is_left(sim, keys, excused).await;

@@ -301,7 +301,6 @@ impl Simulation {
         }
     }
 
-    /// Records that a task waits for a key.
     pub(crate) fn waits(&self, attempt: u64, waits: Waiter) {
         self.present.lock().waits.insert(attempt, waits);
     }
