@@ -185,7 +185,7 @@ async fn closing_during_errors_still_keeps_the_key() {
         }
         client.close(10 * SECOND).await.unwrap();
         assert_eq!(backend.control(Verb::Renew).count(), 4);
-        // Longer than the lease of 30 s before `close`.
+        // Longer than the lease of 30 s, shorter than `at_least`.
         pass(55 * SECOND).await;
         assert!(!fixture.is_free("k").await, "dropped before {dropped_before}");
         drop(alive);
