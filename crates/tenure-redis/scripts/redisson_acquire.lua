@@ -1,9 +1,10 @@
 -- Places a claim on a mutex, or polls it: Redisson's RLock and RFairLock.
 --
--- Inputs     KEYS  the lock's name, the token counter, the client's record, the mark that its requests may be in flight
---            ARGV  owner, lease (ms), not_after (µs of TIME), grants (number of tokens); label and '1' if the claim is
---                  fair (both '' if it is unfair and more follows, else absent); and if the client's record is to be
---                  written: its time to live (ms) and the client's label
+-- Inputs     KEYS  the lock's name, the token counter, the client's record, the key that exists while requests of the
+--                  client's ended claims may be in flight
+--            ARGV  owner, lease (ms), not_after (µs of TIME), grants (number of tokens); for a fair claim its label and
+--                  '1'; to write the client's record its time to live (ms) and the client's label, for an unfair claim
+--                  after two ''
 -- Atomicity  one script decides whether the claim has ended, holds or may hold, when its lease ends, and its tokens.
 -- Reply      four numbers in one text, separated by blanks: a list would cost the server several microseconds more.
 --            1, first token, number of tokens, time      granted; the lease starts now
@@ -11,8 +12,8 @@
 --            2, 0, 0, time   ended      3, 0, 0, time   not_after has passed   4, 0, 0, time   a read-write lock
 --            5, 0, 0, time   no further token can be counted exactly; nothing was done
 --            6, 0, 0, time   the key is no lock
--- Closes     the race between a delayed request and the release: the late request finds its not_after passed, or the
---            record that its claim has ended. A repeated request finds its own field and is granted again.
+-- Closes     the race between a delayed request and the release of its claim: the late request finds its not_after passed,
+--            or the record that the claim has ended. A repeated request finds the claim's field and is granted again.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
 local name, counter, claims, doubts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease, not_after, grants, label, fair, client_ttl, client_label = unpack(ARGV)
@@ -24,9 +25,9 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 --: include redisson_draw
 
--- The common case in five calls: the key is free, no client queues, and no request of this client may be in flight. A
--- fair claim may have waited before, so its record is checked. Concatenation is a large part of a script's cost, so
--- each name is made in one piece, and numbers are formatted here, where it is cheaper than in a call.
+-- The common case in five calls: the key is free, no client queues, and no request of an ended claim of this client may
+-- be in flight. A fair claim may have waited before, so its record is checked. Concatenation is a large part of a
+-- script's cost, so each name is made in one expression. `format` writes numbers, which is cheaper than in redis.call.
 if
     now <= tonumber(not_after)
     and call('EXISTS', name, doubts, 'redisson_lock_queue:' .. open .. name .. close) == 0

@@ -1,19 +1,19 @@
--- Releases and places many unfair claims of one client, as far as each of them is a common case.
+-- Releases and places many claims of one client in one call: releases of holders, and unfair claims to place or poll.
+-- Claims that need more than the common case, such as those for a lock with a queue, are left to the caller.
 --
--- Inputs     KEYS  the token counter, the client's record, the mark that its requests may be in flight; then the lock's
---                  name of each claim: first the releases, then the placements
+-- Inputs     KEYS  the token counter, the client's record, the key that exists while requests of the client's ended claims
+--                  may be in flight; then for each claim the lock's name, first of the releases, then of the placements
 --            ARGV  number of releases, how many of these (the first ones) have a record, number of tokens of all
---                  placements, their first not_after (µs of TIME), time to live (ms) of the client's record ('' to
---                  leave it as it is) and its label, lease (ms) and tokens of each placement ('' if they differ); then
---                  the owner of each claim; and if they differ, lease and tokens of each placement
+--                  placements, their earliest not_after (µs of TIME), time to live (ms) of the client's record ('' to
+--                  leave it as it is) and its label, lease (ms) and number of tokens of each placement ('' if the
+--                  placements differ); then the owner of each claim; if they differ, lease and tokens of each placement
 -- Atomicity  one script for all. Each claim is judged alone, except for the time limit.
--- Reply      the time, then one number for each claim. 0: it is no common case, nothing was done, and the caller sends
---            it alone. For a release: 1 and the number of subscribers that received the message. For a placement: the
---            first token (granted, the lease starts now); -1 if the first not_after has passed and this claim was never
---            placed (the caller sends it alone if its own limit has not passed); or -2 minus the time until it may poll
---            again (ms), because another client holds the key.
+-- Reply      the time, then one number for each claim. 0: nothing was done, the caller sends this claim alone.
+--            Release: 1 + the number of subscribers that received the message. Placement: the first token (granted, the
+--            lease starts now); -1 if the earliest not_after has passed and this claim was never placed (the caller
+--            sends it alone if its own limit has not passed); or -2 - n if the key is held: poll again after n ms.
 -- Closes     the same races as redisson_release and redisson_acquire, because it does only what they do in their common
---            cases. Tokens are drawn before the first grant, so a script that is killed midway hands out none twice.
+--            cases. Tokens are drawn before the first grant, so a script that is killed midway grants none twice.
 local KEYS, ARGV, call, try, find, text = KEYS, ARGV, redis.call, redis.pcall, string.find, string.format
 local counter, claims, doubts = KEYS[1], KEYS[2], KEYS[3]
 local releases, with_record, tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -25,8 +25,8 @@ local too_late = now > first_not_after
 local reply = { now }
 --: include redisson_foreign
 
--- Draws all tokens before any other write. If memory or disk is full, this fails, all placements are declined, and
--- the releases still work.
+-- Draws all tokens before any other write. If memory or disk is full, drawing fails: then the script grants nothing, but
+-- still releases.
 local first
 if tokens > 0 and not too_late then
     local drawn = try('GET', counter)
@@ -39,7 +39,7 @@ if tokens > 0 and not too_late then
     end
 end
 
--- Concatenation is a large part of a script's cost, so each name is made in one piece.
+-- Concatenation is a large part of a script's cost, so each name is made in one expression.
 for i = 1, releases do
     local name, owner, code, open, close = KEYS[i + 3], ARGV[i + 8], 0, '{', '}'
     if find(name, '{', 1, true) then

@@ -1,7 +1,7 @@
--- Draws tokens that are above all earlier ones and not below the server's time. Included in scripts; needs `counter` and
--- `now` (µs).
+-- Draws tokens that are above all earlier ones. The last is not below the server's time. Included in scripts, which define
+-- `counter` (a key) and `now` (µs).
 --
--- Returns the first of `grants` consecutive tokens; or nil, without any change, if one could not be counted exactly.
+-- Returns the first of `grants` consecutive tokens; or nil, without any change, if one would be 2^53 or more.
 local function draw(grants)
     local before = redis.call('GETSET', counter, string.format('%d', now))
     local last = math.max(now, (tonumber(before) or 0) + grants)

@@ -1,10 +1,10 @@
--- Detects clients of other kinds, such as Redisson's, at a lock. Included in scripts.
+-- Finds out whether clients of other kinds, such as Redisson's, use a lock. Included in scripts.
 --
 -- Such a client may release the lock without publishing to our waiters: a fair unlock of Redisson's publishes only to the
--- next fair waiter. A waiter that could miss a release polls after FOREIGN_POLL ms.
+-- next fair waiter. A waiter that could miss a release for that reason polls every FOREIGN_POLL ms.
 local FOREIGN_POLL = 1000
 
--- Returns whether a client of another kind holds the lock. A holder is ours if it or its client has a record.
+-- Returns whether a client of another kind holds the lock. A holder is ours if Redis has a record of it or its client.
 local function is_held_by_foreign(name)
     if redis.call('HLEN', name) > 64 then
         return true

@@ -1,11 +1,11 @@
--- Shows mutexes with their holders and queues. Changes nothing.
+-- Returns mutexes with their holders and waiters. Changes nothing.
 --
 -- Inputs     KEYS  the names of the locks
 -- Atomicity  one script: each lock is shown as it was at one moment.
 -- Reply      for each name: {name, time left (ms), holders, waiters}. A holder is {owner, its record or '', its client's
---            label or false if the client is unknown}, a waiter {owner, its record or ''}. Names that are no mutex, or
---            have no live holder and no live waiter, are left out. If a single name exists and is no mutex:
---            {name}
+--            label or false if Redis has no record of the client}, a waiter {owner, its record or ''}. Names that are no
+--            mutex, or have no live holder and no live waiter, are left out. If KEYS has a single name, which exists and
+--            is no mutex: {name}
 -- Closes     no race: nothing is decided by the reply.
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)

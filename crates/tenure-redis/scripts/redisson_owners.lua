@@ -1,9 +1,9 @@
--- Finds the holders of a mutex. Included in scripts that meet keys which may be no mutex: the hash of another program has
--- no owners, whatever it contains, and is neither shown nor changed.
+-- Finds the owners of a mutex, i.e. its holders. Included in scripts that may meet the hash of another program: such a hash
+-- has no owners, so it is neither listed nor changed.
 --
--- A mutex has a field for each owner, with its hold count: `uuid:number`, in a Java transaction with a name behind it.
--- Hashes with more than 64 fields are not read, because reading them would block the server. A mutex usually expires;
--- Java leaves one without expiry if it asked for a lease that the server does not accept.
+-- A mutex is a hash with a field for each owner: `uuid:number`, in a Java transaction followed by `:` and hex digits. The
+-- value is the hold count. Hashes with more than 64 fields are not read, because reading them would block the server. A
+-- mutex usually expires; Java leaves one without expiry if it asked for a lease that the server does not accept.
 local hex = string.rep('%x', 4)
 local OWNER = '^' .. hex .. hex .. string.rep('%-' .. hex, 4) .. hex .. hex .. ':%-?%d+'
 local function is_owner(field)

@@ -1,16 +1,16 @@
--- Shared by acquiring and releasing, beyond their common cases. Included in scripts; needs `name`, `tag`, `queue`, `now` (µs)
--- and `draw`.
+-- Functions that redisson_acquire and redisson_release share, for all but their common cases. Included in both, which
+-- define `name`, `tag`, `queue`, `now` (µs) and `draw`.
 --
--- Besides Redisson's keys (the hash, the list `queue`, the zset `timeouts`) there are these of ours. For each lock:
---   waiters            zset: which members of the queue are our claims, and until when (ms) each lives. A claim of ours
---                      that is in the list and not alive here is dead, whatever its score for Java says.
---   records .. owner   the record of a claim.  W:LABEL it waits.  E it has ended.  V[BY] it was evicted; outlives the
+-- A lock has Redisson's keys (the hash, the list `queue`, the zset `timeouts` of scores for Java) and these of ours:
+--   waiters            zset: the members of the queue that are our claims, with the time (ms) when each one's lease ends.
+--                      From then on the claim is dead, whatever its score for Java says.
+--   records .. owner   the record of a claim.  W:LABEL it waits.  E it has ended.  V[BY] it was evicted; this outlives the
 --                      lease by 12 s, in which a delayed request can still arrive.  G:FIRST:COUNT:LABEL tokens and label
---                      of a granted claim that was renewed; expires with the lease, and the release deletes it.
+--                      of a granted claim that was renewed; this expires with the lease, and the release deletes it.
 -- For each client:
 --   tenure_claims      hash with the client's `label`.
---   tenure_doubts      exists while a request of an ended claim may be in flight. Only then are the records of ended claims
---                      read.
+--   tenure_doubts      exists while a request of an ended claim may be in flight. Only then do the common cases look for
+--                      records of ended claims.
 local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
 local channel = 'redisson_lock__channel:' .. tag
 local records = 'tenure_claim:' .. tag .. ':'
@@ -19,12 +19,12 @@ local RECORD_TTL = 12000
 -- The time (ms) for which Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
 local JAVA_TIMEOUT = 300000
 local DAY = 86400000
--- The time (ms) after which a claim that lets others go first polls again: the contract's TURN, which script.rs writes here.
+-- The time (ms) after which a successor polls again if it was not granted because others wait. script.rs inserts it.
 local TURN = TURN_MS
 --: include redisson_foreign
 
--- Removes a member from the queue. The scores behind it stay: a Java waiter whose score fell below its clock would
--- move itself to the tail.
+-- Removes a waiter from the queue. The scores of waiters behind it stay: a Java waiter whose score fell below its
+-- clock would move itself to the tail.
 local function remove_from_queue(owner)
     redis.call('LREM', queue, 1, owner)
     redis.call('ZREM', timeouts, owner)
@@ -36,12 +36,13 @@ local function client_key(owner)
     return 'tenure_claims:' .. string.sub(owner, 1, 36)
 end
 
--- Returns whether an owner is a claim of ours: it or its client has a record.
+-- Returns whether an owner is a claim of ours: Redis then has a record of the claim or its client.
 local function is_ours(owner)
     return redis.call('EXISTS', client_key(owner), records .. owner) > 0
 end
 
--- Writes or extends a client's record, if a time to live is given. The label is '' if its claims have different ones.
+-- Writes or extends a client's record, if a time to live (ms) is given. The label is '' if the client's claims have
+-- different ones.
 local function write_client_record(claims, ttl, label)
     if ttl then
         redis.call('HSET', claims, 'label', label)
@@ -49,10 +50,10 @@ local function write_client_record(claims, ttl, label)
     end
 end
 
--- Sets the expiry of the queue: the last lease of our waiters and of the holder, so that dead waiters do not stay for
--- ever. If Java uses the lock too, a day more, because a Java waiter may enter meanwhile and must not expire with
--- ours. A queue with Java's waiters only does not expire, as in Redisson. Each script of ours that changes the queue
--- calls this.
+-- Sets when the queue's keys expire, so that dead waiters do not stay for ever: 1 s after the last lease of our waiters
+-- and of the holder. If Java uses the lock too, a day after our last waiter's lease, because a Java waiter may enter
+-- meanwhile and must not expire with ours. With Java's waiters only, the keys do not expire, as in Redisson. Called
+-- after each change of the queue.
 local function set_queue_expiry()
     local last = redis.call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')[2]
     if last and is_shared_with_foreign(name, timeouts, waiters) then
@@ -69,8 +70,8 @@ local function set_queue_expiry()
     end
 end
 
--- Removes dead waiters: ours whose lease has ended, wherever they are, and Java's at the head if their score has
--- passed or is missing (which would block Java for ever). Returns the head that is left.
+-- Removes dead waiters: ours whose lease has ended, at any place in the queue, and Java's at the head whose score has
+-- passed or is missing (which would block Java for ever). Returns the head after that.
 local function sweep()
     local swept = false
     for _, dead in ipairs(redis.call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms)) do
@@ -98,9 +99,9 @@ local function wake_head(head)
     redis.call('PUBLISH', channel .. ':' .. head, '0')
 end
 
--- Returns after how many ms a waiting claim's situation may change by itself: when the lease of the holder or of a
--- queued waiter ends. `left` is the holder's (ms); -1 if it has no expiry (Java may not create such a lock), -2 if
--- there is no holder.
+-- Returns after how many ms a waiting claim shall poll: when the lease of the holder or of one of our queued waiters ends,
+-- or if the key is free, when the head of the queue is dead. `left` is the rest of the holder's lease (ms); -1 without
+-- expiry, which Java may leave behind; -2 without a holder.
 local function poll_after(left, head)
     local soonest = left >= 0 and left + 1 or 1000
     if left == -2 and head then
@@ -114,21 +115,22 @@ local function poll_after(left, head)
     return math.max(soonest, 1)
 end
 
--- Limits the poll interval of an unfair claim: it is in no queue, so no client of another kind wakes it.
+-- Limits the poll interval of an unfair claim to its lease, and to FOREIGN_POLL if a client of another kind uses the
+-- lock: such a client may not wake claims that are in no queue.
 local function unfair_poll(after, lease)
     local soonest = math.min(after, lease)
     return soonest > FOREIGN_POLL and is_shared_with_foreign(name, timeouts, waiters) and FOREIGN_POLL or soonest
 end
 
--- Returns by how much our waiter's score for Java exceeds its lease: what Java will subtract when its waiters ahead
--- leave.
+-- Returns the slack of a waiter of ours: the ms by which its score for Java exceeds the end of its lease. Java subtracts
+-- as much from the score when the Java waiters ahead leave.
 local function slack_of(owner)
     local score, ends = redis.call('ZSCORE', timeouts, owner), redis.call('ZSCORE', waiters, owner)
     return score and ends and math.max(score - ends, 0) or 0
 end
 
--- Returns the excess for a waiter at the end of the queue: that of our last waiter, and JAVA_TIMEOUT for each Java
--- waiter behind it.
+-- Returns the slack of a claim that enters the queue: that of our last waiter, plus JAVA_TIMEOUT for each Java waiter
+-- behind our last one.
 local function slack_of_newcomer()
     local slack, at = 0, -1
     local other = redis.call('LINDEX', queue, at)
@@ -139,7 +141,7 @@ local function slack_of_newcomer()
     return other and slack + slack_of(other) or slack
 end
 
--- Places or polls one claim. A successor gets `yields` if other clients wait, and is then not granted. Returns the
+-- Places or polls one claim. `yields` is true for a successor if other clients wait: then it is not granted. Returns the
 -- three numbers that `redisson_acquire` replies before the time.
 local function place(owner, lease, not_after, grants, label, fair, yields)
     local held = redis.call('HMGET', name, owner, 'mode')
@@ -169,7 +171,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         end
     end
     if left ~= -2 and not fair then
-        -- At most its own lease, because Java may shorten the holder's.
+        -- The key is held. The claim waits no longer than its own lease, because Java may shorten the holder's.
         return 0, unfair_poll(left >= 0 and left + 1 or 1000, lease), -1
     end
     local before = redis.call('LINDEX', queue, 0)
@@ -197,7 +199,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     if not fair then
         return 0, yields and TURN or unfair_poll(poll_after(left, head), lease), -1
     end
-    -- Returns a live waiter of ours that Java removed as dead to the head: Java removes only heads.
+    -- If Java took a live waiter of ours for dead and removed it, puts it back at the head: Java removes only heads.
     local javas = redis.call('ZCARD', timeouts) - redis.call('ZCARD', waiters)
     local slack = javas > 0 and (waits and slack_of(owner) or slack_of_newcomer()) or 0
     local ahead = redis.call('LPOS', queue, owner)
@@ -207,9 +209,9 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     elseif not ahead then
         ahead = redis.call('RPUSH', queue, owner) - 1
     end
-    -- The score for Java is our lease, so that Java waits no longer for a dead waiter of ours, plus what Java's
-    -- waiters ahead will subtract when they leave. Each poll sets it again, so a live waiter is never stale. At the
-    -- head nothing is subtracted any more, and never more than JAVA_TIMEOUT for each Java waiter.
+    -- Java takes a waiter for dead at the time of its score. So our score is the end of our lease, plus what Java will
+    -- subtract as its waiters ahead leave: at most JAVA_TIMEOUT for each, and nothing at the head. Each poll sets the
+    -- score again, so Java does not take a live waiter for dead.
     slack = ahead > 0 and math.min(slack, javas * JAVA_TIMEOUT) or 0
     redis.call('ZADD', timeouts, now_ms + lease + slack, owner)
     redis.call('ZADD', waiters, now_ms + lease, owner)

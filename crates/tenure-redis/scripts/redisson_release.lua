@@ -1,18 +1,18 @@
--- Ends the hold or the wait of one owner, wakes the next waiter, and places the successor.
+-- Releases one owner that holds or waits, or all holders; wakes the next waiter; places a successor, if there is one.
 --
--- Inputs     KEYS  the lock's name; with a successor also: the token counter, its client's record, the mark that the
---                  client's requests may be in flight
---            ARGV  owner ('' for all holders), ending ('' if no request of the owner can be in flight, 'N' if it also has
---                  a record, 'E' if one can be in flight, 'V' and a name for an eviction), how many of the lock's
---                  subscribers are the caller's own, the caller's client UUID; the cooldown (ms), if there is one or a
---                  successor; then for a successor the arguments of redisson_acquire
--- Atomicity  one script: the end, the message and the successor's grant are one step.
+-- Inputs     KEYS  the lock's name; with a successor also: the token counter, its client's record, the key that exists
+--                  while requests of that client's ended claims may be in flight
+--            ARGV  owner ('' for all holders), ending ('' if no request of the owner can be in flight, 'N' if the owner
+--                  also has a record, 'E' if a request can be in flight, 'V' and the evicting client's label for an
+--                  eviction), how many of the lock's subscribers are the caller's own, the caller's client UUID; the
+--                  cooldown (ms), if there is one or a successor; then for a successor the arguments of redisson_acquire
+-- Atomicity  one script: the release, the message and the successor's grant are one step.
 -- Reply      numbers in one text, separated by blanks: freed (1 or 0), how many others wait, and for a successor the reply
 --            of redisson_acquire. -1 and 0 if an eviction finds a read-write lock, which it leaves alone. Without an
 --            owner a list: {owner, 1 if it is our claim} for each freed holder, and how many others wait.
--- Closes     the race between the release and a delayed request of the same claim: if one may be in flight, the record
---            that the claim has ended is written in the same step. The successor is granted only if no other client
---            listens, so no waiter of another client is passed over.
+-- Closes     the race between the release and a delayed request of the same claim: if such a request may be in flight, the
+--            same step writes the record that the claim has ended. The successor is granted only if no other client
+--            subscribes or queues, so no waiter of another client is passed over.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
 local name, counter, claims, doubts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, ending, own_subscribers, client, cooldown = unpack(ARGV, 1, 5)
@@ -24,7 +24,7 @@ end
 local plain = ending == '' or ending == 'N'
 local evicted, holders, left = not plain and string.sub(ending, 1, 1) == 'V', {}, 0
 
--- An eviction first checks that the key is a mutex, because other keys may be another program's data.
+-- An eviction first checks that the key is a mutex, because the key may hold another program's data.
 if evicted then
     --: include redisson_owners
     if call('TYPE', name).ok == 'hash' and call('HEXISTS', name, 'mode') == 1 then
@@ -57,7 +57,7 @@ local own, time = tonumber(own_subscribers), call('TIME')
 local now = time[1] * 1000000 + time[2]
 --: include redisson_draw
 
--- The common hand-over: to an unfair successor without a record, with no queue and no subscribers of other clients.
+-- The common hand-over: to an unfair successor, with no queue, no subscribers of other clients and no record to write.
 if held and plain and cooldown == '0' and successor and fair ~= '1' and not client_ttl and now <= tonumber(not_after) then
     if
         call('EXISTS', name, doubts, 'redisson_lock_queue:' .. open .. name .. close) == 0
@@ -78,12 +78,12 @@ end
 local tag = open .. name .. close
 local queue = 'redisson_lock_queue:' .. tag
 --: include redisson_place
--- Deletes the record of a claim that has ended, or writes that it has ended if this can matter: to a request of the
--- claim that is still in flight, or to an evicted holder, which can learn of it for as long as its lease would have
+-- Deletes the record of a released claim; or writes a record that the claim has ended, if one can still be read: by a
+-- request of the claim that is in flight, or by a renewal of an evicted holder, for as long as its lease would have
 -- lasted.
 local function end_claim(one)
     if plain then
-        -- Deletes the record that the claim waited or was granted. A record that it has ended stays.
+        -- Deletes the record of a waiting (W) or granted (G) claim. The record of an ended claim stays.
         local kind = string.sub(call('GET', records .. one) or '', 1, 1)
         if kind == 'W' or kind == 'G' then
             call('DEL', records .. one)
@@ -91,7 +91,7 @@ local function end_claim(one)
         return
     end
     if evicted and client == '' and not is_ours(one) then
-        -- A Java thread, which does not read our records.
+        -- The owner is a Java thread, which does not read our records.
         return
     end
     local doubts, ttl = 'tenure_doubts:' .. string.sub(one, 1, 36), RECORD_TTL + left
@@ -124,18 +124,18 @@ elseif call('ZSCORE', timeouts, owner) then
     set_queue_expiry()
     end_claim(owner)
     if evicted then
-        -- The waiter learns of its eviction, and may queue again at the end.
+        -- Wakes the evicted waiter, so that it learns of its eviction.
         wake_head(owner)
     end
 elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then
-    -- The claim is unknown or already gone. Its placement may still arrive.
+    -- The owner neither holds nor waits. A request that places it may still arrive.
     if evicted then
         ending, evicted = 'E', false
     end
     end_claim(owner)
 end
 if held and tonumber(cooldown or 0) > 0 then
-    -- A field that belongs to no client keeps the key for the cooldown. Java respects it like any holder.
+    -- During the cooldown a field of no client holds the key. Java respects this field like any holder.
     call('HSET', name, 'tenure:bar', 1)
     call('PEXPIRE', name, cooldown)
 end

@@ -1,4 +1,4 @@
--- Renews claims on mutexes, each judged alone.
+-- Renews claims, holders and waiters, of one client on mutexes. Each claim is judged alone.
 --
 -- Inputs     KEYS  the token counter, the record of the claims' client, then the lock's name of each claim
 --            ARGV  the client's label; then for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E'
@@ -23,7 +23,7 @@ local function raise_counter(last)
     end
 end
 
--- Extends the queue to the lease of the holder or waiter, and by a day more if Java's waiters are in it.
+-- Makes the queue's keys live 1 s longer than the renewed lease, or a day longer if Java's waiters are in the queue.
 local function extend_queue(tag, lease)
     local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local left = redis.call('PTTL', queue)
@@ -96,7 +96,7 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
         lease = math.min(lease, ends - now_ms)
     end
     redis.call('ZADD', waiters, now_ms + lease, owner)
-    -- Java's score moves with the lease.
+    -- The waiter's score for Java moves as far as its lease.
     if redis.call('ZSCORE', timeouts, owner) then
         redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
     end
@@ -114,7 +114,7 @@ for i = 3, #KEYS do
     local ok, code = pcall(renew, KEYS[i], owner, tonumber(lease), phase, shorten == '1', tonumber(last), granted)
     reply[i - 1] = ok and code or 'R' .. (type(code) == 'table' and code.err or tostring(code))
 end
--- The client's record outlives its longest lease. If the server has lost its data, the record is written again.
+-- Makes the client's record outlive its longest lease by 12 s. If the server has lost the record, writes it again.
 local left = redis.call('PTTL', claims)
 if longest > 0 and longest + 12000 > left then
     if left == -2 then

@@ -1,4 +1,4 @@
-//! Acquiring: places or polls a claim, alone or in a batch.
+//! Acquiring: places or polls a claim, in a call of its own or in a batch with others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl RedisStore {
         not_after: Instant,
         record: Option<&ClientRecord>,
     ) -> Result<AcquireReply, BackendError> {
-        // Fair claims are sent alone, in the order in which they came.
+        // Fair claims are never batched: each is sent alone, in the order in which they came.
         if claim.fairness == Fairness::Unfair
             && session.is_busy()
             && let Some(reply) = self.acquire_in_batch(session, claim, not_after, record).await?
@@ -58,22 +58,22 @@ impl RedisStore {
             return Ok(reply);
         }
         let first = self.acquire_alone(session, claim, not_after, record).await?;
-        // The lower bound of the server's clock may have been too strict. This reply has improved it, and the server has
-        // placed nothing.
+        // The server refused the claim as late, although `not_after` has not passed here: the limit was computed from a
+        // lower bound of the server's clock. The reply has raised that bound, and nothing was placed, so try once more.
         if matches!(first, AcquireReply::TooLate) && self.now() < not_after {
             return self.acquire_alone(session, claim, not_after, record).await;
         }
         Ok(first)
     }
 
-    /// Polls a claim that was granted and not released. It holds, with the same tokens, or has ended.
+    /// Polls a claim that is known as granted, by a renewal. Replies `Granted` with its tokens `run`, or `Ended`.
     pub(crate) async fn poll_granted(
         &self,
         claim: &Claim,
         run: TokenRange,
     ) -> Result<AcquireReply, BackendError> {
         let renewal = RenewRequest::of(claim);
-        // Boxed: rarely needed, and larger than the rest of its caller.
+        // Boxed, because this future is rarely needed, and larger than the rest of its caller.
         match Box::pin(self.renew_in_one_call(&[&renewal])).await?.pop() {
             Some(RenewReply::Alive { held_from, lease }) => Ok(AcquireReply::Granted(Grant {
                 tokens: Some(run),
@@ -87,8 +87,8 @@ impl RedisStore {
         }
     }
 
-    /// Places or polls an unfair claim in a batch. Returns `None` if the script declined it: nothing was done, and the
-    /// claim is to be sent alone.
+    /// Places or polls an unfair claim in a batch. Returns `None` if the script did nothing for the claim: the caller
+    /// then sends it alone.
     async fn acquire_in_batch(
         &self,
         session: &Session,
@@ -104,7 +104,7 @@ impl RedisStore {
         };
         let reply = match session.call_batched(entry).await? {
             BatchReply::NotDone => return Ok(None),
-            // Sent alone it would arrive even later.
+            // The claim's own limit has passed, so a call of its own would be too late as well.
             BatchReply::TooLate if not_after <= self.now() => PlaceReply::TooLate,
             BatchReply::TooLate => return Ok(None),
             BatchReply::Done(first) => {
@@ -112,7 +112,7 @@ impl RedisStore {
             }
             BatchReply::Busy(poll_after) => PlaceReply::Waiting {
                 ahead: None,
-                // At most its own lease, because Java may shorten the holder's lease meanwhile.
+                // The claim waits no longer than its own lease, because Java may shorten the holder's meanwhile.
                 poll_after: Duration::from_millis(poll_after.min(lease_ms(claim.lease))),
             },
         };
@@ -144,7 +144,7 @@ impl RedisStore {
     }
 }
 
-/// Translates a script's reply for a claim whose request was sent at `sent`, from when a granted lease counts.
+/// Translates a script's reply for a claim. A granted lease counts from `sent`, when the request was sent.
 pub(crate) fn acquire_reply(reply: PlaceReply, claim: &Claim, sent: Instant) -> AcquireReply {
     match reply {
         PlaceReply::Waiting { ahead, poll_after } => AcquireReply::Waiting { ahead, poll_after },
@@ -156,7 +156,7 @@ pub(crate) fn acquire_reply(reply: PlaceReply, claim: &Claim, sent: Instant) -> 
         }),
         PlaceReply::Ended => AcquireReply::Ended,
         PlaceReply::TooLate => AcquireReply::TooLate,
-        // Only a successor gets here. Its own poll receives the error.
+        // Only for the successor of a release: it counts as waiting, and its next poll receives the error.
         PlaceReply::ReadWriteLock | PlaceReply::TokensExhausted | PlaceReply::NotALock => {
             AcquireReply::Waiting {
                 ahead: None,

@@ -36,7 +36,7 @@ pub struct RedisStore {
     pub(crate) link: Link,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) claims: ClaimTable,
-    /// The warning about a server with many keys was logged.
+    /// A listing has already logged the warning that the server has many keys.
     pub(crate) warned_of_many: AtomicBool,
 }
 
@@ -47,8 +47,8 @@ impl RedisStore {
     /// Dropping the future closes the connections that were opened.
     ///
     /// # Errors
-    /// `Unavailable` if the server cannot be reached, `Denied` if it refuses the user or the password. The server has
-    /// then done nothing.
+    /// `Unavailable` if the server cannot be reached, `Denied` if it refuses the user or the password, `Unsupported` if
+    /// it cannot serve locks, `Invalid` for a wrong certificate or database. The server has then done nothing.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
         let dialer = Dialer::new(config)?;
         let link = Link::open(dialer.clone()).await?;

@@ -11,8 +11,8 @@ use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl, read_password_file
 
 use crate::credentials::{Credentials, CredentialsSource};
 
-/// Number of calls in flight from which on claims are batched. Below it the server is idle between calls, so a claim that
-/// is sent alone is served sooner.
+/// Claims are batched while at least this many calls are in flight. With fewer, the server is idle between calls, so a
+/// claim that is sent alone is served sooner.
 const BATCH_FROM: usize = 12;
 
 /// The options that a Redis URL may have.
@@ -48,19 +48,19 @@ pub struct Config {
     pub(crate) host: Host,
     /// The ACL user. Without one, the password is that of the default user.
     pub(crate) user: Option<String>,
-    /// The password, if the server asks for one. A user without a password logs in with an empty one.
+    /// The password, if the server asks for one. With a `user` but no password, the client logs in with an empty one.
     pub(crate) password: Option<Secret>,
-    /// The file that holds the password. It is read again at each connect, so that the password can be rotated. If it
-    /// is set, `password` is not used.
+    /// The file that holds the password. It is read again at each connect, so that the password can be rotated. With
+    /// a file, `password` is not used.
     pub(crate) password_file: Option<PathBuf>,
-    /// Fetches user and password at each connect; those above are not used then.
+    /// Callback that fetches user and password at each connect, instead of the three fields above.
     pub(crate) credentials: Option<CredentialsSource>,
     /// Number of the database: 0 unless the URL's path names another.
     pub(crate) database: u32,
-    /// Time limit for connecting: 5 s, enough for three lost packets.
+    /// Time limit for connecting: 5 s by default, enough for three lost packets.
     pub(crate) connect_timeout: Duration,
-    /// Time limit for a reply: 3 s, Redisson's own default. A connection that exceeds it is closed with all its
-    /// calls, up to a quarter of the limit later.
+    /// Time limit for a reply: 3 s by default, like Redisson's. A connection that exceeds it is closed, at most a
+    /// quarter of the limit later, and all its calls fail.
     pub(crate) command_timeout: Duration,
     /// TLS settings; `None` for plain text.
     pub(crate) tls: Option<Tls>,
@@ -70,28 +70,28 @@ pub struct Config {
     /// sleeps. This is faster if the server runs on the same machine, but it keeps the core busy, and other tasks of
     /// the thread wait. The default is true.
     pub(crate) spin: bool,
-    /// The clock that measures leases; by default the system's.
+    /// The clock that measures leases: by default the system's.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Number of calls in flight from which on claims are batched. Tests batch from the first call on.
+    /// Claims are batched while at least this many calls are in flight: by default 12, in tests also fewer.
     pub(crate) batch_from: usize,
-    /// Number of batches in flight at once; by default it follows the round-trip time. Tests fix it.
+    /// Number of batches in flight at once. `None`, the default, derives it from the round-trip time; tests fix it.
     pub(crate) concurrent_batches: Option<usize>,
 }
 
 /// TLS settings: the trusted authorities, and the certificate of the client.
 ///
 /// # Examples
-/// See [`Config`], which has one for a URL of the scheme `rediss`.
+/// See [`Config`]: a URL with the scheme `rediss://` creates these settings.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The file with the certificates of the trusted authorities (PEM). Without it, the system's are trusted.
+    /// The file with the certificates of the trusted authorities (PEM). Without a file, the system's are trusted.
     pub ca: Option<PathBuf>,
     /// The files with the client's certificate and key (PEM), if the server asks for them.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Config {
-    /// Configures a server at that address, with defaults for the rest.
+    /// Configures a server at `host`, with defaults for the rest.
     pub fn at(host: Host) -> Self {
         Config {
             host,
@@ -135,7 +135,7 @@ impl Config {
         };
         let password = password(url, &options)?;
         if url.user().is_some() && password.is_none() {
-            // The user is not repeated in the message: a misplaced password may be in its place.
+            // The message does not repeat the user name, because it may be a misplaced password.
             return Err(invalid(
                 "the URL names a user and no password: write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for \
                  the default user's, or name a `password_file`; a user with `nopass` takes any password",
@@ -155,13 +155,13 @@ impl Config {
         })
     }
 
-    /// Sets the server. Its port is 6379 unless it says otherwise.
+    /// Sets the server. The default port is 6379.
     #[must_use]
     pub fn host(self, host: Host) -> Self {
         Config { host, ..self }
     }
 
-    /// Sets the ACL user; without one a password is the default user's.
+    /// Sets the ACL user. Without one, the password is that of the default user.
     #[must_use]
     pub fn user(self, user: impl Into<String>) -> Self {
         let user = Some(user.into());
@@ -187,8 +187,8 @@ impl Config {
 
     /// Sets a callback that fetches user and password at each connect, instead of fixed ones: for tokens that expire.
     ///
-    /// The connect waits for it, within [`connect_timeout`](Config::connect_timeout). If it fails, its error is that of the
-    /// connect, and the next connect calls it again.
+    /// Connecting waits for the callback, within [`connect_timeout`](Config::connect_timeout). If the callback fails,
+    /// connecting fails with its error, and the next attempt calls it again.
     ///
     /// # Examples
     /// ```
@@ -217,7 +217,7 @@ impl Config {
         Config { database, ..self }
     }
 
-    /// Sets how long it may take to connect: 5 s by default, as long as three lost packets cost.
+    /// Sets how long it may take to connect: 5 s by default, enough for three lost packets.
     #[must_use]
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
         Config {
@@ -226,7 +226,7 @@ impl Config {
         }
     }
 
-    /// Sets how long the server may take to answer: 3 s by default, Redisson's own limit.
+    /// Sets how long the server may take to reply: 3 s by default, like Redisson's.
     #[must_use]
     pub fn command_timeout(self, command_timeout: Duration) -> Self {
         Config {
@@ -235,27 +235,27 @@ impl Config {
         }
     }
 
-    /// Speaks TLS; plain text by default.
+    /// Connects with TLS; the default is plain text.
     #[must_use]
     pub fn tls(self, tls: Tls) -> Self {
         let tls = Some(tls);
         Config { tls, ..self }
     }
 
-    /// Sets whether a lone caller that asks again within 100 µs spins for its answer: true by default.
+    /// Sets whether a lone caller that calls again within 100 µs polls the socket for its reply: true by default.
     #[must_use]
     pub fn spin(self, spin: bool) -> Self {
         Config { spin, ..self }
     }
 
-    /// Sets the clock on which leases are believed: the system's by default.
+    /// Sets the clock that measures leases: the system's by default.
     #[must_use]
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Config { clock, ..self }
     }
 
-    /// Sets how many calls may be in flight before claims are batched, and how many batches are in flight at once (`None`:
-    /// by the distance to the server). For this crate's own tests.
+    /// Sets from how many calls in flight claims are batched (`None`: as before), and how many batches are in flight at once
+    /// (`None`: derived from the round-trip time). For this crate's own tests.
     #[doc(hidden)]
     #[must_use]
     pub fn batching(self, batch_from: Option<usize>, concurrent_batches: Option<usize>) -> Self {
@@ -299,7 +299,7 @@ fn refuse_unsupported(options: &Options) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// A timeout option, which must be longer than zero.
+/// Reads a timeout option, if it is given. Fails if it is zero.
 fn limit(options: &Options, name: &str) -> Result<Option<Duration>, BackendError> {
     match options.duration(name) {
         Some(limit) if limit.is_zero() => Err(invalid(format!("`{name}` must be longer than 0"))),
@@ -323,7 +323,7 @@ fn password(url: &StoreUrl, options: &Options) -> Result<Option<Secret>, Backend
     Ok(Some(file.password))
 }
 
-/// The password file, if it can be read more than once: a pipe cannot.
+/// Returns the path of the password file if each connect can read it again: a pipe can be read only once.
 fn password_file(options: &Options) -> Option<PathBuf> {
     let path = options.path("password_file").filter(|path| path.is_file())?;
     Some(path.to_owned())

@@ -1,4 +1,4 @@
-//! The store's errors: fault, effect, and what to do about each.
+//! The store's errors, each with its fault, its effect, and a message that says what to do.
 
 use std::error::Error;
 use std::io;
@@ -53,7 +53,7 @@ pub(crate) fn unreachable(config: &Config, error: ConnectError) -> BackendError 
             );
             return BackendError::because(Fault::Unavailable, effect, message, error.to_string());
         }
-        // A script that rotates the password may be writing the file now, so this passes.
+        // Transient, because a program that rotates the password may be writing the file now.
         ConnectError::PasswordFile(error) => {
             let message = format!("{error}; it is read again at the next try");
             let why = error.source().map(ToString::to_string).unwrap_or_default();
@@ -111,7 +111,7 @@ fn handshake_error(refusal: Refusal<'_>, config: &Config) -> BackendError {
     } else {
         return refusal.error();
     };
-    // The refusal of an unknown command repeats all its arguments, which are cut off.
+    // Redis's error for an unknown command repeats all arguments, which are cut off.
     let why = details.split(", with args").next().unwrap_or(details);
     BackendError::because(fault, Effect::None, message, why.to_owned())
 }
@@ -125,8 +125,8 @@ pub(crate) fn unexpected_reply() -> BackendError {
     )
 }
 
-/// Error for a token counter that is too high for further tokens, which it reaches by itself in the year 2255. A fair
-/// claim may be queued by then, so its effect is unknown.
+/// Error for a token counter that is too high for further tokens, as in the year 2255, or if it was set. The script has
+/// granted nothing; but a fair claim may already be in the queue, so the effect is `Unknown`.
 pub(crate) fn tokens_exhausted(fairness: Fairness) -> BackendError {
     let effect = match fairness {
         Fairness::Unfair => Effect::None,
@@ -163,7 +163,7 @@ pub(crate) fn not_subscribed() -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
-/// Error for a caller in a child of the process that connected.
+/// Error for a call in a child made by `fork`, whose parent opened the connection.
 pub(crate) fn forked() -> BackendError {
     let message = "this connection to the store belongs to the parent process: connect again after a fork";
     BackendError::new(Fault::Closed, Effect::None, message)
@@ -175,7 +175,7 @@ pub(crate) fn connect_abandoned() -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
-/// Error for a call whose runtime has ended.
+/// Error for a call whose reply cannot come, because the runtime of the sending task has ended.
 pub(crate) fn runtime_ended() -> BackendError {
     let message = "the runtime that speaks to Redis has ended: try again";
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)

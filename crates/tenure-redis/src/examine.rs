@@ -1,5 +1,5 @@
-//! Examining: finds everything about the server that weakens its locks, with the consequence of each. It changes
-//! nothing.
+//! Examining, for `tenure doctor`: looks for settings and states of the server that weaken locks, and states the
+//! consequence of each. Changes no data.
 
 mod info;
 
@@ -20,27 +20,27 @@ use crate::claims::script;
 use crate::connection::wire::Wire;
 use info::{Info, cluster, eviction, persistence, replicas, version};
 
-/// The server's clock may differ from ours by a second before that is reported.
+/// `examine` warns if the server's clock and ours differ by more than this and a round trip.
 const MAX_SKEW: Duration = Duration::from_secs(1);
 
-/// A call or a wake-up may take 100 ms before that is reported: a hundredth of a third of the default lease.
+/// `examine` reports a round trip or a wake-up above 100 ms: 1 % of the default renewal interval of 10 s.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// The token counter may be a minute ahead of the server's clock before that is reported. Each lock moves it a few
-/// microseconds ahead; setting the clock back moves it ahead by that time.
+/// `examine` warns if the token counter is further than this ahead of the server's clock. Locks put it microseconds
+/// ahead; setting the clock back by an hour puts it an hour ahead.
 const MAX_AHEAD: Duration = Duration::from_secs(60);
 
-/// From here on no lock can be had: scripts count in doubles, which skip integers from 2^53 on, and one lock may draw
-/// 256 tokens.
+/// If the token counter has this value or more, no lock can be acquired: scripts count in doubles, which skip integers
+/// from 2^53 on, and one lock may draw 256 tokens.
 const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 256.0;
 
-/// Number of calls that are timed. The fastest one counts.
+/// Number of calls that `examine` times. Only the fastest one counts.
 const ROUND_TRIPS: u32 = 5;
 
-/// Consequence of missing wake-ups.
+/// Consequence that is reported if wake-ups do not work.
 const WAITERS_POLL: &str = "waiters poll instead, so a lock changes hands at most ten times a second";
 
-/// Number of the next probe for wake-ups, so that concurrent probes use different keys.
+/// Number of the next wake-up test. It is part of the test's key, so that concurrent tests use different keys.
 static NEXT_PROBE: AtomicU64 = AtomicU64::new(0);
 
 impl RedisStore {
@@ -62,7 +62,7 @@ impl RedisStore {
                 let policy = eviction_policy(wire, &info).await;
                 eviction(&info, &policy, &mut findings);
             }
-            // The user may not call `INFO`, or the server has renamed it.
+            // The server refuses `INFO`: the ACL user may not call it, or the command has been renamed.
             Err(error) if error.fault() != Fault::Unavailable => findings.push(Finding::warning(
                 "this user may not call INFO, or the server does not know it, so persistence, replicas and memory could not be \
                  looked at",
@@ -109,7 +109,8 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Publishes a message to a probe that watches a key of its own, and times the wake-up.
+    /// Tests wake-ups: watches an unused key, publishes a message for it, and waits for the wake-up. Adds a finding if
+    /// the wake-up fails or is slow.
     async fn wake_up(&self, wire: &Wire, findings: &mut Vec<Finding>) {
         let probe = probe_claim();
         let begun = self.now();
@@ -119,7 +120,7 @@ impl RedisStore {
                 .watch(&probe)
                 .await
                 .map_err(|_| cannot_subscribe())?;
-            // The first wake-up comes with the subscription. The message is sent after it.
+            // The first wake-up only confirms the subscription. Then the message is sent.
             wakes.next().await.ok_or_else(cannot_subscribe)?;
             let (mut publish, called) = (redis::cmd("PUBLISH"), self.now());
             let published = wire.query(publish.arg(channel(&probe.at.key)).arg("0")).await;
@@ -146,7 +147,7 @@ impl RedisStore {
     }
 }
 
-/// Finding for a server that confirms no subscription. The server's reason is not available here.
+/// Finding for a subscription that the server did not confirm. `watch` does not return the server's reason.
 fn cannot_subscribe() -> Finding {
     Finding::warning(
         "wake-ups cannot be subscribed to: see whether this user may SUBSCRIBE and use the channels (ACL SETUSER … +subscribe \
@@ -165,7 +166,7 @@ fn cannot_publish(error: &BackendError) -> Finding {
     )
 }
 
-/// A claim that is never placed, on a key of its own, so that concurrent probes do not wake each other.
+/// A claim for a wake-up test. It is never placed, and its key is unique, so that concurrent tests do not wake each other.
 fn probe_claim() -> Claim {
     let id = ClaimId::new(ClientId::from_random([0; 16]), 0);
     let number = NEXT_PROBE.fetch_add(1, Ordering::Relaxed);
@@ -174,8 +175,8 @@ fn probe_claim() -> Claim {
     Claim::of(ClaimRef { key, id }, Duration::from_secs(1))
 }
 
-/// Finds whether the server refuses writes because too few replicas are in sync. `INFO` has that number only if the
-/// server requires some.
+/// Reports a server that refuses writes because fewer replicas are in sync than it requires. `INFO` has the number of
+/// replicas in sync only if the server requires some.
 async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
     info.get("min_slaves_good_slaves")?;
     let good = info.number("min_slaves_good_slaves");
@@ -192,21 +193,21 @@ async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
     })
 }
 
-/// A setting of the server, if `CONFIG GET` is permitted.
+/// Reads a setting of the server; `None` if `CONFIG GET` is not permitted.
 async fn setting(wire: &Wire, name: &str) -> Option<String> {
     let reply = wire.query(redis::cmd("CONFIG").arg("GET").arg(name)).await;
     let pair = reply.ok()?;
     list(&pair)?.get(1).and_then(text).map(str::to_owned)
 }
 
-/// The eviction policy from `CONFIG GET`, or from `INFO` if that is not permitted.
+/// Returns the eviction policy from `CONFIG GET`, or from `INFO` if `CONFIG GET` is not permitted.
 async fn eviction_policy(wire: &Wire, info: &Info<'_>) -> String {
     let policy = setting(wire, "maxmemory-policy").await;
     policy.unwrap_or_else(|| info.get("maxmemory_policy").unwrap_or("noeviction").to_owned())
 }
 
-/// Judges how soon the append-only file reaches the disk, and so what a crash of the machine loses. `policy` is
-/// `None` if it could not be read.
+/// Judges the setting `appendfsync`: how soon a write is on the disk, and so what a crash of the machine loses.
+/// `policy` is its value, or `None` if it could not be read.
 fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
     let consequence =
         "if the machine crashes, locks taken in that time can be held twice until the older lease has ended";
@@ -229,7 +230,8 @@ fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
     }
 }
 
-/// Finds whether tokens can be drawn, and whether any could be drawn twice after a loss of data.
+/// Reports a token counter from which no token can be drawn, or so far ahead of the clock that tokens could be drawn
+/// twice after a loss of data.
 async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
     let value = match wire.query(redis::cmd("GET").arg(COUNTER)).await {
         Ok(value) => value,
@@ -242,7 +244,7 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
             return Ok(());
         }
     };
-    // Read as the scripts read it: a value that is not a number counts as none.
+    // A counter that is not a number counts as missing, as in the scripts.
     let Some(value) = text(&value).and_then(|value| value.parse::<f64>().ok()) else {
         return Ok(());
     };
@@ -263,12 +265,12 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
     Ok(())
 }
 
-/// Finds whether the server keeps loaded scripts; some proxies and services do not.
+/// Warns if the server has forgotten the scripts that this client loaded, as some proxies and hosted services do.
 async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
     let reply = match wire.query(&script::check_loaded()).await {
         Ok(reply) => reply,
         Err(error) if error.fault() == Fault::Unavailable => return Err(error),
-        // Locks work without `SCRIPT EXISTS`.
+        // The server refuses `SCRIPT EXISTS`. Locks work without it.
         Err(_) => {
             findings.push(Finding::warning(
                 "this user may not call SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \
@@ -300,7 +302,7 @@ fn seconds(time: Duration) -> String {
     }
 }
 
-/// Formats a duration that may be long.
+/// Formats a duration: from two days on in days, otherwise in seconds or milliseconds.
 fn age(time: Duration) -> String {
     match time.as_secs() {
         days @ 172_800.. => format!("{} days", days / 86_400),

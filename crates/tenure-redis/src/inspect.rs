@@ -1,4 +1,4 @@
-//! Inspecting: shows holders and waiters of one lock or of many, Java's included. It changes nothing.
+//! Inspecting: lists holders and waiters of one lock or of many, Java's included. Changes nothing in Redis.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -19,24 +19,24 @@ use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
 use crate::release::holder_id;
 
-/// Number of `SCAN` calls for one page. Among millions of keys that are no locks, a page ends early.
+/// The most `SCAN` calls for one page of a listing. Among millions of keys that are no locks, pages stay short.
 const MAX_SCANS: usize = 100;
 
 /// A listing logs a warning if the server has more keys than this.
 const MANY_KEYS: u64 = 100_000;
 
-/// Number of locks that one script call shows.
+/// The most locks in one call of the script.
 const CHUNK: usize = 100;
 
-/// Phases of a listing: it scans first the locks that are held, then the queues of the others.
+/// Phases of a listing: `HELD` scans held locks, then `QUEUED` scans the queues of locks without a holder.
 const HELD: u8 = 0;
 const QUEUED: u8 = 1;
 
-/// Position of a listing. It keeps names that were scanned but not shown, because repeating a `SCAN` call may return
-/// other names.
+/// Position between two pages of a listing. Keeps the names that were scanned but not shown, because a repeated `SCAN`
+/// call may return other names.
 struct Position {
     phase: u8,
-    /// The server's cursor; `None` at the end.
+    /// Cursor of the next `SCAN` call; `None` at the end of the phase.
     cursor: Option<u64>,
     /// Names from the last `SCAN` for which the page had no space.
     names: Vec<String>,
@@ -60,7 +60,7 @@ impl RedisStore {
         }
     }
 
-    /// Logs once that a listing visits every key of the server, whether it is a lock or not.
+    /// Warns once if the server has over `MANY_KEYS` keys: a listing visits each of them, lock or not.
     async fn warn_of_many(&self, wire: &Wire) {
         let size = wire.query(&redis::cmd("DBSIZE")).await;
         let Some(keys) = size
@@ -105,7 +105,7 @@ async fn list_from(
         let mut statuses = inspect_names(wire, &names).await?.into_iter().filter(of_phase);
         let left = limit - items.len();
         items.extend(statuses.by_ref().take(left));
-        // The listing continues on another page only if there is another lock.
+        // The page is full, and there is another lock: the next page starts with it.
         if let Some(next) = statuses.next() {
             let rest = names.into_iter().skip_while(|name| name != next.key.as_str());
             position.names = rest.collect();
@@ -156,14 +156,15 @@ impl Position {
         })
     }
 
-    /// Joins names by line breaks: listed names contain no control characters.
+    /// Writes `PHASE:CURSOR:NAMES`, with line breaks between names, because these contain no control characters.
     fn write(&self) -> Cursor {
         let cursor = self.cursor.map(|cursor| cursor.to_string()).unwrap_or_default();
         Cursor(format!("{}:{cursor}:{}", self.phase, self.names.join("\n")).into())
     }
 }
 
-/// Scans for names of locks that may be held or queued for. Returns them with the next cursor.
+/// Makes one `SCAN` call. Returns the next cursor (`None` at the end) and names of locks: in the phase `HELD` those
+/// that may be held, otherwise those with a queue.
 async fn scan(
     wire: &Wire,
     prefix: &str,
@@ -210,7 +211,7 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// Shows these locks, without those that have neither holder nor waiter.
+/// Returns the status of those of the named locks that have a holder or a waiter.
 async fn inspect_names(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
     let mut statuses = Vec::new();
     for names in names.chunks(CHUNK) {
@@ -226,7 +227,7 @@ async fn inspect_names(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>,
     Ok(statuses)
 }
 
-/// Shows a single lock. Fails if the key exists and is no mutex, because it is not free and its holder is unknown.
+/// Returns the status of one lock. Fails if the key exists and is no mutex: it is not free, and its holder is unknown.
 async fn inspect_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, BackendError> {
     let mut command = INSPECT.command(1, 0, name.len());
     let reply = wire.call(command.text(name)).await?;
@@ -241,14 +242,14 @@ async fn inspect_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, Backend
     }
 }
 
-/// Decodes one lock; `None` if its name is invalid.
+/// Decodes a lock's status; `None` if its name is no valid key.
 fn status(lock: &Value) -> Option<LockStatus> {
     let [key, left, holders, waiters] = list(lock)? else {
         return None;
     };
     let key = LockKey::new(text(key)?).ok()?;
-    // Redis expires a key after the last millisecond, so one is added. A lock without expiry has a negative value and
-    // no `remaining`.
+    // Adds 1 ms, because Redis expires a key after the last millisecond. A lock without expiry has a negative time,
+    // which `integer` refuses, so it has no `remaining`.
     let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
     let holders = list(holders)?.iter().filter_map(|entry| {
         let [owner, record, label] = list(entry)? else {
@@ -257,8 +258,8 @@ fn status(lock: &Value) -> Option<LockStatus> {
         let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
         Some(HolderStatus {
             id: holder_id(text(owner)?, label.is_some() || granted.is_some()),
-            // Before its first renewal a claim has no record. It shows its client's label, if all claims of the
-            // client have the same.
+            // A holder has no record before its first renewal. It is then shown with its client's label, which is
+            // empty unless all claims of the client have the same.
             label: granted
                 .map(|(_, label)| label)
                 .or(label.filter(|label| !label.is_empty()))

@@ -43,19 +43,19 @@ pub(crate) static PROFILE: Profile = Profile {
         labels: true,
         remaining: true,
     },
-    // The first renewal writes tokens and label for listings. Most locks are released before 100 ms and write
-    // nothing.
+    // The first renewal writes a record of tokens and label, for listings. Most locks are released within 100 ms, so
+    // they write no record.
     first_renewal: Some(Duration::from_millis(100)),
     limits: LIMITS,
 };
 
-/// The lease granted for a requested one, in whole milliseconds.
+/// The lease that is granted for a requested one: rounded up to whole milliseconds, at least `min_lease`.
 pub(crate) fn lease_ms(requested: Duration) -> u64 {
     let whole = LIMITS.lease(requested).as_nanos().div_ceil(1_000_000);
     u64::try_from(whole).unwrap_or(u64::MAX)
 }
 
-/// Number of tokens that a claim is granted.
+/// Number of tokens that a claim draws: as many as it requests, at most `max_grants`.
 pub(crate) fn grants(claim: &Claim) -> u64 {
     LIMITS.grants(claim.grants).get().into()
 }

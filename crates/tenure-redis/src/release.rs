@@ -48,8 +48,8 @@ impl RedisStore {
             .unwrap_or_else(ReleaseReply::Unknown)
     }
 
-    /// Releases a holder in a batch. Returns `None` if the script declined: nothing was done, and the request is to
-    /// be sent alone. Withdrawn claims never go in a batch, because they rarely hold the key.
+    /// Releases a holder in a batch. Returns `None` if nothing was done, because the request is no plain unlock or the
+    /// script declined it: the caller then sends it alone. Withdrawn claims are never batched: they rarely hold the key.
     async fn release_in_batch(
         &self,
         session: &Session,
@@ -85,7 +85,7 @@ impl RedisStore {
         check_release(request)?;
         let session = self.link.session().await?;
         if matches!(&request.target, ReleaseTarget::Foreign { id, .. } if id.is_empty()) {
-            // The script would take an empty owner for all holders.
+            // With an empty owner, the script would release all holders.
             return Ok(ReleaseReply::Done {
                 freed: Batch::new(),
                 others: None,
@@ -144,7 +144,7 @@ impl RedisStore {
                 let released = self.release_alone(session, request, end, None).await?;
                 Ok(with_successor(released, AcquireReply::Ended))
             }
-            // The successor was granted before, so this release is a repetition.
+            // This release is repeated: the earlier one has granted the successor.
             Lookup::Granted(run) => {
                 let released = self.release_alone(session, request, end, None).await?;
                 let successor = self.poll_granted(&successor.claim, run).await?;
@@ -190,8 +190,8 @@ impl RedisStore {
         })
     }
 
-    /// Wakes the head of the queue once more after the cooldown. A Java waiter of an older version that was woken
-    /// during the cooldown found the key held, and may sleep for minutes or for ever.
+    /// Wakes the first fair waiter once more after an eviction's cooldown. An older Java client that was woken during
+    /// the cooldown found the key held, and may sleep for minutes or for ever.
     async fn wake_head_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) {
         let key = request.target.key();
         let woken = async {
@@ -280,7 +280,7 @@ impl RedisStore {
     }
 }
 
-/// The reply about the successor, or the error that hides it.
+/// Returns the successor's reply, `Ended` if the script sent none, or the error of the whole release.
 fn successor_reply(released: &Result<ReleaseReply, BackendError>) -> Result<&AcquireReply, &BackendError> {
     match released {
         Ok(ReleaseReply::Done {
@@ -303,7 +303,7 @@ fn with_successor(released: ReleaseReply, placed: AcquireReply) -> ReleaseReply 
     }
 }
 
-/// ID of the claim or holder that the request names; `None` for all holders.
+/// ID of the claim or holder that the request is to release; `None` for all holders.
 fn target_id(target: &ReleaseTarget) -> Option<HolderId> {
     match target {
         ReleaseTarget::Claim(claim) => Some(HolderId::Claim(claim.id)),
@@ -321,7 +321,8 @@ fn freed_holders(freed: &Value) -> Option<Batch<HolderId>> {
     list(freed)?.iter().map(holder).collect()
 }
 
-/// ID of a holder. Java's threads are written like our claims; `ours` says whether Redis has a record of the client.
+/// ID of a holder or waiter. Java's threads are written like our claims; `ours` tells whether Redis has a record of the
+/// claim or its client, which only ours have.
 pub(crate) fn holder_id(owner: &str, ours: bool) -> HolderId {
     match owner.parse() {
         Ok(claim) if ours => HolderId::Claim(claim),

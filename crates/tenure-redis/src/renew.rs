@@ -18,13 +18,13 @@ use crate::connection::wire::Wire;
 use crate::error::{renewal_timed_out, unexpected_reply};
 use crate::profile::{LIMITS, lease_ms};
 
-/// The most claims in one call: about 3 ms of the server's time, in which it serves no other client.
+/// The most claims in one call. The server runs it for about 3 ms, and serves no other client meanwhile.
 const MAX_CHUNK: usize = 640;
 
-/// Script's reply for a claim that waits though the caller expected a holder, or the other way round.
+/// The script's reply for a claim that waits although only a holder was to be renewed, or the other way round.
 const WRONG_PHASE: u64 = 4;
 
-/// The shortest time limit of a call, for very short leases.
+/// Time limit of a call if a sixth of the lease is less.
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 impl RedisStore {
@@ -46,7 +46,7 @@ impl RedisStore {
     }
 
     /// Renews one chunk within a sixth of its shortest lease, so that there is time for another attempt. A request
-    /// that is given up may still arrive, which does no harm.
+    /// that was given up may still arrive and renew the claims, which does no harm.
     async fn renew_chunk(&self, chunk: &[RenewRequest]) -> Batch<RenewReply> {
         let checked: Batch<Result<(), BackendError>> = chunk
             .iter()
@@ -75,8 +75,8 @@ impl RedisStore {
             .collect()
     }
 
-    /// Renews in one call. If the server refuses the whole call for lack of permission to one key, splits it in
-    /// halves, which run concurrently with a limit of their own.
+    /// Renews in one call. If the server refuses the whole call because the user may not access one of its keys, splits
+    /// it into halves, which run concurrently, each with the full time limit.
     async fn renew_each(
         &self,
         wire: &Wire,
@@ -169,7 +169,7 @@ impl RedisStore {
                     self.claims
                         .mark_renewed(id, until, wire.clock.at(until), renewal.raise);
                 }
-                // The claim is alive in the other phase.
+                // The claim is alive, but not in the phase that was to be renewed.
                 RenewReply::Gone(_) if integer(code) == Some(WRONG_PHASE) => {}
                 RenewReply::Gone(loss) => {
                     let expired = self.claims.mark_lost(id, now, shown);
@@ -192,12 +192,12 @@ fn all_unknown(renewals: &[&RenewRequest], error: &BackendError) -> Batch<RenewR
         .collect()
 }
 
-/// The server's refusal of one renewal, if it refused.
+/// The server's error for one claim, if the renewal of this claim failed.
 fn refusal(reply: &Value) -> Option<Refusal<'_>> {
     text(reply)?.strip_prefix('R').map(Refusal::parse)
 }
 
-/// Decodes the script's reply for one claim.
+/// Decodes the script's reply for one claim. A renewed lease counts from `held_from`.
 fn decode(reply: &Value, held_from: Instant) -> RenewReply {
     if let Some(by) = text(reply).and_then(|text| text.strip_prefix('V')) {
         let by = Some(by).filter(|by| !by.is_empty()).map(Arc::from);

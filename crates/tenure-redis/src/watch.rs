@@ -26,10 +26,10 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Interval at which waiters poll while the subscription is lost.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Interval of pings on the subscription. Behind a dead connection every wait lasts until the waiter's next poll.
+/// Interval of pings, to find a dead connection: without messages, a waiter gets a free lock only at its next poll.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The most channels in one command.
+/// The most channels in one `SUBSCRIBE` or `UNSUBSCRIBE`.
 const MAX_CHANNELS: usize = 500;
 
 /// The waiters of this client and the task that subscribes for them.
@@ -37,7 +37,8 @@ pub(crate) struct Subscriptions {
     dialer: Dialer,
     registry: Arc<Registry>,
     task: Mutex<Task>,
-    /// Changes when the connection for calls was replaced: the host name may lead to another server by then.
+    /// Changes when the connection for calls was replaced. The one for messages is then replaced too, because the host
+    /// name may lead to another server by then.
     replaced: watch::Receiver<()>,
 }
 
@@ -53,17 +54,17 @@ enum Task {
 #[derive(Default)]
 struct Registry {
     state: Mutex<RegistryState>,
-    /// Number of channels, read by every release; it is zero for most.
+    /// Number of channels. Every release reads it, mostly as zero, before it locks `state`.
     count: AtomicUsize,
     changed: Notify,
-    /// Notified when the subscription was lost, or could not be restored.
+    /// Notified when the connection was lost, or could not be opened: waiters then poll.
     lost: Notify,
 }
 
 #[derive(Default)]
 struct RegistryState {
     channels: HashMap<Arc<str>, Channel>,
-    /// Channels whose first waiter came or last waiter left since the last look: the subscription may have to change.
+    /// Channels whose first waiter came or last waiter left: the task may have to subscribe or unsubscribe.
     changed: Vec<Arc<str>>,
 }
 
@@ -72,7 +73,7 @@ struct Channel {
     signals: SmallVec<[WakeSignal; 1]>,
     /// The server has confirmed the subscription.
     subscribed: bool,
-    /// Callers of `watch` that wait for the confirmation. Dropping a sender tells its caller that none will come.
+    /// Callers of `watch` that wait for the confirmation. Dropping a sender tells the caller that it failed.
     confirmations: SmallVec<[oneshot::Sender<()>; 1]>,
 }
 
@@ -114,7 +115,7 @@ impl Subscriptions {
         }
     }
 
-    /// Ends all wake-ups for good.
+    /// Ends the task and all wake-ups. Later calls of `watch` fail.
     pub(crate) fn close(&self) {
         let mut task = self.task.lock();
         if let Task::Runs(task) = std::mem::replace(&mut *task, Task::Closed) {
@@ -127,8 +128,8 @@ impl Subscriptions {
         drop(state);
     }
 
-    /// Adds a waiter and starts the task if it does not run. One critical section, so that `close` comes before both
-    /// or after both.
+    /// Adds a waiter, and starts the task if it does not run. Both happen under one lock, so that `close` cannot come
+    /// in between.
     fn add_waiter(&self, name: Arc<str>, confirmation: oneshot::Sender<()>) -> Result<Wakes, BackendError> {
         let mut task = self.task.lock();
         let runs = match &*task {
@@ -154,8 +155,8 @@ impl Drop for Subscriptions {
 }
 
 impl Registry {
-    /// Adds a waiter to a channel. Dropping the returned wake-ups removes it; the last waiter to leave ends the
-    /// subscription.
+    /// Adds a waiter to a channel. Dropping the returned wake-ups removes the waiter; with a channel's last waiter the
+    /// subscription ends.
     fn add(self: &Arc<Self>, name: Arc<str>, confirmation: oneshot::Sender<()>) -> Wakes {
         let signal = WakeSignal::default();
         let mut state = self.state.lock();
@@ -186,8 +187,7 @@ impl Registry {
         }
     }
 
-    /// Returns the channels to subscribe to and those to unsubscribe from. The latter count as not subscribed at
-    /// once.
+    /// Returns the channels to subscribe to, and those to unsubscribe from, which at once count as not subscribed.
     fn take_changes(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let mut state = self.state.lock();
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
@@ -270,7 +270,7 @@ impl Registry {
     }
 }
 
-/// Receives messages for all waiters, and makes the waiters poll while there is no subscription.
+/// Receives messages for all waiters, and makes waiters poll while their subscription is lost.
 async fn run(dialer: Dialer, registry: Arc<Registry>, replaced: watch::Receiver<()>) {
     tokio::join!(
         keep_subscribed(dialer, &registry, replaced),
@@ -289,7 +289,8 @@ async fn poll_while_lost(registry: &Registry) {
     }
 }
 
-/// Subscribes over one connection after the other.
+/// Subscribes for all waiters. Opens another connection when the current one is lost, or when the one for calls was
+/// replaced.
 async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watch::Receiver<()>) {
     let config = &dialer.config;
     loop {
@@ -344,7 +345,7 @@ async fn apply_changes(mut sink: PubSubSink, registry: &Registry, limit: Duratio
     }
 }
 
-/// Pings the connection from time to time, until it does not answer.
+/// Pings the connection while there are channels. Returns when the server does not answer.
 async fn ping_until_dead(mut sink: PubSubSink, registry: &Registry, limit: Duration) {
     loop {
         sleep(PING_INTERVAL).await;
@@ -363,7 +364,7 @@ mod tests {
     use tenure_backend::{ClaimId, ClaimRef, ClientId, Fault};
     use tenure_endpoint::StoreUrl;
 
-    /// `watch` may have checked before `close`, and continue after it.
+    /// A caller may call `watch` just after another has closed the store.
     #[tokio::test]
     async fn watching_a_closed_store_fails_and_starts_no_task() {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0")

@@ -11,17 +11,17 @@ use crate::profile::{grants, lease_ms};
 
 /// Key of the token counter, one per database; releases do not delete it.
 ///
-/// A cluster would need one counter per hash slot. Moving between the two loses no order, because no token is below the
-/// server's time.
+/// A cluster, which is not supported, would need a counter for each hash slot. Moving from one counter to several would
+/// keep tokens in order, because tokens are drawn at the server's time or above it.
 pub(crate) const COUNTER: &str = "tenure_tokens";
 
-/// Writes the two keys of a client: its record, and the mark that requests of its ended claims may be in flight.
+/// Writes the names of a client's two keys: its record, and the mark that requests of its ended claims may be in flight.
 pub(crate) fn write_client(command: &mut Command, client: ClientId) {
     command.bytes(&client_key(client)).bytes(&doubts_key(client));
 }
 
-/// Writes what the scripts need to place a claim. `not_after` is on the server's clock, in microseconds; `record` is
-/// given if the call shall also write the client's record.
+/// Writes the arguments from which a script places a claim. `not_after` is in microseconds on the server's clock. With a
+/// `record`, the script also writes the client's record.
 pub(crate) fn write_claim(
     command: &mut Command,
     claim: &Claim,
@@ -43,7 +43,7 @@ pub(crate) fn write_claim(
     }
 }
 
-/// A time to live in whole milliseconds.
+/// Converts a time to live to whole milliseconds.
 pub(crate) fn ttl_ms(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }

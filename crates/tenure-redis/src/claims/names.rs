@@ -1,5 +1,5 @@
-//! Names in Redis: owners as the scripts take them, and the keys and channels that calls name. The scripts derive the
-//! other keys from the lock's name.
+//! Names that calls pass to Redis: owners (a claim in text form), keys and channels. The scripts derive all other keys
+//! from the lock's name.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub(crate) const UUID_LEN: usize = 36;
 /// Length of the longest owner: a UUID, a colon and a number of 20 digits.
 const MAX_OWNER: usize = UUID_LEN + 21;
 
-/// The name of a claim as a field of Redisson's hash, and as users see it: `uuid:number`.
+/// A claim in text form, `uuid:number`: the field in Redisson's hash, and the ID that users see.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner {
     text: [u8; MAX_OWNER],
@@ -52,7 +52,7 @@ impl Write for Owner {
     }
 }
 
-/// Formats a client's UUID as `ClientId` displays it. Written by hand because every call needs it.
+/// Formats a client's UUID as `ClientId` displays it, but faster, because every call needs it.
 fn uuid(client: ClientId) -> [u8; UUID_LEN] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'-'; UUID_LEN];
@@ -68,7 +68,7 @@ fn uuid(client: ClientId) -> [u8; UUID_LEN] {
     text
 }
 
-/// Key of the client's record, which holds its label and shows that it is a client of ours.
+/// Key of the client's record. It holds the client's label, and tells Tenure's clients from Java's.
 pub(crate) fn client_key(client: ClientId) -> [u8; 14 + UUID_LEN] {
     key_of_client(b"tenure_claims:", client)
 }
@@ -90,12 +90,13 @@ pub(crate) fn channel(key: &LockKey) -> String {
     tagged("redisson_lock__channel:", key)
 }
 
-/// Key of the list of fair waiters.
+/// Key of the list of a lock's fair waiters.
 pub(crate) fn queue(key: &LockKey) -> String {
     tagged(QUEUE_PREFIX, key)
 }
 
-/// The name of another key of a lock, with a hash tag that puts both into the same slot.
+/// The name of a further key of a lock: `kind` and the lock's name, in braces unless it has some. Text in braces is a
+/// hash tag, by which a cluster stores both keys in one slot.
 fn tagged(kind: &str, key: &LockKey) -> String {
     let name = key.as_str();
     if name.contains('{') {
@@ -113,7 +114,7 @@ pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
     channel
 }
 
-/// Returns whether the name collides with keys that this layout keeps for other locks.
+/// Returns whether a lock of this name could collide with a key that holds data of other locks.
 pub(crate) fn is_reserved(name: &str) -> bool {
     const RESERVED: [&str; 7] = [
         "tenure_tokens",
@@ -130,11 +131,12 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 /// Prefix of the keys of fair queues.
 pub(crate) const QUEUE_PREFIX: &str = "redisson_lock_queue:";
 
-/// The lock's name in the key of its queue.
+/// Extracts a lock's name from the key of its queue; `None` if `queue` is no such key.
 pub(crate) fn lock_of_queue(queue: &str) -> Option<&str> {
     let tag = queue.strip_prefix(QUEUE_PREFIX)?;
     let bare = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}'));
-    // The key keeps a name that has a brace as it is. (`k` and `{k}` share their queue: Redisson's rule.)
+    // A queue's key ends in `{k}` for the lock `k`, but in `a{b` for the lock `a{b`, which has a brace already. (By
+    // Redisson's rule `{k}` shares the queue of `k`, and is reported as `k`.)
     match bare {
         Some(bare) if !bare.is_empty() && !bare.contains('{') => Some(bare),
         _ => Some(tag),

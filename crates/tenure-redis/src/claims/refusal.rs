@@ -12,49 +12,49 @@ pub(crate) const WRONG_PASSWORD: &str = "Redis refused the user or the password:
 pub(crate) const NOT_A_LOCK: &str = "the key, or the counter `tenure_tokens`, holds data that is no lock, so another program uses it: choose \
      another key, or for the counter another database";
 
-/// Which fault and message belong to which error codes. Errors that may pass by themselves are `Unavailable`, so that
-/// releases are retried and waiters keep waiting. The others last until an operator changes something, and are
-/// returned at once.
+/// Fault and message for each of Redis's error codes. Errors that may pass by themselves are `Unavailable`, so that
+/// releases are retried and waiters keep waiting. The others last until an operator changes something, so callers get
+/// them at once.
 const REFUSALS: &[(&[&str], Fault, &str)] = &[
-    // Passes when the data is loaded.
+    // LOADING passes when the server has loaded its data.
     (
         &["LOADING"],
         Fault::Unavailable,
         "Redis is still loading its data: try again",
     ),
-    // Passes when the script ends or is killed.
+    // BUSY passes when the script ends or is killed.
     (
         &["BUSY"],
         Fault::Unavailable,
         "Redis is running a script or function that does not end: try again, or end it with SCRIPT KILL",
     ),
-    // Passes when the replica has been promoted, or the host name leads to the master.
+    // These pass when the replica has been promoted, or the host name leads to the master.
     (
         &["READONLY", "MASTERDOWN"],
         Fault::Unavailable,
         "this Redis is a replica, which grants no locks: name its master, or wait until it has become one",
     ),
-    // Passes when the replicas are back.
+    // NOREPLICAS passes when the replicas are back.
     (
         &["NOREPLICAS"],
         Fault::Unavailable,
         "Redis takes no writes, since replicas that it needs are away: try again",
     ),
-    // Passes when the next snapshot or write succeeds; Redis retries by itself.
+    // MISCONF passes when the next snapshot or write succeeds; Redis retries by itself.
     (
         &["MISCONF"],
         Fault::Unavailable,
         "Redis refuses writes because it cannot save its data: see its log and its disk; until then held locks \
          end with their leases",
     ),
-    // Passes when keys expire. Ours expire within seconds of their leases, so a memory full of locks empties soon.
+    // OOM passes when keys expire. Ours expire within seconds of their leases, so a memory full of locks empties soon.
     (
         &["OOM"],
         Fault::Unavailable,
         "Redis has reached `maxmemory` and takes no new locks: free memory, or give it more; locks that are held \
          are still renewed",
     ),
-    // Lasts until credentials or permissions are changed.
+    // NOAUTH, WRONGPASS and NOPERM last until credentials or permissions are changed.
     (
         &["NOAUTH"],
         Fault::Denied,
@@ -67,9 +67,9 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
         "this user may not do what locks need: give it EVALSHA, EVAL, SCRIPT LOAD, the commands of the scripts, \
          all keys and all channels (ACL SETUSER)",
     ),
-    // Lasts until the other program deletes the key.
+    // WRONGTYPE lasts until the program that uses the key deletes it.
     (&["WRONGTYPE"], Fault::Store, NOT_A_LOCK),
-    // Lasts: a cluster stays one.
+    // Errors of a cluster's node do not pass by themselves.
     (
         &["CROSSSLOT", "MOVED", "ASK", "CLUSTERDOWN", "TRYAGAIN"],
         Fault::Unsupported,
@@ -77,14 +77,14 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
     ),
 ];
 
-/// Any other error, which may pass or not.
+/// Fault and message for any other error code.
 const OTHER: (Fault, &str) = (Fault::Store, "Redis refused the call: see the cause");
 
-/// Part of the text with which the server denies a command inside a script.
+/// Words of the error for a command inside a script for which the user lacks permission.
 const DENIED_IN_SCRIPT: &str = "executing the script can't";
 
-/// Codes of errors that the redis crate meets while it logs in. It drops their codes, so they are recognized by their
-/// texts.
+/// Words in the texts of errors during login, and the codes of these errors. The redis crate drops the codes, so errors
+/// are recognized by the words.
 const HANDSHAKE: &[(&str, &str)] = &[
     ("permission", "NOPERM"),
     ("Authentication required", "NOAUTH"),
@@ -108,7 +108,7 @@ impl<'a> Refusal<'a> {
         Self::new(error.code(), error.details().unwrap_or_default())
     }
 
-    /// Parses an error reply that a script passes on as text.
+    /// Parses an error that a script caught and returned as text.
     pub(crate) fn parse(text: &'a str) -> Self {
         let (code, details) = text.split_once(' ').unwrap_or((text, ""));
         Self::new(code, details)
@@ -123,8 +123,9 @@ impl<'a> Refusal<'a> {
         self
     }
 
-    /// The code of the command that failed. Before Redis 7, an error inside a script is wrapped in the script's own
-    /// error, after the line number; if a script passes it on, that wrapper has no code.
+    /// Returns the error code of the command that failed. Before Redis 7, the error of a command inside a script stands
+    /// within the script's error, as in `ERR … @user_script: 37: -OOM …`. An error that a script caught and returned
+    /// starts with `@user_script`.
     fn code(&self) -> &'a str {
         let is_framed = self.code.starts_with("@user_script") || self.details.contains("@user_script");
         let within = |code: &&'static str| self.details.contains(&format!(": -{code} "));
@@ -136,18 +137,19 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Returns whether a replica has refused a write. The host name may lead to another server by now.
+    /// Returns whether a replica has refused a write. The client then connects again, because the host name may lead to
+    /// another server by now.
     pub(crate) fn is_from_replica(&self) -> bool {
         matches!(self.code(), "READONLY" | "MASTERDOWN")
     }
 
-    /// Translates the error. Its effect is `None` if the server refuses before the script's first write. A missing
-    /// permission or a key of another type can stop a script later, so their effect is `Unknown`.
+    /// Translates the error reply. Its effect is `None` if the server refused the call before the script's first write.
+    /// Errors that can stop a script after a write, such as a key of another type, have the effect `Unknown`.
     pub(crate) fn error(&self) -> BackendError {
         let (code, details) = (self.code(), self.details);
         let known = REFUSALS.iter().find(|(codes, ..)| codes.contains(&code));
         let (fault, message) = known.map_or(OTHER, |(_, fault, message)| (*fault, *message));
-        // A permission that the call itself lacks is checked before the script starts.
+        // NOPERM for a command inside the script. For the call itself, the server checks permissions before the script.
         let in_script =
             self.code.starts_with('@') || details.contains("script:") || details.contains(DENIED_IN_SCRIPT);
         let after_writes =
@@ -161,8 +163,8 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// Returns whether a call was refused before it did anything because the user may not access one of its keys. The
-/// other keys of the call may be permitted.
+/// Returns whether the server refused a call, before it did anything, because the user may not access one of its keys.
+/// The call is then split, because its other keys may be permitted.
 pub(crate) fn lacks_key_permission(error: &BackendError) -> bool {
     let says_so = |cause: &(dyn Error + 'static)| {
         let words = cause.to_string();
@@ -264,7 +266,7 @@ mod tests {
         assert!(!Refusal::parse(&full).is_from_replica());
         let another = within("WRONGTYPE Operation against a key holding the wrong kind of value");
         assert_eq!(judged(&another), (Fault::Store, Effect::Unknown));
-        // As passed on by a script that continues after the error.
+        // The text of an error that a script caught and returned.
         let handed_on = "@user_script: 37: -READONLY You can't write against a read only replica.";
         assert!(Refusal::parse(handed_on).is_from_replica());
         assert_eq!(judged(handed_on), (Fault::Unavailable, Effect::None));

@@ -18,11 +18,11 @@ pub(crate) enum PlaceReply {
     ReadWriteLock,
     /// The key holds data that is not a lock.
     NotALock,
-    /// The counter is so high that the next tokens cannot be counted exactly.
+    /// The token counter is so high that the next tokens cannot be counted exactly.
     TokensExhausted,
 }
 
-/// An integer, sent as a number or as text.
+/// Decodes an integer that is not negative, sent as a number or as text.
 pub(crate) fn integer(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),
@@ -31,7 +31,7 @@ pub(crate) fn integer(value: &Value) -> Option<u64> {
     }
 }
 
-/// A text, if the value is one in UTF-8.
+/// Decodes a text; `None` if the value is no text in UTF-8.
 pub(crate) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
@@ -57,11 +57,11 @@ pub(crate) fn numbers<const COUNT: usize>(value: &Value) -> Option<[i64; COUNT]>
     words.next().is_none().then_some(numbers)
 }
 
-/// Decodes the first three numbers of a reply for a claim.
+/// Decodes the reply for a claim: a code, and two numbers whose meaning depends on the code.
 pub(crate) fn decode(code: i64, first: i64, second: i64) -> Option<PlaceReply> {
     Some(match code {
         0 => PlaceReply::Waiting {
-            // The script sends -1 if it does not know.
+            // The script sends -1 if it does not know how many claims are ahead.
             ahead: u32::try_from(second).ok(),
             poll_after: Duration::from_millis(u64::try_from(first).ok()?),
         },
@@ -78,13 +78,13 @@ pub(crate) fn decode(code: i64, first: i64, second: i64) -> Option<PlaceReply> {
     })
 }
 
-/// The tokens of a grant.
+/// The tokens of a grant: `count` consecutive numbers from `first` on. `None` if one of the two is invalid.
 pub(crate) fn token_range(first: u64, count: u64) -> Option<TokenRange> {
     let count = u32::try_from(count).ok().and_then(NonZeroU32::new)?;
     TokenRange::new(FencingToken::new(first)?, count)
 }
 
-/// The record of a claim that was granted and renewed, as [`parse_granted_record`] reads it.
+/// Formats the record that a renewal writes of a granted claim, for [`parse_granted_record`].
 pub(crate) fn granted_record(run: TokenRange, label: &str) -> String {
     format!("G:{}:{}:{label}", run.first(), run.count())
 }

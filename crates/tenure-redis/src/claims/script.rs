@@ -1,4 +1,4 @@
-//! The Lua scripts, and how a call of one is written. Each script in `scripts/` is described at its top.
+//! The Lua scripts, and the commands that load and call them. Each script in `scripts/` is described at its top.
 
 use std::sync::LazyLock;
 
@@ -48,7 +48,7 @@ pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {
     })
 }
 
-/// The command that asks which scripts a server has.
+/// The command that asks which of our scripts a server has.
 pub(crate) fn check_loaded() -> Cmd {
     let mut command = redis::cmd("SCRIPT");
     command.arg("EXISTS");
@@ -65,7 +65,7 @@ impl Script {
             text = text.replace(&format!("--: include {name}\n"), part);
         }
         text = text.replace("TURN_MS", &TURN.as_millis().to_string());
-        // Comments are left out: before authentication, Redis refuses any argument above 16 kB as if the password were missing.
+        // Leaves comments out, to stay below 16 kB: before login, Redis refuses a longer argument as if the password were missing.
         let text: String = text
             .split_inclusive('\n')
             .filter(|line| !is_comment(line))
@@ -74,7 +74,7 @@ impl Script {
         Script { text, hash }
     }
 
-    /// Starts a call on that many keys, with capacity for that many arguments of `bytes` bytes in all.
+    /// Starts a call with `keys` keys. Reserves memory for these and `arguments` arguments, of `bytes` bytes in all.
     pub(crate) fn command(&'static self, keys: usize, arguments: usize, bytes: usize) -> Command {
         let mut command = Command {
             script: self,
@@ -114,7 +114,7 @@ impl Command {
         &self.cmd
     }
 
-    /// The same call with the script's source instead of its hash. A server that runs it also stores it.
+    /// This call with the script's source instead of its hash. A server that runs the source also stores the script.
     pub(crate) fn with_source(&self) -> Cmd {
         let mut full = redis::cmd("EVAL");
         full.arg(&self.script.text);
@@ -131,7 +131,7 @@ impl Command {
 mod tests {
     use super::*;
 
-    /// Over the limit the server claims that a password is missing.
+    /// Before login, a server refuses a script of over 16 kB as if the password were missing.
     #[test]
     fn every_script_fits_the_limit_before_authentication() {
         for script in ALL {

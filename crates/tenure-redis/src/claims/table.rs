@@ -1,6 +1,5 @@
 //! This client's knowledge of its own claims: which were granted, which have ended, and which have a request that may
-//! still be in flight. Most releases therefore need no record in Redis. The records in Redis are described in
-//! `redisson_place.lua`.
+//! still be in flight. With it, most releases leave no record in Redis. `redisson_place.lua` describes the records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,13 +17,13 @@ use crate::connection::clock::ServerClock;
 /// Time for which Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight.
 pub(crate) const RECORD_TTL: Duration = Duration::from_secs(12);
 
-/// The client's record in Redis outlives the longest lease by 30 s more than needed, so that it is rarely written.
+/// Time by which the client's record in Redis lives longer than its claims need, so that it is rarely written.
 const CLIENT_MARGIN: Duration = Duration::from_secs(30);
 
-/// Below this number of entries, expired ones are not swept.
+/// With fewer entries than this, the table does not sweep expired ones.
 const MIN_SWEEP: usize = 64;
 
-/// The claims of this store's clients.
+/// The claims of this store's clients, as far as they may still be in Redis or have a request in flight.
 #[derive(Default)]
 pub(crate) struct ClaimTable {
     state: Mutex<State>,
@@ -33,23 +32,23 @@ pub(crate) struct ClaimTable {
 #[derive(Default)]
 struct State {
     claims: HashMap<ClaimId, Entry>,
-    /// Number of entries at which the next sweep removes expired ones, if it is above `MIN_SWEEP`.
+    /// Number of entries that triggers the next sweep; `MIN_SWEEP` if that is greater.
     sweep_at: usize,
     ended: Tombstones,
     clients: HashMap<ClientId, StoredClient>,
 }
 
-/// A claim that may be in the store.
+/// A claim that may be in Redis or have a request in flight.
 struct Entry {
     claim: Arc<Claim>,
-    /// Number of placements that wait for a reply.
+    /// Number of calls that place or poll the claim and wait for a reply.
     in_flight: u32,
-    /// Latest arrival of a placement that was given up without a reply.
+    /// Latest time at which a request that was given up without a reply may arrive; `None` if there is no such request.
     may_arrive_until: Option<Instant>,
     grant: Option<HeldGrant>,
     /// The claim waits in the fair queue in Redis.
     waits_in_store: bool,
-    /// A release is in progress. Further calls for the claim get `Ended`.
+    /// A release is in progress. Further calls that acquire the claim return `Ended`.
     releasing: bool,
     /// Earliest time at which a sweep may remove the entry.
     until: Instant,
@@ -79,7 +78,7 @@ pub(crate) struct ClientRecord {
     pub(crate) label: Arc<str>,
 }
 
-/// The table's knowledge of a claim that a caller wants to place or poll.
+/// Result of looking up a claim that a caller wants to place or poll.
 pub(crate) enum Lookup<'a> {
     /// The claim has ended.
     Ended,
@@ -89,7 +88,7 @@ pub(crate) enum Lookup<'a> {
     Ask(Placement<'a>),
 }
 
-/// A placement in progress. If it is dropped without a reply, its request may still be in flight.
+/// A call in progress that places or polls a claim. Dropping it without a reply notes that the request may be in flight.
 pub(crate) struct Placement<'a> {
     table: &'a ClaimTable,
     id: ClaimId,
@@ -99,14 +98,14 @@ pub(crate) struct Placement<'a> {
     answered: bool,
 }
 
-/// States, in a release, if requests of its claim may be in flight.
+/// Tells the release script whether requests of the claim may be in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EndState {
     /// No request of the claim can be in flight.
     Settled,
     /// No request can be in flight, and a renewal may have written a record.
     SettledWithRecord,
-    /// A request may be in flight, or this client does not know.
+    /// A request may be in flight, or this client does not know the claim.
     MayBeInFlight,
 }
 
@@ -138,7 +137,7 @@ impl ClaimTable {
         if entry.releasing {
             return Lookup::Ended;
         }
-        // A placement in flight may have drawn other tokens, so the server is asked if there is one.
+        // Another request in flight may have drawn other tokens. Then the server is asked.
         if let (Some(held), false) = (entry.grant, entry.may_be_in_flight(now)) {
             return Lookup::Granted(held.run);
         }
@@ -153,7 +152,7 @@ impl ClaimTable {
         })
     }
 
-    /// Marks a claim as being released. From then on it is not placed again.
+    /// Marks a claim as being released, so that it is not placed again.
     pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> EndState {
         let mut state = self.state.lock();
         let Some(entry) = state.claims.get_mut(&id) else {
@@ -180,15 +179,15 @@ impl ClaimTable {
         state.ended.insert(id, now);
     }
 
-    /// Takes a release back that the store has refused without effect.
+    /// Marks a claim as no longer being released, after the store refused its release without effect.
     pub(crate) fn cancel_release(&self, id: ClaimId) {
         if let Some(entry) = self.state.lock().claims.get_mut(&id) {
             entry.releasing = false;
         }
     }
 
-    /// Records that the store no longer has a claim. Returns whether it was granted and its lease had ended by
-    /// `shown` on the server's clock.
+    /// Records that the store no longer has a claim. Returns whether the claim was granted and its lease had ended when
+    /// the server's clock showed `shown`.
     pub(crate) fn mark_lost(&self, id: ClaimId, now: Instant, shown: u64) -> bool {
         let mut state = self.state.lock();
         let Some(entry) = state.claims.get_mut(&id) else {
@@ -197,7 +196,7 @@ impl ClaimTable {
         let Some(held) = entry.grant.take() else {
             return false;
         };
-        // The entry stays if a request may be in flight, because the release must report that.
+        // The entry stays if a request may be in flight, because the release must tell the script so.
         if !entry.may_be_in_flight(now) {
             state.claims.remove(&id);
         }
@@ -205,8 +204,8 @@ impl ClaimTable {
         held.ends <= shown
     }
 
-    /// The record that a renewal shall write: tokens (`raised`, if given) and label. From then on the record counts
-    /// as written. Returns `None` if the claim is not granted as far as this client knows, or is being released.
+    /// Returns the record that a renewal shall write: tokens (`raised`, if given) and label. Notes that the record may
+    /// exist. Returns `None` if this client does not know the claim as granted, or is releasing it.
     pub(crate) fn record_to_write(&self, id: ClaimId, raised: Option<TokenRange>) -> Option<String> {
         let mut state = self.state.lock();
         let entry = state.claims.get_mut(&id).filter(|entry| !entry.releasing)?;
@@ -215,7 +214,7 @@ impl ClaimTable {
         Some(granted_record(raised.unwrap_or(held.run), &entry.claim.label))
     }
 
-    /// Records a renewal: the lease ends at `until` on this clock, and at `ends` on the server's clock.
+    /// Records a renewal: the lease ends at `until` on the client's clock, and at `ends` on the server's.
     pub(crate) fn mark_renewed(&self, id: ClaimId, until: Instant, ends: u64, raised: Option<TokenRange>) {
         if let Some(entry) = self.state.lock().claims.get_mut(&id) {
             entry.until = until + RECORD_TTL;
@@ -237,14 +236,15 @@ impl ClaimTable {
 }
 
 impl Entry {
-    /// Returns whether a placement of the claim may still arrive at the server.
+    /// Returns whether a request that places or polls the claim may still arrive at the server.
     fn may_be_in_flight(&self, now: Instant) -> bool {
         self.in_flight > 0 || self.may_arrive_until.is_some_and(|until| now < until)
     }
 }
 
 impl State {
-    /// The client's record, if it must be written or extended. Only one placement writes it for all.
+    /// Returns the client's record if this placement shall write it, for all: because it ends too early for the claim, its
+    /// label changes, or the connection is another.
     fn client_record(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<ClientRecord> {
         let until = now + claim.lease + RECORD_TTL;
         let stored = self
@@ -304,7 +304,7 @@ impl Placement<'_> {
         }
     }
 
-    /// The client's record was not written: the next placement writes it.
+    /// Notes that this placement did not write the client's record, so that the next one does.
     fn client_not_stored(&self) {
         if self.client.is_some() {
             let mut state = self.table.state.lock();
@@ -322,7 +322,7 @@ impl Placement<'_> {
         };
         entry.in_flight -= 1;
         entry.until = entry.until.max(grant.held_from + grant.lease + RECORD_TTL);
-        // If two placements were in flight, the later draw of tokens is valid.
+        // If two requests were in flight, the higher tokens are valid, because they were drawn later.
         let before = entry.grant.map(|held| held.run);
         entry.grant = grant.tokens.map(|run| HeldGrant {
             run: before
@@ -333,8 +333,8 @@ impl Placement<'_> {
         });
     }
 
-    /// Records that the claim was not granted. `waits` is whether it waits, or `None` if the reply did not say. A
-    /// fair claim that waits is in the store.
+    /// Records that the call granted nothing. `waits` tells whether the claim waits; `None` if the reply did not say.
+    /// Only a fair claim waits in the store.
     fn refused(&mut self, waits: Option<bool>) {
         self.answered = true;
         self.client_not_stored();

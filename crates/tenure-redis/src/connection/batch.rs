@@ -21,7 +21,7 @@ use crate::connection::wire::Wire;
 use crate::error;
 use crate::profile::{grants, lease_ms};
 
-/// The most claims in one batch: half a millisecond of the server's time, in which it serves no other client.
+/// The most claims in one batch. The server runs it for half a millisecond, and serves no other client meanwhile.
 const MAX_BATCH: usize = 64;
 
 /// One caller's request in a batch.
@@ -33,22 +33,22 @@ pub(crate) enum BatchEntry {
         /// The client's record, if the call shall write it.
         client: Option<ClientRecord>,
     },
-    /// End a claim without eviction, successor or request that may be in flight. `with_record` is set if a renewal has
-    /// written a record of it, which the release deletes.
+    /// Release a holder, without eviction or successor; none of its requests is in flight. With `with_record`, a
+    /// renewal may have written a record of the claim, which the release deletes.
     Release { claim: ClaimRef, with_record: bool },
 }
 
 /// The script's reply for one entry.
 #[derive(Clone, Copy)]
 pub(crate) enum BatchReply {
-    /// Nothing. The caller calls the script for a single claim instead.
+    /// Nothing was done. The caller sends the claim in a call of its own.
     NotDone,
-    /// Nothing, because the time limit of this entry, or of another one in the batch, has passed. The claim was never
-    /// placed.
+    /// Nothing was done, because the time limit of this entry, or of another one in the batch, has passed. The claim was
+    /// never placed.
     TooLate,
-    /// Another client holds the key: the caller may poll again after that many milliseconds.
+    /// Another claim holds the key. The number says after how many milliseconds to poll again.
     Busy(u64),
-    /// Released: one more than the number of subscribers that received the message. Acquired: the first token.
+    /// After a release: 1 + the number of subscribers that received its message. After a grant: the first token.
     Done(u64),
 }
 
@@ -74,7 +74,7 @@ struct Queued {
 pub(crate) struct Batcher(UnboundedSender<Queued>);
 
 impl Batcher {
-    /// Starts the sender tasks. They are tasks because a caller may stop polling; they end with the connection.
+    /// Starts the sender tasks, which end with the connection. Callers do not send, because they may stop polling.
     pub(crate) fn new(wire: &Weak<Wire>, clock: &Arc<dyn Clock>, limit: ConcurrencyLimit) -> Self {
         let (sender, receiver) = unbounded_channel();
         let entries = Mutex::new(receiver);
@@ -104,8 +104,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// Takes the next batch for the sender task of that number. Returns an empty batch if the task shall end: the
-    /// connection is gone, or the server turned out to be nearer, so that fewer tasks suffice.
+    /// Takes the next batch for the sender task `number`. Returns an empty batch if the task shall end: no caller is
+    /// left, or a shorter round trip was seen, so that fewer tasks suffice.
     async fn next(&self, number: usize) -> Vec<Queued> {
         let mut batch = Vec::new();
         let mut entries = self.entries.lock().await;
@@ -116,14 +116,14 @@ impl Queue {
     }
 }
 
-/// Sends one batch after the other. What is queued while all sender tasks wait for replies travels in the next batch.
+/// Sends one batch after the other. Entries that come while all sender tasks wait for replies travel in the next batch.
 async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock: Arc<dyn Clock>) {
     loop {
         let mut batch = queue.next(number).await;
         if batch.is_empty() {
             return;
         }
-        // A caller that waits for a reply keeps the session, and so the connection.
+        // If the connection is gone, no caller waits: each waiting caller keeps the session, and so the connection.
         let Some(wire) = wire.upgrade() else { return };
         batch.retain(|queued| !queued.reply.is_closed());
         decline_other_clients(&mut batch);
@@ -143,7 +143,7 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
         for Queued { reply, .. } in batch.drain(..) {
             let result = match &mut replies {
                 Ok(replies) => replies.next().ok_or_else(error::unexpected_reply),
-                // The caller calls alone, so a key without permission fails only its own caller.
+                // One key without permission made the server refuse the whole batch. Each caller now sends its claim alone.
                 Err(error) if lacks_key_permission(error) => Ok(BatchReply::NotDone),
                 Err(error) => Err(error.clone()),
             };
@@ -153,8 +153,8 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
     }
 }
 
-/// Removes the entries of all clients but the first entry's, because one call carries one client's claims. Their callers
-/// call alone.
+/// Removes the entries of all clients except the first entry's, because one call carries claims of one client. The callers
+/// of removed entries send them alone.
 fn decline_other_clients(batch: &mut Vec<Queued>) {
     let Some(client) = batch.first().map(|queued| queued.entry.at().id.client()) else {
         return;
@@ -225,13 +225,13 @@ fn encode(batch: &[Queued], wire: &Wire) -> Command {
     command
 }
 
-/// Returns the common value of all items, or `None` if they differ.
+/// Returns the common value of all items; `None` if they differ or there are none.
 fn if_all_equal<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
     let first = items.next()?;
     items.all(|other| other == first).then_some(first)
 }
 
-/// Writes the client's record once, if any entry carries it.
+/// Writes the client's record if an entry carries one, otherwise two empty arguments.
 fn write_client_record(command: &mut Command, batch: &[Queued]) {
     let record = batch.iter().find_map(|queued| match &queued.entry {
         BatchEntry::Acquire { client, .. } => client.as_ref(),

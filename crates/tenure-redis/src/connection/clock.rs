@@ -5,16 +5,16 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tenure_backend::Instant;
 
-/// A newer reading replaces a higher one after a second, so that a server clock that was set back is followed soon.
+/// After this time, a reply may lower the bound, so that the bound follows a server clock that was set back.
 const PREFERRED: Duration = Duration::from_secs(1);
 
-/// The server's clock may run slower than ours by one part in 1000, more than any clock under NTP.
+/// The bound allows for a server clock that is slower than ours by one part in 1000, more than any clock under NTP.
 const DRIFT: u32 = 1000;
 
 /// A lower bound of the server's clock.
 ///
-/// A reply carries the server's time at a moment before the reply arrived, so at arrival the clock shows at least that.
-/// Delays lower the bound, which makes time limits that are sent to the server stricter, never laxer.
+/// A reply carries the server's time at a moment before its arrival, so at arrival the server's clock shows at least this
+/// time. Delays lower the bound, which makes time limits that are sent to the server stricter, never laxer.
 #[derive(Debug)]
 pub(crate) struct ServerClock(Mutex<Reading>);
 
@@ -22,12 +22,12 @@ pub(crate) struct ServerClock(Mutex<Reading>);
 struct Reading {
     /// Time on the server's clock, in microseconds since 1970.
     shown: u64,
-    /// Arrival of the reply that carried it.
+    /// Arrival of the reply that carried `shown`, on this client's clock.
     arrived: Instant,
 }
 
 impl Reading {
-    /// The least that the server's clock shows at a moment of ours.
+    /// The least that the server's clock shows at `moment` on this client's clock, before or after the arrival.
     fn at(&self, moment: Instant) -> u64 {
         let since = moment - self.arrived;
         let least = since - since / DRIFT;
@@ -44,7 +44,7 @@ impl ServerClock {
         ServerClock(Mutex::new(Reading { shown, arrived }))
     }
 
-    /// Takes the server's time from a reply that arrived by `arrived`.
+    /// Learns that the server's clock showed `shown` in a reply that had arrived by `arrived`.
     pub(crate) fn learn(&self, shown: u64, arrived: Instant) {
         let mut reading = self.0.lock();
         if shown >= reading.at(arrived) || arrived - reading.arrived > PREFERRED {
@@ -52,7 +52,7 @@ impl ServerClock {
         }
     }
 
-    /// The least that the server's clock shows at a moment of ours, in microseconds since 1970.
+    /// The least that the server's clock shows at `moment` on this client's clock, in microseconds since 1970.
     pub(crate) fn at(&self, moment: Instant) -> u64 {
         self.0.lock().at(moment)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The limit for a server next door: it runs the second batch while the callers of the first receive their replies.
 const MIN_CALLS: usize = 2;
 
-/// Each 100 µs of round trip allows one more batch, because a batch on its way occupies no server.
+/// Each 100 µs of round trip allows one more batch, because a batch on the network does not occupy the server.
 const ROUND_TRIP_PER_CALL: Duration = Duration::from_micros(100);
 
 /// The limit for distant servers, reached at a round trip of 6.2 ms.
@@ -14,8 +14,8 @@ const MAX_CALLS: usize = 64;
 
 /// Number of batches that may be in flight at once on a connection.
 ///
-/// It follows the shortest round trip seen, in microseconds: longer ones were delayed. If the first ones were delayed,
-/// later ones correct it.
+/// It follows the shortest round trip seen, because longer ones were delayed. If the first ones were delayed, later ones
+/// correct the number.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimit {
     shortest: AtomicU64,
@@ -24,7 +24,7 @@ pub(crate) struct ConcurrencyLimit {
 }
 
 impl ConcurrencyLimit {
-    /// The limit for a server that has answered within `round_trip`, or the `fixed` one.
+    /// The limit for a server that has answered within `round_trip`; or `fixed`, if that is given.
     pub(crate) fn new(round_trip: Duration, fixed: Option<usize>) -> Self {
         let shortest = AtomicU64::new(micros(round_trip));
         ConcurrencyLimit { shortest, fixed }
@@ -35,7 +35,7 @@ impl ConcurrencyLimit {
         self.shortest.fetch_min(micros(round_trip), Ordering::Relaxed);
     }
 
-    /// The most calls that may be in flight at once.
+    /// The most batches that may be in flight at once.
     pub(crate) fn calls(&self) -> usize {
         self.fixed.map(|fixed| fixed.max(1)).unwrap_or_else(|| {
             let shortest = Duration::from_micros(self.shortest.load(Ordering::Relaxed));

@@ -24,14 +24,14 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) config: Arc<Config>,
-    /// ID of the process that connected. A child made by `fork` inherits the connections without the tasks that serve them.
+    /// ID of the process that connected. Calls in a child made by `fork` fail: it has the connections without their tasks.
     pub(crate) process: u32,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
 
 impl Dialer {
-    /// Reads the certificates, if TLS is configured.
+    /// Creates a dialer. Reads the certificates if TLS is configured, and fails if they are invalid.
     #[cfg(feature = "tls")]
     pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
         use tenure_backend::{Effect, Fault};
@@ -83,7 +83,8 @@ impl Dialer {
         self.secure(self.connect().await?).await
     }
 
-    /// Opens a connection for calls, of which `in_flight` wait for a reply. It spins for replies if that is enabled.
+    /// Opens a connection for calls, and spins for replies if that is enabled. `in_flight` counts the calls that wait
+    /// for a reply.
     pub(crate) async fn dial_for_calls(
         &self,
         in_flight: &Arc<AtomicUsize>,

@@ -14,7 +14,7 @@ use crate::connection::dial::Dialer;
 use crate::connection::session::Session;
 use crate::error;
 
-/// Pauses between attempts to replace a connection: each is twice as long as the one before, up to the last.
+/// Pauses between attempts to replace a connection: the first one, doubled after each attempt, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -52,9 +52,9 @@ impl Link {
         Ok(Link { dialer, state })
     }
 
-    /// Returns the current session, or connects again if it has broken.
+    /// Returns the current session, or connects again if its connection has broken.
     ///
-    /// A task of its own connects: other callers wait for the same attempt, and the first one may stop polling.
+    /// A separate task connects, because all callers wait for one attempt, and the one that began it may stop polling.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, BackendError> {
         self.dialer.check_process()?;
         let mut attempt = match self.current()? {
@@ -73,12 +73,13 @@ impl Link {
         (state.closed, state.session) = (true, None);
     }
 
-    /// Changes when a connection has replaced another: the host name may lead to another server by then.
+    /// Returns a channel that changes when a connection has replaced another: the host name may lead to another server
+    /// by then.
     pub(crate) fn replacements(&self) -> watch::Receiver<()> {
         self.state.lock().replaced.subscribe()
     }
 
-    /// Wakes when a connection has replaced another.
+    /// Returns wake-ups: one whenever a connection has replaced another.
     pub(crate) fn reconnects(&self) -> Wakes {
         Wakes::new(stream::unfold(self.replacements(), async |mut replacements| {
             replacements.changed().await.ok().map(|()| ((), replacements))

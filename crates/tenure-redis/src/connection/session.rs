@@ -1,4 +1,4 @@
-//! One connection as the verbs use it: single calls, limited in number, and claims that travel in batches.
+//! One connection as acquiring and releasing use it: single calls, limited in number, and claims in batches.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::connection::dial::Dialer;
 use crate::connection::wire::Wire;
 use crate::error;
 
-/// The most calls for a single claim in flight; further ones queue in this process.
+/// The most calls for a single claim in flight at once; further ones queue in this process.
 ///
 /// Renewals are not limited. At most these calls and the batches (see `concurrency.rs`) are ahead of a renewal, so held
 /// claims are renewed in time however many tasks lock at once.
@@ -22,7 +22,7 @@ const MAX_SINGLE_CALLS: usize = 256;
 /// A connection with its batcher. It lives until the connection breaks, or all its users have dropped it.
 pub(crate) struct Session {
     pub(crate) wire: Arc<Wire>,
-    /// Number of calls in flight from which on claims are batched.
+    /// Claims are batched while at least this many calls are in flight.
     batch_from: usize,
     batcher: Batcher,
     single_calls: Semaphore,
@@ -57,7 +57,7 @@ impl Session {
     /// Calls a script for a single claim, once fewer than [`MAX_SINGLE_CALLS`] are in flight.
     ///
     /// # Cancel safety
-    /// Sends nothing if it is dropped while it waits for its turn.
+    /// Sends nothing if it is dropped while it waits for earlier calls to end.
     pub(crate) async fn call_limited(&self, command: &Command) -> Result<Value, BackendError> {
         let _permit = self
             .single_calls

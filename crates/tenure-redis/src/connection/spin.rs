@@ -2,7 +2,7 @@
 //!
 //! If the server runs on the same machine, sleeping and waking takes longer than the call itself. A spinning thread
 //! keeps its core busy, and its other tasks wait. Therefore a caller spins only if it is alone on the connection and
-//! received its last reply a moment ago, and calls that spin without success make spinning rare.
+//! received its last reply a moment ago, and spins that miss the reply make further ones rare.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -19,15 +19,15 @@ use tokio::net::TcpStream;
 /// A lone caller spins if its last reply came within this time, and it spins for up to this time.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// The most calls that skip spinning after a spin without a reply.
+/// The most calls in a row that do not spin, after spins that missed the reply.
 const MOST_SKIPPED: u32 = 1024;
 
-/// A stream whose flush returns once the reply can be read, if that is soon.
+/// A TCP stream whose flush spins: it polls the socket until the reply can be read, or time is up.
 pub(crate) struct SpinStream {
     stream: TcpStream,
     /// Number of callers that wait for a reply on this connection.
     in_flight: Arc<AtomicUsize>,
-    /// [`SPIN`], replaced in tests.
+    /// Longest time since the last reply, and longest time to spin: both are [`SPIN`], except in tests.
     recent: Duration,
     longest: Duration,
     /// Bytes were written since the last flush.
@@ -43,16 +43,17 @@ enum Spin {
     /// The reply, or the end of the connection, can be read.
     Found,
     Missed,
-    /// The caller did not spin: it was not alone, or paused before its call, or recent spins have failed.
+    /// The caller did not spin, because it was not alone, paused before its call, or recent spins missed. Or another
+    /// caller came during the spin.
     Skipped,
 }
 
 /// Decides whether to spin, by the success of recent spins.
 #[derive(Debug, Default)]
 struct SpinBudget {
-    /// Number of calls to skip after the next miss.
+    /// Number of calls that do not spin after the next miss.
     penalty: u32,
-    /// Number of calls still to skip.
+    /// Number of next calls that do not spin.
     skip: u32,
 }
 
@@ -63,7 +64,7 @@ impl SpinBudget {
         may
     }
 
-    /// Lowers the penalty by a quarter. A miss outweighs more than two successful spins.
+    /// Lowers the penalty by a quarter. A miss doubles it, so a miss outweighs two successful spins.
     fn found(&mut self) {
         self.penalty -= self.penalty.div_ceil(4);
     }
@@ -91,7 +92,7 @@ impl SpinStream {
         self.in_flight.load(Ordering::Relaxed) == 1
     }
 
-    /// Polls the socket until the reply can be read. The runtime then reads it as usual.
+    /// Polls the socket until the reply can be read, another caller comes, or time is up. The runtime reads the reply.
     fn spin(&mut self) -> Spin {
         let now = Instant::now();
         let is_recent = self.answered.is_some_and(|answered| now < answered + self.recent);
@@ -160,7 +161,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(10);
 
-    /// A stream with one call in flight to a server that the test plays.
+    /// A stream with one call in flight, and the server's end, which the test plays.
     async fn connected() -> (SpinStream, Peer) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(stream.read(&mut [0; 64]).await.expect("it was closed"), 0);
     }
 
-    /// Counts the failed spins among `calls` calls, of which those that `finds` selects receive their reply in time.
+    /// Counts the spins that miss among `calls` calls. If a call for which `finds` is true spins, its reply comes in time.
     fn misses(calls: u32, finds: impl Fn(u32) -> bool) -> usize {
         let mut budget = SpinBudget::default();
         let missed = (0..calls).filter(|call| {

@@ -19,7 +19,7 @@ use crate::connection::clock::ServerClock;
 use crate::connection::dial::Dialer;
 use crate::error::{self, ConnectError};
 
-/// Number of calls that the writing task queues; further callers wait until it takes theirs.
+/// Number of calls that can queue for the task that writes to the socket; further callers wait for space.
 const PIPELINE_BUFFER: usize = 1024;
 
 /// An idle connection is pinged on every 20th check, to find a dead server before the next call needs it.
@@ -28,21 +28,21 @@ const IDLE_CHECKS_PER_PING: u32 = 20;
 /// Number of the next connection.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// A connection to a server that has our scripts. It lives until it breaks, or is dropped.
+/// A connection to a server that has loaded our scripts. It lives until it breaks or is dropped.
 pub(crate) struct Wire {
     /// Identifies the connection within this process.
     pub(crate) number: u64,
     connection: MultiplexedConnection,
-    /// Lower bound of this server's clock. The next connection may reach another server, and has its own.
+    /// Lower bound of the server's clock. Each connection has its own, because the next may reach another server.
     pub(crate) clock: ServerClock,
     /// The shortest round trip seen while connecting.
     pub(crate) round_trip: Duration,
     /// Number of callers that wait for a reply.
     in_flight: Arc<AtomicUsize>,
-    /// A call has failed. Set at once, because the driver task notices later.
+    /// The connection was closed after a failed call. Set at once, because the driver task ends later.
     broken: AtomicBool,
     driver: Driver,
-    /// Closes when the driver task has ended.
+    /// The channel closes when the driver task has ended.
     ended: watch::Receiver<()>,
 }
 
@@ -124,14 +124,14 @@ impl Wire {
         InFlight(&self.in_flight)
     }
 
-    /// Calls a script by its hash. If the server has lost the script, sends the source with `EVAL`, which runs and
-    /// stores it in one step, so it cannot be lost in between.
+    /// Calls a script by its hash. If the server has lost the script, sends the source with `EVAL`, which stores and
+    /// runs the script in one step, so it cannot be lost in between.
     pub(crate) async fn call(&self, command: &Command) -> Result<Value, BackendError> {
         let _counted = self.count_call();
         self.call_uncounted(command).await
     }
 
-    /// Does the same as [`call`](Self::call) for a batch, whose callers are counted one by one.
+    /// Like [`call`](Self::call), for a batch: does not count this call, because each of the batch's callers is counted.
     pub(crate) async fn call_uncounted(&self, command: &Command) -> Result<Value, BackendError> {
         let reply = match self.send(command.as_cmd()).await {
             Err(CallError::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
@@ -148,7 +148,7 @@ impl Wire {
         time(&reply).ok_or_else(error::unexpected_reply)
     }
 
-    /// Sends one command that is no script call.
+    /// Sends one Redis command that calls no script.
     pub(crate) async fn query(&self, command: &Cmd) -> Result<Value, BackendError> {
         let _counted = self.count_call();
         self.send(command).await.map_err(BackendError::from)
@@ -203,7 +203,8 @@ fn split_refusal(reply: Result<Value, RedisError>) -> Result<Value, CallError> {
     }
 }
 
-/// The task that reads and writes. Dropping this ends it, also if connecting is cancelled halfway.
+/// Handle of the task that reads and writes the socket. Dropping the handle ends the task, also if connecting is
+/// cancelled halfway.
 struct Driver(AbortHandle);
 
 impl Drop for Driver {
@@ -224,7 +225,7 @@ impl Drop for InFlight<'_> {
 /// Closes the connection if the server does not answer a `PING` within `limit`.
 ///
 /// Replies come in order, so the reply to a `PING` proves that all earlier calls were answered; calls need no timers of
-/// their own. Checks every quarter of `limit`.
+/// their own. Sends a `PING` every `limit / 4`, or every `5 * limit` while the connection is idle.
 async fn close_if_silent(wire: Weak<Wire>, limit: Duration) {
     let ping = redis::cmd("PING");
     let mut idle = 0;

@@ -1,11 +1,11 @@
-//! Reads the reply of `INFO` and finds in it what weakens locks. Sends no calls.
+//! Parses the reply of Redis's `INFO`, and reports what in it weakens locks. Sends no calls.
 
 use tenure_backend::Finding;
 
 /// The oldest supported version of Redis.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// The reply of `INFO`.
+/// The text of the reply to `INFO`: lines of `name:value`.
 pub(super) struct Info<'a>(pub(super) &'a str);
 
 impl Info<'_> {
@@ -20,7 +20,8 @@ impl Info<'_> {
     }
 }
 
-/// Finds a server that is older than supported. Compatible servers report the version of Redis that they resemble.
+/// Warns if the server is older than supported. Other servers with Redis's protocol report the Redis version that they
+/// are compatible with.
 pub(super) fn version(info: &Info<'_>) -> Option<Finding> {
     let reported = info.get("redis_version")?;
     let mut parts = reported.split('.').map(str::parse::<u32>);
@@ -111,7 +112,7 @@ pub(super) fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding
     findings.push(if limit > 0 {
         Finding::danger(found, consequence)
     } else {
-        // Without `maxmemory` nothing is evicted.
+        // Without `maxmemory` Redis evicts no keys, so this is only a note.
         Finding::note(format!("{found} (there is no `maxmemory` yet)"), consequence)
     });
 }

@@ -156,7 +156,7 @@ fn one_placement_writes_the_client_record_and_extends_it() {
     };
     assert_eq!(first.client, Some(record));
     assert_eq!(begin(&table, &claims[1], START).client, None);
-    // The first placement received no reply.
+    // The first acquire call gets no reply.
     drop(first);
     let second = begin(&table, &claims[2], START);
     assert!(second.client.is_some());
@@ -192,7 +192,7 @@ fn a_renewal_writes_a_record_unless_a_release_is_in_progress() {
     assert_eq!(record(raised).as_deref(), Some("G:40:2:label"));
 }
 
-/// A wrong label is worse than none.
+/// The client's record then has an empty label, because a wrong one is worse than none.
 #[test]
 fn a_client_with_claims_of_different_labels_has_no_label() {
     let table = ClaimTable::default();
