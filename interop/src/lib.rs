@@ -1,3 +1,3 @@
-//! Drives other lock clients, for tests. Not meant for users.
+//! Lets tests control the lock clients of other projects. Not meant for users.
 
 pub mod redisson;

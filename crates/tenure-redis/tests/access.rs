@@ -16,7 +16,7 @@ use tenure_backend::{
 use tenure_redis::RedisStore;
 use tenure_servers::Redis;
 
-/// Asserts that connecting fails with these words and without effect.
+/// Asserts that connecting fails with these words, without effect, and that the error shows no password or script.
 async fn refuses(url: &str, fault: Fault, words: &str) {
     let error = connect(url).await.expect_err(url);
     assert_error(&error, (fault, Effect::None), words);
@@ -58,7 +58,7 @@ fn unsupported_urls_are_refused_with_a_reason() {
     }
 }
 
-/// The user may be a misplaced password, so no error and no server gets it.
+/// A URL's user without a password may be a misplaced password: it is neither printed nor sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_without_a_password_is_not_the_default_user() {
     let error = refused(&format!("redis://{PASSWORD}@h"));
@@ -93,7 +93,7 @@ async fn a_user_without_permissions_is_denied_with_a_reason() {
     refuses(&format!("redis://nobody:{PASSWORD}@{host}"), Fault::Denied, "").await;
 }
 
-/// Uses every feature. The clients of the other tests have the same permissions.
+/// Clients that use every feature, with a user that has only the documented permissions.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_permissions_are_sufficient_and_minimal() {
     for server in [Server::start(), Server::batching()] {
@@ -163,7 +163,7 @@ async fn the_documented_permissions_are_sufficient_and_minimal() {
     assert_eq!(documented_rights().into_iter().collect::<BTreeSet<_>>(), called);
 }
 
-/// A script fails midway for lack of a permission, so its effect is unknown.
+/// A script that lacks a permission fails midway, perhaps after some writes, so its effect is unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_denial_inside_a_script_has_an_unknown_effect() {
     let (fixture, client, key) = Fixture::one().await;
@@ -246,7 +246,7 @@ async fn a_malformed_reply_to_time_is_refused() {
 async fn a_cluster_node_refuses_the_first_lock() {
     let options = ["--save", "", "--cluster-enabled", "yes"];
     let server = Redis::start_with(&options, None).expect("it starts");
-    // The cluster has no slots, so waiting would never end.
+    // This node of a cluster serves no slots. A first lock that waited for it would never end, so it fails.
     let store = connect(&server.url())
         .await
         .expect("it is found out by the first lock");
@@ -257,8 +257,8 @@ async fn a_cluster_node_refuses_the_first_lock() {
     assert_error(&error, (Fault::Unsupported, Effect::None), "cluster");
 }
 
-/// The port is closed, the name does not resolve, the server refuses, or the connection breaks: each cause appears
-/// once.
+/// The port is closed, the name does not resolve, the server refuses, or the connection breaks: the error names each
+/// cause once.
 #[tokio::test(flavor = "multi_thread")]
 async fn error_sources_do_not_repeat_each_other() {
     let server = Redis::start().expect("it starts");
@@ -292,7 +292,7 @@ async fn error_sources_do_not_repeat_each_other() {
     }
 }
 
-/// The message contains no duration, because the client waited for nothing.
+/// A finding about a refused command contains no duration, because the server refused it at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_missing_permission_is_one_finding() {
     for (rules, words) in [

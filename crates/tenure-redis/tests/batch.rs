@@ -12,7 +12,7 @@ use tenure_backend::{
     AcquireReply, Backend, Claim, Effect, Fault, LockKey, Mode, ReleaseReply, RenewRequest, TokenRange,
 };
 
-/// More claims than are sent alone or in the two first batches, so that the rest is batched.
+/// Number of claims that a test sends at once: the first few are sent alone, the others in batches.
 const MANY: usize = 300;
 
 /// Asserts that no token is in two ranges.
@@ -24,7 +24,7 @@ fn are_apart(mut runs: Vec<TokenRange>) {
     );
 }
 
-/// Asserts that claims were batched since the statistics were reset.
+/// Asserts that fewer than 64 script calls were sent since the statistics were reset: so claims were batched.
 fn few_calls(fixture: &Fixture) {
     let calls = fixture.script_calls();
     assert!(calls < 64, "{calls} calls: they have travelled together");
@@ -102,7 +102,7 @@ async fn an_unusual_claim_does_not_affect_its_batch() {
     proxied.granted(&ended).await;
     release(&proxied.store, unlock_of(&ended)).await;
     java_hold(fixture, &ended.at.key, 20_000);
-    // The claim's release overtook its request, which only the record shows.
+    // The release of this claim has overtaken its acquire request. Only the record in Redis shows that.
     let overtaken = own(proxied.key());
     let doubts = format!("tenure_doubts:{}", overtaken.at.id.client());
     fixture.command(&["SET", &record(&overtaken), "E", "PX", "20000"]);
@@ -147,7 +147,7 @@ async fn an_unusual_claim_does_not_affect_its_batch() {
     few_calls(fixture);
 }
 
-/// Redis checks key permissions before a script starts, and refuses the whole batch.
+/// Redis checks key permissions before a script starts, and refuses the whole batch. Each claim is then sent alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_without_permission_does_not_affect_its_batch() {
     let proxied = ProxiedFixture::new().await;
@@ -164,7 +164,7 @@ async fn a_key_without_permission_does_not_affect_its_batch() {
     }
 }
 
-/// A holder that dies, or whose lease Java shortens, publishes nothing.
+/// A holder that dies, or whose lease Java shortens, publishes nothing, so no wake-up ends the wait earlier.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batched_claim_polls_within_its_own_lease() {
     let (fixture, client, key) = Fixture::one_on(Server::batching()).await;
@@ -187,7 +187,8 @@ async fn batched_claims_keep_their_own_lease_tokens_and_queue() {
             })
         })
         .collect();
-    // A name with a hash tag is its own tag in the queue's key. The last claims are batched.
+    // Java queues for the last claim's key, and the batch script must find this queue. Keys with a hash tag get no
+    // further braces in the queue's name.
     let fixture = &proxied.fixture;
     java_enqueue(fixture, &claims[MANY - 1].at.key, JAVA, Some(60_000));
     fixture.command(&["CONFIG", "RESETSTAT"]);
@@ -291,7 +292,7 @@ async fn a_batched_release_wakes_the_head_of_its_queue() {
     assert_eq!(fixture.text(&["GET", text.at.key.as_str()]), "foreign data");
     let taken = fixture.text(&["HGETALL", robbed.at.key.as_str()]);
     assert_eq!(taken, format!("{JAVA} 1"));
-    // The release deleted the record that the renewal had written.
+    // The releases deleted the records that the renewals had written. Only the record of the eviction is left.
     assert_eq!(fixture.text(&["KEYS", "tenure_claim:*"]), record(evicted));
 }
 
@@ -335,7 +336,7 @@ async fn a_dropped_call_is_removed_from_its_batch() {
     let claims = proxied.claims(MANY);
     drop(proxied.acquire_all(&claims).await);
     proxied.proxy.heal();
-    // Requests that were in flight arrive before this one.
+    // All requests that were in flight reach the server before this one.
     soon(proxied.granted(&proxied.claims(1)[0])).await;
     for claim in &claims[MANY - 100..] {
         assert!(!proxied.fixture.exists(claim.at.key.as_str()));

@@ -1,5 +1,5 @@
-//! The contract's conformance suite on a real server, with and without injected faults. Tests of Redis's own keys,
-//! channels and server faults are in the other files.
+//! Runs the contract's conformance suite on a real Redis server, with and without injected faults, and random calls whose
+//! replies are compared with a model.
 
 mod fixture;
 
@@ -9,7 +9,7 @@ tenure_testkit::conformance!(subject);
 tenure_testkit::conformance_under_chaos!(subject);
 tenure_testkit::agrees_with_the_model!(subject, walks: 60);
 
-/// The same tests with batched claims.
+/// The suite and the random calls, with claims that travel in batches.
 mod batched {
     use super::fixture::batching;
 

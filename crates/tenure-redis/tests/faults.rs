@@ -15,7 +15,8 @@ use tenure_backend::{
 use tenure_redis::RedisStore;
 use tenure_servers::{Data, Way};
 
-/// Time within which a call to a silent server must fail: the limit, a quarter more, and some for a busy machine.
+/// Time within which a call to a silent server must fail: `command_timeout` (1 s), a quarter more, and some for a busy
+/// machine.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +36,7 @@ async fn lost_scripts_are_loaded_again() {
     assert_finding(&examine(client.backend()).await, "scripts", Severity::Warning);
 }
 
-/// The client sends the source with the call, so the script cannot be lost in between.
+/// When the server has lost a script, the client sends its source with the call: nothing can be lost in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_keeps_losing_scripts_serves_every_call() {
     let fixture = Arc::new(Fixture::new().await);
@@ -66,21 +67,21 @@ async fn a_cut_connection_is_replaced_and_the_claim_remains() {
     let grant = client.granted(&claim).await;
     for _ in 0..3 {
         fixture.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        // Retries after transient errors, like the engine.
+        // `stays_alive` retries after transient errors, like the engine.
         client.stays_alive(&claim, Phase::Granted).await;
         assert_eq!(client.granted(&claim).await.tokens, grant.tokens);
     }
     client.release(&claim).await.freed_it(&claim);
 }
 
-/// R15: no waiter sleeps on because its message was lost with the connection.
+/// R15: a restored subscription wakes all waiters, because messages may have been lost with the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_subscription_is_restored_and_wakes_all_waiters() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
     let held = hold(&holder, &key).await;
     let waiting = waiter.claim(&key, Mode::Exclusive);
     let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
-    // A new subscription wakes its waiters. From then on it receives messages.
+    // A new subscription wakes its waiters once. From then on it receives messages.
     wait_for_wake(&mut wakes).await;
     fixture.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     wait_for_wake(&mut wakes).await;
@@ -130,7 +131,7 @@ async fn waiters_poll_until_a_lost_subscription_is_restored() {
     );
     fixture.command(&["ACL", "SETUSER", USER, "+subscribe"]);
     wait_until(|| fixture.listeners(&key) == 1);
-    // Once restored, the subscription wakes no waiter by itself.
+    // Waits until wake-ups cease: a restored subscription wakes waiters only for messages.
     let quiet = async {
         let moment = Duration::from_millis(500);
         while tokio::time::timeout(moment, wakes.next()).await.is_ok() {}
@@ -162,7 +163,7 @@ async fn a_silent_connection_is_closed_in_time_and_replaced() {
     assert_eq!(page.items, []);
 }
 
-/// R4: a request on a connection that was closed arrives too late.
+/// R4: the client gives a request up, and the claim is withdrawn. The request then arrives, and places nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_delayed_past_its_release_places_nothing() {
     let server = Server::start();
@@ -206,7 +207,7 @@ async fn a_renewal_times_out_after_a_sixth_of_its_lease() {
     client.stays_alive(&claim, Phase::Granted).await;
 }
 
-/// R12: the tokens also survive the restart.
+/// R12: the token counter also survives the restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_with_data_keeps_locks_queues_and_tokens() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -220,7 +221,7 @@ async fn a_restart_with_data_keeps_locks_queues_and_tokens() {
     assert_tokens_rise(&grant, &waiter.granted_soon(&waiting).await);
 }
 
-/// R9, R12: a server that restarts empty has lost its locks and reports that. Its tokens rise with its clock.
+/// R9, R12: after a restart without data, a renewal reports that its claim is missing. Tokens rise with the server's clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_without_data_loses_locks_but_tokens_rise() {
     let (fixture, client, key) = Fixture::one().await;
@@ -251,8 +252,8 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
         follows(client.granted(&claim).await);
         client.release(&claim).await;
         fixture.step_ms(-3_600_000);
-        // The lower bound of the server's clock is an hour too high, which makes no limit stricter, until later
-        // replies correct it.
+        // The client's lower bound of the server's clock is now an hour too high. That refuses no claim as late, and
+        // later replies correct the bound.
         for _ in 0..2 {
             let [held, successor] = [(); 2].map(|()| client.claim(&key, Mode::Exclusive));
             follows(client.granted(&held).await);
@@ -269,7 +270,7 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
     }
 }
 
-/// A transient error: waiters keep waiting, and releases are retried.
+/// Because the error is transient, the engine's waiters keep waiting, and it retries releases.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_snapshot_is_a_transient_error_without_effect() {
     let (fixture, client, key) = Fixture::one().await;
@@ -337,8 +338,8 @@ async fn a_refused_renewal_does_not_affect_its_batch() {
     waiter.stays_alive(&waiting, Phase::Waiting).await;
 }
 
-/// After a planned failover the host name leads to another server. A client that only holds sends nothing but
-/// renewals.
+/// After a planned failover the host name leads to another server. A client that only holds sends only renewals, so a
+/// refused renewal must make it connect again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_leaves_a_server_that_became_a_replica() {
     let (fixture, client, key) = Fixture::one().await;
@@ -354,7 +355,7 @@ async fn a_renewal_leaves_a_server_that_became_a_replica() {
             .parse::<u64>()
             .expect("a number")
     };
-    // A replica of a master that cannot be reached.
+    // Makes the server a replica of a master that cannot be reached.
     fixture.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let before = connected();
     for _ in 0..2 {
@@ -370,7 +371,7 @@ async fn a_renewal_leaves_a_server_that_became_a_replica() {
     client.release(&claim).await.freed_it(&claim);
 }
 
-/// Redis checks key permissions before a script starts, and refuses the whole call.
+/// Redis checks key permissions before a script starts, and refuses the whole call. The client then splits the batch.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_without_permission_does_not_affect_its_batch() {
     let fixture = Fixture::new().await;
@@ -402,7 +403,7 @@ async fn an_unreachable_server_is_unavailable_without_effect() {
     let claim = hold(&client, &key).await;
     let gone = client.claim(&key, Mode::Exclusive);
     fixture.redis.lock().process().kill();
-    // The first call may discover only then that the server is gone.
+    // The client may notice only by this call that the server is gone, so its effect may be unknown.
     let _ = acquire(client.backend(), &gone).await;
     let error = acquire(client.backend(), &gone)
         .await

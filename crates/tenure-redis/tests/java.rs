@@ -1,5 +1,5 @@
-//! Java holds a lock, played with plain commands: what Redisson writes, and what it leaves behind when it dies. Its
-//! queue is tested in `java_queue.rs`, real Redisson in the interoperability tests.
+//! Our claims on a lock that Java holds or unlocks by force. Plain Redis commands play Java; the interoperability tests
+//! run real Redisson. Java's queue is tested in `java_queue.rs`.
 
 mod fixture;
 
@@ -36,7 +36,7 @@ async fn claims_poll_every_second_behind_a_foreign_holder() {
     }
 }
 
-/// The shown name evicts the holder, although it looks like a claim's.
+/// The name that a listing shows for a Java holder evicts this holder, although it looks like the ID of a claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_holder_is_evicted_by_its_shown_name() {
     let (fixture, client, key) = Fixture::one().await;
@@ -69,7 +69,7 @@ async fn a_forced_unlock_by_java_shows_at_the_next_renewal() {
     b.stays_alive(&next, Phase::Granted).await;
 }
 
-/// Java leaves a lock without expiry if it asks for a lease that the server refuses, and its transactions hold under
+/// Java leaves a lock without expiry if it asks for a lease that the server refuses. In transactions its holders have
 /// longer names.
 #[tokio::test(flavor = "multi_thread")]
 async fn java_locks_without_expiry_or_in_transactions_are_evictable() {

@@ -1,5 +1,5 @@
-//! Java's fair waiters and ours in one queue, with Java played by plain commands: order, and removal of the dead.
-//! Real Redisson is tested in the interoperability tests.
+//! Java's fair waiters and ours in one queue: their order, and the removal of dead ones. Plain Redis commands play
+//! Java; the interoperability tests run real Redisson.
 
 mod fixture;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use fixture::*;
 use tenure_backend::{Fairness, LockKey, Mode, Phase, ReleaseRequest, ReleaseTarget};
 
-/// Time to live of the queue in milliseconds; -1 if it does not expire.
+/// Time to live of the queue's keys in milliseconds; -1 if they do not expire.
 fn lives(fixture: &Fixture, key: &LockKey) -> i64 {
     let (queue, timeouts) = (fixture.left(&queue(key)), fixture.left(&timeouts(key)));
     assert!((queue - timeouts).abs() < 1_000, "{queue} and {timeouts}");
@@ -29,13 +29,13 @@ async fn a_java_waiter_precedes_a_later_one_of_ours() {
     java_enqueue(&fixture, &key, JAVA, Some(330_000));
     let behind = b.fair(&key, Mode::Exclusive);
     assert_eq!(b.waits(&behind).await, Some(1));
-    // When a Java waiter leaves, Java subtracts its timeout from every score.
+    // Our lease of 60 s, and the 300 s that Java subtracts from every score when its waiter leaves.
     let ahead = fixture.score(&key, &behind.at.id.to_string());
     assert!((359_000..=360_000).contains(&ahead), "{ahead} ms");
     assert_eq!(a.release(&held).await.others, Some(2));
     b.waits(&behind).await;
     b.finds_busy(&key, Mode::Exclusive).await;
-    // Java acquires and releases.
+    // The Java waiter acquires the lock, and releases it below.
     remove_from_queue(&fixture, &key, JAVA);
     java_hold(&fixture, &key, 60_000);
     b.waits(&behind).await;
@@ -51,7 +51,7 @@ async fn a_dead_java_head_is_removed_when_its_score_passes() {
     java_enqueue(&fixture, &key, OTHER, Some(3_000));
     for fairness in [Fairness::Unfair, Fairness::Fifo] {
         let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.fairness = fairness);
-        // A Java waiter that gives up publishes nothing.
+        // A Java waiter that gives up publishes nothing, so claims behind it poll every second.
         assert_eq!(poll_after(&client, &claim).await, SECOND, "{fairness:?}");
         client.withdraw(&claim).await;
     }
@@ -60,7 +60,7 @@ async fn a_dead_java_head_is_removed_when_its_score_passes() {
     assert!(!fixture.exists(&queue(&key)));
 }
 
-/// A fair unlock of Java's wakes only the next fair waiter, so the last one wakes none of our claims.
+/// A fair unlock by Java wakes only the next fair waiter. It wakes no unfair claim of ours, so these poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn unfair_claims_poll_every_second_while_java_queues() {
     for server in [Server::start(), Server::batching()] {
@@ -75,7 +75,7 @@ async fn unfair_claims_poll_every_second_while_java_queues() {
     }
 }
 
-/// The head's lease is an hour. The claim behind it polls within its own lease.
+/// The first fair waiter has a lease of an hour. An unfair claim behind it polls within the claim's own lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn unfair_claims_poll_within_their_lease_behind_our_fair_head() {
     let (_stage, [holder, other], key) = Fixture::two().await;
@@ -86,7 +86,7 @@ async fn unfair_claims_poll_within_their_lease_behind_our_fair_head() {
     assert_eq!(poll_after(&other, &waiting).await, waiting.lease);
 }
 
-/// Java's waiter joined a list that had only ours and expires. Only our scripts can extend that.
+/// The queue of our waiter has a time to live. A Java waiter joins it, and our release removes the time to live.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_waiter_outlives_our_dead_waiter_ahead() {
     let (fixture, [holder, dies], key) = Fixture::two().await;
@@ -101,7 +101,7 @@ async fn a_java_waiter_outlives_our_dead_waiter_ahead() {
     assert_eq!(lives(&fixture, &key), -1, "Java's alone is for ever");
 }
 
-/// While Java holds, the next waiter may be Java's.
+/// While Java holds the lock, the queue lives for a day longer than our last waiter, because a Java waiter may join.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_waiter_behind_a_java_holder_outlives_ours() {
     let (fixture, [looks, dies], key) = Fixture::two().await;
@@ -124,7 +124,7 @@ async fn our_dead_waiter_behind_java_expires() {
     assert!((day..=day + 60_000).contains(&left), "{left} ms");
 }
 
-/// An unfair poll removes dead waiters without queueing. The remaining queue expires only if ours are in it.
+/// A poll of an unfair claim removes dead waiters. The rest of the queue expires only if waiters of ours are in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swept_queue_lives_as_long_as_its_remaining_waiters() {
     let fixture = Fixture::new().await;
@@ -148,7 +148,7 @@ async fn a_swept_queue_lives_as_long_as_its_remaining_waiters() {
     }
 }
 
-/// R26: a head without a score would block Java for ever.
+/// R26: the first waiter in the queue would block Java for ever if it has no score.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_without_a_score_is_removed() {
     let (fixture, client, key) = Fixture::one().await;
@@ -157,8 +157,8 @@ async fn a_head_without_a_score_is_removed() {
     assert!(!fixture.exists(&queue(&key)));
 }
 
-/// R26: Java's scripts remove a head whose score has passed on Java's clock. Our waiter must not go to the tail for
-/// that.
+/// R26: Java's scripts remove a head whose score has passed on Java's clock. If it is a live waiter of ours, its next
+/// poll puts it back at the head, not at the tail.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_live_waiter_removed_by_java_returns_to_the_head() {
     let (fixture, [holder, first, second], key) = Fixture::three().await;
@@ -172,7 +172,7 @@ async fn a_live_waiter_removed_by_java_returns_to_the_head() {
     first.granted_soon(&one).await;
 }
 
-/// R26: a waiter that gives up leaves no entry and no sleeping waiter.
+/// R26: a head that gives up leaves no entry in the queue, and wakes the waiter behind it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_becomes_the_head_is_woken() {
     let (fixture, [holder, gone], key) = Fixture::two().await;
@@ -187,7 +187,7 @@ async fn a_waiter_that_becomes_the_head_is_woken() {
     next_channel(&mut listening).await;
 }
 
-/// A live waiter of ours removes a dead one of ours wherever it stands, whatever its score for Java is.
+/// A poll by a waiter of ours removes a dead waiter of ours from any place, even if its score for Java has not passed.
 #[tokio::test(flavor = "multi_thread")]
 async fn our_dead_waiter_is_removed_when_its_lease_ends() {
     let (fixture, [holder, dead, alive], key) = Fixture::three().await;
@@ -201,7 +201,7 @@ async fn our_dead_waiter_is_removed_when_its_lease_ends() {
     dead.has_ended(&ghost).await;
 }
 
-/// Our waiter died before it saw that Java had joined. The holder's renewal sees it.
+/// Our waiter dies before a Java waiter joins. The holder's renewal or release then extends the queue by a day.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_waiter_outlives_our_last_poll_before_it() {
     let fixture = Fixture::new().await;
@@ -232,7 +232,7 @@ async fn a_queue_lives_as_long_as_the_holder() {
     assert!(lives(&fixture, &key) > 60_000);
 }
 
-/// A poll of ours does not read all waiters ahead because one of them is Java's.
+/// With a Java waiter at the head, a poll of ours does not read the scores of all waiters ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_poll_costs_the_same_behind_a_long_java_queue() {
     const MANY: usize = 200;
@@ -248,15 +248,15 @@ async fn a_poll_costs_the_same_behind_a_long_java_queue() {
     }
     let looks = fixture.call_count("zscore");
     assert!((1..20 * 2 * MANY).contains(&looks), "{looks}");
-    // The scores of all of them still include Java's timeout.
+    // The scores of the first and the last claim still include the 300 s that Java will subtract.
     for claim in [&claims[0], &claims[MANY - 1]] {
         let ahead = fixture.score(&key, &claim.at.id.to_string());
         assert!((325_000..=360_000).contains(&ahead), "{ahead} ms");
     }
 }
 
-/// When a Java waiter leaves, Java subtracts its timeout from every score. Our score is then the lease, also after
-/// the next poll.
+/// When a Java waiter ahead leaves, Java subtracts 300 s from every score. The next polls do not add them again, so in
+/// the end our score is the end of our lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn polls_respect_what_java_subtracts_from_a_score() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -277,7 +277,7 @@ async fn polls_respect_what_java_subtracts_from_a_score() {
     }
 }
 
-/// An older Java waiter that finds the key held sleeps for as long as Java lets another stand at the head.
+/// A waiter of an older Java client that is woken during the cooldown finds the key held, and would sleep for minutes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_head_is_woken_again_after_the_cooldown() {
     let (fixture, [holder, operator], key) = Fixture::two().await;
@@ -295,7 +295,7 @@ async fn the_head_is_woken_again_after_the_cooldown() {
     }
 }
 
-/// The evicted waiter may queue again at once, without waiting for its next poll.
+/// So the waiter learns of its eviction at once, not only at its next poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_evicted_fair_waiter_is_woken() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;

@@ -93,7 +93,7 @@ async fn a_fair_waiter_is_in_redissons_list_and_zset() {
 async fn no_key_of_a_lock_remains_after_all_leases() {
     let (fixture, [a, b, c], _) = Fixture::three().await;
     let brief = fixture.store.short_lease();
-    // A waiter that withdraws sets the queue's expiry. Without one, only dead waiters are left.
+    // A waiter that withdraws sets the queue's expiry again. If no waiter withdraws, only dead ones are left.
     for withdraws in [false, true] {
         let key = fixture.store.key();
         hold_for(&a, &key, brief).await;
@@ -170,7 +170,7 @@ async fn a_key_that_is_no_lock_is_refused_and_unchanged() {
     assert_eq!(fixture.text(&["GET", key.as_str()]), "foreign data");
 }
 
-/// Waiting is refused, because no release will free the key.
+/// Claims on the hash fail instead of waiting, because no release will free the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_of_another_program_is_refused() {
     for server in [Server::start(), Server::batching()] {
@@ -187,7 +187,7 @@ async fn a_hash_of_another_program_is_refused() {
             assert_eq!(fixture.number(&["HLEN", key.as_str()]), fields.len() as i64 / 2);
             assert_eq!(fixture.left(key.as_str()), -1);
         }
-        // Java leaves a lock without expiry if it asks for a lease that Redis refuses.
+        // A claim does wait for a Java lock without expiry. Java leaves one if it asks for a lease that Redis refuses.
         let key = fixture.store.key();
         fixture.command(&["HSET", key.as_str(), JAVA, "1"]);
         let waiting = client.claim(&key, Mode::Exclusive);
@@ -210,7 +210,7 @@ async fn is_no_mutex(client: &TestClient, key: &LockKey) {
     assert_error(&refusal, (Fault::UnknownKind, Effect::None), "");
 }
 
-/// The release script would take an empty owner for all holders.
+/// With an empty owner, the release script would release all holders.
 #[tokio::test(flavor = "multi_thread")]
 async fn evicting_an_empty_id_frees_no_holder() {
     let (_stage, client, key) = Fixture::one().await;
@@ -257,7 +257,7 @@ async fn a_hash_that_is_no_mutex_is_neither_shown_nor_evicted() {
     }
 }
 
-/// Otherwise the lock would stay for its whole lease, while its holder learned that it did not hold.
+/// If a refused release counted as done, the client would not repeat it, and the lock would stay for its whole lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_release_fails_and_can_be_repeated() {
     let (fixture, client, key) = Fixture::one().await;

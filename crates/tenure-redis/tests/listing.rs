@@ -1,5 +1,5 @@
-//! Listings: each lock appears once, whatever else is in the server, with foreign names as they were written. Single
-//! locks are tested in `layout.rs` and `java.rs`.
+//! Listings: each lock appears once, whatever other keys the server has, and Java's owners appear under the names that
+//! they wrote. Single locks are tested in `layout.rs` and `java.rs`.
 
 mod fixture;
 
@@ -21,7 +21,7 @@ fn page(client: &TestClient, after: Option<Cursor>, limit: u32) -> Call<Page<Loc
     client.backend().clone().inspect(query)
 }
 
-/// Pages of any size, also of changing sizes: names left over from a `SCAN` go to the next page.
+/// The size may change from page to page: names from a `SCAN` for which a page has no space go to the next page.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_shows_each_lock_once_at_any_page_size() {
     let fixture = Fixture::new().await;
@@ -34,7 +34,7 @@ async fn a_listing_shows_each_lock_once_at_any_page_size() {
     let (mut listed, mut after) = (Vec::new(), None);
     for limit in [7, 50, 3].into_iter().cycle() {
         let page = page(&client, after.take(), limit).await.expect("it lists");
-        // Releasing a lock that was on a page must not hide another one.
+        // Deleting a lock that was on a page must not hide another one.
         if let Some(first) = page.items.first() {
             fixture.command(&["DEL", first.key.as_str()]);
         }
@@ -49,8 +49,8 @@ async fn a_listing_shows_each_lock_once_at_any_page_size() {
     assert_eq!(listed, keys);
 }
 
-/// Foreign names are returned as they were written, so that they identify their holders; they are escaped where they
-/// are printed. Names that no lock of ours could have are left out.
+/// Names of foreign owners are returned unchanged, so that they identify the owners; programs escape them before they
+/// print them. Keys whose names no lock of ours could have are left out.
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_names_with_control_characters_are_listed_and_evicted() {
     let (fixture, client, key) = Fixture::one().await;
@@ -59,7 +59,7 @@ async fn foreign_names_with_control_characters_are_listed_and_evicted() {
         fixture.command(&["PEXPIRE", name, "60000"]);
     }
     fixture.command(&["RPUSH", "redisson_lock_queue:{bad\nkey}", JAVA]);
-    // A waiter's name is any text in the list.
+    // A waiter's name can be any text, because other programs can write to the queue's list.
     let evil = "evil\u{1b}[2J\nline:1";
     java_enqueue(&fixture, &key, evil, Some(60_000));
     let page = page(&client, None, 1_000).await.expect("it lists");
@@ -83,7 +83,7 @@ async fn foreign_names_with_control_characters_are_listed_and_evicted() {
     assert_eq!(status.waiters.map(|all| all.len()), Some(0), "it was evicted");
 }
 
-/// On one thread, so that the test's log subscriber receives the warning.
+/// On one thread, because the test's log subscriber receives only the warnings of its own thread.
 #[tokio::test]
 async fn a_listing_of_many_keys_logs_one_warning() {
     let fixture = Fixture::new().await;

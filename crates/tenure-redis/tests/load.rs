@@ -1,5 +1,4 @@
-//! Many concurrent callers, and a distant server: all callers are served, and held claims are renewed in time.
-//! Batches are tested in `batch.rs`.
+//! Load: 3,000 callers are served and delay no renewal, and batches do not wait for the replies to earlier ones.
 
 mod fixture;
 
@@ -14,7 +13,7 @@ use futures_util::future::join_all;
 use tenure_backend::{Backend, Batch, Claim, Mode, RenewReply, RenewRequest};
 use tenure_servers::Way;
 
-/// Awaits a call and counts how often any call was polled.
+/// Awaits a call, and adds each poll of it to `polled`, which several calls share.
 async fn counted<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F::Output {
     poll_fn(|cx| {
         let answer = Pin::new(&mut call).poll(cx);
@@ -24,7 +23,7 @@ async fn counted<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F:
     .await
 }
 
-/// More fair claims, which are never batched, than the connection may queue.
+/// Fair claims, because these are never batched. The connection's queue has space for 1024 calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn three_thousand_callers_are_served_and_delay_no_renewal() {
     let proxied = ProxiedFixture::new().await;
@@ -81,7 +80,7 @@ async fn a_distant_server_gets_all_calls_before_its_first_reply() {
     let is_placed = |claim: &Arc<Claim>| fixture.exists(claim.at.key.as_str());
     soon(async {
         while !claims.iter().all(is_placed) {
-            // sleep: no event announces it.
+            // sleep: no event announces that all claims are placed.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })

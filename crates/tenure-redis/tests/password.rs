@@ -1,4 +1,4 @@
-//! Passwords from the URL, from a file that is read at each connect, and from a pipe.
+//! Passwords from the URL, from a callback, from a file that is read at each connect, and from a pipe.
 
 mod fixture;
 

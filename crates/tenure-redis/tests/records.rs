@@ -12,7 +12,7 @@ use tenure_backend::{
     RenewRequest, TokenRange,
 };
 
-/// The record of a granted claim with these tokens and this label.
+/// The text of a granted claim's record, with these tokens and this label.
 fn written(run: TokenRange, label: &str) -> String {
     format!("G:{}:{}:{label}", run.first(), run.count())
 }
@@ -58,7 +58,7 @@ async fn a_renewal_writes_a_record_that_the_release_deletes() {
     assert_eq!(fixture.text(&["KEYS", "tenure_claim:*"]), "");
 }
 
-/// The client runs on another runtime than the one on which it connected, which has ended.
+/// The client connects on one runtime, which ends, and then makes its calls on another.
 #[test]
 fn held_locks_are_shown_after_the_first_runtime_ended() {
     let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
@@ -68,7 +68,7 @@ fn held_locks_are_shown_after_the_first_runtime_ended() {
     runtime().block_on(async {
         let (_stage, other, key) = Fixture::one_on(server).await;
         let claim = other.claim(&key, Mode::Exclusive);
-        // The first call may fail because the connection has ended.
+        // The first call may fail, because the connection has ended with the first runtime.
         let granted = match acquire(&store, &claim).await {
             Ok(granted) => granted,
             Err(_) => acquire(&store, &claim).await.expect("it connects again"),
@@ -123,7 +123,7 @@ async fn a_release_leaves_a_record_only_for_requests_in_flight() {
     let withdrawn = enqueue(&client, &key).await;
     client.withdraw(&withdrawn).await;
     assert_eq!((records().as_str(), fixture.exists(&doubts)), ("", false));
-    // The client does not know whether this claim was ever sent.
+    // The client does not know this claim, so its acquire request may be in flight.
     let unseen = client.claim(&fixture.store.key(), Mode::Exclusive);
     client.withdraw(&unseen).await;
     client.withdraw(&unseen).await;
@@ -135,7 +135,7 @@ async fn a_release_leaves_a_record_only_for_requests_in_flight() {
     }
 }
 
-/// R4: a placement that was not answered, or is in flight, may arrive after the release.
+/// R4: an acquire request that got no reply, or is in flight, may arrive after the release.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unanswered_placement_leaves_a_record_of_the_release() {
     let proxied = ProxiedFixture::new().await;
@@ -163,7 +163,7 @@ async fn an_unanswered_placement_leaves_a_record_of_the_release() {
     assert!(!fixture.exists(claims[2].at.key.as_str()));
 }
 
-/// If the client's record is lost, its holders are still shown as ours, and no key stays for ever.
+/// If the client's record is lost, a renewal writes it again, with an expiry. Its holders are still shown as claims.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_client_record_is_written_again() {
     let (fixture, [client, other], key) = Fixture::two().await;
@@ -181,14 +181,14 @@ async fn a_lost_client_record_is_written_again() {
     assert_eq!(status.holders[0].id, HolderId::Claim(claim.at.id));
     assert_eq!(status.holders[0].token, Some(run.first()));
     assert_eq!(status.holders[0].label.as_deref(), Some(&*claim.label));
-    // Right after the loss the claim has no record. The eviction is reported nevertheless.
+    // A claim that is granted right after the loss has no record. Its eviction is reported nevertheless.
     fixture.command(&["FLUSHALL"]);
     let young = hold(&client, &key).await;
     other.evict(&young, "alice").await.freed_it(&young);
     assert_evicted_by(&client.renew(&young).await, "alice");
 }
 
-/// Deleting a waiter's record does not remove the waiter from the queue.
+/// A waiter whose record was deleted stays in the queue, and leaves it when it is granted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_without_a_record_leaves_the_queue_when_granted() {
     let (fixture, [holder, waiter, next], key) = Fixture::three().await;
@@ -216,7 +216,7 @@ async fn a_waiter_removed_by_java_leaves_no_record() {
     assert_eq!(fixture.text(&["KEYS", "*{*}*"]), "");
 }
 
-/// A claim that lost its hold, was evicted or was told that it is gone has no tokens left in Redis.
+/// A claim whose lock was deleted has no record after its next renewal, and an evicted one only the record of its eviction.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_does_not_hold_leaves_no_record() {
     let fixture = Fixture::new().await;
@@ -247,7 +247,7 @@ async fn a_claim_that_does_not_hold_leaves_no_record() {
         let text = fixture.text(&["GET", &record(claim)]);
         text.chars().next().expect("an answer")
     });
-    // The claims have: no record, no record, the record of an eviction twice, a holder's record.
+    // In the order of `claims`: twice no record, twice the record of an eviction, once a holder's record.
     assert_eq!(noted, ['n', 'n', 'V', 'V', 'G']);
 }
 
@@ -259,6 +259,6 @@ async fn the_record_of_an_eviction_outlives_the_lease() {
     // Another client, which does not know the claim, releases it.
     operator.release(&claim).await.freed_nothing();
     fixture.store.pass(Duration::from_secs(50)).await;
-    // The lease was 60 s.
+    // After 50 of the lease's 60 s, the record of the eviction still exists.
     assert_evicted_by(&holder.renew(&claim).await, "alice");
 }

@@ -1,4 +1,4 @@
-//! TLS to a real server, with an authority made for the test.
+//! TLS to a real server, whose certificate is signed by an authority that the test creates.
 
 mod fixture;
 
@@ -80,6 +80,6 @@ async fn tls_trusts_only_the_named_authority() {
     let plain = connect(&format!("redis://{host}?connect_timeout=1s"))
         .await
         .expect_err("it speaks TLS alone");
-    // The server closes the connection without a reason.
+    // A TLS server closes a plain-text connection without a reason, so the message asks whether it speaks TLS.
     assert_error(&plain, unavailable, "`rediss://`");
 }

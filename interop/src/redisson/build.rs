@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A release of Redisson. All changes of its locks that matter to other clients lie between these two.
+/// A tested release of Redisson. All changes to its locks that matter to other clients came between these two releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// The newest release.
@@ -17,7 +17,7 @@ impl Version {
     /// Both releases.
     pub const ALL: [Version; 2] = [Version::Newest, Version::Old];
 
-    /// Its Maven version number.
+    /// The release's version number in Maven.
     pub fn number(self) -> &'static str {
         match self {
             Version::Newest => "4.7.0",
@@ -25,7 +25,7 @@ impl Version {
         }
     }
 
-    /// The class path of its worker. Builds the worker if it is missing or older than its sources.
+    /// The class path of the Java worker with this release. Builds the worker if it is missing or its sources changed.
     pub(crate) fn class_path(self) -> String {
         let java = Path::new(env!("CARGO_MANIFEST_DIR")).join("java");
         let target = java.join("target");
@@ -43,7 +43,7 @@ impl Version {
         format!("{0}/classes:{0}/lib/*", into.display())
     }
 
-    /// Builds the worker, without the network if Maven has all dependencies.
+    /// Builds the worker with Maven, without the network if Maven has all dependencies already.
     fn build(self, java: &Path) {
         let maven = |options: &[&str]| {
             let mut maven = Command::new("mvn");
@@ -68,7 +68,7 @@ impl Version {
     }
 }
 
-/// All source files of the worker, concatenated.
+/// The texts of the worker's source files and its `pom.xml`, concatenated.
 fn sources(java: &Path) -> String {
     let folder = java.join("src/main/java/tenure/interop");
     let entries = fs::read_dir(folder).expect("the worker's sources are there");

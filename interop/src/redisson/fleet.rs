@@ -1,4 +1,4 @@
-//! The requests to Redisson: its clients, the threads that own its locks, and the locks.
+//! The requests to Redisson in its Java process: to clients, to the threads that own locks, and to locks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::jvm::{Jvm, Reply, Thrown};
 
-/// A Redisson client. All its threads share a connection, a watchdog, and the first part of their names.
+/// A Redisson client. All its threads share connections, a watchdog, and the UUID in their owner names.
 #[derive(Debug)]
 pub struct Fleet {
     jvm: Jvm,
@@ -24,7 +24,7 @@ pub struct Owner {
     name: String,
 }
 
-/// A Redisson lock, used by one owner. Each request is sent when its method is called.
+/// A Redisson lock, used by one owner. Each method sends its request at once, also if the reply is not awaited.
 #[derive(Clone, Debug)]
 pub struct Lock {
     owner: Owner,
@@ -53,7 +53,7 @@ impl Fleet {
         &self.jvm
     }
 
-    /// The thread of that name, started on first use.
+    /// The Java thread with this name. It is started by its first request.
     pub fn owner(&self, name: &str) -> Owner {
         Owner {
             jvm: self.jvm.clone(),
@@ -110,7 +110,7 @@ impl Lock {
         self.ask("lock", &[&millis(lease)])
     }
 
-    /// `lockAsync(thread)`, for an owner whose name is a number. A waiting owner needs no thread.
+    /// `lockAsync(thread)`, for an owner whose name is a number. Waiting then occupies no Java thread.
     pub fn lock_async(&self) -> Reply<()> {
         self.ask("lock-async", &["-1"])
     }

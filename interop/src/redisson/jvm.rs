@@ -1,4 +1,4 @@
-//! A Java process that answers requests; many of them may wait at once.
+//! A Java process that answers requests. Many requests may wait at the same time.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,14 +22,14 @@ use super::build::Version;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Deserialize)]
 #[error("{name}: {message}")]
 pub struct Thrown {
-    /// The name of its class, without the package.
+    /// The name of the exception's class, without the package.
     #[serde(rename = "error")]
     pub name: String,
-    /// Its message.
+    /// The exception's message.
     pub message: String,
 }
 
-/// A Java process with Redisson. It ends with the last clone of this value, and with the tests.
+/// A Java process with Redisson. It ends when the last clone of this value is dropped, or when the tests end.
 #[derive(Clone, Debug)]
 pub struct Jvm {
     shared: Arc<Shared>,
@@ -55,7 +55,7 @@ struct Line {
 }
 
 impl Jvm {
-    /// The process that all tests share. `None` if `TENURE_SKIP` names Maven.
+    /// The process that all tests share, started by the first call. `None` if `TENURE_SKIP` names Maven.
     pub fn shared(version: Version) -> Option<Jvm> {
         static SHARED: [OnceLock<Option<Jvm>>; 2] = [const { OnceLock::new() }; 2];
         SHARED[version as usize]
@@ -114,7 +114,7 @@ impl Jvm {
         self.shared.version
     }
 
-    /// Stops the process, like a very long garbage collection.
+    /// Pauses the process, like a very long garbage collection.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
@@ -129,7 +129,7 @@ impl Jvm {
         self.shared.kill();
     }
 
-    /// Sends a request before it returns. The reply need not be awaited.
+    /// Sends a request at once, also if the returned reply is never awaited.
     pub(crate) fn ask<T: DeserializeOwned>(&self, words: &[&str]) -> Reply<T> {
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let (answer, line) = oneshot::channel();
@@ -166,12 +166,12 @@ impl Drop for Shared {
     }
 }
 
-/// Hands each answer to its request. At the end of the output, the remaining requests fail.
+/// Sends each answer to the caller that waits for it. At the end of the output, the remaining requests fail.
 fn answer(output: ChildStdout, asked: &Mutex<HashMap<u64, oneshot::Sender<Line>>>) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         let line: Line = serde_json::from_str(&line).expect("the worker prints one answer a line");
         if let Some(answer) = lock(asked).remove(&line.id) {
-            // Fails if the reply was dropped.
+            // Fails if the caller has dropped the reply.
             let _ = answer.send(line);
         }
     }

@@ -1,4 +1,5 @@
-//! The `tenure` command and a Java fleet on the same locks: listing, evicting, and holding in a process that dies.
+//! The `tenure` command and Java clients on the same locks: listing, evicting, and a process that dies while it holds or
+//! waits.
 
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ async fn java_waits_for_a_killed_holder_until_its_lease_ends() {
     within(lease + PROMPT, "the lock", waiting).await.unwrap();
 }
 
-/// Starts a process that waits with that lease, as the first of the queue. Also returns its output.
+/// Starts a `tenure` process that waits with that lease, as the first of the queue. Also returns the line that it printed.
 async fn waiting_process(folder: &Folder, fixture: &Fixture, lease: &str) -> (Process, String) {
     let waiter = tenure(folder, fixture, &["hold", "k", "--fair", "--lease", lease]);
     let said = waiter.line_with("{");
@@ -103,7 +104,7 @@ async fn a_killed_fair_waiter_delays_java_by_its_lease_at_most() {
 async fn a_killed_fair_waiter_delays_java_alone_by_its_lease() {
     for fixture in Fixture::each().await {
         let (folder, lease) = (folder_for_tenure(), Duration::from_secs(2));
-        // Java sleeps for the holder's lease, as it last saw it, or until it is woken.
+        // Java sleeps until it is woken, at most for the holder's lease as Java last saw it.
         let guard = fixture.mutex().fair().lease(lease).lock().await.unwrap();
         let (dead, _) = waiting_process(&folder, &fixture, "2s").await;
         let second = Waiter::java(fixture.java_fair("anna"));

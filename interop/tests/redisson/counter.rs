@@ -1,11 +1,11 @@
-//! Counts to prove mutual exclusion: both sides increment a number by reading and then writing it. Two at a time would lose
-//! an increment.
+//! Counts to prove mutual exclusion: Java and Tenure increment a number by reading and then writing it. Two holders at a
+//! time would lose an increment.
 
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, LIMIT, Register, within};
 
-/// Runs three Java threads, and two tasks of each of two Tenure clients, that increment `turns` times each.
+/// Runs three Java threads, and two tasks of each of two Tenure clients. Each of the seven increments `turns` times.
 async fn count(fixture: &Fixture, fair: bool, turns: u32) {
     let java = ["anna", "berta", "clara"].map(|name| {
         let lock = if fair {

@@ -1,4 +1,4 @@
-//! Both sides share one fair queue: first come, first served, and waiters that have gone do not block the others.
+//! Java and Tenure share one fair queue: first come, first served, and waiters that have gone do not block the others.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::fixture::{Fixture, LEASE, MOMENT, PROMPT, is_still_waiting_after, wit
 use crate::waiter::Waiter;
 
 impl Fixture {
-    /// A Java thread that holds the lock.
+    /// Makes a Java thread hold the lock.
     async fn holder(&self) -> Lock {
         let holder = self.java_fair("holder");
         holder.lock().await.unwrap();
         holder
     }
 
-    /// A Java thread at that position of the queue.
+    /// Makes a Java thread wait, as number `place` of the queue.
     async fn java_at(&self, place: usize, name: &str) -> Waiter {
         let waiter = Waiter::java(self.java_fair(name));
         self.until_queued("k", place).await;
         waiter
     }
 
-    /// A Tenure task at that position of the queue.
+    /// Makes a Tenure task wait, as number `place` of the queue.
     async fn tenure_at(&self, place: usize, lease: Duration) -> Waiter {
         let waiter = Waiter::tenure(self.mutex().fair().lease(lease));
         self.until_queued("k", place).await;
@@ -72,7 +72,7 @@ async fn a_tenure_waiter_behind_java_outlives_its_lease() {
         tokio::time::sleep(lease * 2).await;
         holder.unlock().await.unwrap();
         let holder = first.holds_within(PROMPT, "the first").await;
-        // sleep: so must the first waiter, whose script has brought the deadlines of the others forward.
+        // sleep: the first waiter must hold for that long too. Java has brought the others' deadlines forward.
         tokio::time::sleep(lease * 2).await;
         holder.unlock().await;
         second.holds_within(PROMPT, "the second").await.unlock().await;
@@ -123,7 +123,7 @@ async fn a_cancelled_tenure_waiter_does_not_block_java() {
 async fn cancelling_the_first_waiter_of_a_free_lock_wakes_java() {
     for fixture in Fixture::each().await {
         let holder = fixture.holder().await;
-        // Polled once and then kept: its client must release the grant.
+        // This future is polled for a moment only, so it takes no grant: its client must pass the lock on.
         let mut head = Box::pin(fixture.mutex().fair().lock());
         assert!(is_still_waiting_after(MOMENT, head.as_mut()).await);
         fixture.until_queued("k", 1).await;
@@ -203,7 +203,7 @@ async fn tenure_sees_holder_and_queue_of_both_sides_in_order() {
         for waiter in queue {
             waiter.holds_within(PROMPT, "each").await.unlock().await;
         }
-        // Each is asked for its name only after its wait, because a waiting thread answers no other request.
+        // Java threads are asked for their names only now, because a waiting thread answers no other request.
         assert_eq!(first.id, foreign("berta").await);
         assert_eq!(third.id, foreign("clara").await);
     }

@@ -1,4 +1,4 @@
-//! A Redis with clients of both sides for each test, and helpers to look into Redis.
+//! A Redis server for each test, with a Redisson and a Tenure client, and helpers that read the server's data.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// `LEASE`.
 pub(crate) const PROMPT: Duration = Duration::from_secs(2);
 
-/// How long a test watches that a waiter still waits.
+/// Time for which a test observes that a waiter still waits.
 pub(crate) const MOMENT: Duration = Duration::from_millis(300);
 
 /// Redisson's `lockWatchdogTimeout` and Tenure's lease, the default of both.
@@ -43,7 +43,7 @@ impl Fixture {
         Some(Fixture::in_jvm(&Jvm::shared(version)?, LEASE).await)
     }
 
-    /// A fixture with that Java process, and that lease in Redisson.
+    /// A fixture whose Redisson client is in that Java process. `watchdog` is Redisson's lease.
     pub(crate) async fn in_jvm(jvm: &Jvm, watchdog: Duration) -> Fixture {
         let redis = Redis::start().unwrap();
         let java = Fleet::open(jvm, &redis.url(), watchdog).await.unwrap();
@@ -77,7 +77,7 @@ impl Fixture {
         self.redis.ask(&words).unwrap()
     }
 
-    /// Waits until that number of connections listen for the unlock of a mutex.
+    /// Waits until that number of connections have subscribed to the unlocks of a mutex.
     pub(crate) async fn until_listening(&self, key: &str, connections: u32) {
         let channel = format!("redisson_lock__channel:{{{key}}}");
         let expected = format!("{channel}\n{connections}");
@@ -86,7 +86,7 @@ impl Fixture {
         settled().await;
     }
 
-    /// Waits until any connection listens for the unlock of a lock.
+    /// Waits until a connection has subscribed to the unlocks of any lock.
     pub(crate) async fn until_a_connection_listens(&self) {
         self.until("PUBSUB CHANNELS redisson_*", |channels| !channels.is_empty())
             .await;
@@ -122,7 +122,7 @@ impl Fixture {
         }
     }
 
-    /// Waits until the answer of Redis is the expected one.
+    /// Repeats a command until Redis gives the expected answer.
     pub(crate) async fn until(&self, command: &str, expected: impl Fn(&str) -> bool) {
         let end = Instant::now() + LIMIT;
         loop {
@@ -137,7 +137,7 @@ impl Fixture {
     }
 }
 
-/// A number in Redis that is read and written without any protection.
+/// A number in Redis that is read, and then written, without a transaction. Only a lock prevents lost increments.
 pub(crate) struct Register {
     key: &'static str,
     stream: BufReader<TcpStream>,
@@ -174,9 +174,9 @@ impl Register {
     }
 }
 
-/// Waits until new listeners have asked once more, as each does, and sleep. No event reports that.
+/// Waits for new subscribers: each tries to acquire the lock once more, and then sleeps. No event reports that.
 async fn settled() {
-    // sleep: see above. If it is too short, a test checks less but does not fail.
+    // sleep: for lack of an event. If this is too short, a test checks less but does not fail.
     tokio::time::sleep(Duration::from_millis(30)).await;
 }
 
@@ -192,7 +192,7 @@ pub(crate) async fn assert_holds_nothing(java: &Lock) {
     assert_eq!(error.name, "IllegalMonitorStateException");
 }
 
-/// Whether the future is still pending after that time: the test must let the time pass.
+/// Returns whether the future is still pending after `time`, for which the test waits.
 pub(crate) async fn is_still_waiting_after(time: Duration, future: impl Future + Unpin) -> bool {
     tokio::time::timeout(time, future).await.is_err()
 }
@@ -203,7 +203,7 @@ impl Drop for Fixture {
             return;
         }
         println!("with Redisson {}", self.java.jvm().version().number());
-        // A key may expire before it is read.
+        // A key may have expired when its value is read.
         let ask = |words: &[&str]| self.redis.ask(words).unwrap_or_default();
         for key in ask(&["KEYS", "*"]).lines() {
             let kind = ask(&["TYPE", key]);

@@ -1,4 +1,4 @@
-//! Leases and watchdogs of both sides: a renewed lock is kept, and a dead holder is waited for no longer than its lease.
+//! Leases and watchdogs of Java and Tenure: a renewed lock is kept, and a dead holder blocks no longer than its lease.
 
 use std::time::{Duration, Instant};
 

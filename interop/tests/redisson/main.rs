@@ -1,4 +1,4 @@
-//! Redisson and Tenure on one Redis: a Java fleet sees no difference. The names of the tests say which side does what.
+//! Redisson and Tenure on one Redis: Java clients see no difference. The names of the tests say which side does what.
 
 mod command;
 mod counter;

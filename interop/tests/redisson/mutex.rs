@@ -1,4 +1,4 @@
-//! A mutex that one side holds, as the other side sees it.
+//! A mutex that Java holds, as Tenure sees it, and the reverse.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A waiter and a holder of either side, with the same methods.
+//! A waiter and a holder, each of Java or of Tenure, with the same methods for both.
 
 use std::time::Duration;
 

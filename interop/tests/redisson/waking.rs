@@ -1,4 +1,4 @@
-//! An unlock of one side wakes the waiters of the other: no waiter sleeps for a whole lease.
+//! An unlock by Java wakes Tenure's waiters, and the reverse: no waiter sleeps for a whole lease.
 
 use std::time::{Duration, Instant};
 
@@ -107,7 +107,7 @@ async fn local_hand_over_does_not_starve_a_java_thread() {
     tasks.shutdown().await;
 }
 
-/// Java's `tryLock()` never waits, so the client that holds the key cannot know about it.
+/// Java's `tryLock()` never waits, so the client that holds the key cannot know that Java wants it.
 #[tokio::test]
 async fn local_hand_over_does_not_starve_java_try_lock() {
     for fixture in Fixture::each().await {

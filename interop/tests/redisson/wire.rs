@@ -1,4 +1,5 @@
-//! The data of Redisson in Redis, step by step: Tenure writes the same format. If a release changes it, these tests fail.
+//! The data that Redisson writes to Redis, step by step. Tenure writes the same format. If a Redisson release changes the
+//! format, these tests fail.
 
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ async fn fair_waiters_are_in_a_list_and_a_sorted_set() {
     }
 }
 
-/// The waiter at that position of the queue.
+/// The owner name of the waiter at that position of the queue.
 fn queued(fixture: &Fixture, place: usize) -> String {
     fixture.ask(&format!("LINDEX {QUEUE} {place}"))
 }
@@ -118,7 +119,7 @@ async fn an_interrupted_java_waiter_stays_in_the_queue() {
         let interrupted = lock("berta").lock();
         fixture.until(&format!("LLEN {QUEUE}"), |n| n == "1").await;
         lock("berta").interrupt().await.unwrap();
-        // The kind of exception depends on whether the thread had subscribed.
+        // The kind of the exception depends on whether the thread had already subscribed.
         interrupted.await.unwrap_err();
         assert_eq!(fixture.ask(&format!("LLEN {QUEUE}")), "1");
         lock("anna").unlock().await.unwrap();

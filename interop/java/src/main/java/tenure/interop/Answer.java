@@ -8,7 +8,7 @@ final class Answer {
         this.id = id;
     }
 
-    /** Null, a boolean, a number or a text. */
+    /** Answers with null, a boolean, a number or a text. */
     void done(Object value) {
         boolean bare = value == null || value instanceof Boolean || value instanceof Number;
         print("\"value\":" + (bare ? String.valueOf(value) : quoted(value.toString())));

@@ -47,7 +47,7 @@ final class Fleet {
             default -> throw new IllegalArgumentException("no such kind of lock: " + kind);
         };
         switch (verb) {
-            // The owner is a number here, not a thread, and a waiting owner blocks no thread.
+            // Here the owner is a number instead of a thread, so that waiting blocks no thread.
             case "lock-async" -> lock.lockAsync(Long.parseLong(rest[0]), TimeUnit.MILLISECONDS, Long.parseLong(name))
                     .whenComplete(answering(answer));
             case "unlock-async" -> lock.unlockAsync(Long.parseLong(name)).whenComplete(answering(answer));
@@ -59,7 +59,7 @@ final class Fleet {
         }
     }
 
-    /** Runs on the owner's thread. With a lease of 0 the watchdog renews the lock. */
+    /** Carries a request out, on the owner's thread. With a lease of 0 the watchdog renews the lock. */
     private Object call(String verb, RLock lock, String[] rest) throws InterruptedException {
         long[] ms = new long[rest.length];
         for (int i = 0; i < rest.length && !verb.equals("count"); i++) {
@@ -76,7 +76,7 @@ final class Fleet {
                 }
                 return null;
             case "try":
-                // Without arguments Redisson runs another script than with a wait of 0.
+                // Not `tryLock(0, ...)`, for which Redisson runs another script.
                 return lock.tryLock();
             case "try-within":
                 return ms[1] > 0
