@@ -2,10 +2,10 @@
 --
 -- Inputs     KEYS  the lock's name, the token counter, the client's record, the key that exists while requests of the
 --                  client's ended claims may be in flight
---            ARGV  owner, lease (ms), not_after (µs of TIME), grants (number of tokens); for a fair claim its label and
---                  '1'; to write the client's record its time to live (ms) and the client's label, for an unfair claim
---                  after two ''
--- Atomicity  one script decides whether the claim has ended, holds or may hold, when its lease ends, and its tokens.
+--            ARGV  owner (the claim as `uuid:number`), lease (ms), not_after (µs of TIME), grants (number of tokens); for
+--                  a fair claim its label and '1'; to write the client's record its time to live (ms) and the client's
+--                  label, for an unfair claim after two ''
+-- Atomicity  one script decides whether the claim has ended, waits or is granted, when its lease ends, and its tokens.
 -- Reply      four numbers in one text, separated by blanks: a list would cost the server several microseconds more.
 --            1, first token, number of tokens, time      granted; the lease starts now
 --            0, poll after (ms), claims ahead or -1, time   waits
@@ -27,7 +27,7 @@ local now = time[1] * 1000000 + time[2]
 
 -- The common case in five calls: the key is free, no client queues, and no request of an ended claim of this client may
 -- be in flight. A fair claim may have waited before, so its record is checked. Concatenation is a large part of a
--- script's cost, so each name is made in one expression. `format` writes numbers, which is cheaper than in redis.call.
+-- script's cost, so each name is made in one expression; numbers are formatted here, because redis.call does it slower.
 if
     now <= tonumber(not_after)
     and call('EXISTS', name, doubts, 'redisson_lock_queue:' .. open .. name .. close) == 0

@@ -1,5 +1,5 @@
--- Draws tokens that are above all earlier ones. The last is not below the server's time. Included in scripts, which define
--- `counter` (a key) and `now` (µs).
+-- Draws tokens that are above all earlier ones. The last of them is not below the server's time. Included in scripts, which
+-- define `counter` (a key) and `now` (µs).
 --
 -- Returns the first of `grants` consecutive tokens; or nil, without any change, if one would be 2^53 or more.
 local function draw(grants)

@@ -78,9 +78,9 @@ end
 local tag = open .. name .. close
 local queue = 'redisson_lock_queue:' .. tag
 --: include redisson_place
--- Deletes the record of a released claim; or writes a record that the claim has ended, if one can still be read: by a
--- request of the claim that is in flight, or by a renewal of an evicted holder, for as long as its lease would have
--- lasted.
+-- Deletes the record of a released claim. But if a request of the claim may be in flight, or the claim was evicted, writes
+-- a record of its end instead, for that request or for the evicted holder's next renewal. The latter comes at the latest
+-- when the lease would have ended.
 local function end_claim(one)
     if plain then
         -- Deletes the record of a waiting (W) or granted (G) claim. The record of an ended claim stays.

@@ -8,7 +8,7 @@
 -- Reply      the time, then for each claim: -1 - lease (ms) if it is alive; 1 absent; 2 its lease ended while it waited;
 --            3 the counter would be raised beyond what can be counted exactly; 4 it is in another phase; the text 'V' and
 --            who evicted it; or the text 'R' and the server's error
--- Closes     the race between a renewal and the release: only a field that exists is extended, so a late renewal
+-- Closes     the race between a renewal and the release: only a holder whose field exists is renewed, so a late renewal
 --            restores neither the lock nor its record.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -96,7 +96,7 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
         lease = math.min(lease, ends - now_ms)
     end
     redis.call('ZADD', waiters, now_ms + lease, owner)
-    -- The waiter's score for Java moves as far as its lease.
+    -- Moves the waiter's score for Java by as much as the end of its lease.
     if redis.call('ZSCORE', timeouts, owner) then
         redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
     end

@@ -66,7 +66,8 @@ impl RedisStore {
         Ok(first)
     }
 
-    /// Polls a claim that is known as granted, by a renewal. Replies `Granted` with its tokens `run`, or `Ended`.
+    /// Polls a claim that this client knows as granted. Sends a renewal: if the claim still holds, returns `Granted` with
+    /// its tokens `run`, otherwise `Ended`.
     pub(crate) async fn poll_granted(
         &self,
         claim: &Claim,
@@ -156,7 +157,7 @@ pub(crate) fn acquire_reply(reply: PlaceReply, claim: &Claim, sent: Instant) -> 
         }),
         PlaceReply::Ended => AcquireReply::Ended,
         PlaceReply::TooLate => AcquireReply::TooLate,
-        // Only for the successor of a release: it counts as waiting, and its next poll receives the error.
+        // Only the successor of a release gets these replies. It counts as waiting, and its next poll gets the error.
         PlaceReply::ReadWriteLock | PlaceReply::TokensExhausted | PlaceReply::NotALock => {
             AcquireReply::Waiting {
                 ahead: None,

@@ -1,4 +1,4 @@
-//! The store and its implementation of [`Backend`]: each verb is a future that the caller polls.
+//! The store and its implementation of [`Backend`]: each method returns a future that the caller polls.
 
 use std::fmt;
 use std::sync::Arc;

@@ -59,7 +59,7 @@ pub struct Config {
     pub(crate) database: u32,
     /// Time limit for connecting: 5 s by default, enough for three lost packets.
     pub(crate) connect_timeout: Duration,
-    /// Time limit for a reply: 3 s by default, like Redisson's. A connection that exceeds it is closed, at most a
+    /// Time limit for a reply: 3 s by default, as in Redisson. A connection that exceeds the limit is closed, at most a
     /// quarter of the limit later, and all its calls fail.
     pub(crate) command_timeout: Duration,
     /// TLS settings; `None` for plain text.
@@ -226,7 +226,7 @@ impl Config {
         }
     }
 
-    /// Sets how long the server may take to reply: 3 s by default, like Redisson's.
+    /// Sets how long the server may take to reply: 3 s by default, as in Redisson.
     #[must_use]
     pub fn command_timeout(self, command_timeout: Duration) -> Self {
         Config {
@@ -254,8 +254,8 @@ impl Config {
         Config { clock, ..self }
     }
 
-    /// Sets from how many calls in flight claims are batched (`None`: as before), and how many batches are in flight at once
-    /// (`None`: derived from the round-trip time). For this crate's own tests.
+    /// Sets from how many calls in flight claims are batched (`None`: no change), and how many batches are in flight at
+    /// once (`None`: derived from the round-trip time). For this crate's own tests.
     #[doc(hidden)]
     #[must_use]
     pub fn batching(self, batch_from: Option<usize>, concurrent_batches: Option<usize>) -> Self {

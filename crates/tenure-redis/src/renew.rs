@@ -24,7 +24,7 @@ const MAX_CHUNK: usize = 640;
 /// The script's reply for a claim that waits although only a holder was to be renewed, or the other way round.
 const WRONG_PHASE: u64 = 4;
 
-/// Time limit of a call if a sixth of the lease is less.
+/// Shortest time limit of a call. It replaces a sixth of the lease, if that is less.
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 impl RedisStore {
@@ -169,7 +169,7 @@ impl RedisStore {
                     self.claims
                         .mark_renewed(id, until, wire.clock.at(until), renewal.raise);
                 }
-                // The claim is alive, but not in the phase that was to be renewed.
+                // The claim is alive, but waits where the request expects a holder, or the other way round.
                 RenewReply::Gone(_) if integer(code) == Some(WRONG_PHASE) => {}
                 RenewReply::Gone(loss) => {
                     let expired = self.claims.mark_lost(id, now, shown);

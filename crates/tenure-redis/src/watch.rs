@@ -73,7 +73,7 @@ struct Channel {
     signals: SmallVec<[WakeSignal; 1]>,
     /// The server has confirmed the subscription.
     subscribed: bool,
-    /// Callers of `watch` that wait for the confirmation. Dropping a sender tells the caller that it failed.
+    /// Callers of `watch` that wait for the confirmation. Dropping a sender tells the caller that none will come.
     confirmations: SmallVec<[oneshot::Sender<()>; 1]>,
 }
 
@@ -123,7 +123,7 @@ impl Subscriptions {
         }
         let state = std::mem::take(&mut *self.registry.state.lock());
         self.registry.count.store(0, Ordering::Relaxed);
-        // Both locks are released before the wake-ups end, because a waiter may call the store when its wake-ups end.
+        // Both mutexes are unlocked before the wake-ups end, because a waiter may then call the store, which locks them.
         drop(task);
         drop(state);
     }
@@ -163,7 +163,7 @@ impl Registry {
         let channel = state.channels.entry(name.clone()).or_default();
         channel.signals.push(signal.clone());
         if channel.subscribed {
-            // The caller may have gone.
+            // Fails if the caller no longer waits.
             let _ = confirmation.send(());
         } else {
             channel.confirmations.push(confirmation);
@@ -219,7 +219,7 @@ impl Registry {
             };
             channel.subscribed = true;
             for confirmation in channel.confirmations.drain(..) {
-                // The caller may have gone.
+                // Fails if the caller no longer waits.
                 let _ = confirmation.send(());
             }
             signals.extend(channel.signals.iter().cloned());

@@ -15,7 +15,8 @@ use crate::profile::{grants, lease_ms};
 /// keep tokens in order, because tokens are drawn at the server's time or above it.
 pub(crate) const COUNTER: &str = "tenure_tokens";
 
-/// Writes the names of a client's two keys: its record, and the mark that requests of its ended claims may be in flight.
+/// Writes the names of two keys: the client's record, and the key that exists while requests of the client's ended
+/// claims may be in flight.
 pub(crate) fn write_client(command: &mut Command, client: ClientId) {
     command.bytes(&client_key(client)).bytes(&doubts_key(client));
 }

@@ -95,8 +95,8 @@ pub(crate) fn queue(key: &LockKey) -> String {
     tagged(QUEUE_PREFIX, key)
 }
 
-/// The name of a further key of a lock: `kind` and the lock's name, in braces unless it has some. Text in braces is a
-/// hash tag, by which a cluster stores both keys in one slot.
+/// The name of a further key of a lock: `kind` and the lock's name, in braces unless it has some. Braces mark a hash
+/// tag: a cluster stores keys with the same tag in one slot.
 fn tagged(kind: &str, key: &LockKey) -> String {
     let name = key.as_str();
     if name.contains('{') {

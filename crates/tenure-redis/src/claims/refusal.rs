@@ -28,7 +28,7 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
         Fault::Unavailable,
         "Redis is running a script or function that does not end: try again, or end it with SCRIPT KILL",
     ),
-    // These pass when the replica has been promoted, or the host name leads to the master.
+    // READONLY and MASTERDOWN pass when the replica has been promoted, or the host name leads to the master.
     (
         &["READONLY", "MASTERDOWN"],
         Fault::Unavailable,
@@ -80,7 +80,7 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
 /// Fault and message for any other error code.
 const OTHER: (Fault, &str) = (Fault::Store, "Redis refused the call: see the cause");
 
-/// Words of the error for a command inside a script for which the user lacks permission.
+/// Words of the error when a script calls a command for which the user lacks permission.
 const DENIED_IN_SCRIPT: &str = "executing the script can't";
 
 /// Words in the texts of errors during login, and the codes of these errors. The redis crate drops the codes, so errors
@@ -149,7 +149,7 @@ impl<'a> Refusal<'a> {
         let (code, details) = (self.code(), self.details);
         let known = REFUSALS.iter().find(|(codes, ..)| codes.contains(&code));
         let (fault, message) = known.map_or(OTHER, |(_, fault, message)| (*fault, *message));
-        // NOPERM for a command inside the script. For the call itself, the server checks permissions before the script.
+        // The error came from inside the script. Permissions for the call itself are checked before the script runs.
         let in_script =
             self.code.starts_with('@') || details.contains("script:") || details.contains(DENIED_IN_SCRIPT);
         let after_writes =
@@ -164,7 +164,7 @@ impl<'a> Refusal<'a> {
 }
 
 /// Returns whether the server refused a call, before it did anything, because the user may not access one of its keys.
-/// The call is then split, because its other keys may be permitted.
+/// The client then splits the call, because its other keys may be permitted.
 pub(crate) fn lacks_key_permission(error: &BackendError) -> bool {
     let says_so = |cause: &(dyn Error + 'static)| {
         let words = cause.to_string();

@@ -1,5 +1,6 @@
 //! This client's knowledge of its own claims: which were granted, which have ended, and which have a request that may
-//! still be in flight. With it, most releases leave no record in Redis. `redisson_place.lua` describes the records.
+//! still be in flight. With this knowledge, most releases leave no record in Redis. `redisson_place.lua` describes the
+//! records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ struct HeldGrant {
     has_record: bool,
 }
 
-/// The client's record in Redis, as far as this client knows.
+/// What a client knows about its record in Redis.
 struct StoredClient {
     /// The label of the client's claims; empty if they have different ones.
     label: Arc<str>,
@@ -88,7 +89,8 @@ pub(crate) enum Lookup<'a> {
     Ask(Placement<'a>),
 }
 
-/// A call in progress that places or polls a claim. Dropping it without a reply notes that the request may be in flight.
+/// A call in progress that places or polls a claim. If this value is dropped without a reply, the table notes that the
+/// request may still be in flight.
 pub(crate) struct Placement<'a> {
     table: &'a ClaimTable,
     id: ClaimId,
@@ -137,7 +139,7 @@ impl ClaimTable {
         if entry.releasing {
             return Lookup::Ended;
         }
-        // Another request in flight may have drawn other tokens. Then the server is asked.
+        // If another request may be in flight, the server must be asked: that request may have drawn other tokens.
         if let (Some(held), false) = (entry.grant, entry.may_be_in_flight(now)) {
             return Lookup::Granted(held.run);
         }
@@ -152,7 +154,7 @@ impl ClaimTable {
         })
     }
 
-    /// Marks a claim as being released, so that it is not placed again.
+    /// Marks a claim as being released, so that it is not placed again. Returns what the script must know about it.
     pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> EndState {
         let mut state = self.state.lock();
         let Some(entry) = state.claims.get_mut(&id) else {
@@ -204,8 +206,8 @@ impl ClaimTable {
         held.ends <= shown
     }
 
-    /// Returns the record that a renewal shall write: tokens (`raised`, if given) and label. Notes that the record may
-    /// exist. Returns `None` if this client does not know the claim as granted, or is releasing it.
+    /// Returns the record that a renewal shall write: tokens (`raised`, if given) and label. The table then counts it as
+    /// written. Returns `None` if this client does not know the claim as granted, or is releasing it.
     pub(crate) fn record_to_write(&self, id: ClaimId, raised: Option<TokenRange>) -> Option<String> {
         let mut state = self.state.lock();
         let entry = state.claims.get_mut(&id).filter(|entry| !entry.releasing)?;
@@ -243,8 +245,8 @@ impl Entry {
 }
 
 impl State {
-    /// Returns the client's record if this placement shall write it, for all: because it ends too early for the claim, its
-    /// label changes, or the connection is another.
+    /// Returns the client's record if the call for this claim must write it: the record ends too early for the claim, its
+    /// label changes, or the connection is another. Other calls then need not write it.
     fn client_record(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<ClientRecord> {
         let until = now + claim.lease + RECORD_TTL;
         let stored = self
@@ -291,7 +293,7 @@ impl State {
 }
 
 impl Placement<'_> {
-    /// Records the reply to the placement.
+    /// Records the reply to the call, or its error.
     pub(crate) fn answered(mut self, reply: Result<&AcquireReply, &BackendError>, clock: &ServerClock) {
         match reply {
             Ok(AcquireReply::Granted(grant)) => self.granted(grant, clock.at(grant.held_from + grant.lease)),
@@ -304,7 +306,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Notes that this placement did not write the client's record, so that the next one does.
+    /// Notes that this call did not write the client's record, so that the next call does.
     fn client_not_stored(&self) {
         if self.client.is_some() {
             let mut state = self.table.state.lock();

@@ -147,7 +147,7 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
                 Err(error) if lacks_key_permission(error) => Ok(BatchReply::NotDone),
                 Err(error) => Err(error.clone()),
             };
-            // The caller may have gone.
+            // Fails if the caller no longer waits.
             let _ = reply.send(result);
         }
     }

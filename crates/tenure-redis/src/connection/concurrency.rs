@@ -30,7 +30,7 @@ impl ConcurrencyLimit {
         ConcurrencyLimit { shortest, fixed }
     }
 
-    /// Records the round trip of a call.
+    /// Records the round trip of a batch.
     pub(crate) fn observe(&self, round_trip: Duration) {
         self.shortest.fetch_min(micros(round_trip), Ordering::Relaxed);
     }

@@ -24,7 +24,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) config: Arc<Config>,
-    /// ID of the process that connected. Calls in a child made by `fork` fail: it has the connections without their tasks.
+    /// ID of the process that connected. A child made by `fork` has the connections, but not their tasks: its calls fail.
     pub(crate) process: u32,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
@@ -83,8 +83,8 @@ impl Dialer {
         self.secure(self.connect().await?).await
     }
 
-    /// Opens a connection for calls, and spins for replies if that is enabled. `in_flight` counts the calls that wait
-    /// for a reply.
+    /// Opens a connection for calls, which spins for replies if `Config::spin` is set. `in_flight` counts the calls that
+    /// wait for a reply.
     pub(crate) async fn dial_for_calls(
         &self,
         in_flight: &Arc<AtomicUsize>,
@@ -148,7 +148,7 @@ impl Dialer {
         }
         Ok(match password {
             Some(password) => info.set_password(password.expose()),
-            // Without a password the client would not log in, and act as the default user.
+            // Logs in with an empty password. Without any, the client would not log in, and act as the default user.
             None if config.user.is_some() => info.set_password(""),
             None => info,
         })

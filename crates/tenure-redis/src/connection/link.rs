@@ -14,11 +14,11 @@ use crate::connection::dial::Dialer;
 use crate::connection::session::Session;
 use crate::error;
 
-/// Pauses between attempts to replace a connection: the first one, doubled after each attempt, up to `LAST_PAUSE`.
+/// Pause after the first failed attempt to replace a connection. Each pause is twice the one before, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Holds the current session and replaces it when it ends.
+/// Holds the current session, and replaces the session when its connection ends.
 pub(crate) struct Link {
     pub(crate) dialer: Dialer,
     state: Arc<Mutex<State>>,

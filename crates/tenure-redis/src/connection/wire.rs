@@ -107,7 +107,7 @@ impl Wire {
         self.broken.load(Ordering::Relaxed) || self.driver.0.is_finished()
     }
 
-    /// Resolves when the connection has ended. Does not keep it open.
+    /// Resolves when the connection has ended. The future does not keep the connection open.
     pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ended = self.ended.clone();
         async move { while ended.changed().await.is_ok() {} }
