@@ -93,7 +93,7 @@ async fn a_user_without_permissions_is_denied_with_a_reason() {
     refuses(&format!("redis://nobody:{PASSWORD}@{host}"), Fault::Denied, "").await;
 }
 
-/// Clients that use every feature, with a user that has only the documented permissions.
+/// The clients use every feature, with a Redis user that has only the documented permissions.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_permissions_are_sufficient_and_minimal() {
     for server in [Server::start(), Server::batching()] {
@@ -246,7 +246,7 @@ async fn a_malformed_reply_to_time_is_refused() {
 async fn a_cluster_node_refuses_the_first_lock() {
     let options = ["--save", "", "--cluster-enabled", "yes"];
     let server = Redis::start_with(&options, None).expect("it starts");
-    // This node of a cluster serves no slots. A first lock that waited for it would never end, so it fails.
+    // This node of a cluster serves no slots. Waiting for it would never end, so the first lock fails.
     let store = connect(&server.url())
         .await
         .expect("it is found out by the first lock");

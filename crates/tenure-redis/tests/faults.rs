@@ -318,7 +318,8 @@ async fn a_full_memory_refuses_new_locks_and_renews_held_ones() {
     other.granted(&late).await;
 }
 
-/// A waiter's renewal writes its record, which a full memory refuses. A holder's renewal only extends a lease.
+/// A waiter's renewal writes the end of its lease, which a server with full memory refuses. A holder's renewal only
+/// extends the expiry of the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_renewal_does_not_affect_its_batch() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;

@@ -148,7 +148,7 @@ async fn a_swept_queue_lives_as_long_as_its_remaining_waiters() {
     }
 }
 
-/// R26: the first waiter in the queue would block Java for ever if it has no score.
+/// R26: a first waiter without a score would block Java for ever. Our scripts remove it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_without_a_score_is_removed() {
     let (fixture, client, key) = Fixture::one().await;
@@ -295,7 +295,7 @@ async fn the_head_is_woken_again_after_the_cooldown() {
     }
 }
 
-/// So the waiter learns of its eviction at once, not only at its next poll.
+/// The wake-up lets the waiter learn of its eviction before its next poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_evicted_fair_waiter_is_woken() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;

@@ -23,7 +23,7 @@ async fn counted<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F:
     .await
 }
 
-/// Fair claims, because these are never batched. The connection's queue has space for 1024 calls.
+/// The callers' claims are fair, so they are not batched. At most 300 calls reach the server before the renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn three_thousand_callers_are_served_and_delay_no_renewal() {
     let proxied = ProxiedFixture::new().await;

@@ -97,7 +97,7 @@ async fn a_record_expires_with_the_lease() {
     wait_until(|| fixture.number(&["EXISTS", key.as_str(), &record(&claim)]) == 0);
 }
 
-/// The server refuses to write the record, but renews the lease.
+/// With full memory, the server refuses to write the claim's record, but renews the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_lease_is_confirmed_when_the_memory_is_full() {
     let (fixture, client, key) = Fixture::one().await;
@@ -163,7 +163,8 @@ async fn an_unanswered_placement_leaves_a_record_of_the_release() {
     assert!(!fixture.exists(claims[2].at.key.as_str()));
 }
 
-/// If the client's record is lost, a renewal writes it again, with an expiry. Its holders are still shown as claims.
+/// If the client's record is lost, a renewal writes it again, with an expiry. The client's holders are still shown as
+/// claims.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_client_record_is_written_again() {
     let (fixture, [client, other], key) = Fixture::two().await;

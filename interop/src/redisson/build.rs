@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A tested release of Redisson. All changes to its locks that matter to other clients came between these two releases.
+/// A tested release of Redisson. All changes to its locks that matter to other clients came between `Old` and `Newest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// The newest release.

@@ -33,7 +33,7 @@ pub struct Lock {
 }
 
 impl Fleet {
-    /// Connects a client. `watchdog` is Redisson's `lockWatchdogTimeout`: the lease, which is renewed at a third.
+    /// Connects a client. `watchdog` is Redisson's `lockWatchdogTimeout`: the lease, which is renewed every third of it.
     ///
     /// # Errors
     /// The exception that Redisson throws.
@@ -100,12 +100,12 @@ impl Owner {
 }
 
 impl Lock {
-    /// `lockInterruptibly()`: waits, and is renewed by the watchdog.
+    /// `lockInterruptibly()`: waits for the lock, which the watchdog then renews.
     pub fn lock(&self) -> Reply<()> {
         self.ask("lock", &["0"])
     }
 
-    /// `lockInterruptibly(lease)`: waits, and is not renewed.
+    /// `lockInterruptibly(lease)`: waits for the lock, which is not renewed.
     pub fn lock_for(&self, lease: Duration) -> Reply<()> {
         self.ask("lock", &[&millis(lease)])
     }

@@ -12,7 +12,7 @@ use crate::examples::{Fixture as Folder, Process, tenure_command};
 use crate::fixture::{Fixture, PROMPT, assert_holds_nothing, within};
 use crate::waiter::Waiter;
 
-/// The folder in which the command runs. Also builds the command now, before any test holds a lock.
+/// The folder in which `tenure` runs. Also builds `tenure` now, before any test holds a lock.
 fn folder_for_tenure() -> Folder {
     let _ = tenure_command();
     Folder::new()
@@ -25,7 +25,7 @@ fn tenure(folder: &Folder, fixture: &Fixture, words: &[&str]) -> Process {
     Process::start(command)
 }
 
-/// The lines of JSON that `tenure` prints. It must succeed.
+/// Runs `tenure`, which must succeed, and returns the lines of JSON that it prints.
 fn printed(folder: &Folder, fixture: &Fixture, words: &[&str]) -> Vec<Value> {
     let mut tenure = tenure(folder, fixture, words);
     let lines = tenure.rest();

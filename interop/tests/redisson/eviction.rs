@@ -1,4 +1,4 @@
-//! Evictions by Tenure and forced unlocks by Java of each other's locks, and Tenure's listing of Java's locks.
+//! Tenure evicts and lists Java's holders, and Java unlocks Tenure's locks by force.
 
 use std::time::Duration;
 

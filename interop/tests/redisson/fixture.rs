@@ -174,9 +174,9 @@ impl Register {
     }
 }
 
-/// Waits for new subscribers: each tries to acquire the lock once more, and then sleeps. No event reports that.
+/// Waits for 30 ms, in which new subscribers try once more to acquire the lock, and then sleep.
 async fn settled() {
-    // sleep: for lack of an event. If this is too short, a test checks less but does not fail.
+    // sleep: no event reports that. If the time is too short, a test checks less but does not fail.
     tokio::time::sleep(Duration::from_millis(30)).await;
 }
 
