@@ -16,7 +16,7 @@ local channel = 'redisson_lock__channel:' .. tag
 local records = 'tenure_claim:' .. tag .. ':'
 local now_ms = math.floor(now / 1000)
 local RECORD_TTL = 12000
--- The time (ms) for which Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
+-- The time (ms) for which Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by Java's clock.
 local JAVA_TIMEOUT = 300000
 local DAY = 86400000
 -- The time (ms) after which a successor polls again if it was not granted because others wait. script.rs inserts it.
@@ -209,7 +209,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     elseif not ahead then
         ahead = redis.call('RPUSH', queue, owner) - 1
     end
-    -- Java takes a waiter for dead at the time of its score. So our score is the end of our lease, plus what Java will
+    -- Java takes a waiter for dead when its score has passed. So our score is the end of our lease, plus what Java will
     -- subtract as its waiters ahead leave: at most JAVA_TIMEOUT for each, and nothing at the head. Each poll sets the
     -- score again, so Java does not take a live waiter for dead.
     slack = ahead > 0 and math.min(slack, javas * JAVA_TIMEOUT) or 0

@@ -53,7 +53,7 @@ pub struct Config {
     /// The file that holds the password. It is read again at each connect, so that the password can be rotated. With
     /// a file, `password` is not used.
     pub(crate) password_file: Option<PathBuf>,
-    /// Callback that fetches user and password at each connect, instead of the three fields above.
+    /// Callback that fetches user and password at each connect, instead of `user`, `password` and `password_file`.
     pub(crate) credentials: Option<CredentialsSource>,
     /// Number of the database: 0 unless the URL's path names another.
     pub(crate) database: u32,
@@ -254,8 +254,8 @@ impl Config {
         Config { clock, ..self }
     }
 
-    /// Sets from how many calls in flight claims are batched (`None`: no change), and how many batches are in flight at
-    /// once (`None`: derived from the round-trip time). For this crate's own tests.
+    /// Sets the number of calls in flight from which on claims are batched (`None`: no change), and the number of batches
+    /// in flight at once (`None`: derived from the round-trip time). For this crate's own tests.
     #[doc(hidden)]
     #[must_use]
     pub fn batching(self, batch_from: Option<usize>, concurrent_batches: Option<usize>) -> Self {

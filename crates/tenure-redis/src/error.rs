@@ -29,7 +29,7 @@ pub(crate) enum ConnectError {
     Tls(io::Error),
     /// The password file could not be read.
     PasswordFile(PasswordFileError),
-    /// The callback gave no credentials.
+    /// The callback that fetches credentials failed.
     Credentials(BackendError),
     /// The server's reply to `TIME` is malformed.
     Time,
@@ -125,8 +125,8 @@ pub(crate) fn unexpected_reply() -> BackendError {
     )
 }
 
-/// Error for a token counter that is too high for further tokens, as in the year 2255, or if it was set. The script has
-/// granted nothing; but a fair claim may already be in the queue, so the effect is `Unknown`.
+/// Error for a token counter that is too high for further tokens: in the year 2255, or because a program has set it. No
+/// claim was granted; but a fair claim may already be in the queue, so its effect is `Unknown`.
 pub(crate) fn tokens_exhausted(fairness: Fairness) -> BackendError {
     let effect = match fairness {
         Fairness::Unfair => Effect::None,

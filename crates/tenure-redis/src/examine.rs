@@ -34,7 +34,7 @@ const MAX_AHEAD: Duration = Duration::from_secs(60);
 /// from 2^53 on, and one lock may draw 256 tokens.
 const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 256.0;
 
-/// Number of calls that `examine` times. Only the fastest one counts.
+/// Number of calls whose round trips `examine` measures. Only the shortest round trip counts.
 const ROUND_TRIPS: u32 = 5;
 
 /// Consequence that is reported if wake-ups do not work.

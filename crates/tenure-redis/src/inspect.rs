@@ -25,7 +25,7 @@ const MAX_SCANS: usize = 100;
 /// A listing logs a warning if the server has more keys than this.
 const MANY_KEYS: u64 = 100_000;
 
-/// The most locks in one call of the inspecting script.
+/// The most locks in one call of `redisson_inspect.lua`.
 const CHUNK: usize = 100;
 
 /// Phases of a listing: `HELD` scans held locks, then `QUEUED` scans the queues of locks without a holder.

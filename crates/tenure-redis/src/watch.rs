@@ -54,7 +54,7 @@ enum Task {
 #[derive(Default)]
 struct Registry {
     state: Mutex<RegistryState>,
-    /// Number of channels. Every release reads it, mostly as zero, before it locks `state`.
+    /// Number of channels. Every release reads this number, and locks `state` only if it is not zero.
     count: AtomicUsize,
     changed: Notify,
     /// Notified when the connection was lost, or could not be opened: waiters then poll.

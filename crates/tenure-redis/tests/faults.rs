@@ -270,7 +270,7 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
     }
 }
 
-/// Because the error is transient, the engine's waiters keep waiting, and it retries releases.
+/// Because the error is transient, the engine keeps waiting for locks, and retries releases.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_snapshot_is_a_transient_error_without_effect() {
     let (fixture, client, key) = Fixture::one().await;
@@ -404,7 +404,7 @@ async fn an_unreachable_server_is_unavailable_without_effect() {
     let claim = hold(&client, &key).await;
     let gone = client.claim(&key, Mode::Exclusive);
     fixture.redis.lock().process().kill();
-    // The client may notice only by this call that the server is gone, so its effect may be unknown.
+    // The client may notice only by this call that the server is gone. Then the call's effect is unknown.
     let _ = acquire(client.backend(), &gone).await;
     let error = acquire(client.backend(), &gone)
         .await

@@ -157,7 +157,7 @@ async fn a_head_without_a_score_is_removed() {
     assert!(!fixture.exists(&queue(&key)));
 }
 
-/// R26: Java's scripts remove a head whose score has passed on Java's clock. If it is a live waiter of ours, its next
+/// R26: Java's scripts remove a head whose score has passed on Java's clock. If that was a live waiter of ours, its next
 /// poll puts it back at the head, not at the tail.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_live_waiter_removed_by_java_returns_to_the_head() {
@@ -277,7 +277,8 @@ async fn polls_respect_what_java_subtracts_from_a_score() {
     }
 }
 
-/// A waiter of an older Java client that is woken during the cooldown finds the key held, and would sleep for minutes.
+/// A waiter of an older Java client that is woken during an eviction's cooldown finds the key held. Without another
+/// wake-up it would sleep for minutes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_head_is_woken_again_after_the_cooldown() {
     let (fixture, [holder, operator], key) = Fixture::two().await;

@@ -21,7 +21,7 @@ fn page(client: &TestClient, after: Option<Cursor>, limit: u32) -> Call<Page<Loc
     client.backend().clone().inspect(query)
 }
 
-/// The size may change from page to page: names from a `SCAN` for which a page has no space go to the next page.
+/// The limit may differ from page to page: names from a `SCAN` for which a page has no space go to the next page.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_shows_each_lock_once_at_any_page_size() {
     let fixture = Fixture::new().await;

@@ -217,7 +217,8 @@ async fn a_waiter_removed_by_java_leaves_no_record() {
     assert_eq!(fixture.text(&["KEYS", "*{*}*"]), "");
 }
 
-/// A claim whose lock was deleted has no record after its next renewal, and an evicted one only the record of its eviction.
+/// A claim whose lock was deleted has no record after its next renewal. An evicted claim has only the record of its
+/// eviction.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_does_not_hold_leaves_no_record() {
     let fixture = Fixture::new().await;

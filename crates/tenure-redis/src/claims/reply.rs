@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 use tenure_backend::{FencingToken, TokenRange};
 
-/// A script's reply for a claim that it was to place or poll.
+/// A script's reply after it has placed or polled a claim.
 pub(crate) enum PlaceReply {
     Waiting {
         ahead: Option<u32>,

@@ -148,7 +148,7 @@ impl Dialer {
         }
         Ok(match password {
             Some(password) => info.set_password(password.expose()),
-            // Logs in with an empty password. Without any, the client would not log in, and act as the default user.
+            // An empty password makes the client log in. Otherwise it would act as the default user.
             None if config.user.is_some() => info.set_password(""),
             None => info,
         })

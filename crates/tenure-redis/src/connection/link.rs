@@ -73,8 +73,8 @@ impl Link {
         (state.closed, state.session) = (true, None);
     }
 
-    /// Returns a channel that changes when a connection has replaced another: the host name may lead to another server
-    /// by then.
+    /// Returns a channel that changes when a connection has replaced another. Then subscriptions must be replaced too,
+    /// because the host name may lead to another server.
     pub(crate) fn replacements(&self) -> watch::Receiver<()> {
         self.state.lock().replaced.subscribe()
     }

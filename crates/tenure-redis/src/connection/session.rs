@@ -1,4 +1,4 @@
-//! One connection as acquiring and releasing use it: single calls, limited in number, and claims in batches.
+//! One connection, on which single calls are limited in number, and claims travel in batches under load.
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ pub(crate) struct SpinStream {
     stream: TcpStream,
     /// Number of callers that wait for a reply on this connection.
     in_flight: Arc<AtomicUsize>,
-    /// Longest time since the last reply, and longest time to spin: both are [`SPIN`], except in tests.
+    /// A call spins if the last reply is at most this old, and for at most `longest`. Both are [`SPIN`], except in tests.
     recent: Duration,
     longest: Duration,
     /// Bytes were written since the last flush.
@@ -51,9 +51,9 @@ enum Spin {
 /// Decides whether to spin, by the success of recent spins.
 #[derive(Debug, Default)]
 struct SpinBudget {
-    /// Number of calls that do not spin after the next miss.
+    /// Number of calls that will not spin after the next spin that misses its reply.
     penalty: u32,
-    /// Number of next calls that do not spin.
+    /// Number of calls, from the next one on, that will not spin.
     skip: u32,
 }
 

@@ -25,7 +25,7 @@ const PIPELINE_BUFFER: usize = 1024;
 /// An idle connection is pinged on every 20th check, to find a dead server before the next call needs it.
 const IDLE_CHECKS_PER_PING: u32 = 20;
 
-/// Number of the next connection.
+/// Number that will identify the next connection.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A connection to a server that has loaded our scripts. It lives until it breaks or is dropped.
