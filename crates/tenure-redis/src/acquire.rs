@@ -58,23 +58,22 @@ impl RedisStore {
             return Ok(reply);
         }
         let first = self.acquire_alone(session, claim, not_after, record).await?;
-        // The server refused the claim as late, although `not_after` has not passed here: the limit was computed from a
-        // lower bound of the server's clock. The reply has raised that bound, and nothing was placed, so try once more.
+        // The server called the claim late, because the limit was sent by a lower bound of the server's clock. The
+        // reply has raised that bound, and nothing was placed, so try once more.
         if matches!(first, AcquireReply::TooLate) && self.now() < not_after {
             return self.acquire_alone(session, claim, not_after, record).await;
         }
         Ok(first)
     }
 
-    /// Polls a claim that this client knows as granted. Sends a renewal: if the claim still holds, returns `Granted` with
-    /// its tokens `run`, otherwise `Ended`.
+    /// Polls a claim that this client knows as granted, with the tokens `run`: a renewal tells if it still holds.
     pub(crate) async fn poll_granted(
         &self,
         claim: &Claim,
         run: TokenRange,
     ) -> Result<AcquireReply, BackendError> {
         let renewal = RenewRequest::of(claim);
-        // Boxed, because this future is rarely needed, and larger than the rest of its caller.
+        // Boxed: this future is rarely needed, and larger than the rest of its caller.
         match Box::pin(self.renew_in_one_call(&[&renewal])).await?.pop() {
             Some(RenewReply::Alive { held_from, lease }) => Ok(AcquireReply::Granted(Grant {
                 tokens: Some(run),
@@ -105,7 +104,7 @@ impl RedisStore {
         };
         let reply = match session.call_batched(entry).await? {
             BatchReply::NotDone => return Ok(None),
-            // The claim's own limit has passed, so a call of its own would be too late as well.
+            // The claim's own limit has passed: a call of its own would be too late as well.
             BatchReply::TooLate if not_after <= self.now() => PlaceReply::TooLate,
             BatchReply::TooLate => return Ok(None),
             BatchReply::Done(first) => {

@@ -15,7 +15,6 @@ use crate::credentials::{Credentials, CredentialsSource};
 /// claim that is sent alone is served sooner.
 const BATCH_FROM: usize = 12;
 
-/// The options that a Redis URL may have.
 const OPTIONS: &[Known] = &[
     Known::one_of("layout", &["redisson", "plain", "spring"]),
     Known::one_of("fencing", &["redisson"]),
@@ -53,7 +52,7 @@ pub struct Config {
     /// The file that holds the password. It is read again at each connect, so that the password can be rotated. With
     /// a file, `password` is not used.
     pub(crate) password_file: Option<PathBuf>,
-    /// Callback that fetches user and password at each connect, instead of `user`, `password` and `password_file`.
+    /// Callback that fetches user and password at each connect. It replaces all configured ones.
     pub(crate) credentials: Option<CredentialsSource>,
     /// Number of the database: 0 unless the URL's path names another.
     pub(crate) database: u32,

@@ -27,7 +27,6 @@ pub(crate) enum ConnectError {
     /// The server was reached, but the TLS handshake failed.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "constructed only with TLS"))]
     Tls(io::Error),
-    /// The password file could not be read.
     PasswordFile(PasswordFileError),
     /// The callback that fetches credentials failed.
     Credentials(BackendError),
@@ -125,8 +124,8 @@ pub(crate) fn unexpected_reply() -> BackendError {
     )
 }
 
-/// Error for a token counter that is too high for further tokens: in the year 2255, or because a program has set it. No
-/// claim was granted; but a fair claim may already be in the queue, so its effect is `Unknown`.
+/// Error for a token counter that is too high for further tokens, in 2255 or because a program has set it. Nothing
+/// was granted; but a fair claim may be in the queue, so its effect is `Unknown`.
 pub(crate) fn tokens_exhausted(fairness: Fairness) -> BackendError {
     let effect = match fairness {
         Fairness::Unfair => Effect::None,
@@ -150,14 +149,12 @@ pub(crate) fn connect_timed_out(config: &Config) -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
-/// Error for a renewal that was given up without a reply.
 pub(crate) fn renewal_timed_out(limit: Duration) -> BackendError {
     let message =
         format!("Redis did not answer a renewal within {limit:?}, a sixth of the lease: the client retries");
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }
 
-/// Error for a subscription that the server did not confirm in time.
 pub(crate) fn not_subscribed() -> BackendError {
     let message = "Redis did not confirm a subscription: waiters poll until one can be had";
     BackendError::new(Fault::Unavailable, Effect::None, message)
@@ -175,7 +172,7 @@ pub(crate) fn connect_abandoned() -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
-/// Error for a call whose reply cannot come, because the runtime of the sending task has ended.
+/// Error for a call whose reply cannot come, because the runtime has ended.
 pub(crate) fn runtime_ended() -> BackendError {
     let message = "the runtime that speaks to Redis has ended: try again";
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)

@@ -40,7 +40,7 @@ const ROUND_TRIPS: u32 = 5;
 /// Consequence that is reported if wake-ups do not work.
 const WAITERS_POLL: &str = "waiters poll instead, so a lock changes hands at most ten times a second";
 
-/// Number of the next wake-up test. It is part of the test's key, so that concurrent tests use different keys.
+/// Number of the next wake-up test: part of its key, so that concurrent tests use different keys.
 static NEXT_PROBE: AtomicU64 = AtomicU64::new(0);
 
 impl RedisStore {
@@ -109,8 +109,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Tests wake-ups: watches an unused key, publishes a message for it, and waits for the wake-up. Adds a finding if
-    /// the wake-up fails or is slow.
+    /// Tests wake-ups: watches an unused key, publishes a message, and reports a wake-up that fails or is slow.
     async fn wake_up(&self, wire: &Wire, findings: &mut Vec<Finding>) {
         let probe = probe_claim();
         let begun = self.now();
@@ -166,7 +165,8 @@ fn cannot_publish(error: &BackendError) -> Finding {
     )
 }
 
-/// A claim for a wake-up test. It is never placed, and its key is unique, so that concurrent tests do not wake each other.
+/// A claim for a wake-up test. It is never placed. Its key is unique, so that concurrent tests do not wake each
+/// other.
 fn probe_claim() -> Claim {
     let id = ClaimId::new(ClientId::from_random([0; 16]), 0);
     let number = NEXT_PROBE.fetch_add(1, Ordering::Relaxed);
@@ -175,8 +175,8 @@ fn probe_claim() -> Claim {
     Claim::of(ClaimRef { key, id }, Duration::from_secs(1))
 }
 
-/// Reports a server that refuses writes because fewer replicas are in sync than it requires. `INFO` has the number of
-/// replicas in sync only if the server requires some.
+/// Reports a server that refuses writes because too few replicas are in sync. `INFO` has their number only if the
+/// server requires some.
 async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
     info.get("min_slaves_good_slaves")?;
     let good = info.number("min_slaves_good_slaves");
@@ -230,8 +230,8 @@ fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
     }
 }
 
-/// Reports a token counter from which no token can be drawn, or so far ahead of the clock that tokens could be drawn
-/// twice after a loss of data.
+/// Reports a token counter that is too high to draw, or so far ahead of the clock that a loss of data could repeat
+/// tokens.
 async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
     let value = match wire.query(redis::cmd("GET").arg(COUNTER)).await {
         Ok(value) => value,

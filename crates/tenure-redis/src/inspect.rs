@@ -163,8 +163,8 @@ impl Position {
     }
 }
 
-/// Makes one `SCAN` call. Returns the next cursor (`None` at the end) and names of locks: in the phase `HELD` those
-/// that may be held, otherwise those with a queue.
+/// Makes one `SCAN` call. Returns the next cursor (`None` at the end) and names of locks that may be held, or have a
+/// queue.
 async fn scan(
     wire: &Wire,
     prefix: &str,

@@ -48,8 +48,8 @@ impl RedisStore {
             .unwrap_or_else(ReleaseReply::Unknown)
     }
 
-    /// Releases a holder in a batch. Returns `None` if nothing was done, because the request is no plain unlock or the
-    /// script declined it: the caller then sends it alone. Withdrawn claims are never batched: they rarely hold the key.
+    /// Releases a holder in a batch. Returns `None` if nothing was done, and the caller is to send the request alone.
+    /// Withdrawn claims are never batched: they rarely hold the key.
     async fn release_in_batch(
         &self,
         session: &Session,
@@ -321,8 +321,7 @@ fn freed_holders(freed: &Value) -> Option<Batch<HolderId>> {
     list(freed)?.iter().map(holder).collect()
 }
 
-/// ID of a holder or waiter. Java's threads are written like our claims; `ours` tells whether Redis has a record of the
-/// claim or its client, which only ours have.
+/// ID of a holder or waiter. Java's threads are written like our claims; only of ours has Redis a record.
 pub(crate) fn holder_id(owner: &str, ours: bool) -> HolderId {
     match owner.parse() {
         Ok(claim) if ours => HolderId::Claim(claim),

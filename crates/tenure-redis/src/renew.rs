@@ -169,7 +169,7 @@ impl RedisStore {
                     self.claims
                         .mark_renewed(id, until, wire.clock.at(until), renewal.raise);
                 }
-                // The claim is alive, but waits where the request expects a holder, or the other way round.
+                // The claim is alive: it waits although only a holder was to be renewed, or the other way round.
                 RenewReply::Gone(_) if integer(code) == Some(WRONG_PHASE) => {}
                 RenewReply::Gone(loss) => {
                     let expired = self.claims.mark_lost(id, now, shown);
@@ -192,7 +192,7 @@ fn all_unknown(renewals: &[&RenewRequest], error: &BackendError) -> Batch<RenewR
         .collect()
 }
 
-/// The server's error for one claim, if the renewal of this claim failed.
+/// The server's error for one claim, if its renewal failed.
 fn refusal(reply: &Value) -> Option<Refusal<'_>> {
     text(reply)?.strip_prefix('R').map(Refusal::parse)
 }

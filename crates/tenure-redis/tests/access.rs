@@ -1,4 +1,4 @@
-//! Access: URLs, passwords, users, permissions and databases. TLS is tested in `tls.rs`, examining in `examine.rs`.
+//! Access: URLs, passwords, users, permissions and databases.
 
 mod fixture;
 
@@ -16,7 +16,7 @@ use tenure_backend::{
 use tenure_redis::RedisStore;
 use tenure_servers::Redis;
 
-/// Asserts that connecting fails with these words, without effect, and that the error shows no password or script.
+/// Asserts that connecting fails with these words, without effect, and without a secret in the error.
 async fn refuses(url: &str, fault: Fault, words: &str) {
     let error = connect(url).await.expect_err(url);
     assert_error(&error, (fault, Effect::None), words);
@@ -163,7 +163,7 @@ async fn the_documented_permissions_are_sufficient_and_minimal() {
     assert_eq!(documented_rights().into_iter().collect::<BTreeSet<_>>(), called);
 }
 
-/// A script that lacks a permission fails midway, perhaps after some writes, so its effect is unknown.
+/// A script that lacks a permission fails midway, so its effect is unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_denial_inside_a_script_has_an_unknown_effect() {
     let (fixture, client, key) = Fixture::one().await;
@@ -257,8 +257,7 @@ async fn a_cluster_node_refuses_the_first_lock() {
     assert_error(&error, (Fault::Unsupported, Effect::None), "cluster");
 }
 
-/// The port is closed, the name does not resolve, the server refuses, or the connection breaks: the error names each
-/// cause once.
+/// A closed port, an unknown name, a refusal, a broken connection: the error names each cause once.
 #[tokio::test(flavor = "multi_thread")]
 async fn error_sources_do_not_repeat_each_other() {
     let server = Redis::start().expect("it starts");

@@ -1,5 +1,4 @@
-//! Batched calls: few calls for many claims, each judged alone. `conformance.rs` runs the contract's tests with
-//! batches.
+//! Batched calls: few calls for many claims, each judged alone.
 
 mod fixture;
 
@@ -24,7 +23,7 @@ fn are_apart(mut runs: Vec<TokenRange>) {
     );
 }
 
-/// Asserts that fewer than 64 script calls were sent since the statistics were reset: so claims were batched.
+/// Asserts fewer than 64 script calls since the statistics were reset: so claims were batched.
 fn few_calls(fixture: &Fixture) {
     let calls = fixture.script_calls();
     assert!(calls < 64, "{calls} calls: they have travelled together");
@@ -102,7 +101,7 @@ async fn an_unusual_claim_does_not_affect_its_batch() {
     proxied.granted(&ended).await;
     release(&proxied.store, unlock_of(&ended)).await;
     java_hold(fixture, &ended.at.key, 20_000);
-    // The release of this claim has overtaken its acquire request. Only the record in Redis shows that.
+    // The claim's release has overtaken its acquire request. Only the record in Redis shows that.
     let overtaken = own(proxied.key());
     let doubts = format!("tenure_doubts:{}", overtaken.at.id.client());
     fixture.command(&["SET", &record(&overtaken), "E", "PX", "20000"]);
@@ -164,7 +163,7 @@ async fn a_key_without_permission_does_not_affect_its_batch() {
     }
 }
 
-/// A holder that dies, or whose lease Java shortens, publishes nothing, so no wake-up ends the wait earlier.
+/// A holder that dies, or whose lease Java shortens, publishes nothing. So a waiter must poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batched_claim_polls_within_its_own_lease() {
     let (fixture, client, key) = Fixture::one_on(Server::batching()).await;
@@ -187,8 +186,7 @@ async fn batched_claims_keep_their_own_lease_tokens_and_queue() {
             })
         })
         .collect();
-    // Java queues for the last claim's key, and the batch script must find this queue. Keys with a hash tag get no
-    // further braces in the queue's name.
+    // Java queues for the last claim's key. The key has a hash tag, so the queue's name has no further braces.
     let fixture = &proxied.fixture;
     java_enqueue(fixture, &claims[MANY - 1].at.key, JAVA, Some(60_000));
     fixture.command(&["CONFIG", "RESETSTAT"]);
@@ -292,7 +290,7 @@ async fn a_batched_release_wakes_the_head_of_its_queue() {
     assert_eq!(fixture.text(&["GET", text.at.key.as_str()]), "foreign data");
     let taken = fixture.text(&["HGETALL", robbed.at.key.as_str()]);
     assert_eq!(taken, format!("{JAVA} 1"));
-    // The releases deleted the records that the renewals had written. Only the record of the eviction is left.
+    // The releases deleted the records of the renewals. Only the record of the eviction is left.
     assert_eq!(fixture.text(&["KEYS", "tenure_claim:*"]), record(evicted));
 }
 

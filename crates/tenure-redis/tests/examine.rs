@@ -89,7 +89,7 @@ async fn weaknesses_are_reported_with_their_consequences() {
     assert_finding(&found, "append-only", Severity::Warning);
     assert_finding(&found, "allkeys-lru", Severity::Danger);
     assert!(found.iter().all(|finding| !finding.consequence.is_empty()));
-    // Makes the server a replica, which grants no locks. If a client can still connect, `examine` reports the replica.
+    // A replica grants no locks. If a client can connect at all, `examine` reports the replica.
     server.ask(&["REPLICAOF", "127.0.0.1", "1"]).expect("it obeys");
     if let Ok(store) = connect(&server.url()).await {
         assert_finding(&examine(&store).await, "replica of another", Severity::Danger);
@@ -102,8 +102,8 @@ async fn a_server_without_info_is_still_examined() {
     finds_alone(&found, "INFO", Severity::Warning);
 }
 
-/// Three values of the counter: the largest integer of Redis; a number as Lua prints it, with an exponent; and 2^53 - 1,
-/// the last one that a script counts exactly.
+/// Counter values: the largest integer of Redis; a number as Lua prints it, with an exponent; and 2^53 - 1, the last
+/// that a script counts exactly.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exhausted_token_counter_is_reported_and_grants_nothing() {
     for stands in ["9223372036854775807", "1e+18", "9007199254740991"] {
@@ -150,7 +150,7 @@ async fn an_exhausted_token_counter_is_reported_and_grants_nothing() {
     }
 }
 
-/// The order of the script's additions matters: in doubles 2^53 + 1 - 1 is 2^53 - 1, but 2^53 - 1 + 1 is 2^53.
+/// The script must not add first: in doubles 2^53 + 1 - 1 is 2^53 - 1.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batched_claim_gets_no_token_beyond_the_last() {
     let (fixture, client, _) = Fixture::one_on(Server::batching()).await;

@@ -1,5 +1,4 @@
-//! Faults of the server and the network: pauses, restarts, lost connections, full memory, set clocks. Long runs with
-//! recorded histories are in `tenure-faults`.
+//! Faults of the server and the network: pauses, restarts, lost connections, full memory, set clocks.
 
 mod fixture;
 
@@ -36,7 +35,7 @@ async fn lost_scripts_are_loaded_again() {
     assert_finding(&examine(client.backend()).await, "scripts", Severity::Warning);
 }
 
-/// When the server has lost a script, the client sends its source with the call: nothing can be lost in between.
+/// When a script is lost, the client sends its source with the call: nothing can be lost in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_keeps_losing_scripts_serves_every_call() {
     let fixture = Arc::new(Fixture::new().await);
@@ -270,7 +269,7 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
     }
 }
 
-/// Because the error is transient, the engine keeps waiting for locks, and retries releases.
+/// The error is transient, so the engine keeps waiting for locks, and retries releases.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_snapshot_is_a_transient_error_without_effect() {
     let (fixture, client, key) = Fixture::one().await;
@@ -318,8 +317,8 @@ async fn a_full_memory_refuses_new_locks_and_renews_held_ones() {
     other.granted(&late).await;
 }
 
-/// A waiter's renewal writes the end of its lease, which a server with full memory refuses. A holder's renewal only
-/// extends the expiry of the key.
+/// A server with full memory refuses to renew a waiter, whose lease is written. A holder's renewal only sets an
+/// expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_renewal_does_not_affect_its_batch() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -339,8 +338,8 @@ async fn a_refused_renewal_does_not_affect_its_batch() {
     waiter.stays_alive(&waiting, Phase::Waiting).await;
 }
 
-/// After a planned failover the host name leads to another server. A client that only holds sends only renewals, so a
-/// refused renewal must make it connect again.
+/// After a planned failover the host name leads to another server. A client that only holds must notice this by a
+/// refused renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_leaves_a_server_that_became_a_replica() {
     let (fixture, client, key) = Fixture::one().await;
@@ -404,7 +403,7 @@ async fn an_unreachable_server_is_unavailable_without_effect() {
     let claim = hold(&client, &key).await;
     let gone = client.claim(&key, Mode::Exclusive);
     fixture.redis.lock().process().kill();
-    // The client may notice only by this call that the server is gone. Then the call's effect is unknown.
+    // The client may notice only by this call that the server is gone: its effect is then unknown.
     let _ = acquire(client.backend(), &gone).await;
     let error = acquire(client.backend(), &gone)
         .await

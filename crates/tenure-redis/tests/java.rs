@@ -1,5 +1,4 @@
-//! Our claims on a lock that Java holds or unlocks by force. Plain Redis commands play Java; the interoperability tests
-//! run real Redisson. Java's queue is tested in `java_queue.rs`.
+//! Our claims on a lock that Java holds or unlocks by force. Plain Redis commands play Java.
 
 mod fixture;
 
@@ -36,7 +35,7 @@ async fn claims_poll_every_second_behind_a_foreign_holder() {
     }
 }
 
-/// The name that a listing shows for a Java holder evicts this holder, although it looks like the ID of a claim.
+/// The shown name of a Java holder evicts this holder, although it looks like the ID of a claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_holder_is_evicted_by_its_shown_name() {
     let (fixture, client, key) = Fixture::one().await;

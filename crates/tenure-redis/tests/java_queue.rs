@@ -1,5 +1,5 @@
 //! Java's fair waiters and ours in one queue: their order, and the removal of dead ones. Plain Redis commands play
-//! Java; the interoperability tests run real Redisson.
+//! Java.
 
 mod fixture;
 
@@ -75,7 +75,7 @@ async fn unfair_claims_poll_every_second_while_java_queues() {
     }
 }
 
-/// The first fair waiter has a lease of an hour. An unfair claim behind it polls within the claim's own lease.
+/// The first fair waiter has a lease of an hour. An unfair claim polls within its own lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn unfair_claims_poll_within_their_lease_behind_our_fair_head() {
     let (_stage, [holder, other], key) = Fixture::two().await;
@@ -248,15 +248,14 @@ async fn a_poll_costs_the_same_behind_a_long_java_queue() {
     }
     let looks = fixture.call_count("zscore");
     assert!((1..20 * 2 * MANY).contains(&looks), "{looks}");
-    // The scores of the first and the last claim still include the 300 s that Java will subtract.
+    // The scores still include the 300 s that Java will subtract.
     for claim in [&claims[0], &claims[MANY - 1]] {
         let ahead = fixture.score(&key, &claim.at.id.to_string());
         assert!((325_000..=360_000).contains(&ahead), "{ahead} ms");
     }
 }
 
-/// When a Java waiter ahead leaves, Java subtracts 300 s from every score. The next polls do not add them again, so in
-/// the end our score is the end of our lease.
+/// When a Java waiter ahead leaves, Java subtracts 300 s from every score. Our next polls do not add them again.
 #[tokio::test(flavor = "multi_thread")]
 async fn polls_respect_what_java_subtracts_from_a_score() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -277,8 +276,8 @@ async fn polls_respect_what_java_subtracts_from_a_score() {
     }
 }
 
-/// A waiter of an older Java client that is woken during an eviction's cooldown finds the key held. Without another
-/// wake-up it would sleep for minutes.
+/// A waiter of an older Java client that is woken during an eviction's cooldown finds the key held, and sleeps for
+/// minutes unless it is woken again.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_head_is_woken_again_after_the_cooldown() {
     let (fixture, [holder, operator], key) = Fixture::two().await;

@@ -1,6 +1,4 @@
-//! The keys, fields, expiry times, scores and messages of a lock in Redis. Records of clients and ended claims are
-//! tested in `records.rs`, Java's part in `java.rs` and `java_queue.rs`, and real Redisson in the interoperability
-//! tests.
+//! The keys, fields, expiry times, scores and messages of a lock in Redis.
 
 mod fixture;
 
@@ -93,7 +91,7 @@ async fn a_fair_waiter_is_in_redissons_list_and_zset() {
 async fn no_key_of_a_lock_remains_after_all_leases() {
     let (fixture, [a, b, c], _) = Fixture::three().await;
     let brief = fixture.store.short_lease();
-    // A waiter that withdraws sets the queue's expiry again. If no waiter withdraws, only dead ones are left.
+    // A waiter that withdraws sets the queue's expiry again. Otherwise only dead waiters are left.
     for withdraws in [false, true] {
         let key = fixture.store.key();
         hold_for(&a, &key, brief).await;
@@ -257,7 +255,7 @@ async fn a_hash_that_is_no_mutex_is_neither_shown_nor_evicted() {
     }
 }
 
-/// If a refused release counted as done, the client would not repeat it, and the lock would stay for its whole lease.
+/// If a refused release counted as done, the lock would stay for its whole lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_release_fails_and_can_be_repeated() {
     let (fixture, client, key) = Fixture::one().await;

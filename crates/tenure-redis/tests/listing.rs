@@ -1,5 +1,5 @@
-//! Listings: each lock appears once, whatever other keys the server has, and Java's owners appear under the names that
-//! they wrote. Single locks are tested in `layout.rs` and `java.rs`.
+//! Listings: each lock appears once, whatever other keys the server has, and Java's owners under the names that they
+//! wrote.
 
 mod fixture;
 
@@ -49,8 +49,8 @@ async fn a_listing_shows_each_lock_once_at_any_page_size() {
     assert_eq!(listed, keys);
 }
 
-/// Names of foreign owners are returned unchanged, so that they identify the owners; programs escape them before they
-/// print them. Keys whose names no lock of ours could have are left out.
+/// Names of foreign owners are returned unchanged, to identify the owners; programs must escape them. Keys whose
+/// names no lock of ours could have are left out.
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_names_with_control_characters_are_listed_and_evicted() {
     let (fixture, client, key) = Fixture::one().await;
@@ -83,7 +83,7 @@ async fn foreign_names_with_control_characters_are_listed_and_evicted() {
     assert_eq!(status.waiters.map(|all| all.len()), Some(0), "it was evicted");
 }
 
-/// On one thread, because the test's log subscriber receives only the warnings of its own thread.
+/// On one thread, because the log subscriber receives only the warnings of its thread.
 #[tokio::test]
 async fn a_listing_of_many_keys_logs_one_warning() {
     let fixture = Fixture::new().await;

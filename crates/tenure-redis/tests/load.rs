@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use tenure_backend::{Backend, Batch, Claim, Mode, RenewReply, RenewRequest};
 use tenure_servers::Way;
 
-/// Awaits a call, and adds each poll of it to `polled`, which several calls share.
+/// Awaits a call, and adds its polls to `polled`, which several calls share.
 async fn counted<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F::Output {
     poll_fn(|cx| {
         let answer = Pin::new(&mut call).poll(cx);
@@ -23,7 +23,7 @@ async fn counted<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F:
     .await
 }
 
-/// The callers' claims are fair, so they are not batched. At most 300 calls reach the server before the renewal.
+/// Fair claims are not batched. At most 300 calls reach the server before the renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn three_thousand_callers_are_served_and_delay_no_renewal() {
     let proxied = ProxiedFixture::new().await;

@@ -1,5 +1,5 @@
 //! Records in Redis: of clients, and of claims that were renewed, wait, or have ended while a request may be in
-//! flight. The client's own table is tested in `src/claims/table/tests.rs`.
+//! flight.
 
 mod fixture;
 
@@ -68,7 +68,7 @@ fn held_locks_are_shown_after_the_first_runtime_ended() {
     runtime().block_on(async {
         let (_stage, other, key) = Fixture::one_on(server).await;
         let claim = other.claim(&key, Mode::Exclusive);
-        // The first call may fail, because the connection has ended with the first runtime.
+        // This call may fail, because the connection has ended with the first runtime.
         let granted = match acquire(&store, &claim).await {
             Ok(granted) => granted,
             Err(_) => acquire(&store, &claim).await.expect("it connects again"),
@@ -189,7 +189,7 @@ async fn a_lost_client_record_is_written_again() {
     assert_evicted_by(&client.renew(&young).await, "alice");
 }
 
-/// A waiter whose record was deleted stays in the queue, and leaves it when it is granted.
+/// A waiter whose record was deleted stays in the queue until it is granted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_without_a_record_leaves_the_queue_when_granted() {
     let (fixture, [holder, waiter, next], key) = Fixture::three().await;
@@ -217,7 +217,7 @@ async fn a_waiter_removed_by_java_leaves_no_record() {
     assert_eq!(fixture.text(&["KEYS", "*{*}*"]), "");
 }
 
-/// A claim whose lock was deleted has no record after its next renewal. An evicted claim has only the record of its
+/// After the next renewal, a claim whose lock was deleted has no record, and an evicted one only that of its
 /// eviction.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_does_not_hold_leaves_no_record() {

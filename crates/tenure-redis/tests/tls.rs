@@ -80,6 +80,6 @@ async fn tls_trusts_only_the_named_authority() {
     let plain = connect(&format!("redis://{host}?connect_timeout=1s"))
         .await
         .expect_err("it speaks TLS alone");
-    // A TLS server closes a plain-text connection without a reason, so the message asks whether it speaks TLS.
+    // A TLS server closes a plain-text connection without a reason.
     assert_error(&plain, unavailable, "`rediss://`");
 }

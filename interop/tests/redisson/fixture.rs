@@ -21,7 +21,6 @@ pub(crate) const MOMENT: Duration = Duration::from_millis(300);
 /// Redisson's `lockWatchdogTimeout` and Tenure's lease, the default of both.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
-/// A Redis, with a Redisson client and a Tenure client on it.
 pub(crate) struct Fixture {
     pub(crate) redis: Redis,
     pub(crate) java: Fleet,
@@ -51,7 +50,6 @@ impl Fixture {
         Fixture { redis, java, client }
     }
 
-    /// Another Tenure client.
     pub(crate) async fn another_client(&self) -> Client {
         tenure::connect(&self.redis.url()).await.unwrap()
     }
@@ -137,7 +135,7 @@ impl Fixture {
     }
 }
 
-/// A number in Redis that is read, and then written, without a transaction. Only a lock prevents lost increments.
+/// A number in Redis that is read and then written. Only a lock prevents lost increments.
 pub(crate) struct Register {
     key: &'static str,
     stream: BufReader<TcpStream>,
@@ -180,7 +178,6 @@ async fn settled() {
     tokio::time::sleep(Duration::from_millis(30)).await;
 }
 
-/// Awaits a future, for at most `limit`.
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     let answer = tokio::time::timeout(limit, future).await;
     answer.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))

@@ -13,7 +13,6 @@ const SOON: Duration = Duration::from_millis(200);
 
 const ROUNDS: usize = 9;
 
-/// The median of all waits.
 fn median(mut waits: Vec<Duration>) -> Duration {
     waits.sort();
     waits[waits.len() / 2]

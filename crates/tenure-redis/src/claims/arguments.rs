@@ -11,12 +11,11 @@ use crate::profile::{grants, lease_ms};
 
 /// Key of the token counter, one per database; releases do not delete it.
 ///
-/// A cluster, which is not supported, would need a counter for each hash slot. Moving from one counter to several would
-/// keep tokens in order, because tokens are drawn at the server's time or above it.
+/// A cluster would need a counter for each hash slot. Moving between one counter and several keeps tokens in order,
+/// because tokens are drawn at the server's time or above it.
 pub(crate) const COUNTER: &str = "tenure_tokens";
 
-/// Writes the names of two keys: the client's record, and the key that exists while requests of the client's ended
-/// claims may be in flight.
+/// Writes two keys: the client's record, and the key that exists while requests of its ended claims may be in flight.
 pub(crate) fn write_client(command: &mut Command, client: ClientId) {
     command.bytes(&client_key(client)).bytes(&doubts_key(client));
 }

@@ -95,8 +95,8 @@ pub(crate) fn queue(key: &LockKey) -> String {
     tagged(QUEUE_PREFIX, key)
 }
 
-/// The name of a further key of a lock: `kind` and the lock's name, in braces unless it has some. Braces mark a hash
-/// tag: a cluster stores keys with the same tag in one slot.
+/// The name of a further key of a lock: `kind`, and the lock's name as hash tag. A cluster stores keys with one tag
+/// in one slot.
 fn tagged(kind: &str, key: &LockKey) -> String {
     let name = key.as_str();
     if name.contains('{') {
@@ -131,12 +131,12 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 /// Prefix of the keys of fair queues.
 pub(crate) const QUEUE_PREFIX: &str = "redisson_lock_queue:";
 
-/// Extracts a lock's name from the key of its queue; `None` if `queue` is no such key.
+/// Extracts a lock's name from its queue's key; `None` for any other key.
 pub(crate) fn lock_of_queue(queue: &str) -> Option<&str> {
     let tag = queue.strip_prefix(QUEUE_PREFIX)?;
     let bare = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}'));
-    // A queue's key ends in `{k}` for the lock `k`, but in `a{b` for the lock `a{b`, which has a brace already. (By
-    // Redisson's rule `{k}` shares the queue of `k`, and is reported as `k`.)
+    // A queue's key ends in `{k}` for the lock `k`, but in `a{b` for `a{b`, which has a brace. (By Redisson's rule
+    // `{k}` shares the queue of `k`.)
     match bare {
         Some(bare) if !bare.is_empty() && !bare.contains('{') => Some(bare),
         _ => Some(tag),

@@ -8,7 +8,6 @@ use tenure_backend::{BackendError, Effect, Fault};
 pub(crate) const WRONG_PASSWORD: &str = "Redis refused the user or the password: correct them, see whether the user is enabled (ACL LIST), or leave \
      them out if this Redis asks for none";
 
-/// Message for a key that another program uses.
 pub(crate) const NOT_A_LOCK: &str = "the key, or the counter `tenure_tokens`, holds data that is no lock, so another program uses it: choose \
      another key, or for the counter another database";
 
@@ -83,8 +82,7 @@ const OTHER: (Fault, &str) = (Fault::Store, "Redis refused the call: see the cau
 /// Words of the error when a script calls a command for which the user lacks permission.
 const DENIED_IN_SCRIPT: &str = "executing the script can't";
 
-/// Words in the texts of errors during login, and the codes of these errors. The redis crate drops the codes, so errors
-/// are recognized by the words.
+/// Words of errors during login, and their codes. The redis crate drops the codes, so errors are recognized by words.
 const HANDSHAKE: &[(&str, &str)] = &[
     ("permission", "NOPERM"),
     ("Authentication required", "NOAUTH"),
@@ -123,9 +121,9 @@ impl<'a> Refusal<'a> {
         self
     }
 
-    /// Returns the error code of the command that failed. Before Redis 7, the error of a command inside a script stands
-    /// within the script's error, as in `ERR … @user_script: 37: -OOM …`. An error that a script caught and returned
-    /// starts with `@user_script`.
+    /// Returns the error code of the command that failed. Before Redis 7, a script's error contains that of its
+    /// command, as in `ERR … @user_script: 37: -OOM …`. If the script caught the error, it starts with
+    /// `@user_script`.
     fn code(&self) -> &'a str {
         let is_framed = self.code.starts_with("@user_script") || self.details.contains("@user_script");
         let within = |code: &&'static str| self.details.contains(&format!(": -{code} "));
@@ -137,8 +135,8 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Returns whether a replica has refused a write. The client then connects again, because the host name may lead to
-    /// another server by now.
+    /// Returns whether a replica has refused a write. The client then connects again: the host name may lead
+    /// elsewhere.
     pub(crate) fn is_from_replica(&self) -> bool {
         matches!(self.code(), "READONLY" | "MASTERDOWN")
     }

@@ -57,7 +57,7 @@ pub(crate) fn numbers<const COUNT: usize>(value: &Value) -> Option<[i64; COUNT]>
     words.next().is_none().then_some(numbers)
 }
 
-/// Decodes the reply for a claim: a code, and two numbers whose meaning depends on the code.
+/// Decodes the reply for a claim: a code, and two numbers that depend on it.
 pub(crate) fn decode(code: i64, first: i64, second: i64) -> Option<PlaceReply> {
     Some(match code {
         0 => PlaceReply::Waiting {
@@ -78,7 +78,7 @@ pub(crate) fn decode(code: i64, first: i64, second: i64) -> Option<PlaceReply> {
     })
 }
 
-/// The tokens of a grant: `count` consecutive numbers from `first` on. `None` if one of the two is invalid.
+/// The tokens of a grant: `count` numbers from `first` on. `None` if one is invalid.
 pub(crate) fn token_range(first: u64, count: u64) -> Option<TokenRange> {
     let count = u32::try_from(count).ok().and_then(NonZeroU32::new)?;
     TokenRange::new(FencingToken::new(first)?, count)

@@ -24,7 +24,7 @@ const CLIENT_MARGIN: Duration = Duration::from_secs(30);
 /// With fewer entries than this, the table does not sweep expired ones.
 const MIN_SWEEP: usize = 64;
 
-/// The claims of this store's clients, as far as they may still be in Redis or have a request in flight.
+/// The claims of this store's clients that may be in Redis or have a request in flight.
 #[derive(Default)]
 pub(crate) struct ClaimTable {
     state: Mutex<State>,
@@ -44,7 +44,7 @@ struct Entry {
     claim: Arc<Claim>,
     /// Number of calls that place or poll the claim and wait for a reply.
     in_flight: u32,
-    /// Latest time at which a request that was given up without a reply may arrive; `None` if there is no such request.
+    /// Latest time at which a request that was given up without a reply may arrive.
     may_arrive_until: Option<Instant>,
     grant: Option<HeldGrant>,
     /// The claim waits in the fair queue in Redis.
@@ -81,7 +81,6 @@ pub(crate) struct ClientRecord {
 
 /// Result of looking up a claim that a caller wants to place or poll.
 pub(crate) enum Lookup<'a> {
-    /// The claim has ended.
     Ended,
     /// The claim was granted and not released.
     Granted(TokenRange),
@@ -89,8 +88,8 @@ pub(crate) enum Lookup<'a> {
     Ask(Placement<'a>),
 }
 
-/// A call in progress that places or polls a claim. If this value is dropped without a reply, the table notes that the
-/// request may still be in flight.
+/// A call that places or polls a claim. If this is dropped without a reply, the table notes that the request may be
+/// in flight.
 pub(crate) struct Placement<'a> {
     table: &'a ClaimTable,
     id: ClaimId,
@@ -154,7 +153,7 @@ impl ClaimTable {
         })
     }
 
-    /// Marks a claim as being released, so that it is not placed again. Returns what the script must know about it.
+    /// Marks a claim as being released, so that it is not placed again.
     pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> EndState {
         let mut state = self.state.lock();
         let Some(entry) = state.claims.get_mut(&id) else {
@@ -245,8 +244,8 @@ impl Entry {
 }
 
 impl State {
-    /// Returns the client's record if the call for this claim must write it: the record ends too early for the claim, its
-    /// label changes, or the connection is another. Other calls then need not write it.
+    /// Returns the client's record if this call must write it, for all: it ends too early for the claim, its label
+    /// changes, or the connection is another.
     fn client_record(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<ClientRecord> {
         let until = now + claim.lease + RECORD_TTL;
         let stored = self
@@ -324,7 +323,7 @@ impl Placement<'_> {
         };
         entry.in_flight -= 1;
         entry.until = entry.until.max(grant.held_from + grant.lease + RECORD_TTL);
-        // If two requests were in flight, the higher tokens are valid, because they were drawn later.
+        // If two requests were in flight, the higher tokens are valid: they were drawn later.
         let before = entry.grant.map(|held| held.run);
         entry.grant = grant.tokens.map(|run| HeldGrant {
             run: before

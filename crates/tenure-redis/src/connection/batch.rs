@@ -123,7 +123,7 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
         if batch.is_empty() {
             return;
         }
-        // If the connection is gone, no caller waits: each waiting caller keeps the session, and so the connection.
+        // Fails only if no caller waits: each waiting caller keeps the session, and so the connection.
         let Some(wire) = wire.upgrade() else { return };
         batch.retain(|queued| !queued.reply.is_closed());
         decline_other_clients(&mut batch);
@@ -143,7 +143,7 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
         for Queued { reply, .. } in batch.drain(..) {
             let result = match &mut replies {
                 Ok(replies) => replies.next().ok_or_else(error::unexpected_reply),
-                // One key without permission made the server refuse the whole batch. Each caller now sends its claim alone.
+                // One key without permission made the server refuse the batch. Each caller now sends its claim alone.
                 Err(error) if lacks_key_permission(error) => Ok(BatchReply::NotDone),
                 Err(error) => Err(error.clone()),
             };
@@ -153,8 +153,8 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
     }
 }
 
-/// Removes the entries of all clients except the first entry's, because one call carries claims of one client. The callers
-/// of removed entries send them alone.
+/// Keeps only entries of the first entry's client, because one call carries claims of one client. Callers of the
+/// others send them alone.
 fn decline_other_clients(batch: &mut Vec<Queued>) {
     let Some(client) = batch.first().map(|queued| queued.entry.at().id.client()) else {
         return;

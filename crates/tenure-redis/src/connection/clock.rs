@@ -5,8 +5,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tenure_backend::Instant;
 
-/// A reading of the clock that is older than this is replaced even by one that lowers the bound. So the bound follows a
-/// server clock that was set back.
+/// A reading older than this is replaced even by one that lowers the bound, to follow a server clock that was set
+/// back.
 const PREFERRED: Duration = Duration::from_secs(1);
 
 /// The bound allows for a server clock that is slower than ours by one part in 1000, more than any clock under NTP.

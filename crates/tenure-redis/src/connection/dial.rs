@@ -31,7 +31,7 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// Creates a dialer. Reads the certificates if TLS is configured, and fails if they are invalid.
+    /// Reads the certificates if TLS is configured; fails if they are invalid.
     #[cfg(feature = "tls")]
     pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
         use tenure_backend::{Effect, Fault};

@@ -37,7 +37,6 @@ struct State {
 type Attempt = Option<Result<Arc<Session>, BackendError>>;
 
 impl Link {
-    /// Connects for the first time.
     pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
         let session = Session::open(&dialer).await?;
         let ended = session.wire.ended();
@@ -73,8 +72,8 @@ impl Link {
         (state.closed, state.session) = (true, None);
     }
 
-    /// Returns a channel that changes when a connection has replaced another. Then subscriptions must be replaced too,
-    /// because the host name may lead to another server.
+    /// Returns a channel that changes when a connection has replaced another: the host name may lead to another
+    /// server.
     pub(crate) fn replacements(&self) -> watch::Receiver<()> {
         self.state.lock().replaced.subscribe()
     }

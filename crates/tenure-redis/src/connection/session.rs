@@ -29,7 +29,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects, logs in, and loads the scripts into the server.
     pub(crate) async fn open(dialer: &Dialer) -> Result<Arc<Self>, BackendError> {
         let config = &dialer.config;
         let wire = Wire::open(dialer).await?;

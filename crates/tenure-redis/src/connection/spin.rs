@@ -27,7 +27,7 @@ pub(crate) struct SpinStream {
     stream: TcpStream,
     /// Number of callers that wait for a reply on this connection.
     in_flight: Arc<AtomicUsize>,
-    /// A call spins if the last reply is at most this old, and for at most `longest`. Both are [`SPIN`], except in tests.
+    /// A call spins if the last reply is at most this old. [`SPIN`], like `longest`, except in tests.
     recent: Duration,
     longest: Duration,
     /// Bytes were written since the last flush.
@@ -37,21 +37,20 @@ pub(crate) struct SpinStream {
     budget: SpinBudget,
 }
 
-/// Result of a spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spin {
     /// The reply, or the end of the connection, can be read.
     Found,
     Missed,
-    /// The caller did not spin, because it was not alone, paused before its call, or recent spins missed. Or another
-    /// caller came during the spin.
+    /// The caller was not alone, paused before its call, or recent spins missed; or another caller came during the
+    /// spin.
     Skipped,
 }
 
 /// Decides whether to spin, by the success of recent spins.
 #[derive(Debug, Default)]
 struct SpinBudget {
-    /// Number of calls that will not spin after the next spin that misses its reply.
+    /// Number of calls that will not spin after the next miss of a reply.
     penalty: u32,
     /// Number of calls, from the next one on, that will not spin.
     skip: u32,
@@ -172,7 +171,6 @@ mod tests {
         (stream, server)
     }
 
-    /// Reads a reply of one byte.
     async fn read(stream: &mut SpinStream) {
         assert_eq!(stream.read(&mut [0; 64]).await.expect("it is connected"), 1);
     }
@@ -182,7 +180,6 @@ mod tests {
         read(stream).await;
     }
 
-    /// Waits for a request and replies to it.
     fn answer(mut server: Peer) -> Peer {
         server.read_exact(&mut [0]).expect("it is asked");
         server.write_all(b"!").expect("it is connected");

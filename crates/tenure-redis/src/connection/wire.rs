@@ -131,7 +131,7 @@ impl Wire {
         self.call_uncounted(command).await
     }
 
-    /// Like [`call`](Self::call), for a batch: does not count this call, because each of the batch's callers is counted.
+    /// Like [`call`](Self::call), but for a batch: this call is not counted, because each of its callers is.
     pub(crate) async fn call_uncounted(&self, command: &Command) -> Result<Value, BackendError> {
         let reply = match self.send(command.as_cmd()).await {
             Err(CallError::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
@@ -203,8 +203,7 @@ fn split_refusal(reply: Result<Value, RedisError>) -> Result<Value, CallError> {
     }
 }
 
-/// Handle of the task that reads and writes the socket. Dropping the handle ends the task, also if connecting is
-/// cancelled halfway.
+/// Handle of the task that reads and writes. Dropping it ends the task, also if connecting is cancelled halfway.
 struct Driver(AbortHandle);
 
 impl Drop for Driver {

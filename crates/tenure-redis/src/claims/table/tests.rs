@@ -1,4 +1,4 @@
-//! Tests of the claim table without a server. Tests of the records in Redis are in `tests/records.rs`.
+//! Tests of the claim table without a server.
 
 use std::num::NonZeroU32;
 
