@@ -99,9 +99,9 @@ local function wake_head(head)
     redis.call('PUBLISH', channel .. ':' .. head, '0')
 end
 
--- Returns after how many ms a waiting claim shall poll: when the lease of the holder or of one of our queued waiters ends,
--- or if the key is free, when the head of the queue is dead. `left` is the rest of the holder's lease (ms); -1 without
--- expiry, which Java may leave behind; -2 without a holder.
+-- Returns after how many ms a waiting claim shall poll: when the lease of the holder or of one of our queued waiters
+-- ends, or on a free key, when the head is dead. `left` is the rest of the holder's lease (ms); -1 without expiry
+-- (Java may leave that), -2 without a holder.
 local function poll_after(left, head)
     local soonest = left >= 0 and left + 1 or 1000
     if left == -2 and head then
@@ -115,15 +115,15 @@ local function poll_after(left, head)
     return math.max(soonest, 1)
 end
 
--- Limits the poll interval of an unfair claim to its lease, and to FOREIGN_POLL if a client of another kind uses the
--- lock: such a client may not wake claims that are in no queue.
+-- Limits the poll interval of an unfair claim to its lease, and to FOREIGN_POLL if a client of another kind, which
+-- may not wake unfair claims, uses the lock.
 local function unfair_poll(after, lease)
     local soonest = math.min(after, lease)
     return soonest > FOREIGN_POLL and is_shared_with_foreign(name, timeouts, waiters) and FOREIGN_POLL or soonest
 end
 
--- Returns the slack of a waiter of ours: the ms by which its score for Java exceeds the end of its lease. Java subtracts
--- as much from the score when the Java waiters ahead leave.
+-- Returns the slack of our waiter: the ms by which its score for Java exceeds its lease's end. Java subtracts them
+-- when its waiters ahead leave.
 local function slack_of(owner)
     local score, ends = redis.call('ZSCORE', timeouts, owner), redis.call('ZSCORE', waiters, owner)
     return score and ends and math.max(score - ends, 0) or 0
@@ -171,7 +171,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         end
     end
     if left ~= -2 and not fair then
-        -- The key is held. The claim waits no longer than its own lease, because Java may shorten the holder's.
+        -- The claim waits no longer than its own lease, because Java may shorten the holder's.
         return 0, unfair_poll(left >= 0 and left + 1 or 1000, lease), -1
     end
     local before = redis.call('LINDEX', queue, 0)

@@ -58,8 +58,8 @@ impl RedisStore {
             return Ok(reply);
         }
         let first = self.acquire_alone(session, claim, not_after, record).await?;
-        // The server called the claim late, because the limit was sent by a lower bound of the server's clock. The
-        // reply has raised that bound, and nothing was placed, so try once more.
+        // The time limit was too strict, because it was computed from a lower bound of the server's clock. The reply
+        // has raised that bound, and the server has placed nothing, so try again.
         if matches!(first, AcquireReply::TooLate) && self.now() < not_after {
             return self.acquire_alone(session, claim, not_after, record).await;
         }
@@ -156,7 +156,7 @@ pub(crate) fn acquire_reply(reply: PlaceReply, claim: &Claim, sent: Instant) -> 
         }),
         PlaceReply::Ended => AcquireReply::Ended,
         PlaceReply::TooLate => AcquireReply::TooLate,
-        // Only the successor of a release gets these replies. It counts as waiting, and its next poll gets the error.
+        // Only a release's successor gets these replies. It counts as waiting, and its next poll gets the error.
         PlaceReply::ReadWriteLock | PlaceReply::TokensExhausted | PlaceReply::NotALock => {
             AcquireReply::Waiting {
                 ahead: None,

@@ -322,7 +322,7 @@ fn password(url: &StoreUrl, options: &Options) -> Result<Option<Secret>, Backend
     Ok(Some(file.password))
 }
 
-/// Returns the path of the password file if each connect can read it again: a pipe can be read only once.
+/// The password file, if each connect can read it again: a pipe is read only once.
 fn password_file(options: &Options) -> Option<PathBuf> {
     let path = options.path("password_file").filter(|path| path.is_file())?;
     Some(path.to_owned())

@@ -30,11 +30,11 @@ const SLOW: Duration = Duration::from_millis(100);
 /// ahead; setting the clock back by an hour puts it an hour ahead.
 const MAX_AHEAD: Duration = Duration::from_secs(60);
 
-/// If the token counter has this value or more, no lock can be acquired: scripts count in doubles, which skip integers
-/// from 2^53 on, and one lock may draw 256 tokens.
+/// From this token on, no lock can be acquired: scripts count in doubles, which skip integers from 2^53 on, and one
+/// lock may draw 256 tokens.
 const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 256.0;
 
-/// Number of calls whose round trips `examine` measures. Only the shortest round trip counts.
+/// Number of round trips that `examine` measures. The shortest one counts.
 const ROUND_TRIPS: u32 = 5;
 
 /// Consequence that is reported if wake-ups do not work.
@@ -62,7 +62,7 @@ impl RedisStore {
                 let policy = eviction_policy(wire, &info).await;
                 eviction(&info, &policy, &mut findings);
             }
-            // The server refuses `INFO`: the ACL user may not call it, or the command has been renamed.
+            // The ACL user may not call `INFO`, or the command has been renamed.
             Err(error) if error.fault() != Fault::Unavailable => findings.push(Finding::warning(
                 "this user may not call INFO, or the server does not know it, so persistence, replicas and memory could not be \
                  looked at",
@@ -302,7 +302,7 @@ fn seconds(time: Duration) -> String {
     }
 }
 
-/// Formats a duration: from two days on in days, otherwise in seconds or milliseconds.
+/// Formats a duration; from two days on, in days.
 fn age(time: Duration) -> String {
     match time.as_secs() {
         days @ 172_800.. => format!("{} days", days / 86_400),

@@ -248,8 +248,8 @@ fn status(lock: &Value) -> Option<LockStatus> {
         return None;
     };
     let key = LockKey::new(text(key)?).ok()?;
-    // Adds 1 ms, because Redis expires a key after the last millisecond. A lock without expiry has a negative time,
-    // which `integer` refuses, so it has no `remaining`.
+    // Redis expires a key after the last millisecond, so 1 ms is added. A lock without expiry has a negative time
+    // left, and so no `remaining`.
     let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
     let holders = list(holders)?.iter().filter_map(|entry| {
         let [owner, record, label] = list(entry)? else {
@@ -258,8 +258,8 @@ fn status(lock: &Value) -> Option<LockStatus> {
         let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
         Some(HolderStatus {
             id: holder_id(text(owner)?, label.is_some() || granted.is_some()),
-            // A holder has no record before its first renewal. It is then shown with its client's label, which is
-            // empty unless all claims of the client have the same.
+            // Before its first renewal a holder has no record, and is shown with its client's label, which is empty
+            // unless all claims of the client have the same.
             label: granted
                 .map(|(_, label)| label)
                 .or(label.filter(|label| !label.is_empty()))

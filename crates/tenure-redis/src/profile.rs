@@ -49,13 +49,13 @@ pub(crate) static PROFILE: Profile = Profile {
     limits: LIMITS,
 };
 
-/// The lease that is granted for a requested one: rounded up to whole milliseconds, at least `min_lease`.
+/// The lease granted for a requested one: at least `min_lease`, rounded up to milliseconds.
 pub(crate) fn lease_ms(requested: Duration) -> u64 {
     let whole = LIMITS.lease(requested).as_nanos().div_ceil(1_000_000);
     u64::try_from(whole).unwrap_or(u64::MAX)
 }
 
-/// Number of tokens that a claim draws: as many as it requests, at most `max_grants`.
+/// Number of tokens that a claim draws, at most `max_grants`.
 pub(crate) fn grants(claim: &Claim) -> u64 {
     LIMITS.grants(claim.grants).get().into()
 }

@@ -280,7 +280,7 @@ impl RedisStore {
     }
 }
 
-/// Returns the successor's reply, `Ended` if the script sent none, or the error of the whole release.
+/// Returns the successor's reply, `Ended` if there is none, or the release's error.
 fn successor_reply(released: &Result<ReleaseReply, BackendError>) -> Result<&AcquireReply, &BackendError> {
     match released {
         Ok(ReleaseReply::Done {
@@ -321,7 +321,8 @@ fn freed_holders(freed: &Value) -> Option<Batch<HolderId>> {
     list(freed)?.iter().map(holder).collect()
 }
 
-/// ID of a holder or waiter. Java's threads are written like our claims; only of ours has Redis a record.
+/// ID of a holder or waiter. Java's threads are written like our claims; `ours` tells that Redis has a record of the
+/// claim or client.
 pub(crate) fn holder_id(owner: &str, ours: bool) -> HolderId {
     match owner.parse() {
         Ok(claim) if ours => HolderId::Claim(claim),

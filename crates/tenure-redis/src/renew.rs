@@ -169,7 +169,7 @@ impl RedisStore {
                     self.claims
                         .mark_renewed(id, until, wire.clock.at(until), renewal.raise);
                 }
-                // The claim is alive: it waits although only a holder was to be renewed, or the other way round.
+                // The claim is alive, but not in the phase that the request is `only` for.
                 RenewReply::Gone(_) if integer(code) == Some(WRONG_PHASE) => {}
                 RenewReply::Gone(loss) => {
                     let expired = self.claims.mark_lost(id, now, shown);

@@ -146,7 +146,7 @@ async fn an_unusual_claim_does_not_affect_its_batch() {
     few_calls(fixture);
 }
 
-/// Redis checks key permissions before a script starts, and refuses the whole batch. Each claim is then sent alone.
+/// Redis checks key permissions first, and refuses the whole batch. Each claim is then sent alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_without_permission_does_not_affect_its_batch() {
     let proxied = ProxiedFixture::new().await;

@@ -1,4 +1,4 @@
-//! Examining: findings about a server's settings, and about a token counter that was set too high.
+//! Examining: findings about a server's settings, and about a token counter that is too high.
 
 mod fixture;
 

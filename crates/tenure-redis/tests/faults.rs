@@ -73,7 +73,7 @@ async fn a_cut_connection_is_replaced_and_the_claim_remains() {
     client.release(&claim).await.freed_it(&claim);
 }
 
-/// R15: a restored subscription wakes all waiters, because messages may have been lost with the connection.
+/// R15: a restored subscription wakes all waiters, because messages may have been lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_subscription_is_restored_and_wakes_all_waiters() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -162,7 +162,7 @@ async fn a_silent_connection_is_closed_in_time_and_replaced() {
     assert_eq!(page.items, []);
 }
 
-/// R4: the client gives a request up, and the claim is withdrawn. The request then arrives, and places nothing.
+/// R4: a request arrives after its claim was withdrawn, and places nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_delayed_past_its_release_places_nothing() {
     let server = Server::start();

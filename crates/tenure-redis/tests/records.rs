@@ -163,8 +163,7 @@ async fn an_unanswered_placement_leaves_a_record_of_the_release() {
     assert!(!fixture.exists(claims[2].at.key.as_str()));
 }
 
-/// If the client's record is lost, a renewal writes it again, with an expiry. The client's holders are still shown as
-/// claims.
+/// A renewal writes the client's lost record again, with an expiry. The client's holders are still shown as claims.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_client_record_is_written_again() {
     let (fixture, [client, other], key) = Fixture::two().await;
@@ -261,6 +260,6 @@ async fn the_record_of_an_eviction_outlives_the_lease() {
     // Another client, which does not know the claim, releases it.
     operator.release(&claim).await.freed_nothing();
     fixture.store.pass(Duration::from_secs(50)).await;
-    // After 50 of the lease's 60 s, the record of the eviction still exists.
+    // After 50 s of a lease of 60 s, the record still exists.
     assert_evicted_by(&holder.renew(&claim).await, "alice");
 }

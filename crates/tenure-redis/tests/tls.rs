@@ -1,4 +1,4 @@
-//! TLS to a real server, whose certificate is signed by an authority that the test creates.
+//! TLS to a real server, with a certificate authority that the test creates.
 
 mod fixture;
 

@@ -95,8 +95,7 @@ pub(crate) fn queue(key: &LockKey) -> String {
     tagged(QUEUE_PREFIX, key)
 }
 
-/// The name of a further key of a lock: `kind`, and the lock's name as hash tag. A cluster stores keys with one tag
-/// in one slot.
+/// The name of a further key of a lock, with the lock's name as hash tag: a cluster keeps such keys in one slot.
 fn tagged(kind: &str, key: &LockKey) -> String {
     let name = key.as_str();
     if name.contains('{') {

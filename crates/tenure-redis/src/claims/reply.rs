@@ -22,7 +22,7 @@ pub(crate) enum PlaceReply {
     TokensExhausted,
 }
 
-/// Decodes an integer that is not negative, sent as a number or as text.
+/// Decodes an unsigned integer, sent as a number or as text.
 pub(crate) fn integer(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),
@@ -78,7 +78,7 @@ pub(crate) fn decode(code: i64, first: i64, second: i64) -> Option<PlaceReply> {
     })
 }
 
-/// The tokens of a grant: `count` numbers from `first` on. `None` if one is invalid.
+/// The tokens of a grant: `count` numbers from `first` on, if these are valid.
 pub(crate) fn token_range(first: u64, count: u64) -> Option<TokenRange> {
     let count = u32::try_from(count).ok().and_then(NonZeroU32::new)?;
     TokenRange::new(FencingToken::new(first)?, count)

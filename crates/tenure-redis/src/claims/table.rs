@@ -180,7 +180,7 @@ impl ClaimTable {
         state.ended.insert(id, now);
     }
 
-    /// Marks a claim as no longer being released, after the store refused its release without effect.
+    /// Takes `begin_release` back, after the store refused the release without effect.
     pub(crate) fn cancel_release(&self, id: ClaimId) {
         if let Some(entry) = self.state.lock().claims.get_mut(&id) {
             entry.releasing = false;

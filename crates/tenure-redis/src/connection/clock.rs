@@ -28,7 +28,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// The least that the server's clock shows at `moment` on this client's clock, which may be before `arrived`.
+    /// The least that the server's clock shows at `moment` on this client's clock.
     fn at(&self, moment: Instant) -> u64 {
         let since = moment - self.arrived;
         let least = since - since / DRIFT;

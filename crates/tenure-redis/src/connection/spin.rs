@@ -27,7 +27,7 @@ pub(crate) struct SpinStream {
     stream: TcpStream,
     /// Number of callers that wait for a reply on this connection.
     in_flight: Arc<AtomicUsize>,
-    /// A call spins if the last reply is at most this old. [`SPIN`], like `longest`, except in tests.
+    /// A call spins only if the last reply is at most this old: [`SPIN`], except in tests.
     recent: Duration,
     longest: Duration,
     /// Bytes were written since the last flush.
@@ -52,7 +52,7 @@ enum Spin {
 struct SpinBudget {
     /// Number of calls that will not spin after the next miss of a reply.
     penalty: u32,
-    /// Number of calls, from the next one on, that will not spin.
+    /// Number of coming calls that will not spin.
     skip: u32,
 }
 
@@ -91,7 +91,7 @@ impl SpinStream {
         self.in_flight.load(Ordering::Relaxed) == 1
     }
 
-    /// Polls the socket until the reply can be read, another caller comes, or time is up. The runtime reads the reply.
+    /// Polls the socket until the reply can be read, another caller comes, or time is up.
     fn spin(&mut self) -> Spin {
         let now = Instant::now();
         let is_recent = self.answered.is_some_and(|answered| now < answered + self.recent);

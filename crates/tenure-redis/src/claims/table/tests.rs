@@ -192,7 +192,7 @@ fn a_renewal_writes_a_record_unless_a_release_is_in_progress() {
     assert_eq!(record(raised).as_deref(), Some("G:40:2:label"));
 }
 
-/// The client's record then has an empty label, because a wrong one is worse than none.
+/// Such a client's record has no label: a wrong one is worse.
 #[test]
 fn a_client_with_claims_of_different_labels_has_no_label() {
     let table = ClaimTable::default();
