@@ -25,8 +25,7 @@ local too_late = now > first_not_after
 local reply = { now }
 --: include redisson_foreign
 
--- Draws all tokens before any other write. If memory or disk is full, drawing fails: then the script grants nothing, but
--- still releases.
+-- Draws all tokens before any other write. If this fails because memory or disk is full, the script only releases.
 local first
 if tokens > 0 and not too_late then
     local drawn = try('GET', counter)
@@ -39,7 +38,6 @@ if tokens > 0 and not too_late then
     end
 end
 
--- Concatenation is a large part of a script's cost, so each name is made in one expression.
 for i = 1, releases do
     local name, owner, code, open, close = KEYS[i + 3], ARGV[i + 8], 0, '{', '}'
     if find(name, '{', 1, true) then

@@ -31,7 +31,6 @@ local function remove_from_queue(owner)
     redis.call('ZREM', waiters, owner)
 end
 
--- Returns the key of the owner's client record.
 local function client_key(owner)
     return 'tenure_claims:' .. string.sub(owner, 1, 36)
 end

@@ -49,14 +49,13 @@ pub struct Config {
     pub(crate) user: Option<String>,
     /// The password, if the server asks for one. With a `user` but no password, the client logs in with an empty one.
     pub(crate) password: Option<Secret>,
-    /// The file that holds the password. It is read again at each connect, so that the password can be rotated. With
-    /// a file, `password` is not used.
+    /// The file that holds the password, read again at each connect. It replaces `password`.
     pub(crate) password_file: Option<PathBuf>,
-    /// Callback that fetches user and password at each connect. It replaces all configured ones.
+    /// Callback that fetches user and password at each connect. It replaces the configured ones.
     pub(crate) credentials: Option<CredentialsSource>,
     /// Number of the database: 0 unless the URL's path names another.
     pub(crate) database: u32,
-    /// Time limit for connecting: 5 s by default, enough for three lost packets.
+    /// Time limit for connecting: 5 s by default.
     pub(crate) connect_timeout: Duration,
     /// Time limit for a reply: 3 s by default, as in Redisson. A connection that exceeds the limit is closed, at most a
     /// quarter of the limit later, and all its calls fail.
@@ -65,9 +64,8 @@ pub struct Config {
     pub(crate) tls: Option<Tls>,
     /// Lets a lone caller spin for its reply.
     ///
-    /// A caller that calls again within 100 µs of its last reply polls the socket for up to 100 µs before its thread
-    /// sleeps. This is faster if the server runs on the same machine, but it keeps the core busy, and other tasks of
-    /// the thread wait. The default is true.
+    /// A caller that calls again within 100 µs polls the socket for up to 100 µs before its thread sleeps. This is
+    /// faster if the server runs on the same machine, but keeps the core busy and other tasks waiting. Default: true.
     pub(crate) spin: bool,
     /// The clock that measures leases: by default the system's.
     pub(crate) clock: Arc<dyn Clock>,

@@ -1,4 +1,4 @@
-//! The store's errors, each with its fault, its effect, and a message that says what to do.
+//! The store's errors: fault, effect, and a message that says what to do.
 
 use std::error::Error;
 use std::io;
@@ -22,7 +22,6 @@ pub(crate) fn unanswered(error: &RedisError) -> BackendError {
     )
 }
 
-/// Reason why a connection attempt failed.
 pub(crate) enum ConnectError {
     /// The server was reached, but the TLS handshake failed.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "constructed only with TLS"))]
@@ -52,7 +51,7 @@ pub(crate) fn unreachable(config: &Config, error: ConnectError) -> BackendError 
             );
             return BackendError::because(Fault::Unavailable, effect, message, error.to_string());
         }
-        // Transient, because a program that rotates the password may be writing the file now.
+        // Transient: a program that rotates the password may be writing the file now.
         ConnectError::PasswordFile(error) => {
             let message = format!("{error}; it is read again at the next try");
             let why = error.source().map(ToString::to_string).unwrap_or_default();

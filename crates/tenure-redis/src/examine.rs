@@ -1,5 +1,5 @@
-//! Examining, for `tenure doctor`: looks for settings and states of the server that weaken locks, and states the
-//! consequence of each. Changes no data.
+//! Examining, for `tenure doctor`: finds settings and states of the server that weaken locks, with the consequence of
+//! each. Changes no data.
 
 mod info;
 
@@ -200,14 +200,14 @@ async fn setting(wire: &Wire, name: &str) -> Option<String> {
     list(&pair)?.get(1).and_then(text).map(str::to_owned)
 }
 
-/// Returns the eviction policy from `CONFIG GET`, or from `INFO` if `CONFIG GET` is not permitted.
+/// The eviction policy from `CONFIG GET`, or from `INFO` if `CONFIG GET` is not permitted.
 async fn eviction_policy(wire: &Wire, info: &Info<'_>) -> String {
     let policy = setting(wire, "maxmemory-policy").await;
     policy.unwrap_or_else(|| info.get("maxmemory_policy").unwrap_or("noeviction").to_owned())
 }
 
-/// Judges the setting `appendfsync`: how soon a write is on the disk, and so what a crash of the machine loses.
-/// `policy` is its value, or `None` if it could not be read.
+/// Judges the setting `appendfsync`, which says how soon a write is on the disk. `policy` is `None` if it could not
+/// be read.
 fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
     let consequence =
         "if the machine crashes, locks taken in that time can be held twice until the older lease has ended";

@@ -24,7 +24,7 @@ const MAX_CHUNK: usize = 640;
 /// The script's reply for a claim that waits although only a holder was to be renewed, or the other way round.
 const WRONG_PHASE: u64 = 4;
 
-/// Shortest time limit of a call. It replaces a sixth of the lease, if that is less.
+/// Shortest time limit of a call, if a sixth of the lease is less.
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 impl RedisStore {
@@ -46,7 +46,7 @@ impl RedisStore {
     }
 
     /// Renews one chunk within a sixth of its shortest lease, so that there is time for another attempt. A request
-    /// that was given up may still arrive and renew the claims, which does no harm.
+    /// that was given up may arrive later, which does no harm.
     async fn renew_chunk(&self, chunk: &[RenewRequest]) -> Batch<RenewReply> {
         let checked: Batch<Result<(), BackendError>> = chunk
             .iter()
@@ -75,8 +75,8 @@ impl RedisStore {
             .collect()
     }
 
-    /// Renews in one call. If the server refuses the whole call because the user may not access one of its keys, splits
-    /// it into halves, which run concurrently, each with the full time limit.
+    /// Renews in one call. If the server refuses the call because the user may not access one of its keys, splits it
+    /// into halves, which run concurrently with the full time limit.
     async fn renew_each(
         &self,
         wire: &Wire,
@@ -103,7 +103,6 @@ impl RedisStore {
         }
     }
 
-    /// Renews claims of one client in one call.
     pub(crate) async fn renew_in_one_call(
         &self,
         renewals: &[&RenewRequest],

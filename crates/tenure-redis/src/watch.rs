@@ -54,7 +54,7 @@ enum Task {
 #[derive(Default)]
 struct Registry {
     state: Mutex<RegistryState>,
-    /// Number of channels. Every release reads this number, and locks `state` only if it is not zero.
+    /// Number of channels. A release locks `state` only if this is not zero.
     count: AtomicUsize,
     changed: Notify,
     /// Notified when the connection was lost, or could not be opened: waiters then poll.
@@ -163,7 +163,6 @@ impl Registry {
         let channel = state.channels.entry(name.clone()).or_default();
         channel.signals.push(signal.clone());
         if channel.subscribed {
-            // Fails if the caller no longer waits.
             let _ = confirmation.send(());
         } else {
             channel.confirmations.push(confirmation);
@@ -219,7 +218,6 @@ impl Registry {
             };
             channel.subscribed = true;
             for confirmation in channel.confirmations.drain(..) {
-                // Fails if the caller no longer waits.
                 let _ = confirmation.send(());
             }
             signals.extend(channel.signals.iter().cloned());

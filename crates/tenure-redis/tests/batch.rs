@@ -186,7 +186,7 @@ async fn batched_claims_keep_their_own_lease_tokens_and_queue() {
             })
         })
         .collect();
-    // Java queues for the last claim's key. The key has a hash tag, so the queue's name has no further braces.
+    // Java queues for the last key. Since the key has a hash tag, the queue's name has no further braces.
     let fixture = &proxied.fixture;
     java_enqueue(fixture, &claims[MANY - 1].at.key, JAVA, Some(60_000));
     fixture.command(&["CONFIG", "RESETSTAT"]);

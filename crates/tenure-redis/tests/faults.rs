@@ -14,8 +14,7 @@ use tenure_backend::{
 use tenure_redis::RedisStore;
 use tenure_servers::{Data, Way};
 
-/// Time within which a call to a silent server must fail: `command_timeout` (1 s), a quarter more, and some for a busy
-/// machine.
+/// Time within which a call to a silent server must fail: 1 s, a quarter more, and some for a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -371,7 +370,7 @@ async fn a_renewal_leaves_a_server_that_became_a_replica() {
     client.release(&claim).await.freed_it(&claim);
 }
 
-/// Redis checks key permissions before a script starts, and refuses the whole call. The client then splits the batch.
+/// Redis checks key permissions first, and refuses the whole call. The client then splits the batch.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_without_permission_does_not_affect_its_batch() {
     let fixture = Fixture::new().await;

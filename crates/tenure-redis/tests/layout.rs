@@ -185,7 +185,7 @@ async fn a_hash_of_another_program_is_refused() {
             assert_eq!(fixture.number(&["HLEN", key.as_str()]), fields.len() as i64 / 2);
             assert_eq!(fixture.left(key.as_str()), -1);
         }
-        // A claim does wait for a Java lock without expiry. Java leaves one if it asks for a lease that Redis refuses.
+        // But a claim waits for a lock that Java left without expiry, after it asked for a lease that Redis refuses.
         let key = fixture.store.key();
         fixture.command(&["HSET", key.as_str(), JAVA, "1"]);
         let waiting = client.claim(&key, Mode::Exclusive);

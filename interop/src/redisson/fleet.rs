@@ -24,7 +24,7 @@ pub struct Owner {
     name: String,
 }
 
-/// A Redisson lock, used by one owner. Each method sends its request at once, also if the reply is not awaited.
+/// A Redisson lock, used by one owner. Each method sends its request at once.
 #[derive(Clone, Debug)]
 pub struct Lock {
     owner: Owner,

@@ -129,7 +129,7 @@ impl Jvm {
         self.shared.kill();
     }
 
-    /// Sends a request at once, also if the returned reply is never awaited.
+    /// Sends a request at once, even if its reply is never awaited.
     pub(crate) fn ask<T: DeserializeOwned>(&self, words: &[&str]) -> Reply<T> {
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let (answer, line) = oneshot::channel();
@@ -171,7 +171,6 @@ fn answer(output: ChildStdout, asked: &Mutex<HashMap<u64, oneshot::Sender<Line>>
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         let line: Line = serde_json::from_str(&line).expect("the worker prints one answer a line");
         if let Some(answer) = lock(asked).remove(&line.id) {
-            // Fails if the caller has dropped the reply.
             let _ = answer.send(line);
         }
     }

@@ -1,4 +1,4 @@
-//! A Redis server for each test, with a Redisson and a Tenure client, and helpers that read the server's data.
+//! A Redis for each test, with a Redisson and a Tenure client, and helpers that read its data.
 
 use std::time::{Duration, Instant};
 

@@ -147,7 +147,7 @@ impl<'a> Refusal<'a> {
         let (code, details) = (self.code(), self.details);
         let known = REFUSALS.iter().find(|(codes, ..)| codes.contains(&code));
         let (fault, message) = known.map_or(OTHER, |(_, fault, message)| (*fault, *message));
-        // The error came from inside the script. Permissions for the call itself are checked before the script runs.
+        // True for an error inside the script. Permissions for the call itself are checked before it runs.
         let in_script =
             self.code.starts_with('@') || details.contains("script:") || details.contains(DENIED_IN_SCRIPT);
         let after_writes =
@@ -161,8 +161,8 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// Returns whether the server refused a call, before it did anything, because the user may not access one of its keys.
-/// The client then splits the call, because its other keys may be permitted.
+/// Returns whether the server refused a call, without effect, because the user may not access one of its keys. The
+/// client then splits the call: other keys may be permitted.
 pub(crate) fn lacks_key_permission(error: &BackendError) -> bool {
     let says_so = |cause: &(dyn Error + 'static)| {
         let words = cause.to_string();

@@ -97,7 +97,6 @@ impl Batcher {
     }
 }
 
-/// State that the sender tasks share.
 struct Queue {
     entries: Mutex<UnboundedReceiver<Queued>>,
     limit: ConcurrencyLimit,
@@ -147,7 +146,6 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
                 Err(error) if lacks_key_permission(error) => Ok(BatchReply::NotDone),
                 Err(error) => Err(error.clone()),
             };
-            // Fails if the caller no longer waits.
             let _ = reply.send(result);
         }
     }
@@ -231,7 +229,7 @@ fn if_all_equal<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
     items.all(|other| other == first).then_some(first)
 }
 
-/// Writes the client's record if an entry carries one, otherwise two empty arguments.
+/// Writes the client's record if an entry has one, otherwise two empty arguments.
 fn write_client_record(command: &mut Command, batch: &[Queued]) {
     let record = batch.iter().find_map(|queued| match &queued.entry {
         BatchEntry::Acquire { client, .. } => client.as_ref(),

@@ -24,13 +24,12 @@ pub(crate) struct ConcurrencyLimit {
 }
 
 impl ConcurrencyLimit {
-    /// The limit for a server that has answered within `round_trip`; or `fixed`, if that is given.
+    /// The limit for a server that has answered within `round_trip`; `fixed` replaces it.
     pub(crate) fn new(round_trip: Duration, fixed: Option<usize>) -> Self {
         let shortest = AtomicU64::new(micros(round_trip));
         ConcurrencyLimit { shortest, fixed }
     }
 
-    /// Records the round trip of a batch.
     pub(crate) fn observe(&self, round_trip: Duration) {
         self.shortest.fetch_min(micros(round_trip), Ordering::Relaxed);
     }

@@ -15,7 +15,7 @@ use crate::error;
 
 /// The most calls for a single claim in flight at once; further ones queue in this process.
 ///
-/// Renewals are not limited. At most these calls and the batches (see `concurrency.rs`) are ahead of a renewal, so held
+/// Renewals are not limited. Only these calls and the batches (see `concurrency.rs`) can be ahead of one, so held
 /// claims are renewed in time however many tasks lock at once.
 const MAX_SINGLE_CALLS: usize = 256;
 

@@ -1,8 +1,8 @@
 //! A stream that spins for replies: before the thread of a lone caller sleeps, it polls the socket for up to 100 µs.
 //!
-//! If the server runs on the same machine, sleeping and waking takes longer than the call itself. A spinning thread
-//! keeps its core busy, and its other tasks wait. Therefore a caller spins only if it is alone on the connection and
-//! received its last reply a moment ago, and spins that miss the reply make further ones rare.
+//! If the server runs on the same machine, sleeping and waking takes longer than the call itself. But a spinning
+//! thread keeps its core busy, and its other tasks wait. So a caller spins only if it is alone on the connection and
+//! received its last reply a moment ago. Spins that miss the reply make further ones rare.
 
 use std::io;
 use std::mem::{self, MaybeUninit};

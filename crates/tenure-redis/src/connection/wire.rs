@@ -142,7 +142,6 @@ impl Wire {
         reply.map_err(BackendError::from)
     }
 
-    /// Reads the server's clock, in microseconds.
     pub(crate) async fn time(&self) -> Result<u64, BackendError> {
         let reply = self.query(&redis::cmd("TIME")).await?;
         time(&reply).ok_or_else(error::unexpected_reply)
@@ -175,7 +174,6 @@ impl Wire {
     }
 }
 
-/// Reason why a call has no result.
 enum CallError {
     /// The server replied with an error.
     Refused(ServerError),

@@ -20,8 +20,7 @@ impl Info<'_> {
     }
 }
 
-/// Warns if the server is older than supported. Other servers with Redis's protocol report the Redis version that they
-/// are compatible with.
+/// Warns if the server is older than supported. Compatible servers report the version of Redis that they resemble.
 pub(super) fn version(info: &Info<'_>) -> Option<Finding> {
     let reported = info.get("redis_version")?;
     let mut parts = reported.split('.').map(str::parse::<u32>);
