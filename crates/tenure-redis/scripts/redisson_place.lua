@@ -99,8 +99,8 @@ local function wake_head(head)
 end
 
 -- Returns after how many ms a waiting claim shall poll: when the lease of the holder or of one of our queued waiters
--- ends, or on a free key, when the head is dead. `left` is the rest of the holder's lease (ms); -1 without expiry
--- (Java may leave that), -2 without a holder.
+-- ends, or on a free key, when the head is dead. `left` is the rest of the holder's lease (ms); -1 if the lock has no
+-- expiry (Java leaves some), -2 if it has no holder.
 local function poll_after(left, head)
     local soonest = left >= 0 and left + 1 or 1000
     if left == -2 and head then
@@ -121,8 +121,8 @@ local function unfair_poll(after, lease)
     return soonest > FOREIGN_POLL and is_shared_with_foreign(name, timeouts, waiters) and FOREIGN_POLL or soonest
 end
 
--- Returns the slack of our waiter: the ms by which its score for Java exceeds its lease's end. Java subtracts them
--- when its waiters ahead leave.
+-- Returns the slack of our waiter: the ms by which its score for Java exceeds the end of its lease. Java subtracts
+-- this time when Java waiters ahead leave.
 local function slack_of(owner)
     local score, ends = redis.call('ZSCORE', timeouts, owner), redis.call('ZSCORE', waiters, owner)
     return score and ends and math.max(score - ends, 0) or 0

@@ -96,7 +96,7 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
         lease = math.min(lease, ends - now_ms)
     end
     redis.call('ZADD', waiters, now_ms + lease, owner)
-    -- Moves the waiter's score for Java as far as its lease's end.
+    -- Moves the waiter's score for Java as far as the end of its lease.
     if redis.call('ZSCORE', timeouts, owner) then
         redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
     end

@@ -49,7 +49,7 @@ pub struct Config {
     pub(crate) user: Option<String>,
     /// The password, if the server asks for one. With a `user` but no password, the client logs in with an empty one.
     pub(crate) password: Option<Secret>,
-    /// The file that holds the password, read again at each connect. It replaces `password`.
+    /// The file that holds the password, read again at each connect. A file replaces `password`.
     pub(crate) password_file: Option<PathBuf>,
     /// Callback that fetches user and password at each connect. It replaces the configured ones.
     pub(crate) credentials: Option<CredentialsSource>,

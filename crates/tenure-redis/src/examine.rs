@@ -230,8 +230,8 @@ fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
     }
 }
 
-/// Reports a token counter that is too high to draw, or so far ahead of the clock that a loss of data could repeat
-/// tokens.
+/// Reports a token counter that is too high for further tokens, or so far ahead of the clock that a loss of data
+/// could repeat tokens.
 async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
     let value = match wire.query(redis::cmd("GET").arg(COUNTER)).await {
         Ok(value) => value,

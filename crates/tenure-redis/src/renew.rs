@@ -24,7 +24,7 @@ const MAX_CHUNK: usize = 640;
 /// The script's reply for a claim that waits although only a holder was to be renewed, or the other way round.
 const WRONG_PHASE: u64 = 4;
 
-/// Shortest time limit of a call, if a sixth of the lease is less.
+/// Shortest time limit of a call, used if a sixth of the lease is less.
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 impl RedisStore {
@@ -168,7 +168,7 @@ impl RedisStore {
                     self.claims
                         .mark_renewed(id, until, wire.clock.at(until), renewal.raise);
                 }
-                // The claim is alive, but not in the phase that the request is `only` for.
+                // The claim is alive: it waits although only a holder was to be renewed, or the other way round.
                 RenewReply::Gone(_) if integer(code) == Some(WRONG_PHASE) => {}
                 RenewReply::Gone(loss) => {
                     let expired = self.claims.mark_lost(id, now, shown);

@@ -37,8 +37,8 @@ pub(crate) struct Subscriptions {
     dialer: Dialer,
     registry: Arc<Registry>,
     task: Mutex<Task>,
-    /// Changes when the connection for calls was replaced. Then this one is replaced too: the host name may lead
-    /// elsewhere.
+    /// Changes when the connection for calls was replaced. Then the subscribing one is replaced too, because the host
+    /// name may lead to another server.
     replaced: watch::Receiver<()>,
 }
 
@@ -287,7 +287,7 @@ async fn poll_while_lost(registry: &Registry) {
     }
 }
 
-/// Subscribes for all waiters. Opens another connection when this one, or the one for calls, was lost.
+/// Subscribes for all waiters. Opens another connection when the current one, or the one for calls, was lost.
 async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watch::Receiver<()>) {
     let config = &dialer.config;
     loop {

@@ -316,7 +316,7 @@ async fn a_full_memory_refuses_new_locks_and_renews_held_ones() {
     other.granted(&late).await;
 }
 
-/// A server with full memory refuses to renew a waiter, whose lease is written. A holder's renewal only sets an
+/// A server with full memory refuses a waiter's renewal, which writes data, but not a holder's, which only sets an
 /// expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_renewal_does_not_affect_its_batch() {
@@ -402,7 +402,7 @@ async fn an_unreachable_server_is_unavailable_without_effect() {
     let claim = hold(&client, &key).await;
     let gone = client.claim(&key, Mode::Exclusive);
     fixture.redis.lock().process().kill();
-    // The client may notice only by this call that the server is gone: its effect is then unknown.
+    // The client may notice only by this call that the server is gone. Then the call's effect is unknown.
     let _ = acquire(client.backend(), &gone).await;
     let error = acquire(client.backend(), &gone)
         .await

@@ -101,7 +101,7 @@ async fn a_java_waiter_outlives_our_dead_waiter_ahead() {
     assert_eq!(lives(&fixture, &key), -1, "Java's alone is for ever");
 }
 
-/// While Java holds, the queue lives for a day longer than our waiters, because Java may join.
+/// While Java holds the lock, the queue lives for a day longer than our waiters, because a Java waiter may join.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_waiter_behind_a_java_holder_outlives_ours() {
     let (fixture, [looks, dies], key) = Fixture::two().await;
@@ -157,8 +157,8 @@ async fn a_head_without_a_score_is_removed() {
     assert!(!fixture.exists(&queue(&key)));
 }
 
-/// R26: Java's scripts remove a head whose score has passed on Java's clock. A live waiter of ours then returns to
-/// the head by its next poll.
+/// R26: Java's scripts remove a head whose score has passed on Java's clock. If that head was a live waiter of ours,
+/// its next poll puts it back at the head.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_live_waiter_removed_by_java_returns_to_the_head() {
     let (fixture, [holder, first, second], key) = Fixture::three().await;
@@ -276,7 +276,7 @@ async fn polls_respect_what_java_subtracts_from_a_score() {
     }
 }
 
-/// An older Java client that is woken during an eviction's cooldown finds the key held, and sleeps for minutes.
+/// An older Java client that is woken during an eviction's cooldown finds the key held, and would sleep for minutes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_head_is_woken_again_after_the_cooldown() {
     let (fixture, [holder, operator], key) = Fixture::two().await;

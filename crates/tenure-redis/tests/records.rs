@@ -216,7 +216,7 @@ async fn a_waiter_removed_by_java_leaves_no_record() {
     assert_eq!(fixture.text(&["KEYS", "*{*}*"]), "");
 }
 
-/// After the next renewal, a claim whose lock was deleted has no record, and an evicted one only that of its
+/// A claim whose lock was deleted has no record after its next renewal. An evicted claim has only the record of its
 /// eviction.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_does_not_hold_leaves_no_record() {
@@ -260,6 +260,6 @@ async fn the_record_of_an_eviction_outlives_the_lease() {
     // Another client, which does not know the claim, releases it.
     operator.release(&claim).await.freed_nothing();
     fixture.store.pass(Duration::from_secs(50)).await;
-    // After 50 s of a lease of 60 s, the record still exists.
+    // After 50 s of a lease of 60 s, the record of the eviction still exists.
     assert_evicted_by(&holder.renew(&claim).await, "alice");
 }

@@ -72,7 +72,8 @@ async fn java_waits_for_a_killed_holder_until_its_lease_ends() {
     within(lease + PROMPT, "the lock", waiting).await.unwrap();
 }
 
-/// Starts a `tenure` process that waits with that lease, as the first of the queue. Also returns its output.
+/// Starts a `tenure` process that waits with that lease, as the first of the queue. Also returns the line that it
+/// printed.
 async fn waiting_process(folder: &Folder, fixture: &Fixture, lease: &str) -> (Process, String) {
     let waiter = tenure(folder, fixture, &["hold", "k", "--fair", "--lease", lease]);
     let said = waiter.line_with("{");

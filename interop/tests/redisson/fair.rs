@@ -123,7 +123,7 @@ async fn a_cancelled_tenure_waiter_does_not_block_java() {
 async fn cancelling_the_first_waiter_of_a_free_lock_wakes_java() {
     for fixture in Fixture::each().await {
         let holder = fixture.holder().await;
-        // Polled for a moment only, so it takes no grant: its client must pass the lock on.
+        // This future is polled for a moment only, so it takes no grant: its client must pass the lock on.
         let mut head = Box::pin(fixture.mutex().fair().lock());
         assert!(is_still_waiting_after(MOMENT, head.as_mut()).await);
         fixture.until_queued("k", 1).await;

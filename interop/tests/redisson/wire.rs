@@ -1,5 +1,5 @@
-//! The data that Redisson writes to Redis, step by step; Tenure writes the same format. If a release changes it,
-//! these tests fail.
+//! The data that Redisson writes to Redis, step by step; Tenure writes the same format. If a Redisson release changes
+//! the format, these tests fail.
 
 use std::time::Duration;
 

@@ -121,9 +121,8 @@ impl<'a> Refusal<'a> {
         self
     }
 
-    /// Returns the error code of the command that failed. Before Redis 7, a script's error contains that of its
-    /// command, as in `ERR … @user_script: 37: -OOM …`. If the script caught the error, it starts with
-    /// `@user_script`.
+    /// Returns the error code of the command that failed. Before Redis 7, the error of a script contains that of the
+    /// command, as in `ERR … @user_script: 37: -OOM …`. An error that the script caught starts with `@user_script`.
     fn code(&self) -> &'a str {
         let is_framed = self.code.starts_with("@user_script") || self.details.contains("@user_script");
         let within = |code: &&'static str| self.details.contains(&format!(": -{code} "));
@@ -135,8 +134,8 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Returns whether a replica has refused a write. The client then connects again: the host name may lead
-    /// elsewhere.
+    /// Returns whether a replica has refused a write. The client then connects again: the host name may lead to
+    /// another server.
     pub(crate) fn is_from_replica(&self) -> bool {
         matches!(self.code(), "READONLY" | "MASTERDOWN")
     }
@@ -147,7 +146,7 @@ impl<'a> Refusal<'a> {
         let (code, details) = (self.code(), self.details);
         let known = REFUSALS.iter().find(|(codes, ..)| codes.contains(&code));
         let (fault, message) = known.map_or(OTHER, |(_, fault, message)| (*fault, *message));
-        // True for an error inside the script. Permissions for the call itself are checked before it runs.
+        // True for an error inside the script. Permissions for the call itself are checked before the script runs.
         let in_script =
             self.code.starts_with('@') || details.contains("script:") || details.contains(DENIED_IN_SCRIPT);
         let after_writes =

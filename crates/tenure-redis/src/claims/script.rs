@@ -131,7 +131,7 @@ impl Command {
 mod tests {
     use super::*;
 
-    /// Before login, a server refuses a longer script as if a password were missing.
+    /// Before login, a server refuses a script above 16 kB as if a password were missing.
     #[test]
     fn every_script_fits_the_limit_before_authentication() {
         for script in ALL {

@@ -88,8 +88,8 @@ pub(crate) enum Lookup<'a> {
     Ask(Placement<'a>),
 }
 
-/// A call that places or polls a claim. If this is dropped without a reply, the table notes that the request may be
-/// in flight.
+/// A call that places or polls a claim. If this value is dropped without a reply, the table notes that the request
+/// may be in flight.
 pub(crate) struct Placement<'a> {
     table: &'a ClaimTable,
     id: ClaimId,
@@ -244,8 +244,8 @@ impl Entry {
 }
 
 impl State {
-    /// Returns the client's record if this call must write it, for all: it ends too early for the claim, its label
-    /// changes, or the connection is another.
+    /// Returns the client's record if this call must write it for all: the record ends too early for the claim, its
+    /// label changes, or the connection is another.
     fn client_record(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<ClientRecord> {
         let until = now + claim.lease + RECORD_TTL;
         let stored = self

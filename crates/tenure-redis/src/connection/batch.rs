@@ -122,7 +122,8 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
         if batch.is_empty() {
             return;
         }
-        // Fails only if no caller waits: each waiting caller keeps the session, and so the connection.
+        // The connection is gone only if no caller waits: each waiting caller keeps the session, and so the
+        // connection.
         let Some(wire) = wire.upgrade() else { return };
         batch.retain(|queued| !queued.reply.is_closed());
         decline_other_clients(&mut batch);
@@ -151,8 +152,8 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
     }
 }
 
-/// Keeps only entries of the first entry's client, because one call carries claims of one client. Callers of the
-/// others send them alone.
+/// Keeps only entries of the first entry's client, because one call carries claims of one client. Callers of removed
+/// entries send these alone.
 fn decline_other_clients(batch: &mut Vec<Queued>) {
     let Some(client) = batch.first().map(|queued| queued.entry.at().id.client()) else {
         return;

@@ -50,7 +50,7 @@ enum Spin {
 /// Decides whether to spin, by the success of recent spins.
 #[derive(Debug, Default)]
 struct SpinBudget {
-    /// Number of calls that will not spin after the next miss of a reply.
+    /// Number of calls that will not spin after the next spin that misses its reply.
     penalty: u32,
     /// Number of coming calls that will not spin.
     skip: u32,

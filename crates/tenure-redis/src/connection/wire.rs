@@ -201,7 +201,8 @@ fn split_refusal(reply: Result<Value, RedisError>) -> Result<Value, CallError> {
     }
 }
 
-/// Handle of the task that reads and writes. Dropping it ends the task, also if connecting is cancelled halfway.
+/// Handle of the task that reads and writes. Dropping the handle ends the task, also if connecting is cancelled
+/// halfway.
 struct Driver(AbortHandle);
 
 impl Drop for Driver {
