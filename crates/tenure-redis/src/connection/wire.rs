@@ -131,7 +131,7 @@ impl Wire {
         self.call_uncounted(command).await
     }
 
-    /// Like [`call`](Self::call), but for a batch: this call is not counted, because each of its callers is.
+    /// Like [`call`](Self::call), but does not count this call: it is for a batch, of which each caller is counted.
     pub(crate) async fn call_uncounted(&self, command: &Command) -> Result<Value, BackendError> {
         let reply = match self.send(command.as_cmd()).await {
             Err(CallError::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
