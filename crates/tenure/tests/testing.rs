@@ -188,14 +188,14 @@ fn a_waiter_outlasts_a_failing_store() {
 fn moving_time_ends_limits_and_fixed_leases() {
     on_every_runtime(async |lab| {
         let (one, other) = (lab.client(), lab.client());
-        let guard = one.mutex("k").fixed_lease(20 * SECOND).lock().await;
+        let guard = one.mutex("k").fixed_lease(200 * SECOND).lock().await;
         let guard = guard.expect("it is free");
-        let limited = waiting(other.mutex("k").lock_within(5 * SECOND)).await;
-        lab.advance(10 * SECOND).await;
+        let limited = waiting(other.mutex("k").lock_within(50 * SECOND)).await;
+        lab.advance(100 * SECOND).await;
         let limited = limited.await.expect("it does not panic");
         assert!(matches!(limited, Err(Error::Timeout)), "{limited:?}");
         assert!(guard.is_held());
-        lab.advance(10 * SECOND).await;
+        lab.advance(100 * SECOND).await;
         assert_eq!(guard.lost().await.cause, LostCause::Expired);
     });
 }
