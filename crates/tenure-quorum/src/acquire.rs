@@ -1,0 +1,205 @@
+//! `acquire`: asks every member for the claim, and grants it if a majority does.
+
+use std::sync::Arc;
+
+use tenure_backend::{
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, Effect, Grant, Instant, Phase, ReleaseRequest,
+    RenewReply, RenewRequest, TokenRange,
+};
+
+use crate::attempts::{Attempt, Wanted};
+use crate::backend::Quorum;
+use crate::cleanup;
+use crate::members::Replies;
+use crate::votes::{Votes, too_few};
+
+/// A member's reply to `acquire`.
+pub(crate) type Vote = Result<AcquireReply, BackendError>;
+
+impl Quorum {
+    /// Asks all members at once. Replies as soon as a majority has granted the claim and agrees on its tokens, or cannot
+    /// grant it any more.
+    pub(crate) async fn acquire_by_majority(
+        self: &Arc<Self>,
+        claim: Arc<Claim>,
+        not_after: Instant,
+    ) -> Result<AcquireReply, BackendError> {
+        let _turn = self.attempts.turn(claim.at.id).await;
+        let (known, wanted) = match self.attempts.get(claim.at.id) {
+            Some(Attempt::Withdrawn) => {
+                self.attempts.remove(claim.at.id);
+                return Ok(AcquireReply::Ended);
+            }
+            Some(Attempt::Granted { tokens, wanted }) => (Some(tokens), wanted),
+            None => (None, Wanted::default()),
+        };
+        let replies = self.members.ask(
+            0..self.members.list.len(),
+            |member| member.acquire(claim.clone(), not_after),
+            self.release_if_late(claim.clone(), wanted.clone()),
+        );
+        let mut votes = Votes::new(self.members.list.len(), self.members.majority());
+        self.count(&mut votes, replies, known.is_none().then_some(&wanted))
+            .await;
+        if known.is_some() && !votes.is_granted() {
+            // The claim was granted before. A poll that fails changes nothing at the members that still have it.
+            return votes.refusal();
+        }
+        self.decide(votes, claim, wanted, known).await
+    }
+
+    /// What to do with a vote that arrives after the decision: a grant of a claim that is not wanted is released.
+    pub(crate) fn release_if_late(
+        self: &Arc<Self>,
+        claim: Arc<Claim>,
+        wanted: Wanted,
+    ) -> impl Fn(Arc<dyn Backend>, Vote) + Clone + Send + 'static {
+        let runtime = self.members.runtime.clone();
+        move |member, vote| {
+            // A request without a reply may have been carried out.
+            let may_be_granted = match vote {
+                Ok(AcquireReply::Granted(_)) => true,
+                Ok(_) => false,
+                Err(error) => error.effect() == Effect::Unknown,
+            };
+            if may_be_granted && !wanted.is_wanted() {
+                runtime.spawn(cleanup::release_at(member, claim.clone()));
+            }
+        }
+    }
+
+    /// Reads votes until they decide. If the claim is refused, declares it unwanted and reads the votes that have arrived
+    /// until then.
+    async fn count(&self, votes: &mut Votes, mut replies: Replies<Vote>, wanted: Option<&Wanted>) {
+        while !votes.is_granted() && !votes.is_refused() {
+            match replies.next().await {
+                Some((member, vote)) => votes.add(member, vote),
+                None => break,
+            }
+        }
+        if let Some(wanted) = wanted.filter(|_| !votes.is_granted()) {
+            wanted.give_up();
+            for (member, vote) in replies.close() {
+                votes.add(member, vote);
+            }
+        }
+    }
+
+    /// Turns the votes into the reply. A claim that only a minority granted is released there.
+    pub(crate) async fn decide(
+        self: &Arc<Self>,
+        votes: Votes,
+        claim: Arc<Claim>,
+        wanted: Wanted,
+        known: Option<Option<TokenRange>>,
+    ) -> Result<AcquireReply, BackendError> {
+        let id = claim.at.id;
+        if votes.is_granted() && wanted.is_wanted() {
+            return match self.agree(&votes.granted, &claim, known).await {
+                Ok(Some(grant)) => {
+                    let attempt = Attempt::Granted {
+                        tokens: grant.tokens,
+                        wanted,
+                    };
+                    self.attempts
+                        .insert(id, attempt, self.clock.now(), grant.held_from + grant.lease);
+                    Ok(AcquireReply::Granted(grant))
+                }
+                refused => {
+                    wanted.give_up();
+                    self.withdraw(&votes.granted, claim).await;
+                    refused.map(|_| AcquireReply::Ended)
+                }
+            };
+        }
+        if !votes.granted.is_empty() {
+            let now = self.clock.now();
+            self.attempts
+                .insert(id, Attempt::Withdrawn, now, now + claim.lease);
+            self.withdraw(&votes.granted, claim).await;
+        }
+        votes.refusal()
+    }
+
+    /// Makes the members that granted the claim agree on its tokens, and returns the grant of the quorum. `None` if the
+    /// claim has ended at one of them.
+    ///
+    /// The greatest range of tokens counts. Each other member raises its counter to the end of that range, in the same
+    /// atomic step in which it finds the claim alive. So at each member of a majority, the counter reached the token of this
+    /// grant before the claim ended there. A majority that grants a later claim includes one of those members, which
+    /// draws a greater token.
+    async fn agree(
+        &self,
+        granted: &[(usize, Grant)],
+        claim: &Arc<Claim>,
+        known: Option<Option<TokenRange>>,
+    ) -> Result<Option<Grant>, BackendError> {
+        let drawn = || granted.iter().filter_map(|(_, grant)| grant.tokens);
+        let tokens = known.unwrap_or_else(|| drawn().max_by_key(TokenRange::last));
+        let mut held_from = granted.iter().map(|(_, grant)| grant.held_from).min();
+        let mut lease = granted.iter().map(|(_, grant)| grant.lease).min();
+        let behind = granted.iter().filter(|(_, grant)| grant.tokens != tokens);
+        let behind: Vec<usize> = behind.map(|(member, _)| *member).collect();
+        let request = RenewRequest {
+            only: Phase::Granted,
+            raise: tokens,
+            ..RenewRequest::of(claim)
+        };
+        let mut missing = behind.len();
+        let mut replies = self.members.ask(
+            behind,
+            |member| member.renew(Batch::from_iter([request.clone()])),
+            |_, _| {},
+        );
+        let mut errors = Vec::new();
+        while missing > 0 {
+            match replies.next().await.map(|(_, reply)| reply.into_iter().next()) {
+                Some(Some(RenewReply::Alive {
+                    held_from: from,
+                    lease: new,
+                })) => {
+                    held_from = held_from.min(Some(from));
+                    lease = lease.min(Some(new));
+                    missing -= 1;
+                }
+                Some(Some(RenewReply::Gone(_))) => return Ok(None),
+                Some(Some(RenewReply::Unknown(error))) => {
+                    errors.push(error);
+                    break;
+                }
+                // The member did not reply in time, or its call panicked.
+                Some(None) | None => break,
+            }
+        }
+        if missing > 0 {
+            let (members, majority) = (self.members.list.len(), self.members.majority());
+            return Err(too_few(members, majority, errors, Effect::Unknown));
+        }
+        let evidence = None;
+        match (held_from, lease) {
+            (Some(held_from), Some(lease)) => Ok(Some(Grant {
+                tokens,
+                held_from,
+                lease,
+                evidence,
+            })),
+            _ => unreachable!("a majority is at least one member"),
+        }
+    }
+
+    /// Releases a claim at the members that granted it. Waits for their confirmations, so that the client's next claim does
+    /// not compete with this one, but no longer than for any reply.
+    async fn withdraw(&self, granted: &[(usize, Grant)], claim: Arc<Claim>) {
+        let request = ReleaseRequest::of(&claim, Cause::Withdrawn);
+        let longest = claim.lease;
+        let mut replies = self.members.ask(
+            granted.iter().map(|(member, _)| *member),
+            |member| {
+                let request = request.clone();
+                cleanup::repeat_release(member, request, longest)
+            },
+            |_, ()| {},
+        );
+        while replies.next().await.is_some() {}
+    }
+}

@@ -1,0 +1,48 @@
+//! Settings of a quorum.
+
+use std::time::Duration;
+
+/// Settings of a quorum.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tenure_quorum::Config;
+///
+/// let config = Config::default().member_timeout(Duration::from_millis(200));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    pub(crate) member_timeout: Duration,
+    pub(crate) max_lease: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            member_timeout: Duration::from_millis(500),
+            max_lease: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Config {
+    /// Sets how long a call waits for members that have not replied (500 ms by default).
+    ///
+    /// A call that has the replies of a majority does not wait for the others. A request to a slow member is not
+    /// cancelled: if it is granted after the call has failed, the quorum releases it.
+    pub fn member_timeout(mut self, time: Duration) -> Self {
+        self.member_timeout = time;
+        self
+    }
+
+    /// Sets the longest lease (60 s by default). It must be equal for all clients of the members.
+    ///
+    /// A member that restarted without its data must grant nothing for that time: by then every lease that it has
+    /// forgotten has ended.
+    pub fn max_lease(mut self, lease: Duration) -> Self {
+        self.max_lease = lease;
+        self
+    }
+}

@@ -1,0 +1,121 @@
+//! `inspect`: shows the claims that a majority of the members shows.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use tenure_backend::{Backend, BackendError, Cursor, Effect, HolderStatus, LockKey, LockStatus, Page, Query};
+
+use crate::backend::Quorum;
+use crate::votes::too_few;
+
+/// The number of keys that a member lists in one page.
+const MEMBER_PAGE: NonZeroU32 = NonZeroU32::new(1_000).expect("not zero");
+
+impl Quorum {
+    /// Reads the same keys from every member, and keeps the holders that a majority shows. Each page of a listing reads all
+    /// keys of all members, because members list their keys in different orders.
+    pub(crate) async fn inspect_majority(
+        self: &Arc<Self>,
+        query: Query,
+    ) -> Result<Page<LockStatus>, BackendError> {
+        let (members, majority) = (self.members.list.len(), self.members.majority());
+        let mut replies = self.members.ask_all(|member| read_all(member, query.clone()));
+        let (mut listings, mut errors) = (Vec::new(), Vec::new());
+        while let Some((_, reply)) = replies.next().await {
+            match reply {
+                Ok(statuses) => listings.push(statuses),
+                Err(error) => errors.push(error),
+            }
+        }
+        if listings.len() < majority {
+            return Err(too_few(members, majority, errors, Effect::None));
+        }
+        let held = merge(listings.into_iter().flatten(), majority);
+        Ok(match query {
+            Query::Key(_) => Page {
+                items: held,
+                next: None,
+            },
+            Query::Prefix { after, limit, .. } => page(held, after.as_ref(), limit),
+        })
+    }
+}
+
+/// Reads all pages of a member.
+async fn read_all(member: Arc<dyn Backend>, query: Query) -> Result<Vec<LockStatus>, BackendError> {
+    let Query::Prefix { prefix, .. } = query else {
+        return Ok(member.inspect(query).await?.items);
+    };
+    let mut statuses = Vec::new();
+    let mut after = None;
+    loop {
+        let query = Query::Prefix {
+            prefix: prefix.clone(),
+            after,
+            limit: MEMBER_PAGE,
+        };
+        let page = member.clone().inspect(query).await?;
+        statuses.extend(page.items);
+        after = match page.next {
+            Some(next) => Some(next),
+            None => return Ok(statuses),
+        };
+    }
+}
+
+/// Keeps the holders that are shown at least `majority` times, ordered by key.
+fn merge(statuses: impl Iterator<Item = LockStatus>, majority: usize) -> Vec<LockStatus> {
+    let mut keys: BTreeMap<LockKey, (LockStatus, Vec<Vec<HolderStatus>>)> = BTreeMap::new();
+    for mut status in statuses {
+        let holders = std::mem::take(&mut status.holders);
+        status.waiters = None;
+        let entry = keys.entry(status.key.clone());
+        let (_, views) = entry.or_insert_with(|| (status, Vec::new()));
+        for holder in holders {
+            match views.iter_mut().find(|of_one| of_one[0].id == holder.id) {
+                Some(of_one) => of_one.push(holder),
+                None => views.push(vec![holder]),
+            }
+        }
+    }
+    let held = keys.into_values().filter_map(|(mut status, views)| {
+        let by_majority = views.into_iter().filter(|views| views.len() >= majority);
+        status.holders = by_majority.map(one_view).collect();
+        (!status.holders.is_empty()).then_some(status)
+    });
+    held.collect()
+}
+
+/// Merges what the members show of one holder. The token is the one that most members show: a member that granted the
+/// claim after the decision shows a token of its own.
+fn one_view(views: Vec<HolderStatus>) -> HolderStatus {
+    let token = |holder: &&HolderStatus| {
+        let same = views.iter().filter(|other| other.token == holder.token);
+        (same.count(), holder.token)
+    };
+    let mut merged = views
+        .iter()
+        .max_by_key(token)
+        .cloned()
+        .expect("a majority is at least one member");
+    merged.remaining = views.iter().filter_map(|holder| holder.remaining).min();
+    merged.label = merged
+        .label
+        .or_else(|| views.iter().find_map(|holder| holder.label.clone()));
+    merged
+}
+
+/// One page of `held`, which is ordered by key. The cursor is the last key of the page before.
+fn page(held: Vec<LockStatus>, after: Option<&Cursor>, limit: NonZeroU32) -> Page<LockStatus> {
+    let limit = limit.get() as usize;
+    let mut items: Vec<LockStatus> = held
+        .into_iter()
+        .filter(|status| after.is_none_or(|after| status.key.as_str() > &*after.0))
+        .collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let last = items.last().filter(|_| more);
+    let next = last.map(|status| Cursor(status.key.as_str().into()));
+    Page { items, next }
+}

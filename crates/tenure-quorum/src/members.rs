@@ -1,0 +1,83 @@
+//! The members of a quorum, and how one call is sent to all of them.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::Backend;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Instant, timeout_at};
+
+/// The stores of a quorum, in the order of the configuration.
+#[derive(Debug)]
+pub(crate) struct Members {
+    pub(crate) list: Vec<Arc<dyn Backend>>,
+    /// The runtime on which every request to a member runs.
+    pub(crate) runtime: Handle,
+    /// The time that a call waits for replies.
+    pub(crate) time_limit: Duration,
+}
+
+impl Members {
+    /// The number of members that must agree.
+    pub(crate) fn majority(&self) -> usize {
+        self.list.len() / 2 + 1
+    }
+
+    /// Sends a request to each of `members`. Each request is a task of its own and runs to its end, even if it is slow and
+    /// the caller no longer waits. `unread` gets a reply that came after the [`Replies`] were dropped.
+    pub(crate) fn ask<T, F>(
+        &self,
+        members: impl IntoIterator<Item = usize>,
+        request: impl Fn(Arc<dyn Backend>) -> F,
+        unread: impl Fn(Arc<dyn Backend>, T) + Clone + Send + 'static,
+    ) -> Replies<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let (sender, receiver) = unbounded_channel();
+        for number in members {
+            let member = self.list[number].clone();
+            let (request, sender, unread) = (request(member.clone()), sender.clone(), unread.clone());
+            self.runtime.spawn(async move {
+                if let Err(reply) = sender.send((number, request.await)) {
+                    unread(member, reply.0.1);
+                }
+            });
+        }
+        Replies {
+            receiver,
+            until: Instant::now() + self.time_limit,
+        }
+    }
+
+    /// Sends a request to every member. Late replies are dropped.
+    pub(crate) fn ask_all<T, F>(&self, request: impl Fn(Arc<dyn Backend>) -> F) -> Replies<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.ask(0..self.list.len(), request, |_, _| {})
+    }
+}
+
+/// The replies of members, in the order in which they arrive.
+pub(crate) struct Replies<T> {
+    receiver: UnboundedReceiver<(usize, T)>,
+    until: Instant,
+}
+
+impl<T> Replies<T> {
+    /// Waits for the next reply: the member's number and what it said. `None` if all have replied, or the time is over.
+    pub(crate) async fn next(&mut self) -> Option<(usize, T)> {
+        timeout_at(self.until, self.receiver.recv()).await.ok().flatten()
+    }
+
+    /// Ends the wait. Returns the replies that have arrived and were not read; later ones go to `unread`.
+    pub(crate) fn close(mut self) -> Vec<(usize, T)> {
+        self.receiver.close();
+        std::iter::from_fn(|| self.receiver.try_recv().ok()).collect()
+    }
+}

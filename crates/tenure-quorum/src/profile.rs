@@ -1,0 +1,54 @@
+//! The profile of a quorum, from those of its members.
+
+use std::time::Duration;
+
+use tenure_backend::{Order, Profile};
+
+/// What a quorum over members with these profiles promises: what all of them do.
+///
+/// `first` is the profile of one member and `others` are those of the rest.
+pub(crate) fn profile<'a>(
+    first: &Profile,
+    others: impl Iterator<Item = &'a Profile>,
+    max_lease: Duration,
+) -> Profile {
+    let mut all = first.clone();
+    all.store = "quorum";
+    all.limits.max_lease = all.limits.max_lease.min(max_lease);
+    for member in others {
+        all.fencing = all.fencing.min(member.fencing);
+        all.wake_up = all.wake_up.min(member.wake_up);
+        all.remembers_ended &= member.remembers_ended;
+        all.mutex = both(all.mutex, member.mutex);
+        all.read_write = both(all.read_write, member.read_write);
+        all.first_renewal = all.first_renewal.max(member.first_renewal);
+        let (ours, theirs) = (&mut all.limits, &member.limits);
+        ours.min_lease = ours.min_lease.max(theirs.min_lease);
+        ours.max_lease = ours.max_lease.min(theirs.max_lease);
+        ours.max_grants = ours.max_grants.min(theirs.max_grants);
+        ours.max_batch = ours.max_batch.min(theirs.max_batch);
+        ours.margin = ours.margin.max(theirs.margin);
+        ours.expiry_slack = ours.expiry_slack.max(theirs.expiry_slack);
+        all.inspection.lists &= member.inspection.lists;
+        all.inspection.labels &= member.inspection.labels;
+        all.inspection.remaining &= member.inspection.remaining;
+    }
+    // The queues of the members can differ, so a claim could be first in none of them.
+    all.mutex = both(all.mutex, all.mutex);
+    all.read_write = both(all.read_write, all.read_write);
+    // Two claims meet at one member of any two majorities, but more than two may not all meet at one.
+    all.semaphore = Order::None;
+    all.inspection.queue = false;
+    all.reports_waiters = false;
+    all
+}
+
+/// The order in which a quorum serves a kind of lock that its members serve in these orders: unfair, if all of them can.
+fn both(one: Order, other: Order) -> Order {
+    let is_unfair = |order| matches!(order, Order::Unfair | Order::Both | Order::FifoForBoth);
+    if is_unfair(one) && is_unfair(other) {
+        Order::Unfair
+    } else {
+        Order::None
+    }
+}

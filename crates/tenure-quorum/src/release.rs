@@ -1,0 +1,213 @@
+//! `release`: makes claims absent at every member. A majority is enough, and the others follow in the background.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tenure_backend::{
+    AcquireReply, BackendError, Batch, ClaimId, Effect, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget,
+};
+
+use crate::attempts::Wanted;
+use crate::backend::Quorum;
+use crate::cleanup;
+use crate::votes::{Votes, too_few};
+
+/// What the members replied to one element.
+#[derive(Default)]
+struct Element {
+    /// Whether this client held the claim that is released. If it did, one member that frees it is enough to report that.
+    is_held: bool,
+    done: usize,
+    /// The holders that members have freed, each with the number of those members.
+    freed: Vec<(HolderId, usize)>,
+    others: Option<u32>,
+    errors: Vec<BackendError>,
+    votes: Option<(Votes, Wanted)>,
+}
+
+/// The claims that a batch names, in an order that is the same for all batches, so that two batches cannot wait for each
+/// other.
+fn claims(batch: &Batch<ReleaseRequest>) -> BTreeSet<ClaimId> {
+    let released = batch.iter().filter_map(|request| match &request.target {
+        ReleaseTarget::Claim(claim) => Some(claim.id),
+        _ => None,
+    });
+    let successors = batch.iter().filter_map(|request| request.successor.as_ref());
+    released
+        .chain(successors.map(|successor| successor.claim.at.id))
+        .collect()
+}
+
+impl Quorum {
+    /// Releases a batch at all members.
+    pub(crate) async fn release_by_majority(
+        self: &Arc<Self>,
+        batch: Batch<ReleaseRequest>,
+    ) -> Batch<ReleaseReply> {
+        let (members, majority) = (self.members.list.len(), self.members.majority());
+        let mut turns = Vec::new();
+        for id in claims(&batch) {
+            turns.push(self.attempts.turn(id).await);
+        }
+        let mut elements: Vec<Element> = batch.iter().map(|request| self.element(request)).collect();
+        let mut replies = self.ask_to_release(&batch, &elements);
+        while !elements
+            .iter()
+            .all(|element| element.is_decided(members, majority))
+        {
+            let Some((member, replies)) = replies.next().await else {
+                break;
+            };
+            for (element, reply) in elements.iter_mut().zip(replies) {
+                element.add(member, reply);
+            }
+        }
+        for element in &elements {
+            if let Some((votes, wanted)) = &element.votes
+                && !votes.is_granted()
+            {
+                wanted.give_up();
+            }
+        }
+        for (member, replies) in replies.close() {
+            for (element, reply) in elements.iter_mut().zip(replies) {
+                element.add(member, reply);
+            }
+        }
+        let mut answers = Batch::new();
+        for (element, request) in elements.into_iter().zip(batch) {
+            answers.push(self.conclude(element, request).await);
+        }
+        answers
+    }
+
+    /// Prepares to count the replies to one request. The claim that it releases is no longer wanted.
+    fn element(&self, request: &ReleaseRequest) -> Element {
+        let is_held = match &request.target {
+            ReleaseTarget::Claim(claim) => self.attempts.remove(claim.id),
+            _ => false,
+        };
+        let votes = || {
+            (
+                Votes::new(self.members.list.len(), self.members.majority()),
+                Wanted::default(),
+            )
+        };
+        Element {
+            is_held,
+            votes: request.successor.is_some().then(votes),
+            ..Element::default()
+        }
+    }
+
+    /// Sends the batch to every member. A member that does not confirm an element is asked again in the background.
+    fn ask_to_release(
+        self: &Arc<Self>,
+        batch: &Batch<ReleaseRequest>,
+        elements: &[Element],
+    ) -> crate::members::Replies<Batch<ReleaseReply>> {
+        let runtime = self.members.runtime.clone();
+        let longest = self.profile.limits.max_lease;
+        let late: Vec<_> = batch
+            .iter()
+            .zip(elements)
+            .map(|(request, element)| {
+                let (_, wanted) = element.votes.as_ref()?;
+                let claim = request.successor.as_ref()?.claim.clone();
+                Some(self.release_if_late(claim, wanted.clone()))
+            })
+            .collect();
+        self.members.ask(
+            0..self.members.list.len(),
+            |member| {
+                let (batch, runtime) = (batch.clone(), runtime.clone());
+                async move {
+                    let replies = member.clone().release(batch.clone()).await;
+                    for (at, request) in batch.into_iter().enumerate() {
+                        if !matches!(replies.get(at), Some(ReleaseReply::Done { .. })) {
+                            runtime.spawn(cleanup::repeat_release(member.clone(), request, longest));
+                        }
+                    }
+                    replies
+                }
+            },
+            move |member, replies: Batch<ReleaseReply>| {
+                for (late, reply) in late.iter().zip(replies) {
+                    if let (
+                        Some(late),
+                        ReleaseReply::Done {
+                            successor: Some(reply),
+                            ..
+                        },
+                    ) = (late, reply)
+                    {
+                        late(member.clone(), Ok(reply));
+                    }
+                }
+            },
+        )
+    }
+
+    /// Turns the replies to one element into one.
+    async fn conclude(self: &Arc<Self>, element: Element, request: ReleaseRequest) -> ReleaseReply {
+        let (members, majority) = (self.members.list.len(), self.members.majority());
+        let successor = match (element.votes, request.successor) {
+            (Some((votes, wanted)), Some(successor)) => {
+                let decided = self.decide(votes, successor.claim, wanted, None).await;
+                // A successor without a majority waits, and asks again by itself.
+                Some(decided.unwrap_or(AcquireReply::Ended))
+            }
+            _ => None,
+        };
+        if element.done < majority {
+            return ReleaseReply::Unknown(too_few(members, majority, element.errors, Effect::Unknown));
+        }
+        let needed = if element.is_held { 1 } else { majority };
+        let freed = element.freed.into_iter().filter(|(_, count)| *count >= needed);
+        ReleaseReply::Done {
+            freed: freed.map(|(id, _)| id).collect(),
+            others: element.others,
+            successor,
+        }
+    }
+}
+
+impl Element {
+    fn add(&mut self, member: usize, reply: ReleaseReply) {
+        match reply {
+            ReleaseReply::Done {
+                freed,
+                others,
+                successor,
+            } => {
+                self.done += 1;
+                for id in freed {
+                    match self.freed.iter_mut().find(|(known, _)| *known == id) {
+                        Some((_, count)) => *count += 1,
+                        None => self.freed.push((id, 1)),
+                    }
+                }
+                self.others = self.others.max(others);
+                if let Some((votes, _)) = &mut self.votes {
+                    let vote = successor.unwrap_or(AcquireReply::Recovering);
+                    votes.add(member, Ok(vote));
+                }
+            }
+            ReleaseReply::Unknown(error) => {
+                if let Some((votes, _)) = &mut self.votes {
+                    votes.add(member, Err(error.clone()));
+                }
+                self.errors.push(error);
+            }
+        }
+    }
+
+    /// Returns whether later replies cannot change the answer. What an eviction has freed is known only when all have
+    /// replied.
+    fn is_decided(&self, members: usize, majority: usize) -> bool {
+        let needed = if self.is_held { majority } else { members };
+        let released = self.done >= needed || self.done + self.errors.len() == members;
+        let votes = self.votes.as_ref();
+        released && votes.is_none_or(|(votes, _)| votes.is_granted() || votes.is_refused())
+    }
+}

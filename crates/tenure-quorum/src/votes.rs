@@ -1,0 +1,127 @@
+//! Counts the members' replies to one `acquire`.
+
+use std::time::Duration;
+
+use tenure_backend::{AcquireReply, BackendError, Effect, Fault, Grant};
+
+/// The time after which a claim that split the votes with others should be tried again. The engine adds a random part.
+const SPLIT_PAUSE: Duration = Duration::from_millis(5);
+
+/// The replies of the members to one claim.
+#[derive(Debug)]
+pub(crate) struct Votes {
+    members: usize,
+    majority: usize,
+    /// The members that granted the claim.
+    pub(crate) granted: Vec<(usize, Grant)>,
+    /// `poll_after` of the members at which another claim holds the key.
+    waiting: Vec<Duration>,
+    ended: bool,
+    too_late: bool,
+    recovering: bool,
+    refusals: usize,
+    errors: Vec<BackendError>,
+}
+
+impl Votes {
+    pub(crate) fn new(members: usize, majority: usize) -> Self {
+        Votes {
+            members,
+            majority,
+            granted: Vec::new(),
+            waiting: Vec::new(),
+            ended: false,
+            too_late: false,
+            recovering: false,
+            refusals: 0,
+            errors: Vec::new(),
+        }
+    }
+
+    /// Counts the reply of a member.
+    pub(crate) fn add(&mut self, member: usize, reply: Result<AcquireReply, BackendError>) {
+        match reply {
+            Ok(AcquireReply::Granted(grant)) => return self.granted.push((member, grant)),
+            Ok(AcquireReply::Waiting { poll_after, .. }) => self.waiting.push(poll_after),
+            Ok(AcquireReply::Ended) => self.ended = true,
+            Ok(AcquireReply::TooLate) => self.too_late = true,
+            Ok(AcquireReply::Recovering) => self.recovering = true,
+            Err(error) => self.errors.push(error),
+        }
+        self.refusals += 1;
+    }
+
+    /// Returns whether a majority has granted the claim.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.granted.len() >= self.majority
+    }
+
+    /// Returns whether no majority can grant the claim any more.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.members - self.refusals < self.majority
+    }
+
+    /// The reply for a claim that no majority granted.
+    pub(crate) fn refusal(mut self) -> Result<AcquireReply, BackendError> {
+        let unanswered = self.members - self.refusals - self.granted.len();
+        // Without a decision the time is over, and a member that has not replied counts as one that failed.
+        let silent = if self.is_refused() { 0 } else { unanswered };
+        if self.members - self.errors.len() - silent < self.majority {
+            return Err(self.unavailable(silent));
+        }
+        if self.ended {
+            return Ok(AcquireReply::Ended);
+        }
+        if !self.waiting.is_empty() {
+            self.waiting.sort_unstable();
+            let poll_after = if self.granted.is_empty() {
+                // So many members must become free, and each does so at the latest when its lease ends.
+                self.waiting[(self.majority - 1).min(self.waiting.len() - 1)]
+            } else {
+                SPLIT_PAUSE
+            };
+            return Ok(AcquireReply::Waiting {
+                ahead: None,
+                poll_after,
+            });
+        }
+        Ok(if self.recovering || !self.too_late {
+            AcquireReply::Recovering
+        } else {
+            AcquireReply::TooLate
+        })
+    }
+
+    /// The error if fewer than a majority gave an answer. A fault that waiting does not cure comes first.
+    ///
+    /// The claim is not placed if a majority refused it without effect: a grant of the others is released again.
+    fn unavailable(self, silent: usize) -> BackendError {
+        let is_refused = self.errors.iter().all(|error| error.effect() == Effect::None);
+        let effect = if is_refused && silent == 0 {
+            Effect::None
+        } else {
+            Effect::Unknown
+        };
+        too_few(self.members, self.majority, self.errors, effect)
+    }
+}
+
+/// The error if fewer than a majority of the members replied. Its fault is that of a member: one that waiting does not
+/// cure, if there is one.
+pub(crate) fn too_few(
+    members: usize,
+    majority: usize,
+    mut errors: Vec<BackendError>,
+    effect: Effect,
+) -> BackendError {
+    let message = format!("fewer than {majority} of the {members} servers answered: locks need a majority");
+    let lasting = errors.iter().position(|error| !error.is_transient());
+    match errors
+        .len()
+        .checked_sub(1)
+        .map(|last| errors.swap_remove(lasting.unwrap_or(last)))
+    {
+        Some(cause) => BackendError::because(cause.fault(), effect, message, cause),
+        None => BackendError::new(Fault::Unavailable, effect, message),
+    }
+}

@@ -1,0 +1,76 @@
+//! `watch` and `reconnects`: wake-ups of the members, merged.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::{SelectAll, StreamExt, select_all};
+use tenure_backend::{BackendError, Claim, WakeSignal, Wakes};
+use tokio::time::timeout;
+
+use crate::backend::Quorum;
+
+/// The time to wait for the wake-ups of a majority after the first one. A poll that comes before the release has reached a
+/// majority would be refused.
+const GATHER: Duration = Duration::from_millis(2);
+
+impl Quorum {
+    /// Subscribes to the wake-ups of all members. Fails if no member accepts.
+    pub(crate) async fn watch_all(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Wakes, BackendError> {
+        let calls = self.members.list.iter().map(|member| {
+            let call = member.clone().watch(claim.clone());
+            timeout(self.members.time_limit, call)
+        });
+        let mut streams = Vec::new();
+        let mut error = None;
+        for reply in join_all(calls).await.into_iter().flatten() {
+            match reply {
+                Ok(wakes) => streams.push(wakes),
+                Err(failed) => error = Some(failed),
+            }
+        }
+        match error {
+            Some(error) if streams.is_empty() => Err(error),
+            _ => Ok(self.gather(select_all(streams))),
+        }
+    }
+
+    /// Returns a stream with one wake-up for those that arrive together. A task reads the members' wake-ups until the
+    /// stream is dropped.
+    fn gather(&self, mut streams: SelectAll<Wakes>) -> Wakes {
+        let signal = WakeSignal::default();
+        let majority = self.members.majority();
+        let notify = signal.clone();
+        let task = self.members.runtime.spawn(async move {
+            while streams.next().await.is_some() {
+                let more = streams.by_ref().take(majority - 1);
+                let _ = timeout(GATHER, more.for_each(|()| std::future::ready(()))).await;
+                notify.notify();
+            }
+        });
+        signal.wakes(move || task.abort())
+    }
+
+    /// Wake-ups after any member's connection was replaced; `None` if no member has connections.
+    pub(crate) fn all_reconnects(&self) -> Option<Wakes> {
+        let streams: Vec<Wakes> = self
+            .members
+            .list
+            .iter()
+            .filter_map(|member| member.reconnects())
+            .collect();
+        (!streams.is_empty()).then(|| Wakes::new(Merged(select_all(streams))))
+    }
+}
+
+struct Merged(SelectAll<Wakes>);
+
+impl futures_util::Stream for Merged {
+    type Item = ();
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        self.0.poll_next_unpin(cx)
+    }
+}
