@@ -75,7 +75,7 @@ impl Votes {
         if !self.waiting.is_empty() {
             self.waiting.sort_unstable();
             let poll_after = if self.granted.is_empty() {
-                // So many members must become free, and each does so at the latest when its lease ends.
+                // A majority must become free. Each member does at the latest when the holder's lease there ends.
                 self.waiting[(self.majority - 1).min(self.waiting.len() - 1)]
             } else {
                 SPLIT_PAUSE

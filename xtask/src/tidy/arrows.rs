@@ -17,8 +17,11 @@ pub(crate) const STORES: [&str; 6] = [
 /// Crates that any crate's tests may use, by path and without a version: `cargo publish` then ignores the dependency.
 const FOR_TESTS: [&str; 2] = ["tenure-testkit", "tenure-servers"];
 
-/// One more dependency for tests: those of `tenure-testkit` run its suite on a memory store with planted bugs.
-const UNDER_TEST: (&str, &str) = ("tenure-testkit", "tenure-memory");
+/// More dependencies for tests: the suite is tested on a memory store with planted bugs, and a quorum on members in memory.
+const UNDER_TEST: [(&str, &str); 2] = [
+    ("tenure-testkit", "tenure-memory"),
+    ("tenure-quorum", "tenure-memory"),
+];
 
 /// The crates of this workspace that the crate `from` may depend on; `None` if this list lacks `from`.
 fn allowed(from: &str) -> Option<Vec<&'static str>> {
@@ -57,7 +60,7 @@ fn check_arrow(from: &str, dependency: &Dependency, may_use: &[&str]) -> Option<
     if dependency.path.is_none() {
         return allowed(to).map(|_| format!("takes `{to}` from a registry: depend on it by path"));
     }
-    let for_tests = FOR_TESTS.contains(&to) || (from, to) == UNDER_TEST;
+    let for_tests = FOR_TESTS.contains(&to) || UNDER_TEST.contains(&(from, to));
     if dependency.kind.as_deref() == Some("dev") && for_tests {
         let has_version = dependency.req != "*";
         return has_version.then(|| format!("gives its tests `{to}` with a version: name its path alone"));
