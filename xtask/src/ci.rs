@@ -36,14 +36,15 @@ fn everywhere(verb: &str, all: &str, options: &str) -> Result<(), Failure> {
     run_command(apart)
 }
 
-/// Runs clippy on the crate `tenure` without features, and with each feature alone.
+/// Runs clippy on the crate `tenure` without features, with each feature alone, and with TLS for the store that uses it.
 fn features() -> Result<(), Failure> {
     let metadata = Metadata::read()?;
     let tenure = metadata.members().find(|package| package.name == "tenure");
     let tenure = tenure.ok_or("the workspace has no crate `tenure`")?;
     let alone = "clippy --quiet --package tenure --no-default-features";
     run_command(cargo(&format!("{alone} -- -D warnings")))?;
-    for feature in tenure.features.keys() {
+    let pair = "redis,tls".to_owned();
+    for feature in tenure.features.keys().chain([&pair]) {
         println!("ci: feature {feature}");
         run_command(cargo(&format!("{alone} --features {feature} -- -D warnings")))?;
     }

@@ -1,10 +1,10 @@
-//! Checks that three sets of features of `tenure` compile no store, client or TLS library that they do not need.
+//! Checks that three sets of features of `tenure` compile no store, client, TLS library or metrics that they do not need.
 
 use crate::process::{Failure, cargo, output};
 
-/// Crates that few features may compile: our stores, clients of stores, TLS libraries, and `cc`, which compiles C.
+/// Crates that few features may compile: our stores, clients of stores, TLS libraries, `cc`, which compiles C, and `metrics`.
 const CHECKED: &str = "tenure-memory tenure-sql tenure-redis rusqlite tokio-postgres mysql_async redis zookeeper-client \
-    tonic prost aws-lc-sys aws-lc-rs openssl-sys ring rustls libsqlite3-sys cc";
+    tonic prost aws-lc-sys aws-lc-rs openssl-sys ring rustls libsqlite3-sys cc metrics";
 
 /// Sets of features, and the crates of `CHECKED` that each may compile. Only TLS may compile C, for `ring`.
 const LEAN: [(&str, &[&str]); 3] = [
@@ -22,9 +22,9 @@ pub(crate) fn run() -> Result<(), Failure> {
         )))?;
         if let Some(unwanted) = unwanted(&tree, allowed) {
             let what = format!("`{choice}` compiles `{unwanted}`");
-            return Err(format!("{what}: make the dependency optional, behind its store's feature").into());
+            return Err(format!("{what}: make the dependency optional, behind a feature of its own").into());
         }
-        println!("lean: `{features}` alone compiles no other store, client or TLS");
+        println!("lean: `{features}` alone compiles no other store, client, TLS or metrics");
     }
     Ok(())
 }

@@ -240,17 +240,6 @@ pub enum LostCause {
 }
 
 impl LostCause {
-    /// All values that [`as_str`](Self::as_str) may return.
-    pub(crate) const WORDS: [&'static str; 7] = [
-        "expired",
-        "evicted",
-        "session",
-        "missing",
-        "unreachable",
-        "max_hold",
-        "closed",
-    ];
-
     /// Returns one word for logs, metric labels and the command's events.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -300,20 +289,6 @@ mod tests {
         fn travels<T: Send + Sync + 'static>() {}
         travels::<Error>();
         assert!(size_of::<Error>() <= 32, "{}", size_of::<Error>());
-    }
-
-    #[test]
-    fn every_cause_has_one_of_the_words() {
-        let causes = [
-            LostCause::Expired,
-            LostCause::Evicted { by: None },
-            LostCause::Session,
-            LostCause::Missing,
-            LostCause::Unreachable,
-            LostCause::MaxHold,
-            LostCause::Closed,
-        ];
-        assert_eq!(causes.map(|cause| cause.as_str()), LostCause::WORDS);
     }
 
     #[test]

@@ -19,6 +19,20 @@
 //! **What a lock cannot do.** A process that is paused for longer than its lease, or a request that was already sent,
 //! may still act after another client has acquired the lock. Only a fencing token that the resource checks protects
 //! against that.
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `memory` | yes | the store `memory:`, in this process |
+//! | `sqlite` | | the store `sqlite:`, with the system's SQLite (3.44 or later) |
+//! | `sqlite-bundled` | | `sqlite` with a SQLite that is compiled in, which needs a C compiler |
+//! | `redis` | | the store `redis:` |
+//! | `tls` | | with `redis`: the store `rediss:` |
+//! | `metrics` | yes | the [metrics](telemetry) of each client; without it nothing is recorded |
+//! | `serde` | | `Serialize` and `Deserialize` for [`FencingToken`] |
+//! | `blocking` | | the module `blocking`: the API without async |
+//! | `testing` | | the module `testing`: a store, a clock and losses for your own tests |
 
 /// A store's locks, and findings about what weakens them, for people and tools.
 ///

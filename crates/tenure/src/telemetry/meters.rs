@@ -1,4 +1,5 @@
-//! The metrics of one client, or of one key with `Settings::key_labels`. Their names are in `names.rs`.
+//! The metrics of one client, or of one key with `Settings::key_labels`. Their names are in `names.rs`. `no_meters.rs` is
+//! the same without the feature `metrics`.
 
 use std::time::Duration;
 
@@ -7,16 +8,39 @@ use metrics::{Counter, Gauge, Histogram, Label, Unit};
 use super::names::{
     ACQUISITIONS, HELD, HOLD, LATENESS, LOST, MARGIN, PASSED, RENEWAL, RENEWALS, UNRETURNED, WAIT, WAITERS,
 };
-use crate::error::{Error, LostCause};
+use super::outcome::Outcome;
+use crate::error::LostCause;
+
+/// Every outcome and its label, in the order of the enum.
+const OUTCOMES: [(Outcome, &str); 7] = [
+    (Outcome::Acquired, "acquired"),
+    (Outcome::Busy, "busy"),
+    (Outcome::Timeout, "timeout"),
+    (Outcome::Cancelled, "cancelled"),
+    (Outcome::Failed, "failed"),
+    (Outcome::Refused, "refused"),
+    (Outcome::Closed, "closed"),
+];
+
+/// All values that [`LostCause::as_str`] may return.
+const CAUSES: [&str; 7] = [
+    "expired",
+    "evicted",
+    "session",
+    "missing",
+    "unreachable",
+    "max_hold",
+    "closed",
+];
 
 /// Metrics, created once, so that recording is one atomic operation. Uses the recorder that is installed at that time.
 pub(crate) struct Meters {
     labels: Vec<Label>,
-    /// Count and waits of acquisitions, by outcome in the order of [`Outcome::ALL`].
-    acquisitions: [(Counter, Histogram); Outcome::ALL.len()],
+    /// Count and waits of acquisitions, by outcome in the order of [`OUTCOMES`].
+    acquisitions: [(Counter, Histogram); OUTCOMES.len()],
     /// A counter of lost locks for each cause. All exist from the start, because dashboards see no increase in a counter
     /// that first appears as 1.
-    lost: [(&'static str, Counter); LostCause::WORDS.len()],
+    lost: [(&'static str, Counter); CAUSES.len()],
     pub(crate) hold: Histogram,
     pub(crate) held: Gauge,
     pub(crate) waiters: Gauge,
@@ -33,55 +57,6 @@ pub(crate) struct Rounds {
     pub(crate) lateness: Histogram,
 }
 
-/// The result of an acquisition, as the metric label `outcome`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub(crate) enum Outcome {
-    Acquired,
-    Busy,
-    Timeout,
-    Cancelled,
-    Failed,
-    Refused,
-    Closed,
-}
-
-impl Outcome {
-    const ALL: [Outcome; 7] = [
-        Outcome::Acquired,
-        Outcome::Busy,
-        Outcome::Timeout,
-        Outcome::Cancelled,
-        Outcome::Failed,
-        Outcome::Refused,
-        Outcome::Closed,
-    ];
-
-    /// The outcome of an acquisition that was polled to its end; the `Option` is `None` if the lock was busy.
-    pub(crate) fn of<T>(end: &Result<Option<T>, Error>) -> Self {
-        match end {
-            Ok(Some(_)) => Outcome::Acquired,
-            Ok(None) => Outcome::Busy,
-            Err(Error::Timeout) => Outcome::Timeout,
-            Err(Error::Backend(_) | Error::Lost(_)) => Outcome::Failed,
-            Err(Error::Closed(_)) => Outcome::Closed,
-            Err(_) => Outcome::Refused,
-        }
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Outcome::Acquired => "acquired",
-            Outcome::Busy => "busy",
-            Outcome::Timeout => "timeout",
-            Outcome::Cancelled => "cancelled",
-            Outcome::Failed => "failed",
-            Outcome::Refused => "refused",
-            Outcome::Closed => "closed",
-        }
-    }
-}
-
 impl Meters {
     /// Creates the metrics for a store, with a label `key` if a key is given.
     pub(crate) fn new(store: &'static str, key: Option<&str>) -> Self {
@@ -93,14 +68,14 @@ impl Meters {
             labels.push(Label::from_static_parts(label, value));
             labels
         };
-        let acquisitions = Outcome::ALL.map(|outcome| {
-            let labels = with("outcome", outcome.as_str());
+        let acquisitions = OUTCOMES.map(|(_, outcome)| {
+            let labels = with("outcome", outcome);
             (
                 metrics::counter!(ACQUISITIONS, labels.clone()),
                 metrics::histogram!(WAIT, labels),
             )
         });
-        let lost = LostCause::WORDS.map(|cause| (cause, metrics::counter!(LOST, with("cause", cause))));
+        let lost = CAUSES.map(|cause| (cause, metrics::counter!(LOST, with("cause", cause))));
         Meters {
             acquisitions,
             lost,
@@ -183,4 +158,32 @@ fn describe() {
         "How late the watchdog handled due claims"
     );
     counter!(UNRETURNED, "Locks that could not be released in time");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_is_found_at_its_own_place() {
+        assert!(
+            (0..)
+                .zip(OUTCOMES)
+                .all(|(place, (outcome, _))| outcome as usize == place)
+        );
+    }
+
+    #[test]
+    fn every_cause_of_a_loss_has_a_counter() {
+        let causes = [
+            LostCause::Expired,
+            LostCause::Evicted { by: None },
+            LostCause::Session,
+            LostCause::Missing,
+            LostCause::Unreachable,
+            LostCause::MaxHold,
+            LostCause::Closed,
+        ];
+        assert_eq!(causes.map(|cause| cause.as_str()), CAUSES);
+    }
 }

@@ -21,6 +21,7 @@ mod panics;
 mod public_types;
 mod races;
 mod scope;
+#[cfg(feature = "metrics")]
 mod telemetry;
 mod transient_errors;
 mod unpolled_waiters;
