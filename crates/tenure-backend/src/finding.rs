@@ -14,6 +14,7 @@ use std::fmt;
 /// assert!(line.starts_with("danger: a replica may take over without the last writes; so two can hold"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Finding {
     /// How serious the finding is.
@@ -60,6 +61,11 @@ impl Finding {
 /// assert_eq!(worst, Some(Severity::Danger));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
 #[non_exhaustive]
 pub enum Severity {
     /// Worth knowing, such as a limit of all stores of this kind.

@@ -159,10 +159,12 @@ impl FromStr for ClaimId {
 /// assert_ne!(on("order:42"), on("order:43"));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClaimRef {
     /// The key that the claim is for.
     pub key: LockKey,
     /// The claim's ID.
+    #[cfg_attr(feature = "serde", serde(rename = "claim"))]
     pub id: ClaimId,
 }
 

@@ -9,6 +9,8 @@ mod error;
 mod escape;
 mod finding;
 mod id;
+#[cfg(feature = "serde")]
+mod json;
 mod key;
 mod mode;
 mod profile;

@@ -34,6 +34,7 @@ use crate::{Fairness, Mode};
 /// assert!(!profile.offers(Guarantee::SurvivesFailover) && !profile.offers(Guarantee::DurableFencing));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Profile {
     /// The store's name, such as `memory`, `sqlite` or `redis`.
     pub store: &'static str,
@@ -63,6 +64,10 @@ pub struct Profile {
     pub inspection: Inspection,
     /// Time after a grant at which the engine must renew the claim, even one with a fixed lease; `None` if it need not.
     /// Until then [`inspect`](crate::Backend::inspect) may show the holder without label and token.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "first_renewal_ms", serialize_with = "crate::json::opt_ms")
+    )]
     pub first_renewal: Option<Duration>,
     /// Limits of leases, tokens and batches.
     pub limits: Limits,
@@ -73,6 +78,11 @@ pub struct Profile {
 /// # Examples
 /// See [`Profile`]. The locks of a store on the network also exclude other processes of the same machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Reach {
     /// Tasks and threads of this process.
@@ -88,6 +98,11 @@ pub enum Reach {
 /// # Examples
 /// See [`Profile`] and its method [`serves`](Profile::serves).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Order {
     /// The store does not serve this kind of lock.
@@ -119,6 +134,11 @@ pub enum Order {
 /// assert_eq!(blocked, "at most what is left of its lease");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Liveness {
     /// Each claim has a lease, which the store counts on this clock.
@@ -144,6 +164,11 @@ pub enum Liveness {
 /// assert_eq!(hazards(LeaseClock::ServerWall), [Hazard::ClockSet]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum LeaseClock {
     /// The same clock that the client reads.
@@ -159,6 +184,11 @@ pub enum LeaseClock {
 /// # Examples
 /// See [`LeaseClock`], and [`Profile`] with its method [`offers`](Profile::offers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Hazard {
     /// The store's data is lost or replaced by an older copy.
@@ -185,6 +215,11 @@ pub enum Hazard {
 /// assert!(Fencing::None < Fencing::Process && Fencing::Process < Fencing::UntilDataLossAndBackwardClock);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Fencing {
     /// The store has no tokens.
@@ -209,6 +244,11 @@ pub enum Fencing {
 /// assert!(is_prompt(WakeUp::Lossy) && is_prompt(WakeUp::Reliable));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum WakeUp {
     /// The waiter polls.
@@ -224,6 +264,7 @@ pub enum WakeUp {
 /// # Examples
 /// See [`Profile`]. `inspect` replies with [`LockStatus`](crate::LockStatus)es.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Inspection {
     /// Whether `inspect` lists keys by prefix.
     pub lists: bool,
@@ -258,19 +299,36 @@ pub struct Inspection {
 /// assert_eq!(lease(Duration::from_secs(61)).unwrap_err().fault(), Fault::Limit);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Limits {
     /// The shortest lease. Shorter requests are rounded up.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "min_lease_ms", serialize_with = "crate::json::ms")
+    )]
     pub min_lease: Duration,
     /// The longest lease. Longer requests are refused with `Fault::Limit`.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "max_lease_ms", serialize_with = "crate::json::ms")
+    )]
     pub max_lease: Duration,
     /// Greatest number of tokens that a grant may reserve; 1 if the store itself must grant each hand-over.
     pub max_grants: NonZeroU32,
     /// Greatest number of elements in one call of `renew` or `release`.
     pub max_batch: NonZeroU32,
     /// Margin at the end of a lease, besides 1 % for clock drift. `None`: 10 ms, or 1 % of the lease if that is more.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "margin_ms", serialize_with = "crate::json::opt_ms")
+    )]
     pub margin: Option<Duration>,
     /// How late the store may expire a lease, because its clock is coarse or because it looks for expired leases only
     /// now and then. The holder stops at its local deadline all the same.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "expiry_slack_ms", serialize_with = "crate::json::ms")
+    )]
     pub expiry_slack: Duration,
 }
 
@@ -334,6 +392,11 @@ impl Profile {
 /// assert_eq!(Guarantee::BetweenMachines.to_string(), "locks exclude other machines");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Guarantee {
     /// Locks exclude other processes.

@@ -68,6 +68,7 @@ pub struct Cursor(pub Arc<str>);
 /// assert_eq!(next_query(query, &Page { items, next: None }), None);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Page<T> {
     /// The keys with a holder or a waiter, as they were when the store looked.
     pub items: Vec<T>,

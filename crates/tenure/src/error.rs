@@ -160,6 +160,7 @@ impl From<InvalidKey> for Error {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock on {key:?} was lost: {cause}")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Lost {
     /// The reason for the loss.
@@ -251,6 +252,14 @@ impl LostCause {
             LostCause::MaxHold => "max_hold",
             LostCause::Closed => "closed",
         }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for LostCause {
+    /// The word of [`as_str`](LostCause::as_str).
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 

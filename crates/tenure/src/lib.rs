@@ -30,7 +30,7 @@
 //! | `redis` | | the store `redis:` |
 //! | `tls` | | with `redis`: the store `rediss:` |
 //! | `metrics` | yes | the [metrics](telemetry) of each client; without it nothing is recorded |
-//! | `serde` | | `Serialize` and `Deserialize` for [`FencingToken`] |
+//! | `serde` | | `Serialize` for what [`inspect`], [`Changes`] and [`Client::profile`] return, in the shape of the command's `--json`; `Deserialize` too for names, tokens, findings and the enums of a [`Profile`] |
 //! | `blocking` | | the module `blocking`: the API without async |
 //! | `testing` | | the module `testing`: a store, a clock and losses for your own tests |
 

@@ -1,6 +1,5 @@
 //! `tenure doctor`: everything that weakens locks, in the store and in the way it was chosen.
 
-use serde::Serialize;
 use tenure::Profile;
 use tenure::backend::escape_control;
 use tenure::inspect::{Finding, Severity};
@@ -12,14 +11,6 @@ use crate::output;
 
 const SOUND: u8 = 0;
 const FINDINGS: u8 = 1;
-
-/// A finding as a JSON object.
-#[derive(Serialize)]
-struct FindingObject<'a> {
-    severity: String,
-    what: &'a str,
-    consequence: &'a str,
-}
 
 /// Prints each finding as a line, and a summary on stderr.
 pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
@@ -77,16 +68,10 @@ fn split_findings(profile: &Profile) -> (Vec<String>, Vec<Finding>) {
 
 fn print(global: &Global, findings: &[Finding]) -> Result<(), Failure> {
     let line = |finding: &Finding| {
-        let severity = finding.severity.to_string();
         if global.json {
-            let (what, consequence) = (&finding.what, &finding.consequence);
-            output::object(&FindingObject {
-                severity,
-                what,
-                consequence,
-            })
+            output::object(finding)
         } else {
-            let line = format!("{severity}: {}", sentence(finding)).replace('\n', " ");
+            let line = format!("{}: {}", finding.severity, sentence(finding)).replace('\n', " ");
             format!("{}\n", escape_control(&line)).into_bytes()
         }
     };

@@ -143,3 +143,40 @@ pub(super) fn mode(mode: Mode) -> &'static str {
         Mode::Permits { .. } => "permits",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure::{FencingToken, LockKey};
+
+    use super::*;
+
+    #[test]
+    fn the_library_serializes_a_listing_as_the_command_does() {
+        let [take, of] = [2, 3].map(|permits| NonZeroU32::new(permits).unwrap());
+        let modes = [
+            (Kind::Mutex, Mode::Exclusive),
+            (Kind::ReadWrite, Mode::Read),
+            (Kind::ReadWrite, Mode::Write),
+            (Kind::Semaphore { of }, Mode::Permits { take, of }),
+        ];
+        for (kind, mode) in modes {
+            let listed = LockStatus {
+                key: LockKey::new("k").unwrap(),
+                kind,
+                holders: vec![HolderStatus {
+                    id: HolderId::parse("thread-12"),
+                    label: None,
+                    mode,
+                    token: FencingToken::new(7),
+                    remaining: Some(std::time::Duration::from_micros(1_500)),
+                }],
+                waiters: Some(vec![WaiterStatus {
+                    id: HolderId::parse("07070707-0707-4707-8707-070707070707:3"),
+                    label: Some("me".into()),
+                    mode,
+                }]),
+            };
+            assert_eq!(output::object(&listed), output::object(&status(&listed)));
+        }
+    }
+}

@@ -18,6 +18,8 @@ use self::scan::{Seen, Watcher};
 use crate::engine::Engine;
 use crate::engine::services::Services;
 use crate::engine::timer::nap;
+#[cfg(feature = "serde")]
+use crate::error::Causes;
 use crate::error::Error;
 
 /// Default pause between two scans.
@@ -44,6 +46,11 @@ const LIMIT: usize = 100_000;
 /// assert_eq!(line(&Change::Available), None);
 /// ```
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(tag = "change", rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Change {
     /// The key was free at the previous scan, and is held.
@@ -55,6 +62,7 @@ pub enum Change {
     /// The waiters of the key have changed, and the holders have not.
     Waiters(LockStatus),
     /// The store does not answer. Reported once; the watch continues.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_message"))]
     Unavailable(Error),
     /// The store answers again. The changes that happened meanwhile follow.
     Available,
@@ -255,6 +263,16 @@ impl fmt::Debug for Changes {
             .field("unavailable", &self.unavailable)
             .finish_non_exhaustive()
     }
+}
+
+/// Writes an error and its sources as the field `message`.
+#[cfg(feature = "serde")]
+fn as_message<S: serde::Serializer>(error: &Error, serializer: S) -> Result<S::Ok, S::Error> {
+    use serde::ser::SerializeStruct;
+
+    let mut object = serializer.serialize_struct("Unavailable", 1)?;
+    object.serialize_field("message", &Causes(error).to_string())?;
+    object.end()
 }
 
 /// Sleeps until the time `until` on the lease clock. Fails if the client is closed earlier.
