@@ -54,11 +54,12 @@ pub enum AcquireReply {
 ///
 /// // The clock is read before the request is sent, so a slow reply shortens the lease and never lengthens it.
 /// let held_from = SystemClock.now();
-/// let grant = Grant { tokens: None, held_from, lease: Duration::from_secs(30), evidence: None };
+/// let grant = Grant::new(None, held_from, Duration::from_secs(30));
 /// let answered = held_from + Duration::from_secs(4);
 /// assert_eq!(grant.held_from + grant.lease - answered, Duration::from_secs(26));
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Grant {
     /// The fencing tokens reserved for this claim; `None` if the store has no tokens.
     pub tokens: Option<TokenRange>,
@@ -72,6 +73,18 @@ pub struct Grant {
     pub lease: Duration,
     /// Proof of the grant, for functions of the backend that write only while the claim holds the key.
     pub evidence: Option<Evidence>,
+}
+
+impl Grant {
+    /// Creates a grant without evidence.
+    pub fn new(tokens: Option<TokenRange>, held_from: Instant, lease: Duration) -> Self {
+        Grant {
+            tokens,
+            held_from,
+            lease,
+            evidence: None,
+        }
+    }
 }
 
 /// Proof of a grant. Only its backend knows the type.

@@ -8,26 +8,27 @@ use crate::{Fairness, Mode};
 
 /// The promises and limits of one store in one layout.
 ///
-/// The struct is exhaustive on purpose: backends write it as a literal, and after a field is added, every backend has
-/// to state its value to compile. Programs read its fields, and match its enums with a wildcard, because those may
-/// grow.
+/// A backend starts with [`new`](Profile::new), which promises nothing, and sets a field for each promise that it keeps.
+/// Programs read the fields. Structs and enums of a profile may grow: a field that is added later has the weakest value in
+/// a backend that does not set it.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::*;
-/// # use std::{num::NonZeroU32, time::Duration};
-/// # let inspection = Inspection { lists: true, queue: true, labels: true, remaining: true };
-/// # let limits = Limits { min_lease: Duration::from_millis(1), max_lease: Duration::from_secs(3_600),
-/// #     max_grants: NonZeroU32::MIN, max_batch: NonZeroU32::MIN, margin: None, expiry_slack: Duration::ZERO };
+/// # use std::time::Duration;
 ///
-/// let profile = Profile {
-///     store: "shelf", layout: "rows", reach: Reach::Network,
-///     mutex: Order::FifoForBoth, read_write: Order::None, semaphore: Order::Unfair,
-///     liveness: Liveness::Lease(LeaseClock::ServerWall),
-///     hazards: &[Hazard::ClockSet, Hazard::Failover],
-///     fencing: Fencing::UntilDataLossAndBackwardClock, wake_up: WakeUp::Poll,
-///     remembers_ended: true, reports_waiters: false, inspection, first_renewal: None, limits,
+/// static SHELF: Profile = {
+///     let limits = Limits::new(Duration::from_millis(1), Duration::from_secs(3_600));
+///     let liveness = Liveness::Lease(LeaseClock::ServerWall);
+///     let mut profile = Profile::new("shelf", "rows", liveness, &[Hazard::ClockSet, Hazard::Failover], limits);
+///     profile.reach = Reach::Network;
+///     profile.mutex = Order::FifoForBoth;
+///     profile.semaphore = Order::Unfair;
+///     profile.fencing = Fencing::UntilDataLossAndBackwardClock;
+///     profile.remembers_ended = true;
+///     profile
 /// };
+/// let profile = &SHELF;
 /// assert!(profile.serves(Mode::Exclusive, Fairness::Unfair), "this store serves unfair claims in order, too");
 /// assert!(!profile.serves(Mode::Read, Fairness::Unfair), "refused without effect");
 /// assert!(profile.offers(Guarantee::SurvivesRestart) && profile.offers(Guarantee::Fencing));
@@ -35,6 +36,7 @@ use crate::{Fairness, Mode};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Profile {
     /// The store's name, such as `memory`, `sqlite` or `redis`.
     pub store: &'static str,
@@ -265,6 +267,7 @@ pub enum WakeUp {
 /// See [`Profile`]. `inspect` replies with [`LockStatus`](crate::LockStatus)es.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Inspection {
     /// Whether `inspect` lists keys by prefix.
     pub lists: bool,
@@ -276,6 +279,23 @@ pub struct Inspection {
     pub remaining: bool,
 }
 
+impl Inspection {
+    /// Shows no more than the holders of one key.
+    pub const NONE: Inspection = Inspection {
+        lists: false,
+        queue: false,
+        labels: false,
+        remaining: false,
+    };
+    /// Shows all.
+    pub const ALL: Inspection = Inspection {
+        lists: true,
+        queue: true,
+        labels: true,
+        remaining: true,
+    };
+}
+
 /// The limits of a store.
 ///
 /// # Examples
@@ -283,14 +303,8 @@ pub struct Inspection {
 /// use std::{num::NonZeroU32, time::Duration};
 /// use tenure_backend::{BackendError, Effect, Fault, Limits};
 ///
-/// let limits = Limits {
-///     min_lease: Duration::from_secs(1),
-///     max_lease: Duration::from_secs(60),
-///     max_grants: NonZeroU32::MIN,
-///     max_batch: NonZeroU32::new(128).unwrap(),
-///     margin: None,
-///     expiry_slack: Duration::ZERO,
-/// };
+/// let mut limits = Limits::new(Duration::from_secs(1), Duration::from_secs(60));
+/// limits.max_batch = NonZeroU32::new(128).unwrap();
 /// let lease = |asked: Duration| {
 ///     let refusal = BackendError::new(Fault::Limit, Effect::None, "a lease is at most 1m");
 ///     if asked > limits.max_lease { Err(refusal) } else { Ok(asked.max(limits.min_lease)) }
@@ -300,6 +314,7 @@ pub struct Inspection {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Limits {
     /// The shortest lease. Shorter requests are rounded up.
     #[cfg_attr(
@@ -332,7 +347,51 @@ pub struct Limits {
     pub expiry_slack: Duration,
 }
 
+impl Limits {
+    /// Creates the limits of a store that takes one element in each call and grants one token with each claim.
+    pub const fn new(min_lease: Duration, max_lease: Duration) -> Self {
+        Limits {
+            min_lease,
+            max_lease,
+            max_grants: NonZeroU32::MIN,
+            max_batch: NonZeroU32::MIN,
+            margin: None,
+            expiry_slack: Duration::ZERO,
+        }
+    }
+}
+
 impl Profile {
+    /// Creates the profile of a store that promises nothing: it serves no kind of lock until its orders are set.
+    ///
+    /// What must not be forgotten is an argument: how the store detects a dead holder, and every event that can make two
+    /// clients hold a lock at once.
+    pub const fn new(
+        store: &'static str,
+        layout: &'static str,
+        liveness: Liveness,
+        hazards: &'static [Hazard],
+        limits: Limits,
+    ) -> Self {
+        Profile {
+            store,
+            layout,
+            reach: Reach::Process,
+            mutex: Order::None,
+            read_write: Order::None,
+            semaphore: Order::None,
+            liveness,
+            hazards,
+            fencing: Fencing::None,
+            wake_up: WakeUp::Poll,
+            remembers_ended: false,
+            reports_waiters: false,
+            inspection: Inspection::NONE,
+            first_renewal: None,
+            limits,
+        }
+    }
+
     /// Returns whether locks of this mode are fair, unfair or both.
     pub fn order(&self, mode: Mode) -> Order {
         match mode {

@@ -64,11 +64,12 @@ pub struct Cursor(pub Arc<str>);
 /// # let query = Query::Prefix { prefix: "order:".into(), after: None, limit: NonZeroU32::MIN };
 /// # let (items, next) = (Vec::<LockStatus>::new(), Some(Cursor("order:42".into())));
 /// // Even after an empty page there may be another one: only `next` decides.
-/// assert!(next_query(query.clone(), &Page { items: items.clone(), next }).is_some());
-/// assert_eq!(next_query(query, &Page { items, next: None }), None);
+/// assert!(next_query(query.clone(), &Page::new(items.clone(), next)).is_some());
+/// assert_eq!(next_query(query, &Page::new(items, None)), None);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Page<T> {
     /// The keys with a holder or a waiter, as they were when the store looked.
     pub items: Vec<T>,
@@ -78,6 +79,13 @@ pub struct Page<T> {
     pub next: Option<Cursor>,
 }
 
+impl<T> Page<T> {
+    /// Creates a page.
+    pub fn new(items: Vec<T>, next: Option<Cursor>) -> Self {
+        Page { items, next }
+    }
+}
+
 /// Holders and waiters of one key at the moment of the query.
 ///
 /// # Examples
@@ -85,20 +93,16 @@ pub struct Page<T> {
 /// # use std::time::Duration;
 /// use tenure_backend::{HolderId, HolderStatus, Kind, LockKey, LockStatus, Mode};
 ///
-/// let holder = HolderStatus {
-///     id: HolderId::parse("thread-12"),
-///     label: None,
-///     mode: Mode::Exclusive,
-///     token: None,
-///     remaining: Some(Duration::from_secs(12)),
-/// };
+/// let remaining = Some(Duration::from_secs(12));
+/// let holder = HolderStatus::new(HolderId::parse("thread-12"), None, Mode::Exclusive, None, remaining);
 /// let key = LockKey::new("order:42").unwrap();
-/// let status = LockStatus { key, kind: Kind::Mutex, holders: vec![holder], waiters: None };
+/// let status = LockStatus::new(key, Kind::Mutex, vec![holder], None);
 /// // `None` means that the store cannot tell, not that no claim waits.
 /// let waiters = status.waiters.map_or("unknown".to_owned(), |waiters| waiters.len().to_string());
 /// assert_eq!(waiters, "unknown");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockStatus {
     /// The key.
     pub key: LockKey,
@@ -113,24 +117,36 @@ pub struct LockStatus {
     pub waiters: Option<Vec<WaiterStatus>>,
 }
 
+impl LockStatus {
+    /// Creates the status of a key.
+    pub fn new(
+        key: LockKey,
+        kind: Kind,
+        holders: Vec<HolderStatus>,
+        waiters: Option<Vec<WaiterStatus>>,
+    ) -> Self {
+        LockStatus {
+            key,
+            kind,
+            holders,
+            waiters,
+        }
+    }
+}
+
 /// One holder of a key.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::{ReleaseTarget, HolderId, HolderStatus, LockKey, Mode};
 ///
-/// let status = HolderStatus {
-///     id: HolderId::parse("thread-12"),
-///     label: None,
-///     mode: Mode::Exclusive,
-///     token: None,
-///     remaining: None,
-/// };
+/// let status = HolderStatus::new(HolderId::parse("thread-12"), None, Mode::Exclusive, None, None);
 /// // The holder's ID makes a release target, so a Java thread can be evicted too.
 /// let target = status.id.on(LockKey::new("order:42").unwrap());
 /// assert!(matches!(target, ReleaseTarget::Foreign { .. }));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HolderStatus {
     /// The holder's ID, with which it can be evicted. A holder that is no Tenure claim has a foreign ID.
     pub id: HolderId,
@@ -146,11 +162,31 @@ pub struct HolderStatus {
     pub remaining: Option<Duration>,
 }
 
+impl HolderStatus {
+    /// Creates the status of a holder.
+    pub fn new(
+        id: HolderId,
+        label: Option<Arc<str>>,
+        mode: Mode,
+        token: Option<FencingToken>,
+        remaining: Option<Duration>,
+    ) -> Self {
+        HolderStatus {
+            id,
+            label,
+            mode,
+            token,
+            remaining,
+        }
+    }
+}
+
 /// One waiting claim in the store's queue.
 ///
 /// # Examples
 /// See [`LockStatus`]. [`HolderId::on`] turns the waiter's ID into a release target.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WaiterStatus {
     /// The waiter's ID, with which it can be evicted.
     pub id: HolderId,
@@ -158,4 +194,11 @@ pub struct WaiterStatus {
     pub label: Option<Arc<str>>,
     /// How the claim is to hold the key.
     pub mode: Mode,
+}
+
+impl WaiterStatus {
+    /// Creates the status of a waiter.
+    pub fn new(id: HolderId, label: Option<Arc<str>>, mode: Mode) -> Self {
+        WaiterStatus { id, label, mode }
+    }
 }

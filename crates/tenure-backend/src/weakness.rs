@@ -104,42 +104,20 @@ fn event(hazard: &Hazard) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU32;
     use std::time::Duration;
 
     use super::*;
-    use crate::{Inspection, LeaseClock, Limits, Liveness, Order, WakeUp};
+    use crate::{LeaseClock, Limits, Liveness};
 
     /// A profile without findings: its only hazard is the loss of data.
     fn shelf() -> Profile {
+        let liveness = Liveness::Lease(LeaseClock::Shared);
+        let limits = Limits::new(Duration::from_millis(1), Duration::from_secs(1));
         Profile {
-            store: "shelf",
-            layout: "rows",
             reach: Reach::Machine,
-            mutex: Order::Unfair,
-            read_write: Order::None,
-            semaphore: Order::None,
-            liveness: Liveness::Lease(LeaseClock::Shared),
-            hazards: &[Hazard::DataLoss],
             fencing: Fencing::UntilDataLossAndBackwardClock,
-            wake_up: WakeUp::Poll,
             remembers_ended: true,
-            reports_waiters: false,
-            inspection: Inspection {
-                lists: false,
-                queue: false,
-                labels: false,
-                remaining: false,
-            },
-            first_renewal: None,
-            limits: Limits {
-                min_lease: Duration::from_millis(1),
-                max_lease: Duration::from_secs(1),
-                max_grants: NonZeroU32::MIN,
-                max_batch: NonZeroU32::MIN,
-                margin: None,
-                expiry_slack: Duration::ZERO,
-            },
+            ..Profile::new("shelf", "rows", liveness, &[Hazard::DataLoss], limits)
         }
     }
 

@@ -93,11 +93,8 @@ impl KeyState {
 
 impl Hold {
     fn granted_reply(&self, op: &Operation<'_>) -> AcquireReply {
-        AcquireReply::Granted(Grant {
-            tokens: Some(self.tokens),
-            held_from: op.at.client_now,
-            lease: LIMITS.lease(self.claim.lease),
-            evidence: None,
-        })
+        let held_from = op.at.client_now;
+        let lease = LIMITS.lease(self.claim.lease);
+        AcquireReply::Granted(Grant::new(Some(self.tokens), held_from, lease))
     }
 }

@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use tenure_backend::{Cursor, HolderId, HolderStatus, Instant, LockKey, LockStatus, Page, WaiterStatus};
+use tenure_backend::{
+    Claim, Cursor, HolderId, HolderStatus, Instant, LockKey, LockStatus, Page, WaiterStatus,
+};
 
 use crate::key_state::KeyState;
 use crate::store::MemoryStore;
@@ -20,24 +22,18 @@ impl KeyState {
             .map(|hold| &hold.claim)
             .chain(queue().map(|entry| &entry.claim));
         let kind = claims.next()?.mode.kind();
-        let holders = holds().map(|hold| HolderStatus {
-            id: HolderId::Claim(hold.claim.at.id),
-            label: Some(hold.claim.label.clone()),
-            mode: hold.claim.mode,
-            token: Some(hold.tokens.first()),
-            remaining: Some(hold.ends - now),
+        let id = |claim: &Claim| HolderId::Claim(claim.at.id);
+        let label = |claim: &Claim| Some(claim.label.clone());
+        let holders = holds().map(|hold| {
+            let (claim, token) = (&hold.claim, Some(hold.tokens.first()));
+            HolderStatus::new(id(claim), label(claim), claim.mode, token, Some(hold.ends - now))
         });
-        let waiters = queue().map(|entry| WaiterStatus {
-            id: HolderId::Claim(entry.claim.at.id),
-            label: Some(entry.claim.label.clone()),
-            mode: entry.claim.mode,
+        let waiters = queue().map(|entry| {
+            let claim = &entry.claim;
+            WaiterStatus::new(id(claim), label(claim), claim.mode)
         });
-        Some(LockStatus {
-            key: key.clone(),
-            kind,
-            holders: holders.collect(),
-            waiters: Some(waiters.collect()),
-        })
+        let (holders, waiters) = (holders.collect(), Some(waiters.collect()));
+        Some(LockStatus::new(key.clone(), kind, holders, waiters))
     }
 }
 
@@ -57,10 +53,7 @@ impl Table {
 impl MemoryStore {
     pub(crate) fn inspect_key(&self, key: &LockKey) -> Page<LockStatus> {
         let items = self.read(|table, now| table.status(key, now));
-        Page {
-            items: items.into_iter().collect(),
-            next: None,
-        }
+        Page::new(items.into_iter().collect(), None)
     }
 
     /// A page of keys, in the order of their names.
@@ -91,6 +84,6 @@ impl MemoryStore {
         items.truncate(limit);
         let last = items.last().filter(|_| more);
         let next = last.map(|status| Cursor(status.key.as_str().into()));
-        Page { items, next }
+        Page::new(items, next)
     }
 }

@@ -3,36 +3,25 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tenure_backend::{Fencing, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp};
+use tenure_backend::{Fencing, Inspection, LeaseClock, Limits, Liveness, Order, Profile, WakeUp};
 
-pub(crate) const LIMITS: Limits = Limits {
-    min_lease: Duration::from_millis(1),
-    max_lease: Duration::from_secs(365 * 24 * 3600),
-    max_grants: NonZeroU32::new(1024).unwrap(),
-    max_batch: NonZeroU32::new(256).unwrap(),
-    margin: None,
-    expiry_slack: Duration::ZERO,
+pub(crate) const LIMITS: Limits = {
+    let mut limits = Limits::new(Duration::from_millis(1), Duration::from_secs(365 * 24 * 3600));
+    limits.max_grants = NonZeroU32::new(1024).unwrap();
+    limits.max_batch = NonZeroU32::new(256).unwrap();
+    limits
 };
 
-pub(crate) static PROFILE: Profile = Profile {
-    store: "memory",
-    layout: "claims",
-    reach: Reach::Process,
-    mutex: Order::Both,
-    read_write: Order::Both,
-    semaphore: Order::Both,
-    liveness: Liveness::Lease(LeaseClock::Shared),
-    hazards: &[],
-    fencing: Fencing::Process,
-    wake_up: WakeUp::Reliable,
-    remembers_ended: true,
-    reports_waiters: true,
-    inspection: Inspection {
-        lists: true,
-        queue: true,
-        labels: true,
-        remaining: true,
-    },
-    first_renewal: None,
-    limits: LIMITS,
+pub(crate) static PROFILE: Profile = {
+    let liveness = Liveness::Lease(LeaseClock::Shared);
+    let mut profile = Profile::new("memory", "claims", liveness, &[], LIMITS);
+    profile.mutex = Order::Both;
+    profile.read_write = Order::Both;
+    profile.semaphore = Order::Both;
+    profile.fencing = Fencing::Process;
+    profile.wake_up = WakeUp::Reliable;
+    profile.remembers_ended = true;
+    profile.reports_waiters = true;
+    profile.inspection = Inspection::ALL;
+    profile
 };

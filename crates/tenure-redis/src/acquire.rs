@@ -75,12 +75,9 @@ impl RedisStore {
         let renewal = RenewRequest::of(claim);
         // Boxed: this future is rarely needed, and larger than the rest of its caller.
         match Box::pin(self.renew_in_one_call(&[&renewal])).await?.pop() {
-            Some(RenewReply::Alive { held_from, lease }) => Ok(AcquireReply::Granted(Grant {
-                tokens: Some(run),
-                held_from,
-                lease,
-                evidence: None,
-            })),
+            Some(RenewReply::Alive { held_from, lease }) => {
+                Ok(AcquireReply::Granted(Grant::new(Some(run), held_from, lease)))
+            }
             Some(RenewReply::Gone(_)) => Ok(AcquireReply::Ended),
             Some(RenewReply::Unknown(error)) => Err(error),
             None => Err(unexpected_reply()),
@@ -148,12 +145,10 @@ impl RedisStore {
 pub(crate) fn acquire_reply(reply: PlaceReply, claim: &Claim, sent: Instant) -> AcquireReply {
     match reply {
         PlaceReply::Waiting { ahead, poll_after } => AcquireReply::Waiting { ahead, poll_after },
-        PlaceReply::Granted(tokens) => AcquireReply::Granted(Grant {
-            tokens: Some(tokens),
-            held_from: sent,
-            lease: Duration::from_millis(lease_ms(claim.lease)),
-            evidence: None,
-        }),
+        PlaceReply::Granted(tokens) => {
+            let lease = Duration::from_millis(lease_ms(claim.lease));
+            AcquireReply::Granted(Grant::new(Some(tokens), sent, lease))
+        }
         PlaceReply::Ended => AcquireReply::Ended,
         PlaceReply::TooLate => AcquireReply::TooLate,
         // Only a release's successor gets these replies. It counts as waiting, and its next poll gets the error.

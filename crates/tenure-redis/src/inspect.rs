@@ -49,7 +49,7 @@ impl RedisStore {
         match query {
             Query::Key(key) => {
                 let items = inspect_one(wire, key.as_str()).await?;
-                Ok(Page { items, next: None })
+                Ok(Page::new(items, None))
             }
             Query::Prefix { prefix, after, limit } => {
                 if prefix.is_empty() && after.is_none() {
@@ -97,7 +97,7 @@ async fn list_from(
                     (position.cursor, position.names) = scan(wire, prefix, phase, cursor, width).await?;
                 }
                 (None, HELD) => position = Position::start_of(QUEUED),
-                (None, _) => return Ok(Page { items, next: None }),
+                (None, _) => return Ok(Page::new(items, None)),
             }
         }
         let names = std::mem::take(&mut position.names);
@@ -112,10 +112,7 @@ async fn list_from(
             break;
         }
     }
-    Ok(Page {
-        items,
-        next: Some(position.write()),
-    })
+    Ok(Page::new(items, Some(position.write())))
 }
 
 impl Position {
@@ -256,34 +253,25 @@ fn status(lock: &Value) -> Option<LockStatus> {
             return None;
         };
         let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
-        Some(HolderStatus {
-            id: holder_id(text(owner)?, label.is_some() || granted.is_some()),
-            // Before its first renewal a holder has no record, and is shown with its client's label, which is empty
-            // unless all claims of the client have the same.
-            label: granted
-                .map(|(_, label)| label)
-                .or(label.filter(|label| !label.is_empty()))
-                .map(Into::into),
-            mode: Mode::Exclusive,
-            token: granted.map(|(run, _)| run.first()),
-            remaining,
-        })
+        let id = holder_id(text(owner)?, label.is_some() || granted.is_some());
+        // Before its first renewal a holder has no record, and is shown with its client's label, which is empty
+            // unless all claims of the client have
+        // the same.
+        let label = granted
+            .map(|(_, label)| label)
+            .or(label.filter(|label| !label.is_empty()))
+            .map(Into::into);
+        let token = granted.map(|(run, _)| run.first());
+        Some(HolderStatus::new(id, label, Mode::Exclusive, token, remaining))
     });
     let waiters = list(waiters)?.iter().filter_map(|entry| {
         let [owner, record] = list(entry)? else {
             return None;
         };
         let label = parse_waiting_record(text(record)?);
-        Some(WaiterStatus {
-            id: holder_id(text(owner)?, label.is_some()),
-            label: label.map(Into::into),
-            mode: Mode::Exclusive,
-        })
+        let id = holder_id(text(owner)?, label.is_some());
+        Some(WaiterStatus::new(id, label.map(Into::into), Mode::Exclusive))
     });
-    Some(LockStatus {
-        key,
-        kind: Kind::Mutex,
-        holders: holders.collect(),
-        waiters: Some(waiters.collect()),
-    })
+    let (holders, waiters) = (holders.collect(), Some(waiters.collect()));
+    Some(LockStatus::new(key, Kind::Mutex, holders, waiters))
 }

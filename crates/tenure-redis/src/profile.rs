@@ -10,43 +10,35 @@ use tenure_backend::{
 
 use crate::claims::names::is_reserved;
 
-pub(crate) const LIMITS: Limits = Limits {
-    min_lease: Duration::from_millis(100),
-    max_lease: Duration::from_secs(365 * 24 * 3600),
-    max_grants: NonZeroU32::new(1024).unwrap(),
-    max_batch: NonZeroU32::new(10_000).unwrap(),
-    margin: None,
-    expiry_slack: Duration::from_millis(1),
+pub(crate) const LIMITS: Limits = {
+    let mut limits = Limits::new(Duration::from_millis(100), Duration::from_secs(365 * 24 * 3600));
+    limits.max_grants = NonZeroU32::new(1024).unwrap();
+    limits.max_batch = NonZeroU32::new(10_000).unwrap();
+    limits.expiry_slack = Duration::from_millis(1);
+    limits
 };
 
-pub(crate) static PROFILE: Profile = Profile {
-    store: "redis",
-    layout: "redisson",
-    reach: Reach::Network,
-    mutex: Order::Both,
-    read_write: Order::None,
-    semaphore: Order::None,
-    liveness: Liveness::Lease(LeaseClock::ServerWall),
-    hazards: &[
-        Hazard::DataLoss,
-        Hazard::Restart,
-        Hazard::ClockSet,
-        Hazard::Failover,
-    ],
-    fencing: Fencing::UntilDataLossAndBackwardClock,
-    wake_up: WakeUp::Lossy,
-    remembers_ended: true,
-    reports_waiters: true,
-    inspection: Inspection {
-        lists: true,
-        queue: true,
-        labels: true,
-        remaining: true,
-    },
+const HAZARDS: &[Hazard] = &[
+    Hazard::DataLoss,
+    Hazard::Restart,
+    Hazard::ClockSet,
+    Hazard::Failover,
+];
+
+pub(crate) static PROFILE: Profile = {
+    let liveness = Liveness::Lease(LeaseClock::ServerWall);
+    let mut profile = Profile::new("redis", "redisson", liveness, HAZARDS, LIMITS);
+    profile.reach = Reach::Network;
+    profile.mutex = Order::Both;
+    profile.fencing = Fencing::UntilDataLossAndBackwardClock;
+    profile.wake_up = WakeUp::Lossy;
+    profile.remembers_ended = true;
+    profile.reports_waiters = true;
+    profile.inspection = Inspection::ALL;
     // The first renewal writes a record of tokens and label, for listings. Most locks are released within 100 ms, so
     // they write no record.
-    first_renewal: Some(Duration::from_millis(100)),
-    limits: LIMITS,
+    profile.first_renewal = Some(Duration::from_millis(100));
+    profile
 };
 
 /// The lease granted for a requested one: at least `min_lease`, rounded up to milliseconds.

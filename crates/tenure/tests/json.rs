@@ -18,22 +18,11 @@ fn semaphore() -> LockStatus {
     let of = NonZeroU32::new(3).unwrap();
     let take = NonZeroU32::new(2).unwrap();
     let mode = Mode::Permits { take, of };
-    LockStatus {
-        key: LockKey::new("k").unwrap(),
-        kind: Kind::Semaphore { of },
-        holders: vec![HolderStatus {
-            id: HolderId::parse(CLAIM),
-            label: Some("me".into()),
-            mode,
-            token: FencingToken::new(7),
-            remaining: Some(Duration::from_micros(1_500)),
-        }],
-        waiters: Some(vec![WaiterStatus {
-            id: HolderId::parse("thread-12"),
-            label: None,
-            mode,
-        }]),
-    }
+    let (token, remaining) = (FencingToken::new(7), Some(Duration::from_micros(1_500)));
+    let holder = HolderStatus::new(HolderId::parse(CLAIM), Some("me".into()), mode, token, remaining);
+    let waiter = WaiterStatus::new(HolderId::parse("thread-12"), None, mode);
+    let key = LockKey::new("k").unwrap();
+    LockStatus::new(key, Kind::Semaphore { of }, vec![holder], Some(vec![waiter]))
 }
 
 fn semaphore_object() -> Value {
@@ -49,18 +38,13 @@ fn semaphore_object() -> Value {
 #[test]
 fn a_listing_has_the_fields_of_the_commands_json() {
     let next = Some(Cursor("k".into()));
-    let page = Page {
-        items: vec![semaphore()],
-        next,
-    };
+    let page = Page::new(vec![semaphore()], next);
     assert_eq!(
         to_value(page).unwrap(),
         json!({"items": [semaphore_object()], "next": "k"})
     );
-    let unknown_queue = LockStatus {
-        waiters: None,
-        ..semaphore()
-    };
+    let mut unknown_queue = semaphore();
+    unknown_queue.waiters = None;
     assert_eq!(to_value(unknown_queue).unwrap()["waiters"], Value::Null);
 }
 

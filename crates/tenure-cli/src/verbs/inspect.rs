@@ -146,6 +146,8 @@ pub(super) fn mode(mode: Mode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tenure::{FencingToken, LockKey};
 
     use super::*;
@@ -160,22 +162,12 @@ mod tests {
             (Kind::Semaphore { of }, Mode::Permits { take, of }),
         ];
         for (kind, mode) in modes {
-            let listed = LockStatus {
-                key: LockKey::new("k").unwrap(),
-                kind,
-                holders: vec![HolderStatus {
-                    id: HolderId::parse("thread-12"),
-                    label: None,
-                    mode,
-                    token: FencingToken::new(7),
-                    remaining: Some(std::time::Duration::from_micros(1_500)),
-                }],
-                waiters: Some(vec![WaiterStatus {
-                    id: HolderId::parse("07070707-0707-4707-8707-070707070707:3"),
-                    label: Some("me".into()),
-                    mode,
-                }]),
-            };
+            let (token, remaining) = (FencingToken::new(7), Some(Duration::from_micros(1_500)));
+            let holder = HolderStatus::new(HolderId::parse("thread-12"), None, mode, token, remaining);
+            let waiter = HolderId::parse("07070707-0707-4707-8707-070707070707:3");
+            let waiter = WaiterStatus::new(waiter, Some("me".into()), mode);
+            let key = LockKey::new("k").unwrap();
+            let listed = LockStatus::new(key, kind, vec![holder], Some(vec![waiter]));
             assert_eq!(output::object(&listed), output::object(&status(&listed)));
         }
     }

@@ -163,12 +163,8 @@ fn lease(claim: &Claim) -> Duration {
 fn granted(view: &mut View, claim: &Claim, row: Row) -> AcquireReply {
     let tokens = row.tokens;
     view.put(row);
-    AcquireReply::Granted(Grant {
-        tokens,
-        held_from: view.now(),
-        lease: lease(claim),
-        evidence: None,
-    })
+    let held_from = view.now();
+    AcquireReply::Granted(Grant::new(tokens, held_from, lease(claim)))
 }
 
 /// Gives a queued claim a new lease, or appends a claim without a `position` to the queue.

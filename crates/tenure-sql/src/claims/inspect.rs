@@ -39,10 +39,7 @@ impl PageBuilder {
     pub(crate) fn finish(self) -> Page<LockStatus> {
         let last = self.items.last().filter(|_| self.more);
         let next = last.map(|status| Cursor(Arc::from(status.key.as_str())));
-        Page {
-            items: self.items,
-            next,
-        }
+        Page::new(self.items, next)
     }
 }
 
@@ -51,22 +48,13 @@ fn status(view: &View) -> Option<LockStatus> {
     let kind = view.kind()?;
     let id = |row: &Row| HolderId::Claim(row.id);
     let label = |row: &Row| Some(row.label.clone());
-    let holder = |row: &Row| HolderStatus {
-        id: id(row),
-        label: label(row),
-        mode: row.mode,
-        token: row.tokens.map(|run| run.first()),
-        remaining: Some(row.expires_at - view.now()),
+    let holder = |row: &Row| {
+        let token = row.tokens.map(|run| run.first());
+        let remaining = Some(row.expires_at - view.now());
+        HolderStatus::new(id(row), label(row), row.mode, token, remaining)
     };
-    let waiter = |row: &Row| WaiterStatus {
-        id: id(row),
-        label: label(row),
-        mode: row.mode,
-    };
-    Some(LockStatus {
-        key: view.key.clone(),
-        kind,
-        holders: view.holders().map(holder).collect(),
-        waiters: Some(view.queue().map(waiter).collect()),
-    })
+    let waiter = |row: &Row| WaiterStatus::new(id(row), label(row), row.mode);
+    let holders = view.holders().map(holder).collect();
+    let waiters = Some(view.queue().map(waiter).collect());
+    Some(LockStatus::new(view.key.clone(), kind, holders, waiters))
 }

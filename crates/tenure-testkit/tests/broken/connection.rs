@@ -185,12 +185,8 @@ impl BuggyConnection {
 
     /// A grant that the store did not make.
     fn grant(&self, claim: &Claim) -> AcquireReply {
-        AcquireReply::Granted(Grant {
-            tokens: run_from(1 << 60, claim.grants.min(self.store.profile().limits.max_grants)),
-            held_from: self.now(),
-            lease: claim.lease,
-            evidence: None,
-        })
+        let tokens = run_from(1 << 60, claim.grants.min(self.store.profile().limits.max_grants));
+        AcquireReply::Granted(Grant::new(tokens, self.now(), claim.lease))
     }
 
     /// Changes the store's reply to a request.

@@ -326,12 +326,8 @@ fn difference(before: Option<&LockStatus>, after: Option<&LockStatus>) -> Option
 
 /// Makes the status of a key that has lost its last holder and waiter, because stores do not list such keys.
 fn vacated(before: &LockStatus) -> LockStatus {
-    LockStatus {
-        key: before.key.clone(),
-        kind: before.kind,
-        holders: Vec::new(),
-        waiters: before.waiters.as_ref().map(|_| Vec::new()),
-    }
+    let waiters = before.waiters.as_ref().map(|_| Vec::new());
+    LockStatus::new(before.key.clone(), before.kind, Vec::new(), waiters)
 }
 
 fn holders(status: &LockStatus) -> HashSet<&HolderId> {

@@ -27,12 +27,8 @@ fn begin<'a>(table: &'a ClaimTable, claim: &Arc<Claim>, now: Instant) -> Placeme
 }
 
 fn reply_granted(placement: Placement<'_>, now: Instant) {
-    let granted = AcquireReply::Granted(Grant {
-        tokens: TokenRange::new(FencingToken::new(7).unwrap(), NonZeroU32::MIN),
-        held_from: now,
-        lease: LEASE,
-        evidence: None,
-    });
+    let tokens = TokenRange::new(FencingToken::new(7).unwrap(), NonZeroU32::MIN);
+    let granted = AcquireReply::Granted(Grant::new(tokens, now, LEASE));
     placement.answered(Ok(&granted), &ServerClock::new(0, START));
 }
 

@@ -61,12 +61,7 @@ impl Store {
         let claim = request.claim(&self.context, &key, Fairness::Unfair, reserve);
         let first = FencingToken::new(self.next_token).expect("tokens begin at 1");
         self.next_token += u64::from(claim.grants.get());
-        let grant = Grant {
-            tokens: TokenRange::new(first, claim.grants),
-            held_from: now,
-            lease: claim.lease,
-            evidence: None,
-        };
+        let grant = Grant::new(TokenRange::new(first, claim.grants), now, claim.lease);
         let terms = request.options.terms;
         let hold = Hold::new(&self.context, None, claim, grant, terms, now).expect("the grant is fresh");
         self.holder = Some(Holder::Ours(hold.clone()));
