@@ -252,7 +252,8 @@ impl Config {
     }
 
     /// Sets the number of calls in flight from which on claims are batched (`None`: no change), and the number of batches
-    /// in flight at once (`None`: derived from the round-trip time). For this crate's own tests.
+    /// in flight at once (`None`: derived from the round-trip time).
+    #[cfg(feature = "__own-tests")]
     #[doc(hidden)]
     #[must_use]
     pub fn batching(self, batch_from: Option<usize>, concurrent_batches: Option<usize>) -> Self {

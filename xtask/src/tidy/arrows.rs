@@ -60,7 +60,8 @@ fn check_arrow(from: &str, dependency: &Dependency, may_use: &[&str]) -> Option<
     if dependency.path.is_none() {
         return allowed(to).map(|_| format!("takes `{to}` from a registry: depend on it by path"));
     }
-    let for_tests = FOR_TESTS.contains(&to) || UNDER_TEST.contains(&(from, to));
+    // Tests of a crate may depend on the crate itself, for a feature that only they use.
+    let for_tests = FOR_TESTS.contains(&to) || (from, to) == UNDER_TEST || from == to;
     if dependency.kind.as_deref() == Some("dev") && for_tests {
         let has_version = dependency.req != "*";
         return has_version.then(|| format!("gives its tests `{to}` with a version: name its path alone"));
@@ -75,12 +76,13 @@ mod tests {
     use super::*;
 
     /// Columns: crate, its dependency, kind of dependency, version, and part of the expected finding (empty: none).
-    const CASES: [(&str, &str, Option<&str>, &str, &str); 13] = [
+    const CASES: [(&str, &str, Option<&str>, &str, &str); 14] = [
         ("tenure-sql", CONTRACT, None, "^0.1.0", ""),
         ("tenure", "tenure-sql", None, "^0.1.0", ""),
         ("tenure-cli", "tenure", None, "^0.1.0", ""),
         ("tenure-sql", "tenure-testkit", Some("dev"), "*", ""),
         ("tenure-testkit", "tenure-memory", Some("dev"), "*", ""),
+        ("tenure-sql", "tenure-sql", Some("dev"), "*", ""),
         (CONTRACT, "tenure-endpoint", None, "^1", "uses"),
         ("tenure-sql", "tenure", Some("build"), "^1", "uses"),
         ("tenure-cli", CONTRACT, None, "^1", "uses"),
