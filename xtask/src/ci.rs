@@ -6,12 +6,13 @@ use crate::metadata::Metadata;
 use crate::process::{Failure, cargo, run as run_command};
 use crate::setup::is_installed;
 use crate::suite::APART;
-use crate::{lean, suite, tidy};
+use crate::{lean, publish, suite, tidy};
 
 pub(crate) fn run() -> Result<(), Failure> {
     step("format", || everywhere("fmt", "--all", "-- --check"))?;
     step("tidy", tidy::run)?;
     step("lean", lean::run)?;
+    step("packages", publish::run)?;
     let options = "--all-targets --all-features -- -D warnings";
     step("clippy", || everywhere("clippy", "--workspace", options))?;
     step("features", features)?;

@@ -7,6 +7,7 @@ mod lean;
 mod metadata;
 mod mutants;
 mod process;
+mod publish;
 mod regressions;
 mod setup;
 mod suite;

@@ -21,8 +21,17 @@ pub(crate) struct Package {
     /// The oldest Rust version that builds the package, if it declares one.
     pub(crate) rust_version: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
+    /// The registries to which the package may be published; `None` for all, and empty for none.
+    #[serde(default)]
+    publish: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) features: BTreeMap<String, Vec<String>>,
+}
+
+impl Package {
+    pub(crate) fn is_published(&self) -> bool {
+        self.publish.is_none()
+    }
 }
 
 #[derive(Debug, Deserialize)]
