@@ -1,4 +1,4 @@
-//! Runs every command in the guides, and compares its output with the guide.
+//! Runs every command in the guides, and compares its output with the guide. Finds code of a page that is not compiled.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -21,7 +21,7 @@ struct Step {
 
 fn page(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    fs::read_to_string(root.join(path)).unwrap()
+    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The blocks of one language.
@@ -95,4 +95,58 @@ fn every_code_block_is_compiled_or_run() {
         let found: BTreeSet<&str> = fences.step_by(2).map(|fence| &fence[3..]).collect();
         assert!(found.iter().eq(languages), "{name}: {found:?}");
     }
+}
+
+/// The files below a folder whose names end in `ending`, as paths from the root.
+fn files_below(folder: &str, ending: &str) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root.join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let path = match folder {
+            "" => name.clone(),
+            _ => format!("{folder}/{name}"),
+        };
+        let is_ours = name != "target" && !name.starts_with('.');
+        if entry.file_type().unwrap().is_dir() && is_ours {
+            files.extend(files_below(&path, ending));
+        } else if name.ends_with(ending) {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// In pages of a crate, a block without a language is Rust too: they are the documentation of its modules.
+#[test]
+fn every_page_with_rust_code_is_compiled() {
+    let mut compiled = 0;
+    for path in files_below("", ".md") {
+        let text = page(&path);
+        let fences = text
+            .lines()
+            .map(str::trim_start)
+            .filter(|line| line.starts_with("```"));
+        let languages: BTreeSet<&str> = fences.step_by(2).map(|fence| &fence[3..]).collect();
+        let (modules, may_be_rust) = match path.split('/').collect::<Vec<_>>()[..] {
+            ["crates", package, "src" | "docs", _] => (format!("crates/{package}/src"), true),
+            _ => ("examples/guides/src".to_owned(), false),
+        };
+        let is_rust = |language: &&str| language.starts_with("rust") || may_be_rust && language.is_empty();
+        if !languages.iter().any(is_rust) {
+            continue;
+        }
+        let name = path.rsplit('/').next().unwrap();
+        let mut modules = files_below(&modules, ".rs")
+            .into_iter()
+            .map(|module| page(&module));
+        let is_included = modules.any(|module| {
+            let mut includes = module.split("#![doc = include_str!(\"").skip(1);
+            includes.any(|rest| rest.split('"').next().unwrap().rsplit('/').next() == Some(name))
+        });
+        assert!(is_included, "{path} has Rust code, and no module includes it");
+        compiled += 1;
+    }
+    assert!(compiled >= 5, "the pages are found: {compiled}");
 }
