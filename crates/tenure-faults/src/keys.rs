@@ -7,8 +7,9 @@ use tenure::backend::Fairness;
 use tenure::{Kind, Mode, Profile};
 use tenure_testkit::Dice;
 
-/// Key of the run, with its kind and its fairness. All locks of a key have the same fairness: a local hand-over between
-/// unfair locks may overtake a fair waiter, so the order of a mixed key could not be checked.
+/// Key of a run. All locks of a key have the same fairness: if fair and unfair locks were mixed, a local hand-over
+/// between
+/// unfair locks could overtake a fair waiter, and the order of waiters could not be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
@@ -73,7 +74,7 @@ impl Key {
     }
 }
 
-/// Returns whether the mode excludes all other holders, so that a holder may write.
+/// Returns whether the mode excludes all other holders. Only such a holder writes to the key's counter and register.
 pub(crate) fn is_alone(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive | Mode::Write)
 }

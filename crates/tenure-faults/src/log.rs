@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tenure::Instant;
 use tenure::backend::{Clock, SystemClock};
 
-/// Bit positions of the task and the process within the number of an attempt.
+/// Positions of the lowest bits of the task's and the process's number within an attempt's number.
 const TASK: u32 = 32;
 const PROCESS: u32 = 40;
 
@@ -31,12 +31,12 @@ pub(crate) fn now() -> Instant {
     SystemClock.now()
 }
 
-/// Observation of a worker that is not an event of the history.
+/// Entry of a worker's log that is not an event of the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Observation {
     #[serde(with = "nanos")]
     pub(crate) at: Instant,
-    /// Attempt concerned. For observations about the whole process: any attempt of the process.
+    /// Number of the attempt that was observed. If the whole process was: number of any attempt of that process.
     pub(crate) attempt: u64,
     pub(crate) what: ObservationKind,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Observation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ObservationKind {
-    /// Local deadline of the holder, and the lease in the store.
+    /// Report of a holder's guard: its local deadline, and the lease in the store.
     Deadline {
         #[serde(with = "nanos")]
         until: Instant,
@@ -56,7 +56,7 @@ pub(crate) enum ObservationKind {
     Bumped,
     /// The fenced register refused a write, because its token was too old.
     Refused,
-    /// The process did not run from `since` until this observation.
+    /// The process did not run from `since` until it logged this.
     Stalled {
         #[serde(with = "nanos")]
         since: Instant,

@@ -15,7 +15,7 @@ use crate::keys::KEYS;
 use crate::store::Store;
 use crate::worker::{Args, PlantedBug, Resources};
 
-/// Defaults of a run.
+/// Defaults of a run: its worker processes, the tasks of each, and the time during which faults are injected.
 const PROCESSES: usize = 4;
 const TASKS: u64 = 5;
 const SPAN: Duration = Duration::from_secs(30);
@@ -23,8 +23,7 @@ const SPAN: Duration = Duration::from_secs(30);
 /// Number of holders that are killed after the faults have ended.
 const TAKEOVERS: usize = 3;
 
-/// Time limit for every task to get a lock, and for all workers to end. Some holds are long, and a client may pause before
-/// it reconnects.
+/// Default of `Run::patience`. Some holds are long, and a client may pause before it reconnects.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Configuration of a run with faults.
@@ -32,15 +31,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Run {
     /// Path of the worker program.
     pub worker: PathBuf,
-    /// Seed that decides the faults.
+    /// Seed that decides the faults and the choices of the workers.
     pub seed: u64,
     /// Time during which faults are injected.
     pub span: Duration,
-    /// Faults to inject.
+    /// Worker faults to inject.
     pub fault_set: FaultSet,
     /// Bug to plant in the workers.
     pub plant: Option<PlantedBug>,
-    /// Time limit without faults for every task to get a lock, and for the workers to end.
+    /// Time limit for every task to get a lock while no faults are injected, and for all workers to end.
     pub patience: Duration,
 }
 
@@ -61,13 +60,14 @@ impl Run {
         }
     }
 
-    /// Carries out the run on a store.
+    /// Carries out the run on a store, and checks it.
     ///
     /// # Cancel safety
     /// Dropping the future kills the workers. The logs are kept.
     ///
     /// # Errors
-    /// Returns an error if workers or servers cannot be started, or if a log cannot be read. The run then proves nothing.
+    /// Returns an error if workers or servers cannot be started, or if a log cannot be read. The run then proves
+    /// nothing.
     /// The logs are kept.
     pub async fn on(self, store: Store) -> io::Result<Report> {
         let folder = tempfile::Builder::new().prefix("tenure-faults-").tempdir()?;
@@ -121,7 +121,7 @@ impl Run {
         })
     }
 
-    /// Checks liveness after the faults have ended. Returns the first finding.
+    /// Checks laws L1 and L2 after the faults have ended. Returns the first violation.
     async fn calm(&self, crew: &mut Workers, takeovers: &mut Vec<Duration>) -> io::Result<Option<Finding>> {
         let mut found = every_task_gets_a_lock(crew, TASKS, self.patience).await?;
         let takes = if self.fault_set.successions { TAKEOVERS } else { 0 };
@@ -136,7 +136,7 @@ impl Run {
         }
     }
 
-    /// Ends the workers, and checks that they leave nothing in the store.
+    /// Ends the workers. Checks that they end only on request, and leave nothing in the store.
     async fn end(&self, crew: &mut Workers, client: &Client, store: &Store) -> io::Result<Vec<Finding>> {
         let mut undisciplined = crew.exited_workers();
         let killed = crew.end(self.patience).await?;
@@ -156,7 +156,7 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} must be a number, but is {text:?}")))
 }
 
-/// Sum of all unfenced counters.
+/// Sum of the final values of all unfenced counters.
 fn counted(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for key in KEYS {

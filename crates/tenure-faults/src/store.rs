@@ -5,10 +5,10 @@ use std::path::Path;
 
 use tenure_servers::{Disk, Proxy, Redis, SteppedClock};
 
-/// URL options of the workers in turn: default time-outs, which are longer than a lease, and shorter ones.
+/// URL options, for every other worker: the default time-outs, which are longer than a lease, and shorter ones.
 const OPTIONS: [&str; 2] = ["", "?connect_timeout=500ms&command_timeout=400ms"];
 
-/// Key of the token counter, which is never deleted because tokens must always rise.
+/// Redis key of the token counter. It has no time to live, because tokens must always rise.
 const COUNTER: &str = "tenure_tokens";
 
 /// Store of a run.
@@ -19,7 +19,7 @@ pub enum Store {
         /// URL of the file.
         url: String,
     },
-    /// Redis server with a link for each worker.
+    /// Redis server, with a link for each worker: a proxy that can inject faults.
     Redis {
         /// Server process, whose clock can be set.
         server: Box<Redis>,
@@ -51,7 +51,7 @@ impl Store {
         })
     }
 
-    /// URL of the store, without a link.
+    /// URL that leads to the store directly, not over a link.
     pub fn url(&self) -> String {
         match self {
             Store::File { url } => url.clone(),
@@ -59,7 +59,7 @@ impl Store {
         }
     }
 
-    /// Creates a link for each worker. Returns the URL for each.
+    /// Creates a link for each worker if the store is a server. Returns the URL that each worker connects to.
     pub(crate) async fn link(&mut self, workers: usize) -> io::Result<Vec<String>> {
         match self {
             Store::File { url } => Ok(vec![url.clone(); workers]),
@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Keys without a time to live, other than the token counter.
+    /// Redis keys without a time to live, other than the token counter.
     pub(crate) fn kept_for_ever(&self) -> io::Result<Vec<String>> {
         let Store::Redis { server, .. } = self else {
             return Ok(Vec::new());

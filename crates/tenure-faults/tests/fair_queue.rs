@@ -11,22 +11,22 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-/// Environment variable that makes a process of this test a waiter process, with the URL of the store.
+/// Environment variable with the URL of the store. If it is set, this test program is a waiter process.
 const URL: &str = "TENURE_FAIR_QUEUE";
 const KEY: &str = "the long queue";
 const PROCESSES: usize = 8;
 const WAITERS: usize = 1_000;
 const LEASE: Duration = Duration::from_secs(5);
-/// Time beyond a dead waiter's lease until the next grant, on a busy machine.
+/// Time that the next grant may take after a dead waiter's lease has ended, on a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Line that a waiter process prints as JSON: the number of a waiter, and its token once the lock is granted.
+/// JSON line that a waiter process prints for a waiter: its number, and its token or, while it waits, `null`.
 type Said = (usize, Option<u64>);
 
-/// Process with many waiters. Each number on its standard input starts a task that waits for the lock.
+/// Process with many waiters. Each number that it reads from standard input starts a task that waits for the lock.
 struct WaiterProcess {
-    /// Killed when the struct is dropped.
+    /// The process is killed when this is dropped.
     _process: Child,
     stdin: ChildStdin,
 }
@@ -45,7 +45,7 @@ impl WaiterProcess {
         let mut lines = BufReader::new(process.stdout.take().expect("the pipe was requested")).lines();
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                // Skips lines of the test harness. The test may already have ended and dropped the receiver.
+                // Lines of the test harness are not JSON and are skipped. If the test has ended, sending fails.
                 let _ = serde_json::from_str(&line).map(|said| tell.send(said));
             }
         });
@@ -56,7 +56,7 @@ impl WaiterProcess {
     }
 }
 
-/// Body of a waiter process. In the test run itself, the variable is not set, and this test does nothing.
+/// Body of a waiter process. In an ordinary test run, the variable is not set, and this test does nothing.
 #[tokio::test]
 async fn waiter_process() {
     let Ok(url) = env::var(URL) else { return };
@@ -80,8 +80,9 @@ async fn next(said: &mut UnboundedReceiver<Said>) -> Said {
         .expect("this test itself could tell")
 }
 
-/// Lets waiters queue behind a holder, each in a random process, and kills one process if `kills`. All other waiters must
-/// be granted the lock in order. Returns the longest pause between two grants.
+/// Lets waiters queue behind a holder, each in a random process, and kills one process if `kills`. Asserts that all
+/// other
+/// waiters are granted the lock in order. Returns the longest pause between two grants.
 async fn drain(kills: bool) -> Duration {
     let redis = Redis::start().expect("Redis starts");
     let client = tenure::connect(&redis.url()).await.expect("Redis answers");
@@ -112,7 +113,7 @@ async fn drain(kills: bool) -> Duration {
         longest = longest.max(last.elapsed());
         last = Instant::now();
     }
-    // Lines of different processes arrive in any order, but tokens rise with each grant.
+    // Lines of different processes arrive in any order, so the grants are sorted by their tokens, which rise.
     served.sort_unstable();
     let served: Vec<usize> = served.into_iter().map(|(_, number)| number).collect();
     assert_eq!(served, expected);

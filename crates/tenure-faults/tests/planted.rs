@@ -1,4 +1,4 @@
-//! Proves that runs find bugs: each planted bug is found by the law that it violates.
+//! Tests that runs find bugs: a run with a planted bug reports the laws that the bug violates.
 
 use std::time::Duration;
 
@@ -7,15 +7,16 @@ use tenure_testkit::Rule;
 
 const SHORT: Duration = Duration::from_secs(6);
 
-/// Maximum length of a run. On a busy machine, a short run makes few steps.
+/// Length from which a run must find its bug. On a busy machine, the workers make few steps in a short run.
 const LONGEST: Duration = Duration::from_secs(48);
 
 fn every_fault() -> Run {
     Run::new(env!("CARGO_BIN_EXE_tenure-faults"))
 }
 
-/// Makes runs with a planted bug, each on a new file, until one violates all of `laws`. Each run is twice as long as the
-/// one before.
+/// Repeats runs with a planted bug, each on a new file and twice as long as the one before, until one run violates
+/// all of
+/// `laws`.
 async fn find(plant: PlantedBug, fault_set: FaultSet, laws: &[Law]) {
     let mut run = Run {
         span: SHORT,

@@ -5,12 +5,13 @@ use std::time::Duration;
 use tenure_servers::{Data, Way};
 use tenure_testkit::Dice;
 
-/// Worker faults that a run may have. If the store is a server, its own faults and those of links are always enabled.
+/// Worker faults to inject in a run. If the store is a server, faults of the server and of its links are always
+/// injected too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultSet {
-    /// Workers are paused for less than a lease, and killed.
+    /// Workers are paused for less than a lease, or killed and replaced.
     pub workers: bool,
-    /// Workers are paused for longer than their lease, between reading and writing.
+    /// Workers are paused between reading and writing a counter, until another worker has written the counter.
     pub stalls: bool,
     /// Holders are killed after the other faults have ended, to measure how soon their locks are granted again.
     pub successions: bool,
@@ -23,7 +24,7 @@ impl FaultSet {
         stalls: false,
         successions: false,
     };
-    /// Only pauses beyond the lease.
+    /// Only `stalls`, no other worker faults.
     pub const STALLS: FaultSet = FaultSet {
         stalls: true,
         ..FaultSet::NOTHING
@@ -39,7 +40,7 @@ impl FaultSet {
 /// Fault of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerFault {
-    /// The worker is paused for less than its lease.
+    /// The worker is paused for this time, which is shorter than its lease.
     Pause(Duration),
     /// The worker is paused between reading and writing a counter, until another worker has written it.
     Stall,
@@ -50,33 +51,33 @@ pub(crate) enum WorkerFault {
 /// Fault of the link between a worker and the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkFault {
-    /// Data in one direction is delayed.
+    /// Data in this direction is delayed by this time.
     Delay(Way, Duration),
-    /// Data is held back until the fault ends: a partition.
+    /// A partition: data in both directions is held back, and delivered when the fault ends.
     Hold,
-    /// Data in one direction is discarded.
+    /// Data in this direction is discarded, without an error.
     Swallow(Way),
     /// Data in both directions is discarded without an error: a half-open connection.
     HalfOpen,
-    /// Existing and new connections are closed.
+    /// Existing connections are closed, and new ones at once, until the fault ends.
     Refuse,
-    /// Existing connections are closed.
+    /// Existing connections are closed; new ones work.
     Cut,
-    /// A connection is closed in the middle of a message.
+    /// One connection is closed after this many bytes in this direction, in the middle of a message.
     CutAfter(Way, usize),
 }
 
-/// Fault of the store.
+/// Fault of the store's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreFault {
     Pause(Duration),
-    /// The store is killed, stays down for a while, and starts again.
+    /// The server is killed, stays down for this time, and starts again with or without its data.
     Restart(Data, Duration),
-    /// The store's clock is set forward or back by this many milliseconds.
+    /// The server's clock is set forward, or back if negative, by this many milliseconds.
     Step(i64),
 }
 
-/// Random duration between two limits in milliseconds.
+/// Random duration of at least `from` and less than `to` milliseconds.
 pub(crate) fn millis(dice: &mut Dice, from: u64, to: u64) -> Duration {
     Duration::from_millis(from + dice.below(to - from))
 }
@@ -107,7 +108,7 @@ impl LinkFault {
     }
 }
 
-/// Offset of the store's clock, and the largest offset so far.
+/// How far the faults have set the server's clock forward: now, and at most so far.
 #[derive(Debug, Default)]
 pub(crate) struct ClockHand {
     now_ms: i64,
@@ -115,8 +116,9 @@ pub(crate) struct ClockHand {
 }
 
 impl StoreFault {
-    /// Chooses a fault. Data is never lost while the clock is behind its largest offset, because no store keeps tokens rising
-    /// through both together. `forgets` means that every restart loses data.
+    /// Chooses a fault of the server. While its clock is behind its furthest time so far, no fault loses data: no
+    /// store keeps
+    /// tokens rising after a data loss and a clock set back together. `forgets`: every restart loses data.
     pub(crate) fn choose(dice: &mut Dice, forgets: bool, clock: &mut ClockHand) -> StoreFault {
         let down = millis(dice, 0, 1_500);
         let behind = clock.furthest_ms - clock.now_ms;
@@ -126,7 +128,7 @@ impl StoreFault {
             2 if behind == 0 => StoreFault::Restart(Data::Lost, down),
             2 | 3 if behind == 0 || !forgets => StoreFault::Restart(Data::Kept, down),
             2 | 3 => StoreFault::Pause(down),
-            // Always beyond the largest offset, because the clock would rarely reach it otherwise.
+            // Always sets the clock beyond its furthest time so far: with a smaller step, it would rarely get there.
             4 => StoreFault::Step(behind + step),
             _ => StoreFault::Step(-step),
         };
@@ -142,7 +144,7 @@ impl StoreFault {
 mod tests {
     use super::*;
 
-    /// Chooses 200 faults of one kind, as many as a long run has.
+    /// Calls `choose` 200 times with random numbers of this seed.
     fn many<F>(seed: u64, mut choose: impl FnMut(&mut Dice) -> F) -> Vec<F> {
         let mut dice = Dice::new(seed);
         (0..200).map(|_| choose(&mut dice)).collect()

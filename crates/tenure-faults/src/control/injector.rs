@@ -1,4 +1,5 @@
-//! Fault injector: injects faults into workers, links and the store concurrently, and logs what it did and when.
+//! Fault injector: injects faults into workers, links and the store at the same time, and logs each fault and its
+//! times.
 
 use std::io;
 use std::time::Duration;
@@ -15,41 +16,42 @@ use super::workers::{Workers, within};
 use crate::log::now;
 use crate::store::Store;
 
-/// Time for which a store may be blocked without a waiter losing its place. It is shorter than the rest of a lease at the
-/// time of a renewal.
+/// Longest pause of a worker that cannot cost other waiters their places in the queue, even if the paused worker
+/// blocks the
+/// SQLite file. It is shorter than the rest of a lease at the time of a renewal.
 const HARMLESS: Duration = Duration::from_secs(1);
 
-/// Time limit for pausing a worker between reading and writing a counter.
+/// Time limit of one `Stall` fault, with all its tries, for pausing the worker between reading and writing a counter.
 const AIMING: Duration = Duration::from_secs(15);
 
-/// Pause before the next try after a stall during which no other worker wrote.
+/// Pause after a stall during which no other worker wrote the counter. Then the stall is tried again.
 const RECOVERY: Duration = Duration::from_millis(500);
 
-/// Maximum duration of a stall if no other worker writes.
+/// Maximum duration of one try of a stall, if no other worker writes the counter.
 const LONGEST_STALL: Duration = Duration::from_secs(4);
 
-/// Waiters that may lose their places in a queue because of a fault.
+/// Waiters that may lose their places in the queue because of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Those of the worker on this seat.
+    /// Waiters of the worker with this seat number.
     Seat(usize),
-    /// All waiters: the fault hit the store, or a worker that may have blocked the store.
+    /// All waiters: the fault hit the store, or paused a worker that may have blocked the store.
     AllWaiters,
 }
 
-/// Entry of the fault log.
+/// Entry of the fault log: one injected fault, with its start and its end.
 #[derive(Clone, Debug)]
 pub(crate) struct InjectedFault {
     pub(crate) from: Instant,
     pub(crate) to: Instant,
     pub(crate) scope: Scope,
-    /// Hazard that excuses its effects, if the store's profile lists it.
+    /// Hazard to which the fault belongs, if any. If the store's profile lists it, the fault's effects are no
+    /// violations.
     pub(crate) hazard: Option<Hazard>,
     pub(crate) what: String,
 }
 
-/// Injects the faults that the seed chooses for the given time, and returns the fault log. Afterwards all faults have
-/// ended.
+/// Injects the faults that the seed chooses for the given time. Returns the fault log when all faults have ended.
 pub(crate) async fn inject(
     seed: u64,
     fault_set: FaultSet,
@@ -84,7 +86,7 @@ pub(crate) async fn inject(
         Ok((Scope::Seat(seat), None, format!("{fault:?}")))
     });
     let peace = |dice: &mut Dice| match dice.chance(30) {
-        // Sometimes long enough that the order of waiters can be checked.
+        // A long pause between faults of the store, in which the order of waiters can be checked.
         true => millis(dice, 4_000, 8_000),
         false => millis(dice, 500, 2_500),
     };
@@ -100,7 +102,7 @@ pub(crate) async fn inject(
     Ok(fault_log)
 }
 
-/// Injects one fault after another until `end`, each after a random pause, and logs them.
+/// Until `end`, injects one fault after another by calling `fault`, each after a random pause. Returns their log.
 async fn course(
     end: Instant,
     mut dice: Dice,
@@ -125,7 +127,7 @@ async fn course(
     }
 }
 
-/// Injects a fault into a worker.
+/// Injects a fault into the worker of a seat. Returns the waiters that the fault may affect, and its description.
 async fn blow(
     crew: &mut Workers,
     seat: usize,
@@ -153,7 +155,7 @@ async fn blow(
             )
         }
     };
-    // A worker that is paused within a transaction blocks the file for all others.
+    // A worker that was paused within a transaction blocked the SQLite file for all workers.
     let scope = if is_file && kept_out {
         Scope::AllWaiters
     } else {
@@ -162,8 +164,9 @@ async fn blow(
     Ok((scope, format!("{what}, seat {seat}")))
 }
 
-/// Pauses a worker that holds a lock, between reading and writing a counter, until another worker has written the counter.
-/// If none writes, because the pause blocked the store, it tries again. Returns the number of failed tries.
+/// Pauses a worker that holds a lock, between reading and writing a counter, until another worker has written the
+/// counter.
+/// If no worker writes it, because the pause blocked the store, tries again. Returns the number of failed tries.
 async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
     let end = now() + AIMING;
     let mut failed_tries = 0;
@@ -187,8 +190,9 @@ async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
     Ok(failed_tries)
 }
 
-/// Pauses the worker if it is between reading and writing a counter. The log is read again after the pause, because the
-/// worker may have written meanwhile.
+/// If the worker is between reading and writing a counter, pauses it and returns the counter's key. Reads the
+/// worker's log
+/// once more after the pause: if the worker wrote in the meantime, resumes it and returns `None`.
 fn stop_between(crew: &mut Workers, seat: usize) -> io::Result<Option<LockKey>> {
     if crew.look(seat)?.between_reading_and_writing().is_none() {
         return Ok(None);
@@ -214,7 +218,7 @@ fn apply_link_fault(link: &Proxy, fault: LinkFault) {
     }
 }
 
-/// Injects a fault into the store.
+/// Injects a fault into the server of the store.
 async fn outage(server: &mut Redis, fault: StoreFault) -> io::Result<()> {
     match fault {
         StoreFault::Pause(time) => {
@@ -235,9 +239,9 @@ async fn outage(server: &mut Redis, fault: StoreFault) -> io::Result<()> {
     Ok(())
 }
 
-/// Hazard of a fault, if it can make two clients hold a key at the same time.
+/// Hazard of a fault, if the fault can make two clients hold a key at the same time.
 ///
-/// A pause, a restart without data loss, and a clock that is set back cannot: they make leases last longer.
+/// `None` for a pause, a restart without data loss and a clock set back: these make leases last longer.
 fn hazard(fault: StoreFault, disk: Disk) -> Option<Hazard> {
     match fault {
         StoreFault::Restart(Data::Lost, _) => Some(Hazard::DataLoss),

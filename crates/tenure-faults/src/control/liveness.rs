@@ -13,13 +13,14 @@ use crate::keys::LONGEST_LEASE;
 use crate::log::now;
 use crate::store::Store;
 
-/// Time beyond the lease for a takeover or an expiry: one poll, and delays on a busy machine.
+/// Time beyond the longest lease that a takeover or an expiry may take: one poll, and delays on a busy machine.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Time limit for finding a worker that holds a lock. Its tasks may all wait for other holders, each for up to a lease.
+/// Time limit for waiting until a worker holds a lock. Its tasks may all wait for other holders, each for up to a
+/// lease.
 const LOOKING: Duration = Duration::from_secs(20);
 
-/// L2: each task of each worker gets a lock within the limit.
+/// Checks law L2: each task of each worker gets a lock within the limit.
 pub(crate) async fn every_task_gets_a_lock(
     crew: &mut Workers,
     tasks: u64,
@@ -45,7 +46,9 @@ pub(crate) async fn every_task_gets_a_lock(
     Ok(Some(Finding { law: Law::L2, what }))
 }
 
-/// L1: kills a worker that holds a lock, and waits until another is granted it. Adds the duration to `takeovers`.
+/// Checks law L1: kills the worker of a seat while it holds a lock, and waits until another worker is granted that
+/// lock.
+/// Adds the time that this took to `takeovers`.
 pub(crate) async fn a_dead_holder_is_succeeded(
     crew: &mut Workers,
     seat: usize,
@@ -56,7 +59,7 @@ pub(crate) async fn a_dead_holder_is_succeeded(
             return Ok(None);
         }
         let dead = crew.kill(seat)?;
-        // The worker may have released the lock before it died, so its log is read again.
+        // The worker may have released the lock before it died, so its log is read once more.
         let held = crew.look(seat)?.holds().cloned();
         crew.fill(seat)?;
         Ok(held.map(|key| (key, dead)))
@@ -78,7 +81,8 @@ pub(crate) async fn a_dead_holder_is_succeeded(
     Ok(None)
 }
 
-/// L4: after all leases have ended, the store shows no holder or waiter, and has no key without a time to live.
+/// Checks law L4: after all leases have ended, the store shows no holder or waiter, and every key in it has a time to
+/// live.
 pub(crate) async fn nothing_is_left(client: &Client, store: &Store) -> io::Result<Option<Finding>> {
     let mut what = String::new();
     let nothing = within(LONGEST_LEASE + GRACE, async || {

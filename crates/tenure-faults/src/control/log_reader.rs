@@ -11,24 +11,24 @@ use tenure_testkit::{Event, EventKind};
 use crate::keys::is_alone;
 use crate::log::{Observation, ObservationKind, task_of};
 
-/// Log of a worker, and the state of its attempts.
+/// Reader of one worker's log. Keeps the state of the worker's attempts.
 #[derive(Debug)]
 pub(crate) struct LogReader {
     file: File,
-    /// Start of a line that is not complete yet.
+    /// Bytes of the last line, whose end the worker has not written yet.
     rest: Vec<u8>,
     /// All events and observations read so far.
     pub(crate) events: Vec<Event>,
     pub(crate) notes: Vec<Observation>,
     open: HashMap<u64, Open>,
-    /// Time of the latest grant of each task.
+    /// Time of the latest grant of each task, by task number.
     tasks: HashMap<u64, Instant>,
-    /// Time of the latest grant of each key, and of the latest write of its counter.
+    /// For each key: the time of its latest grant, and (`bumped`) of the latest write of its counter.
     granted: HashMap<LockKey, Instant>,
     bumped: HashMap<LockKey, Instant>,
 }
 
-/// Attempt that has not ended.
+/// Attempt that has begun and not ended.
 #[derive(Debug)]
 struct Open {
     key: LockKey,
@@ -40,7 +40,7 @@ struct Open {
 impl LogReader {
     /// Opens the log of a worker that is about to start.
     pub(crate) fn of(log: &Path) -> io::Result<LogReader> {
-        // The worker appends to the same file; whichever process is first creates it.
+        // The worker opens the same file to append. The process that comes first, reader or worker, creates it.
         let file = File::options().create(true).append(true).read(true).open(log)?;
         Ok(LogReader {
             file,
@@ -54,7 +54,9 @@ impl LogReader {
         })
     }
 
-    /// Reads the complete lines written since the last call. A killed worker may leave an incomplete line.
+    /// Reads the lines that the worker has completed since the last call. A killed worker may leave an incomplete
+    /// line, which
+    /// is not used.
     pub(crate) fn look(&mut self) -> io::Result<()> {
         self.file.read_to_end(&mut self.rest)?;
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -69,19 +71,19 @@ impl LogReader {
         Ok(())
     }
 
-    /// Key that the worker holds, and whose counter it has read but not written yet.
+    /// Returns a key that the worker holds, and whose counter it has read but not written yet.
     pub(crate) fn between_reading_and_writing(&self) -> Option<&LockKey> {
         let bumping = self.open.values().find(|open| open.holds && open.bumping);
         bumping.map(|open| &open.key)
     }
 
-    /// Key that the worker holds exclusively.
+    /// Returns a key that the worker holds exclusively.
     pub(crate) fn holds(&self) -> Option<&LockKey> {
         let held = self.open.values().find(|open| open.holds && is_alone(open.mode));
         held.map(|open| &open.key)
     }
 
-    /// Number of tasks with a grant after `moment`.
+    /// Number of the worker's tasks that were granted a lock after `moment`.
     pub(crate) fn tasks_granted_since(&self, moment: Instant) -> u64 {
         self.tasks.values().filter(|at| **at > moment).count() as u64
     }

@@ -12,10 +12,10 @@ use super::log_reader::LogReader;
 use crate::log::now;
 use crate::worker::Args;
 
-/// Interval of checks while waiting for a condition.
+/// Interval at which `within` checks its condition.
 const PACE: Duration = Duration::from_millis(2);
 
-/// Calls `look` until it returns a value. Returns `None` after the time limit.
+/// Calls `look` every 2 ms until it returns a value. Returns `None` after the time limit.
 pub(crate) async fn within<T>(
     limit: Duration,
     mut look: impl AsyncFnMut() -> io::Result<Option<T>>,
@@ -30,12 +30,12 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Identity of a running or ended worker process. Numbers start at 1.
+/// Identity of a worker process, which may have ended. Numbers start at 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkerRun {
     pub(crate) number: u64,
     pub(crate) seat: usize,
-    /// Time by which it was dead, if it was killed.
+    /// A time at which the process was certainly dead, if this program killed it.
     pub(crate) died: Option<Instant>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts a worker process for each element of `workers`.
+    /// Starts a worker process for each element of `workers`, which becomes its arguments.
     pub(crate) fn start(program: &Path, workers: Vec<Args>) -> io::Result<Workers> {
         let mut crew = Workers {
             program: program.display().to_string(),
@@ -104,7 +104,8 @@ impl Workers {
         self.seats[seat].process.resume();
     }
 
-    /// Kills a worker, and returns the time by which it was dead. Fails if it had already exited by itself.
+    /// Kills the worker of a seat. Returns a time at which it was certainly dead. Fails if it had already exited by
+    /// itself.
     pub(crate) fn kill(&mut self, seat: usize) -> io::Result<Instant> {
         let worker = &mut self.seats[seat];
         if !worker.process.is_running() {
@@ -116,7 +117,7 @@ impl Workers {
         Ok(dead)
     }
 
-    /// Starts a new worker on the seat of a dead one.
+    /// Starts a new worker on the seat of a killed one.
     pub(crate) fn fill(&mut self, seat: usize) -> io::Result<()> {
         let worker = self.launch(seat, self.seats[seat].args.clone())?;
         self.replaced
@@ -124,14 +125,14 @@ impl Workers {
         Ok(())
     }
 
-    /// Reads the new lines of a worker's log.
+    /// Reads the new lines in the log of the seat's worker, and returns the reader.
     pub(crate) fn look(&mut self, seat: usize) -> io::Result<&LogReader> {
         let sight = &mut self.seats[seat].sight;
         sight.look()?;
         Ok(sight)
     }
 
-    /// Returns whether `what` holds for the log of any current worker.
+    /// Reads the new lines of all logs. Returns whether `what` is true for the log of any current worker.
     pub(crate) fn shows(&mut self, what: impl Fn(&LogReader) -> bool) -> io::Result<bool> {
         for seat in 0..self.seats() {
             if what(self.look(seat)?) {
@@ -141,7 +142,7 @@ impl Workers {
         Ok(false)
     }
 
-    /// Workers that have exited by themselves, with their error output.
+    /// Messages about current workers that have exited by themselves, each with the worker's error output.
     pub(crate) fn exited_workers(&mut self) -> Vec<String> {
         let gone = self.seats.iter_mut().filter_map(|worker| {
             let (number, said) = (worker.worked.number, worker.process.log());
@@ -171,7 +172,7 @@ impl Workers {
         Ok(killed)
     }
 
-    /// All current and replaced workers, with their complete logs.
+    /// Returns all workers, current and replaced, each with its log, which is read to the end.
     pub(crate) fn seen(&mut self) -> io::Result<Vec<(WorkerRun, &LogReader)>> {
         let workers = self.replaced.iter_mut().chain(&mut self.seats);
         let seen = workers.map(|worker| {

@@ -1,4 +1,5 @@
-//! Derives the holding period of each attempt from the logs: renewals extend it, and the death of the process ends it.
+//! Computes the holding period of each attempt from the logs: renewals extend it, and the death of the process ends
+//! it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,26 +10,26 @@ use tenure_testkit::{Event, EventKind};
 use crate::control::WorkerRun;
 use crate::log::{Observation, ObservationKind, process_of};
 
-/// Times of one attempt.
+/// Times of one attempt, as the logs show them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
-    /// Latest time at which it was known to be in a queue.
+    /// Time of its last `queued` event: from then on, the attempt was known to wait in a queue.
     pub(super) queued: Option<Instant>,
-    /// End of its wait: it was granted or refused, gave up, or its process died.
+    /// Time at which the attempt stopped waiting: it was granted or refused, gave up, or its process died.
     pub(super) waited: Instant,
-    /// Time of the grant, unless the local deadline had already passed.
+    /// Time of the grant. `None` without a grant, or if the local deadline had already passed.
     pub(super) granted: Option<Instant>,
-    /// Local deadline of the grant.
+    /// Local deadline at the time of the grant.
     pub(super) until: Instant,
-    /// Latest local deadline after renewals.
+    /// Latest local deadline that the guard reported, which renewals move.
     pub(super) extended: Instant,
-    /// Lease in the store.
+    /// Lease of the claim in the store.
     pub(super) lease: Duration,
-    /// Time at which its release began or its holder learned of the loss.
+    /// Time at which the release began, the holder learned of a loss, or the process died.
     pub(super) ended: Instant,
 }
 
-/// Attempt without events.
+/// Times of an attempt of which no event has been read yet.
 const BEGUN: Attempt = Attempt {
     queued: None,
     waited: Instant::NEVER,
@@ -39,7 +40,7 @@ const BEGUN: Attempt = Attempt {
     ended: Instant::NEVER,
 };
 
-/// All attempts by number.
+/// Returns the times of all attempts, by the attempts' numbers.
 pub(super) fn attempts(events: &[Event], notes: &[Observation]) -> HashMap<u64, Attempt> {
     let mut attempts = HashMap::new();
     for event in events {
@@ -69,7 +70,8 @@ pub(super) fn attempts(events: &[Event], notes: &[Observation]) -> HashMap<u64, 
     attempts
 }
 
-/// Adds a `lost` event for each attempt of a killed worker, at the time of its death: the worker cannot log that itself.
+/// Adds a `lost` event for each attempt of a killed worker, at the time of its death. The dead worker cannot log the
+/// event.
 pub(super) fn end_dead_attempts(events: &mut Vec<Event>, worked: &[WorkerRun]) {
     let dead = worked
         .iter()

@@ -12,45 +12,50 @@ use crate::control::{InjectedFault, Scope, WorkerRun};
 use crate::keys::LONGEST_LEASE;
 use crate::log::{Observation, ObservationKind, process_of};
 
-/// Time after a stall of its process in which a waiter may be overtaken, because an offered grant goes to the next waiter
-/// after 100 ms.
+/// Time after a stall of a waiter's process in which another waiter may overtake the first one: a grant that a waiter
+/// does
+/// not take within 100 ms is offered to the next.
 const AFTERMATH: Duration = Duration::from_millis(200);
 
-/// Time without any reply from the store after which waiting claims may have expired. Waiters poll at least three times
-/// per lease. A disk that needs seconds for a write causes such a standstill.
+/// If the store sends no reply for longer than this, waiting claims may have expired: waiters poll at least three
+/// times per
+/// lease. A disk that needs seconds for a write causes such a silence.
 const STANDSTILL: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
-/// Time within which a client detects a silent connection: the time limit of a call, and a quarter. Until then, its
-/// waiters may have lost their places in the queue.
+/// Time within which a client detects that its connection has become silent: the time limit of a call, and a quarter.
+/// Until
+/// then, the client's waiters may have lost their places in the queue.
 const NOTICED: Duration = Duration::from_secs(4);
 
 /// Period in which waiters may have lost their places in a queue.
 type Span = (Instant, Instant);
 
-/// What is not checked about one attempt.
+/// Parts of one attempt that are not checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Exemption {
-    /// Whether its place in a queue is exempt (L3).
+    /// True if rule L3, the order of a queue, ignores the attempt.
     pub(super) place: bool,
-    /// Time from which its holding period is exempt (V1, V2).
+    /// Time from which rules V1 and V2 ignore the attempt's holding period.
     pub(super) holding: Option<Instant>,
-    /// Whether its token is exempt (V3).
+    /// True if rule V3 ignores the attempt's token.
     pub(super) token: bool,
 }
 
-/// Exemptions of a run, by attempt number.
+/// Exemptions of all attempts of a run, by attempt number.
 #[derive(Debug, Default)]
 pub(super) struct Exemptions(HashMap<u64, Exemption>);
 
 impl Exemptions {
-    /// Number of exemptions for which `is` returns true.
+    /// Number of attempts for whose exemption `is` returns true.
     pub(super) fn count(&self, is: impl Fn(&Exemption) -> bool) -> usize {
         self.0.values().filter(|exemption| is(exemption)).count()
     }
 
-    /// Exempts the places of waiters that were disturbed during their wait or up to a lease before: their process was paused,
-    /// killed or stalled, or their link or store had a fault or did not reply. Their claims may have expired in the store,
-    /// so that they queued again at the tail.
+    /// Exempts waiters from rule L3, the order of a queue, if they were disturbed during their wait or up to a lease
+    /// before it:
+    /// their process was paused, killed or stalled, or their link or store had a fault or did not reply. Their claims
+    /// may have
+    /// expired in the store and queued again at the tail.
     pub(super) fn places(
         &mut self,
         attempts: &HashMap<u64, Attempt>,
@@ -72,17 +77,21 @@ impl Exemptions {
         }
     }
 
-    /// Exempts all current holding periods from the time of each fault that the store's profile lists as a hazard.
+    /// Exempts the holders at the time of each fault that the store's profile lists as a hazard.
     ///
-    /// - *The data is lost* ([`Hazard::DataLoss`]), or what was not on the disk ([`Hazard::Restart`]): the store
-    ///   forgets the holders and grants their keys to others. Holders learn it at their next renewal; the contract promises
-    ///   no more. This includes a grant made before the fault whose reply arrived after it.
-    /// - *The clock is set forward* ([`Hazard::ClockSet`]): leases end that much earlier in the store, and their holders
-    ///   cannot detect it.
+    /// - *The data is lost* ([`Hazard::DataLoss`]), or *a restart loses the latest writes* ([`Hazard::Restart`]): the
+    ///   store
+    ///   forgets the holders and grants their keys to others. The holders learn this at their next renewal.
+    /// - *The clock is set forward* ([`Hazard::ClockSet`]): the store ends leases early, and the holders cannot
+    ///   detect it.
     ///
-    /// Only these holders are exempt from V1 and V2; later grants are checked in full. V3 has one exemption: a claim that the
-    /// store confirmed before the fault may be handed over locally for another 10 ms, with a token older than that of a new
-    /// grant by the store. Such a token is not checked. V4 has no exemption.
+    /// V1 and V2 ignore these holders from the start of the fault. Later grants are checked in full. A grant that
+    /// arrives after
+    /// the start is exempt too, if its request was sent before the end of the fault: the reply was slow, or the
+    /// client handed
+    /// the claim over locally within 10 ms. Its token may be older than that of a new grant, so V3 ignores the token.
+    /// V4 has no
+    /// exemption.
     pub(super) fn holding_periods(
         &mut self,
         attempts: &HashMap<u64, Attempt>,
@@ -94,7 +103,8 @@ impl Exemptions {
             for (&number, attempt) in attempts {
                 let Some(granted) = attempt.granted else { continue };
                 let before = granted <= deed.from;
-                // The local deadline is a little before the end of the lease, so this time is slightly too early.
+                // The time at which the request was sent. It is slightly too early, as the local deadline is before
+                // the lease's end.
                 let confirmed = attempt.until - attempt.lease;
                 if attempt.ended > deed.from && (before || confirmed <= deed.to) {
                     let exemption = self.0.entry(number).or_default();
@@ -106,7 +116,9 @@ impl Exemptions {
         }
     }
 
-    /// Removes the exempted parts from the history.
+    /// Changes the history so that the checker ignores what is exempt: removes `queued` events, samples and tokens,
+    /// and ends
+    /// holding periods with `lost` events.
     pub(super) fn apply(&self, events: &mut Vec<Event>) {
         events.retain_mut(|event| {
             let exemption = self.0.get(&event.attempt).copied().unwrap_or_default();
@@ -132,7 +144,7 @@ impl Exemptions {
     }
 }
 
-/// Periods in which the store did not reply, each extended by a lease.
+/// Periods of more than `STANDSTILL` without a reply of the store to any worker, each extended by the longest lease.
 fn standstills(events: &[Event]) -> Vec<Span> {
     let answers = |event: &&Event| {
         matches!(
@@ -146,7 +158,7 @@ fn standstills(events: &[Event]) -> Vec<Span> {
     gaps.map(|gap| (gap[0], gap[1] + LONGEST_LEASE)).collect()
 }
 
-/// Periods in which each process was disturbed.
+/// For each worker, the periods in which a fault, a stall or its own death may have cost its waiters their places.
 fn disturbances(
     notes: &[Observation],
     worked: &[WorkerRun],
@@ -169,7 +181,8 @@ fn disturbances(
     spans
 }
 
-/// Time after a fault until its client detects it. Swallowed bytes are noticed only when a reply is overdue.
+/// Time from the end of a fault until its client detects the fault. Discarded data shows only when a reply is
+/// overdue.
 fn unnoticed(deed: &InjectedFault) -> Duration {
     match deed.what.starts_with("HalfOpen") || deed.what.starts_with("Swallow") {
         true => NOTICED,

@@ -2,10 +2,10 @@
 
 use tenure_testkit::{Rule, Violation};
 
-/// Law of a run: a rule of its history, or a property that is checked while the run lasts.
+/// Law that a run must keep: a rule of its history, or a property that is checked during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
-    /// A rule of the history.
+    /// A rule of the history, such as V1.
     History(Rule),
     /// After the death of a holder, another task is granted the lock within the lease and a grace period.
     L1,

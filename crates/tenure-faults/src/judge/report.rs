@@ -14,14 +14,15 @@ pub struct Report {
     pub(crate) seed: u64,
     pub(crate) store: String,
     pub(crate) span: Duration,
-    /// Folder with the logs.
+    /// Folder with the workers' logs.
     pub(crate) folder: PathBuf,
     /// Injected faults, in order.
     pub(crate) fault_log: Vec<InjectedFault>,
     /// Findings and counts.
     pub verdict: Verdict,
     pub(crate) takeovers: Vec<Duration>,
-    /// Minimum number of updates that the unfenced counters lost.
+    /// Minimum number of updates that the unfenced counters lost: writes that were logged, minus the counters' final
+    /// values.
     pub lost_updates: u64,
 }
 
@@ -31,10 +32,11 @@ impl Report {
         self.verdict.findings.iter().any(|finding| finding.law == law)
     }
 
-    /// Prints the report and removes the logs, if there are no findings.
+    /// If there are no findings, prints the report and removes the logs.
     ///
     /// # Panics
-    /// Panics if there are findings. The message has the findings, the seed, the injected faults, and the folder of the logs.
+    /// Panics if there are findings. The message has the findings, the seed, the injected faults, and the folder of
+    /// the logs.
     pub fn expect_clean(self) -> Report {
         assert!(self.verdict.findings.is_empty(), "{self}");
         println!("{self}");
@@ -42,9 +44,9 @@ impl Report {
         self
     }
 
-    /// Removes the logs.
+    /// Removes the folder with the logs.
     pub fn forget(&self) {
-        // The folder may have been removed already.
+        // Fails if the folder was removed already, and then nothing is left to do.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of exemptions, each by the rules that a history violates.
+//! Tests of the exemptions: which rules a history violates, with and without faults that exempt parts of it.
 
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
 }
 
-/// Parses a history. Each line starts with a time and the number of a process, which makes one attempt. Times may be in
-/// seconds, as in `12s`.
+/// Parses a history. Each line has a time, the number of a process and an event; all events of a process are of one
+/// attempt.
+/// Times are nanoseconds, or seconds as in `12s`.
 fn history(text: &str) -> Vec<Event> {
     let nanos = |word: &str| match word.strip_suffix('s') {
         Some(seconds) if seconds.ends_with(|last: char| last.is_ascii_digit()) => {
@@ -31,7 +32,9 @@ fn history(text: &str) -> Vec<Event> {
     text.trim().lines().map(event).collect()
 }
 
-/// Rules that a history violates. The store's profile lists data loss as a hazard, and processes 1 to 3 have slots 0 to 2.
+/// Returns the rules that `judge` finds violated. The store's profile lists data loss as a hazard. Processes 1 to 3
+/// have the
+/// seats 0 to 2, and process 1 was killed at `died`.
 fn broken(
     events: Vec<Event>,
     notes: &[Observation],
@@ -85,7 +88,7 @@ fn a_renewal_extends_a_holding_period() {
     let broken = |notes: &[Observation]| broken(history(TWO_HOLDERS), notes, None, &[]);
     assert_eq!(broken(&[]), []);
     assert_eq!(broken(&[deadline(1, 101, 103), deadline(1, 102, 104)]), []);
-    // The second deadline is 0, as a guard reports it after a loss.
+    // After a loss, a guard reports the local deadline 0. The earlier deadline, 106 s, still counts.
     assert_eq!(broken(&[deadline(1, 103, 106), deadline(1, 106, 0)]), [Rule::V1]);
 }
 
@@ -125,8 +128,9 @@ fn only_holders_before_a_data_loss_are_exempt() {
     }
 }
 
-/// Process 1 queues from 100 s to 110 s. Process 2 comes later, and is granted first. The store replies to process 3 once
-/// per second, except in the `silent` seconds.
+/// Process 2 overtakes process 1: process 1 queues from 100 s to 110 s, process 2 begins at 107 s and is granted at
+/// 108 s.
+/// The store replies to process 3 once per second, except in the seconds `silent`.
 fn overtaken(silent: std::ops::Range<u64>) -> Vec<Event> {
     let mut text = "
         90s 3 invoked owner=3 mode=exclusive key=other

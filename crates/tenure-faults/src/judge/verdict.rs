@@ -12,7 +12,7 @@ use crate::log::{Observation, ObservationKind};
 /// Findings and counts of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Violated laws.
+    /// Violations of the laws.
     pub findings: Vec<Finding>,
     /// Number of grants.
     pub grants: usize,
@@ -23,14 +23,14 @@ pub struct Verdict {
     pub refused: usize,
     /// Writes to the unfenced counters.
     pub(crate) bumped: usize,
-    /// Waits in fair queues, and the number of disturbed ones.
+    /// Number of waits in fair queues, and (`disturbed`) of those that faults exempt from the check of their order.
     pub(crate) waits: usize,
     pub(crate) disturbed: usize,
-    /// Attempts with an exempted holding period.
+    /// Number of attempts whose holding period is exempt from a hazard's start on.
     pub(crate) exempted: usize,
 }
 
-/// Checks the logs of the workers. `hazards` are those that the store's profile lists.
+/// Checks the logs of the workers. `hazards` are the hazards that the store's profile lists.
 pub(crate) fn judge(
     mut events: Vec<Event>,
     notes: &[Observation],

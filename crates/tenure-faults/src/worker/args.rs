@@ -11,18 +11,18 @@ pub struct Args {
     pub url: String,
     /// Folder for the files of the run.
     pub folder: PathBuf,
-    /// Number of the process within the run.
+    /// Number of the process, unique within the run.
     pub process: u64,
     /// Number of tasks.
     pub tasks: u64,
-    /// Seed of its random choices.
+    /// Seed of the worker's random choices.
     pub seed: u64,
-    /// Bug to plant in the worker.
+    /// Bug to plant in the worker, if any.
     pub plant: Option<PlantedBug>,
 }
 
 impl Args {
-    /// Path of its log.
+    /// Path of the worker's log.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join(format!("worker-{}.log", self.process))
     }
@@ -31,18 +31,18 @@ impl Args {
 /// Bug that can be planted in the workers, to prove that a run finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlantedBug {
-    /// Holders ignore their local deadline until they unlock.
+    /// Holders report that they hold the lock until they unlock, and ignore their local deadline and losses.
     Believe,
-    /// Every grant has the same token.
+    /// Every grant is logged with the same token.
     Repeat,
-    /// The fenced resource forgets which token was the greatest.
+    /// The fenced register also accepts tokens that are older than its newest.
     Forget,
-    /// Locks are never released.
+    /// No lock is released.
     Keep,
-    /// Leases last a minute, so that dead holders block waiters.
+    /// Leases last a minute, so that dead holders block waiters for too long.
     Linger,
-    /// Waiters of fair locks do not queue: they overtake.
+    /// Waiters of fair locks do not queue, so they overtake others.
     Barge,
-    /// A lock is left in the store at the end.
+    /// At its end, the worker leaves a lock in the store.
     Litter,
 }

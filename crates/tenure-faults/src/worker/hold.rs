@@ -1,5 +1,6 @@
-//! Work of a task that holds a lock: it writes to both resources without checking whether it still holds the lock, like a
-//! careless program. Meanwhile the guard is asked repeatedly whether it is held.
+//! What a task does while it holds a lock: it writes to both resources without checking whether it still holds the
+//! lock,
+//! like a careless program. Meanwhile it asks its guard every 20 ms whether the lock is held, and logs the answers.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,13 +17,13 @@ use super::resources::Resources;
 use crate::keys::is_alone;
 use crate::log::now;
 
-/// Interval at which the guard is asked.
+/// Interval at which a holder asks its guard whether the lock is held.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Time limit of a nested acquire. It returns at once, unless the lock was lost.
+/// Time limit for acquiring a lock again that the task holds. This returns at once, unless the lock was lost.
 const NESTING: Duration = Duration::from_secs(2);
 
-/// Works under the lock. The caller releases the guard.
+/// Works under the lock as `plan` says. The caller releases the guard.
 pub(crate) async fn work(
     guard: &Guard,
     entry: &Entry,
@@ -42,7 +43,7 @@ pub(crate) async fn work(
             nest(guard, plan, face, inner).await?;
         }
         if plan.verifies {
-            // Its result shows in the guard, which `watch` samples.
+            // If the lock is lost, the guard reports it, and `watch` logs that.
             let _ = guard.verify().await;
         }
         sleep(plan.lingers).await;
@@ -55,7 +56,9 @@ pub(crate) async fn work(
     }
 }
 
-/// Samples the guard at once and then at each interval. It continues after a loss, because the guard must stay lost.
+/// Asks the guard at once and then at each interval whether the lock is held, and logs the answers. Continues after a
+/// loss,
+/// because the guard must never report the lock as held again.
 async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
     let mut loss_logged = false;
     loop {
@@ -71,8 +74,9 @@ async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
     }
 }
 
-/// Acquires the lock again for the same owner. While the lock is held, that returns the same claim, which is not logged as
-/// an attempt. If the lock was lost, it is a new claim, and is logged as a new attempt.
+/// Acquires the lock once more for the same owner. While the lock is held, this returns the same claim, and no
+/// attempt is
+/// logged. If the lock was lost, it returns a new claim, which is logged as a new attempt.
 async fn nest(guard: &Guard, plan: &LockPlan, face: &AnyLock, other: Entry) -> io::Result<()> {
     let begun = now();
     let Ok(inner) = face.lock(Some(NESTING)).await else {

@@ -17,14 +17,14 @@ pub(crate) enum AnyLock {
 }
 
 impl AnyLock {
-    /// Creates the lock of a plan.
+    /// Creates the lock that a plan describes.
     pub(crate) fn new(client: &Client, owner: &Owner, plan: &LockPlan, plant: Option<PlantedBug>) -> AnyLock {
         let lease = match plant {
             Some(PlantedBug::Linger) => Duration::from_secs(60),
             _ => plan.lease,
         };
         let is_fair = plan.key.fair && plant != Some(PlantedBug::Barge);
-        // All kinds of locks have these options, but no common trait.
+        // A macro, because the types of locks share these options without a common trait.
         macro_rules! with_options {
             ($face:expr) => {{
                 let face = match plan.renewed {

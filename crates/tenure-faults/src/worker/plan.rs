@@ -13,11 +13,11 @@ pub(crate) enum Patience {
     Endless,
     Limit(Duration),
     None,
-    /// The task drops the future after this time.
+    /// The task drops the lock's future after this time.
     DroppedAfter(Duration),
 }
 
-/// Lock that a task acquires next, and what it does with it.
+/// Lock that a task acquires next, and what the task does while it holds the lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockPlan {
     pub(crate) key: Key,
@@ -30,9 +30,9 @@ pub(crate) struct LockPlan {
     pub(crate) verifies: bool,
     /// Time between reading and writing the counter.
     pub(crate) meanwhile: Duration,
-    /// Additional time for which it holds the lock.
+    /// Time for which the task keeps the lock after its work.
     pub(crate) lingers: Duration,
-    /// Whether the task calls `unlock`, or drops the guard.
+    /// True if the task calls `unlock`, false if it drops the guard.
     pub(crate) unlocks: bool,
 }
 
@@ -40,7 +40,8 @@ impl LockPlan {
     pub(crate) fn make(keys: &[Key], dice: &mut Dice) -> LockPlan {
         let key = keys[dice.below(keys.len() as u64) as usize];
         let mode = key.choose_mode(dice);
-        // Waiters keep their places by renewals. With short leases, they would lose them on a busy machine.
+        // Fair waiters keep their places in the queue by renewals. With short leases, a busy machine would cost them
+        // their places.
         let leases = if key.fair { &LEASES_MS[2..] } else { &LEASES_MS[..] };
         let lease = Duration::from_millis(leases[dice.below(leases.len() as u64) as usize]);
         let millis = |dice: &mut Dice, bound| Duration::from_millis(dice.below(bound));
@@ -51,7 +52,7 @@ impl LockPlan {
             _ => Patience::Endless,
         };
         let renewed = !dice.chance(10);
-        // Beyond the end of a lease without renewal, and over some renewals otherwise.
+        // 1.2 leases is longer than a lease without renewals, and otherwise includes some renewals.
         let lingers = match dice.below(60) {
             0 => lease.mul_f64(1.2),
             1..15 if !renewed => lease.mul_f64(1.2),

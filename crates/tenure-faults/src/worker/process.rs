@@ -23,8 +23,9 @@ const REST: Duration = Duration::from_millis(50);
 /// Time limit for closing the client.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Interval of the stall detector, and the delay from which a stall is logged. The delay is shorter than the 100 ms after
-/// which an offered lock goes to the next waiter, so that each place lost to a busy machine is known.
+/// Interval at which the stall detector wakes up, and how late it must wake up to log a stall. The latter is shorter
+/// than the
+/// 100 ms after which an offered lock goes to the next waiter, so every place lost to a busy machine is known.
 const BEAT: Duration = Duration::from_millis(20);
 const LATE: Duration = Duration::from_millis(50);
 
@@ -68,7 +69,7 @@ async fn litter(client: &Client) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs all tasks to their end. Returns the client, if it could connect before SIGTERM.
+/// Connects, and runs all tasks until SIGTERM. Returns the client, or `None` if SIGTERM came before the connection.
 async fn run_tasks(args: Args, entry: Entry, mut ends: watch::Receiver<bool>) -> io::Result<Option<Client>> {
     let client = tokio::select! {
         client = connect(&args.url) => client?,
@@ -94,7 +95,7 @@ async fn run_tasks(args: Args, entry: Entry, mut ends: watch::Receiver<bool>) ->
     Ok(Some(client))
 }
 
-/// Connects to the store, which may be down when a worker starts.
+/// Connects to the store. Tries again while the store is down.
 async fn connect(url: &str) -> io::Result<Client> {
     loop {
         match tenure::connect(url).await {
@@ -105,7 +106,7 @@ async fn connect(url: &str) -> io::Result<Client> {
     }
 }
 
-/// Logs when the process did not run for a while.
+/// Stall detector: logs each period in which the process did not run. Returns only if the log cannot be written.
 async fn pulse(entry: Entry) -> io::Error {
     let mut last = now();
     loop {

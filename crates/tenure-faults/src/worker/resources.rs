@@ -1,5 +1,6 @@
-//! Resources that tasks write to while they hold a lock. Each key has two files: an unfenced counter, and a register that
-//! is fenced by tokens.
+//! Resources that tasks write to while they hold a lock. Each key has two files: an unfenced counter, and a register
+//! that
+//! refuses writes with an older token than its newest.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,16 +15,16 @@ use super::args::PlantedBug;
 use super::attempt_log::Entry;
 use crate::log::ObservationKind;
 
-/// Resources of a run, for one task.
+/// Access of one task to the counters and registers of a run.
 #[derive(Debug)]
 pub(crate) struct Resources {
     folder: PathBuf,
-    /// Temporary file of this task.
+    /// Temporary file in which this task writes the next value of a counter.
     scratch: PathBuf,
 }
 
 impl Resources {
-    /// Uses the resources in `folder`. `first` is the number of the task's first attempt.
+    /// Gives a task access to the files in `folder`. `first` is the number of the task's first attempt.
     pub(crate) fn of(folder: &Path, first: u64) -> Resources {
         Resources {
             folder: folder.to_owned(),
@@ -36,8 +37,9 @@ impl Resources {
         number(&open(&folder.join(format!("{key}.counter")))?)
     }
 
-    /// Adds one to the counter of a key, with a pause between reading and writing. Updates are lost if two tasks do so at the
-    /// same time.
+    /// Adds one to the counter of a key, with a pause between reading and writing. If two tasks do this at the same
+    /// time, one
+    /// update is lost.
     pub(crate) async fn bump(&self, key: &str, meanwhile: Duration, entry: &Entry) -> io::Result<()> {
         entry.note(ObservationKind::Bumping)?;
         let number = Self::counted(&self.folder, key)?;
@@ -48,15 +50,16 @@ impl Resources {
         entry.note(ObservationKind::Bumped)
     }
 
-    /// Writes to the register of a key, which refuses a token older than the newest it has seen. The result is logged under
-    /// the file lock, so that the logs have the order of the writes.
+    /// Writes a token to the register of a key, which refuses a token older than its newest. The result is logged
+    /// while the file
+    /// is locked, so that the logs show the order of the writes.
     pub(crate) fn write(&self, key: &str, token: FencingToken, entry: &Entry) -> io::Result<()> {
         let file = open(&self.folder.join(format!("{key}.register")))?;
         file.lock()?;
         if token.get() < number(&file)? && entry.plant != Some(PlantedBug::Forget) {
             return entry.note(ObservationKind::Refused);
         }
-        // Padded to the maximum number of digits, so that a shorter number overwrites a longer one.
+        // Padded to the maximum number of digits, so that each number overwrites the last one completely.
         file.write_all_at(format!("{token:020}").as_bytes(), 0)?;
         entry.event(EventKind::Accepted { token })
     }
@@ -90,7 +93,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let resources = Resources::of(folder.path(), 1);
-        // A token is accepted again if it equals the newest.
+        // The register accepts 9 twice, as the second 9 is not older, but not after 10.
         for (attempt, token, key) in [
             (1, 9, "k"),
             (2, 9, "k"),

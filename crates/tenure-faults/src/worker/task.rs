@@ -1,4 +1,4 @@
-//! Task of a worker: acquires a lock, works, and releases it, until the worker ends.
+//! Task of a worker: acquires a lock, works, and releases the lock, again and again until the worker ends.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use super::plan::{LockPlan, Patience};
 use super::resources::Resources;
 use crate::keys::Key;
 
-/// Pause after a failure of the store.
+/// Pause after an attempt that failed because of the store.
 const REST: Duration = Duration::from_millis(50);
 
 /// Task with its client, resources and random choices.
@@ -23,9 +23,9 @@ const REST: Duration = Duration::from_millis(50);
 pub(crate) struct Task {
     pub(crate) client: Client,
     pub(crate) owner: Owner,
-    /// Keys that the store serves.
+    /// Keys whose kind and fairness the store serves.
     pub(crate) keys: Vec<Key>,
-    /// Log of its latest attempt.
+    /// Writes the events of the task's latest attempt to the log.
     pub(crate) last: Entry,
     pub(crate) resources: Resources,
     pub(crate) dice: Dice,
@@ -93,12 +93,12 @@ impl Task {
     }
 }
 
-/// Acquires the lock, and logs when it is known to queue.
+/// Acquires the lock, and logs when its claim waits in a fair queue.
 async fn ask(plan: &LockPlan, face: &AnyLock, entry: Entry) -> Result<Option<Guard>, Error> {
     let queues = plan.key.fair;
     let log_queued = move |_: &ClaimRef| {
         if queues {
-            // Without this line the checker misses violations, but reports no false ones.
+            // If the event cannot be logged, the checker may miss a violation, but it reports no false one.
             let _ = entry.event(EventKind::Queued);
         }
     };
@@ -110,10 +110,10 @@ async fn ask(plan: &LockPlan, face: &AnyLock, entry: Entry) -> Result<Option<Gua
     face.lock(limit).on_waiting(log_queued).await.map(Some)
 }
 
-/// Completes when the task drops its future: after its own time limit, or when the worker ends.
+/// Completes when the task should drop the lock's future: after the time of `DroppedAfter`, or when the worker ends.
 async fn given_up(patience: Patience, ends: &mut watch::Receiver<bool>) {
     let end = async {
-        // The sender lives as long as the process.
+        // Never fails, because the sender lives as long as the process.
         let _ = ends.wait_for(|ends| *ends).await;
     };
     match patience {
