@@ -14,7 +14,7 @@ use tenure_backend::{
 use crate::Dice;
 use crate::faulty::{Exchange, Faults, FaultyBackend, Reply, Request, When};
 
-/// Maximum number of requests kept for a late repetition. Beyond it, the oldest is delivered.
+/// Maximum number of requests kept to be delivered again later. Beyond it, the oldest is delivered at the next call.
 const MAX_LATE: usize = 32;
 
 /// How often [`Chaos`] injects each fault. Rates are percentages of single calls and of batch elements.
@@ -29,7 +29,8 @@ const MAX_LATE: usize = 32;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRates {
-    /// Maximum delay of a call. Half of the calls are not delayed; the others by a uniformly random time below it.
+    /// Maximum delay of a call. Half of the calls are not delayed; each other call has a uniformly random delay below
+    /// this.
     pub delay: Duration,
     /// Percentage of `Unavailable` errors without effect: the request is lost.
     pub fails_before: u8,
@@ -54,7 +55,7 @@ impl FaultRates {
         loses_wake: 0,
         spurious_wakes: 0,
     };
-    /// High rates: about every third call has a fault.
+    /// High rates: about four of ten calls have a fault other than a delay.
     pub const HIGH: FaultRates = FaultRates {
         delay: Duration::from_millis(1),
         fails_before: 10,
@@ -102,12 +103,12 @@ pub struct Chaos {
 #[derive(Debug)]
 struct ChaosState {
     dice: Dice,
-    /// Requests to be delivered again.
+    /// Requests that will be delivered a second time.
     late: Vec<Request>,
 }
 
 impl Chaos {
-    /// Puts faults in front of `inner`, at the given rates and decided by `seed`.
+    /// Puts random faults in front of `inner`. `rates` says how often, and `seed` decides which calls have faults.
     pub fn new(inner: Arc<dyn Backend>, seed: u64, rates: FaultRates) -> FaultyBackend<Chaos> {
         let mut profile = inner.profile().clone();
         profile.wake_up = profile.wake_up.min(WakeUp::Lossy);
@@ -123,7 +124,7 @@ impl Chaos {
         FaultyBackend::new(chaos).with_profile(profile)
     }
 
-    /// Waits for the call's random delay, and delivers earlier requests again.
+    /// Waits for the call's random delay. Then delivers some of the requests that are to be repeated.
     async fn delay_call(&self) {
         let (delay, due) = self.next_delay();
         if delay.is_zero() {
@@ -150,7 +151,7 @@ impl Chaos {
         (Duration::from_micros(delay), due)
     }
 
-    /// Delivers a request again, and discards the reply.
+    /// Delivers a request to the store for the second time, and discards the reply.
     async fn deliver_late(&self, request: Request) {
         let inner = self.inner.clone();
         match request {
@@ -177,7 +178,7 @@ impl Chaos {
                         AcquireReply::Waiting { .. } | AcquireReply::Recovering
                     )))
                 );
-                // The client forgets a refused unfair claim, so nothing would withdraw a repeated one.
+                // The client forgets a refused unfair claim. If the repetition placed it, nothing would withdraw it.
                 let is_forgotten = refused && !lost && claim.fairness == Fairness::Unfair;
                 (self.inner.profile().remembers_ended && !is_forgotten)
                     .then_some(Request::Acquire(claim, not_after))

@@ -1,9 +1,11 @@
 //! Checks histories for violations of the rules in `violation.rs`, in one sweep over the events sorted by time.
 //!
 //! An attempt *holds* its key from its `acquired` event up to its `release` event, its `lost` event or its local
-//! deadline, whichever comes first. The end is exclusive, so two holding periods may touch. An attempt with an unknown
-//! outcome proves nothing. The check is complete: a correct lock can have produced the history if and only if holding
-//! periods whose modes [`Mode::admits`] refuses do not overlap.
+//! deadline, whichever comes first. The end is exclusive: another attempt may be granted at that very time. An
+//! attempt with
+//! an unknown outcome proves nothing. The check is complete: a correct lock can have produced the history if and only
+//! if
+//! holding periods whose modes [`Mode::admits`] refuses do not overlap.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -45,8 +47,9 @@ pub fn check(history: impl IntoIterator<Item = Event>) -> Result<Summary, Vec<Vi
     }
 }
 
-/// Rank of an event among those at the same time: ends come first and observations last, so that holding periods may
-/// touch.
+/// Order of events with the same time: begin, end, queued, grant, observation. So one attempt may be granted at the
+/// time at
+/// which another ends.
 fn sort_rank(kind: &EventKind) -> u8 {
     match kind {
         EventKind::Invoked { .. } => 0,
@@ -61,7 +64,7 @@ fn sort_rank(kind: &EventKind) -> u8 {
     }
 }
 
-/// State of the sweep, which takes the events in the order of their times.
+/// State of the sweep, which takes all events in the order of their times.
 #[derive(Debug, Default)]
 struct Checker {
     attempts: HashMap<u64, AttemptState>,
@@ -79,11 +82,11 @@ struct AttemptState {
     invoked: Event,
     queued: Option<Instant>,
     acquired: Option<Event>,
-    /// End of its holding period: release, loss or deadline.
+    /// End of the attempt's holding period: its release, its loss or its local deadline.
     until: Option<Instant>,
     /// The `lost` event, if there was one.
     ended: Option<Event>,
-    /// Whether the store may still have a claim of this attempt.
+    /// True until the attempt has failed or its release was confirmed: until then, the store may have its claim.
     open: bool,
 }
 
@@ -94,18 +97,18 @@ impl AttemptState {
     }
 }
 
-/// State of one key.
+/// State of one key during the sweep.
 #[derive(Debug, Default)]
 struct KeyHistory {
     holders: CurrentHolders,
     /// Attempts that hold the key, sorted by their local deadlines.
     deadlines: BTreeSet<(Instant, u64)>,
-    /// Attempts in the queue, sorted by the times of their `queued` events.
+    /// Attempts that wait in the queue, sorted by the times of their `queued` events.
     queue: BTreeSet<(Instant, u64)>,
     tokens: Tokens,
     /// Newest token that the guarded resource accepted.
     accepted: Option<(FencingToken, Event)>,
-    /// Number of open attempts.
+    /// Number of attempts of which the store may still have a claim.
     open: u32,
 }
 
@@ -158,7 +161,7 @@ impl Checker {
         self.keys.entry(key.clone()).or_default().open += 1;
     }
 
-    /// Ends the holding periods whose local deadlines have passed.
+    /// Ends the holding periods of a key's holders whose local deadlines have passed.
     fn expire(&mut self, key: &LockKey, now: Instant) {
         let Some(one) = self.keys.get_mut(key) else { return };
         while let Some(&(deadline, number)) = one.deadlines.first() {
@@ -210,7 +213,7 @@ impl Checker {
         }
     }
 
-    /// Starts the holding period of a granted attempt, and checks V1.
+    /// Starts the holding period of a granted attempt. Reports V1 if a conflicting attempt holds the key.
     fn start_holding(&mut self, event: &Event, mode: Mode, until: Instant) {
         let (_, one) = self.state_of(event.attempt);
         let witness = one.holders.conflicting(mode);
@@ -222,7 +225,7 @@ impl Checker {
         }
     }
 
-    /// Checks L3: no conflicting attempt that queued before this one began is still waiting.
+    /// Checks L3 at a grant: no conflicting attempt still waits that had queued before the granted attempt began.
     fn check_order(&mut self, event: &Event, mode: Mode, invoked: Instant) {
         let (_, one) = self.state_of(event.attempt);
         let ahead: Vec<u64> = one
@@ -237,8 +240,9 @@ impl Checker {
         }
     }
 
-    /// Checks V3: the token is unique, and greater than each token that a conflicting attempt received before this one
-    /// began.
+    /// Checks V3 at a grant: no conflicting attempt has the same token, and the token is greater than each token that
+    /// a
+    /// conflicting attempt received before the granted attempt began.
     fn check_token(&mut self, event: &Event, mode: Mode, invoked: Instant, token: FencingToken) {
         let (_, one) = self.state_of(event.attempt);
         let older = one.tokens.conflicting_grant(mode, invoked, token);
@@ -275,8 +279,9 @@ impl Checker {
         }
     }
 
-    /// Checks V2: a guard said "held", although it was asked after its own holding period had ended, or conflicting
-    /// attempts held the key from the question to the answer.
+    /// Checks V2: a guard must not say "held" when asked after its deadline or its loss. Nor may it while conflicting
+    /// attempts of
+    /// other owners hold the key from the question to the answer.
     fn sampled(&mut self, event: &Event, since: Instant) {
         self.summary.samples += 1;
         let (attempt, one) = self.state_of(event.attempt);
@@ -319,7 +324,8 @@ impl Checker {
         }
     }
 
-    /// Checks L4: the store shows at most as many holders and waiters as there are open attempts.
+    /// Checks L4: the store shows at most as many holders and waiters of the key as there are attempts that have not
+    /// ended.
     fn seen(&mut self, event: &Event, holders: u32, waiters: u32) {
         let (_, one) = self.state_of(event.attempt);
         let open = one.open;
@@ -330,14 +336,14 @@ impl Checker {
         }
     }
 
-    /// State of an attempt that has begun, and of its key.
+    /// State of an attempt that has begun, and of the key that the attempt is for.
     fn state_of(&mut self, number: u64) -> (&mut AttemptState, &mut KeyHistory) {
         let attempt = self.attempts.get_mut(&number).expect("the attempt was begun");
         let key = self.keys.get_mut(&attempt.key);
         (attempt, key.expect("an attempt is begun at its key"))
     }
 
-    /// Reports a violation with the events of this event's attempt and of another attempt.
+    /// Reports a violation, with `event`, the other events of its attempt, and the events of the attempt `other`.
     fn report_pair(&mut self, rule: Rule, description: impl Into<String>, other: u64, event: &Event) {
         let mut events = self
             .attempts

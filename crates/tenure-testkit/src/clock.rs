@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tenure_backend::{Clock, Instant};
 
-/// Start time of test clocks, far enough from the origin that subtraction never saturates.
+/// Start time of test clocks, long after the origin, so that no test subtracts its way back to the origin.
 const START: Instant = Instant::from_nanos(1_000_000_000_000_000);
 
-/// Clock that advances only when the test says so. Clones share one time.
+/// Clock that advances only when the test advances it. Clones share one time.
 ///
 /// # Examples
 /// ```
@@ -26,12 +26,12 @@ const START: Instant = Instant::from_nanos(1_000_000_000_000_000);
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// Creates an independent clock.
+    /// Creates a clock that shares its time with no other clock.
     pub fn new() -> Self {
         ManualClock(Arc::new(AtomicU64::new(START.as_nanos())))
     }
 
-    /// Advances the clock.
+    /// Advances the clock by `time`.
     pub fn advance(&self, time: Duration) {
         let step = (Instant::ORIGIN + time).as_nanos();
         self.0.fetch_add(step, Ordering::SeqCst);
@@ -158,12 +158,12 @@ impl JumpingClock {
         });
     }
 
-    /// Cancels a jump that has not happened yet. Returns true if it had already happened.
+    /// Cancels a jump that has not happened yet. Returns true if there was none to cancel.
     pub fn disarm(&self) -> bool {
         self.trap.lock().take().is_none()
     }
 
-    /// Underlying clock. Reading it does not count towards the jump.
+    /// Underlying clock, which a test can set. Reading it does not count towards the jump.
     pub fn manual(&self) -> &ManualClock {
         &self.clock
     }

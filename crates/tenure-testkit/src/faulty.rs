@@ -57,10 +57,10 @@ pub struct FaultyBackend<F> {
 /// # Examples
 /// See [`FaultyBackend`].
 pub trait Faults: Debug + Send + Sync + 'static {
-    /// Store that receives the next call.
+    /// Store to which the next call is sent.
     fn store(&self) -> Arc<dyn Backend>;
 
-    /// Wake-ups that tell the client that its connection was replaced.
+    /// Wake-ups that tell the client that its connection was replaced. By default, the wake-ups of the store.
     fn reconnects(&self) -> Option<Wakes> {
         self.store().reconnects()
     }
@@ -97,16 +97,18 @@ pub enum When {
 pub struct Exchange {
     /// Request of the client. The store receives it as the hook left it at [`When::Before`].
     pub request: Request,
-    /// Reply to the client. Errors of `renew` and `release` elements are here too, not within their replies.
+    /// Reply to the client, or `None` if there is none yet. An error of a `renew` or `release` element is an `Err`
+    /// here too,
+    /// not an `Unknown` reply.
     pub reply: Option<Result<Reply, BackendError>>,
     /// Time at which the client made the call.
     pub asked: Instant,
-    /// Whether the request has reached the store.
+    /// True once the store has received the request and replied.
     pub sent: bool,
 }
 
 impl Exchange {
-    /// Makes the client receive this error.
+    /// Replaces the reply by this error.
     pub fn fail(&mut self, error: BackendError) {
         self.reply = Some(Err(error));
     }
@@ -118,13 +120,13 @@ impl Exchange {
 /// See [`FaultyBackend`].
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Places a claim no later than this time, or polls it.
+    /// Places a claim no later than this time, or polls a claim that is placed already.
     Acquire(Arc<Claim>, Instant),
     /// Renews a claim.
     Renew(RenewRequest),
-    /// Releases, withdraws or evicts.
+    /// Releases or withdraws a claim, or evicts holders.
     Release(ReleaseRequest),
-    /// Arms wake-ups for a claim.
+    /// Arms wake-ups for the waiter of a claim.
     Watch(Arc<Claim>),
     /// Inspects keys.
     Inspect(Query),
@@ -136,19 +138,19 @@ pub enum Request {
 /// See [`FaultyBackend`].
 #[derive(Debug)]
 pub enum Reply {
-    /// To [`Request::Acquire`].
+    /// Reply to [`Request::Acquire`].
     Acquire(AcquireReply),
-    /// To [`Request::Renew`].
+    /// Reply to [`Request::Renew`].
     Renew(RenewReply),
-    /// To [`Request::Release`].
+    /// Reply to [`Request::Release`].
     Release(ReleaseReply),
-    /// To [`Request::Watch`].
+    /// Reply to [`Request::Watch`].
     Watch(Wakes),
-    /// To [`Request::Inspect`].
+    /// Reply to [`Request::Inspect`].
     Inspect(Page<LockStatus>),
 }
 
-/// Gives a test access to the hook.
+/// Lets a test reach the fault hook `F` through the backend.
 impl<F> Deref for FaultyBackend<F> {
     type Target = F;
 
@@ -158,7 +160,7 @@ impl<F> Deref for FaultyBackend<F> {
 }
 
 impl<F: Faults> FaultyBackend<F> {
-    /// Creates a backend over the hook's store.
+    /// Creates a backend whose calls pass through the hook `faults` to the hook's store.
     pub fn new(faults: F) -> Self {
         let store = faults.store();
         FaultyBackend {
@@ -168,12 +170,14 @@ impl<F: Faults> FaultyBackend<F> {
         }
     }
 
-    /// Replaces the profile, which is otherwise that of the store.
+    /// Replaces the profile. Without this, the backend has the profile of the store.
     pub fn with_profile(self, profile: Profile) -> Self {
         FaultyBackend { profile, ..self }
     }
 
-    /// Carries out one call. The hook must not change the kind of a request or of its reply: that is a bug in the test.
+    /// Carries out one call: runs the hook, the store, and the hook again. A hook that changes the kind of a request
+    /// or of its
+    /// reply is a bug of the test.
     fn exchange(
         self: Arc<Self>,
         requests: Vec<Request>,
@@ -208,7 +212,8 @@ impl<F: Faults> FaultyBackend<F> {
         }
     }
 
-    /// Carries out a call with one request. `take` extracts the expected kind of reply.
+    /// Carries out a call with one request. `take` returns the content of a reply of the expected kind, or else the
+    /// reply.
     fn one<T: 'static>(self: Arc<Self>, request: Request, take: fn(Reply) -> Result<T, Reply>) -> Call<T> {
         let call = self.exchange(vec![request]);
         Call::new(async move {
@@ -218,7 +223,7 @@ impl<F: Faults> FaultyBackend<F> {
     }
 }
 
-/// Sends the requests of one call, which are all of one kind, to a store.
+/// Sends the requests of one call to a store. All requests must be of one kind.
 pub(crate) async fn send(
     store: Arc<dyn Backend>,
     requests: Vec<Request>,

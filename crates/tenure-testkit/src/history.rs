@@ -59,12 +59,13 @@ pub enum EventKind {
     Invoked {
         /// Key that the attempt wants to hold.
         key: LockKey,
-        /// Owner on whose behalf the attempt is made.
+        /// Owner for whom the attempt is made.
         owner: u64,
-        /// Mode in which it wants to hold the key.
+        /// Mode in which the attempt wants to hold the key.
         mode: Mode,
     },
-    /// The attempt is known to wait in a first-come, first-served queue. Repeated when it was placed again at the tail.
+    /// The attempt is known to wait in a first-come, first-served queue. Recorded again if it was placed again at the
+    /// tail.
     Queued,
     /// The attempt was granted the key.
     Acquired {
@@ -75,7 +76,7 @@ pub enum EventKind {
     },
     /// The attempt ended without a grant, and will never get one.
     Failed,
-    /// The outcome is unknown. The checker concludes nothing from it.
+    /// The outcome of the attempt is unknown. The checker concludes nothing from it.
     Unknown,
     /// The holder began to release the key, and no longer counts as holding it.
     ReleaseInvoked,
@@ -85,9 +86,9 @@ pub enum EventKind {
     Lost,
     /// The holder asked its guard whether it holds the key. The event's time is that of the answer.
     Sampled {
-        /// Time of the question.
+        /// Time at which the holder asked.
         since: Instant,
-        /// Answer of the guard.
+        /// True if the guard said that it holds the key.
         held: bool,
     },
     /// The guarded resource accepted a write of this attempt.
@@ -95,11 +96,11 @@ pub enum EventKind {
         /// Token sent with the write.
         token: FencingToken,
     },
-    /// An inspection of the store showed this many holders and waiters of the attempt's key.
+    /// An inspection of the store showed this many holders and waiters of the key.
     Seen {
         /// Number of holders.
         holders: u32,
-        /// Number of waiters in the key's queue.
+        /// Number of waiters in the queue.
         waiters: u32,
     },
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use tenure_backend::{FencingToken, Instant, Mode};
 
-/// List with one entry per mode. A key is used with few modes.
+/// List with one entry per mode. It is short, because a key is used with few modes.
 type ByMode<T> = Vec<(Mode, T)>;
 
 fn entry_for<T: Default>(groups: &mut ByMode<T>, mode: Mode) -> &mut T {
@@ -29,7 +29,7 @@ impl CurrentHolders {
         entry_for(&mut self.0, mode).remove(&(since, number));
     }
 
-    /// Returns a holder that conflicts with another holder of `mode`, if there is one.
+    /// Returns a current holder that conflicts with a new holder of `mode`, if there is one.
     pub(crate) fn conflicting(&self, mode: Mode) -> Option<u64> {
         let mut used = 0;
         for (held, group) in &self.0 {
@@ -49,7 +49,7 @@ impl CurrentHolders {
         None
     }
 
-    /// Attempts other than `number` that hold the key and were granted at or before `since`.
+    /// Attempts other than `number` that hold the key now and were granted at or before `since`.
     pub(crate) fn since(&self, since: Instant, number: u64) -> Vec<(Mode, u64)> {
         let until = (since, u64::MAX);
         let holding = self.0.iter().flat_map(|(mode, group)| {
@@ -63,9 +63,9 @@ impl CurrentHolders {
 /// Tokens issued for one key.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
-    /// For each grant, in the order of their times: the greatest token issued in its mode up to then.
+    /// For each grant of a mode, in the order of time: the greatest token issued in that mode up to then.
     greatest: ByMode<Vec<Issued>>,
-    /// First attempt to receive each token, per mode.
+    /// For each token and mode: the first attempt that received the token in that mode.
     first_holder: HashMap<FencingToken, ByMode<u64>>,
 }
 

@@ -36,7 +36,8 @@ macro_rules! conformance {
     };
 }
 
-/// Defines the tests of [`conformance!`] again, in a module `under_chaos`, where each case runs with several seeds of
+/// Defines each test of [`conformance!`] once more, in a module `under_chaos`. There, each case runs with several
+/// seeds of
 /// random faults.
 #[macro_export]
 macro_rules! conformance_under_chaos {
@@ -94,7 +95,7 @@ macro_rules! __tests {
     };
 }
 
-/// Adds the cases of one group to a list.
+/// Adds the cases of one group to the list `cases`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __list {
@@ -122,7 +123,7 @@ macro_rules! __groups {
     };
 }
 
-/// List of all cases by group.
+/// Names of all cases by group. Calls the macro `then` with the cases of one group.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {

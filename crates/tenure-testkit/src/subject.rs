@@ -10,8 +10,9 @@ use tenure_backend::{Backend, Call, Clock, Fault};
 
 /// Store under test: fresh and empty for each case.
 ///
-/// The suite asks it for clients, advances time only through [`pass`](Subject::pass), and drops it when the case has
-/// ended.
+/// The suite gets its clients from the subject, advances time only through [`pass`](Subject::pass), and drops the
+/// subject
+/// when the case has ended.
 ///
 /// # Examples
 /// See [`conformance!`](crate::conformance); the tutorial of `tenure-backend` has a complete subject.
@@ -41,8 +42,9 @@ pub trait Subject: Send + Sync + 'static {
         None
     }
 
-    /// Makes every call of this subject's clients fail as `failure` says, or succeed again if it is `None`. Returns `None`
-    /// if the store cannot be made to fail that way.
+    /// Makes every call of this subject's clients fail in this way; with `None`, calls succeed again. Returns `None`
+    /// if the
+    /// store cannot be made to fail in this way.
     fn set_failure(&self, failure: Option<StoreFailure>) -> Option<Call<()>> {
         let _ = failure;
         None
@@ -79,7 +81,8 @@ pub struct SlowClient {
 /// # Examples
 /// See [`SlowClient`].
 pub trait Link: fmt::Debug + Send + Sync + 'static {
-    /// Sets the delays of later requests and replies. The delay passes on the clocks of both the client and the store.
+    /// Sets the delays of all later requests and replies. The delays pass on the clocks of both the client and the
+    /// store.
     fn delay(&self, requests: Duration, answers: Duration);
 }
 
@@ -101,7 +104,7 @@ pub enum StoreFailure {
 }
 
 impl StoreFailure {
-    /// Fault that every call then returns.
+    /// Fault of the errors that every call returns while the store fails in this way.
     pub const fn fault(self) -> Fault {
         match self {
             StoreFailure::AccessDenied => Fault::Denied,

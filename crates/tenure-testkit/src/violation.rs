@@ -22,7 +22,7 @@ pub struct Summary {
     pub attempts: u64,
     /// Number of granted attempts.
     pub acquired: u64,
-    /// Number of times a guard said that it is held.
+    /// Number of times a guard said that it holds its key.
     pub samples: u64,
 }
 
@@ -49,15 +49,18 @@ pub enum Rule {
     History,
     /// Two attempts with conflicting modes held the key at the same time.
     V1,
-    /// A guard said that it is held after its holding period had ended, or while a conflicting attempt held the key.
+    /// A guard said that it holds the key after its deadline or its loss, or while a conflicting attempt of another
+    /// owner held it.
     V2,
-    /// A token was not greater than that of a conflicting grant made before the attempt began, or was issued twice.
+    /// A token was not greater than that of a conflicting grant made before the attempt began, or two conflicting
+    /// grants had the
+    /// same token.
     V3,
     /// The guarded resource accepted an older token after a newer one.
     V4,
-    /// A later attempt was granted before a conflicting attempt that queued earlier.
+    /// An attempt was granted before a conflicting attempt that had queued before the first one began.
     L3,
-    /// The store showed a holder or waiter that no open attempt accounts for.
+    /// The store showed more holders and waiters of a key than attempts that had not ended.
     L4,
 }
 

@@ -1,4 +1,5 @@
-//! `Chaos`: which calls fail, which requests are repeated, which wake-ups are lost, and that the seed decides it.
+//! `Chaos`: which calls fail, which requests are repeated, which wake-ups are lost, and that the seed decides all of
+//! this.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,8 +15,9 @@ use tenure_backend::{
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Chaos, Exchange, FaultRates, Faults, FaultyBackend, Reply, Request, When};
 
-/// Records the requests that would reach the store. It refuses readers, answers `Ended` or `Gone` to all other requests,
-/// and sends a hundred wake-ups.
+/// Store that records the requests that reach it, except watches. It refuses readers and inspections, replies that
+/// other
+/// claims have ended, and sends a hundred wake-ups to each watch.
 #[derive(Debug)]
 struct CallLog {
     store: Arc<dyn Backend>,
@@ -77,7 +79,7 @@ const REPEATS: FaultRates = FaultRates {
     ..FaultRates::NONE
 };
 
-/// Creates a call log, and a client of it with faults decided by the seed.
+/// Creates a store that records its requests, and a client whose faults the seed decides.
 fn call_log(seed: u64, rates: FaultRates) -> (Arc<FaultyBackend<CallLog>>, Arc<FaultyBackend<Chaos>>) {
     let store = MemoryStore::new(Arc::new(SystemClock)).client(Arc::new(SystemClock));
     let calls = Mutex::default();

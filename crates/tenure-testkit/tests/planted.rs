@@ -3,7 +3,8 @@
 
 use tenure_testkit::{Event, Rule, check};
 
-/// With the line `wrong`, each history violates the rule in its title. With the line `right` instead, it violates none.
+/// Histories with a rule as title. With the line `wrong`, a history violates that rule; with the line `right`
+/// instead, none.
 const PLANTED: &str = "\
 V1: holding periods that overlap by one nanosecond
   0 1 invoked owner=1 mode=exclusive key=k
@@ -62,7 +63,7 @@ L4: a waiter that is left behind
   right: 50 1 seen holders=0 waiters=0
   wrong: 50 1 seen holders=0 waiters=1";
 
-/// Rules that a history violates.
+/// Rules that the checker finds violated in a history.
 fn broken<'a>(history: impl IntoIterator<Item = &'a str>) -> Vec<Rule> {
     let events = history.into_iter().map(|line| line.parse::<Event>().unwrap());
     match check(events) {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tenure_backend::{Claim, ClaimId, ClientId, FencingToken, Instant, Kind, Mode, TokenRange};
 
-/// Time for which the store may reserve a key, after a claim has left it, for the waiter that it woke. During this time
-/// the store may answer `Waiting` although nothing else prevents a grant.
+/// After a claim has left a key, the store may reserve the key for this time for a waiter that the store woke.
+/// Meanwhile it
+/// may answer `Waiting` to other claims although nothing else prevents a grant.
 const RESERVATION: Duration = Duration::from_millis(200);
 
 /// Time before a call was made, and time after its reply arrived.
@@ -25,26 +26,27 @@ pub(super) struct ExpiryRange {
 
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
-    /// Holders and waiters in the order of their placement.
+    /// Holders and waiters, in the order in which they were placed.
     pub(super) placed: Vec<PlacedClaim>,
-    /// End of the cooldown after an eviction.
+    /// End of the cooldown after an eviction. Until then, the store must grant the key to no claim.
     cooldown_until: Option<Instant>,
     /// Time until which the store may reserve the key for a waiter that it woke.
     reserved_until: Option<Instant>,
-    /// Greatest token of the key so far.
+    /// Greatest token issued for the key so far.
     greatest: Option<FencingToken>,
-    /// Greatest token when the key was last free. Claims that hold together may have equal tokens, so grants need to
-    /// exceed only this one.
+    /// Greatest token at the time when the key last had no holder. A new grant need only exceed this one: claims that
+    /// hold
+    /// together may have equal tokens.
     floor: Option<FencingToken>,
 }
 
-/// Claim in the store.
+/// Claim that the store has, waiting or granted.
 #[derive(Clone, Debug)]
 pub(super) struct PlacedClaim {
     pub(super) claim: Arc<Claim>,
     pub(super) ends: ExpiryRange,
     pub(super) phase: Phase,
-    /// Token range that a renewal set while the claim waited.
+    /// Token range that a renewal with `raise` gave the claim while it waited.
     pub(super) raised: Option<TokenRange>,
 }
 
@@ -65,7 +67,7 @@ impl KeyState {
         self.placed.iter_mut().find(|one| one.claim.at.id == id)
     }
 
-    /// Adds a claim, or updates its phase and expiry.
+    /// Adds a claim, or updates the phase and the expiry of one that is there.
     pub(super) fn keep(&mut self, claim: &Arc<Claim>, ends: ExpiryRange, phase: Phase) {
         match self.find(claim.at.id) {
             Some(one) => (one.phase, one.ends) = (phase, ends),
@@ -86,7 +88,7 @@ impl KeyState {
         self.placed.iter().filter(|one| !one.holds())
     }
 
-    /// Number of waiters of other clients.
+    /// Number of waiters of clients other than `client`.
     pub(super) fn queue_elsewhere(&self, client: Option<ClientId>) -> usize {
         let elsewhere = |one: &&PlacedClaim| Some(one.claim.at.id.client()) != client;
         self.queue().filter(elsewhere).count()
@@ -96,7 +98,7 @@ impl KeyState {
         self.placed.first().map(|one| one.claim.mode.kind())
     }
 
-    /// Reason why a claim must not be granted, or `None` if it may be.
+    /// Reason why the store must not grant the claim, or `None` if it may.
     pub(super) fn obstacle(&self, claim: &Claim, at: CallTimes) -> Option<String> {
         let before = self.queue().take_while(|one| one.claim.at != claim.at).count();
         let held: Vec<Mode> = self.holders().map(|one| one.claim.mode).collect();
@@ -113,28 +115,29 @@ impl KeyState {
         cooling_down.then(|| "the key is in the cooldown after an eviction".to_owned())
     }
 
-    /// Returns whether the store may answer `Waiting` although nothing prevents a grant.
+    /// Returns whether the key may be reserved for a woken waiter, so that other claims get `Waiting` although it is
+    /// free.
     pub(super) fn may_be_reserved(&self, at: CallTimes) -> bool {
         self.reserved_until.is_some_and(|until| at.before < until)
     }
 
-    /// Records that a claim left the key.
+    /// Records that a claim left the key. From now on, the store may reserve the key for a waiter.
     pub(super) fn note_departure(&mut self, now: Instant) {
         self.reserved_until = self.reserved_until.max(Some(now + RESERVATION));
     }
 
-    /// Starts a cooldown. The store may count it from any time within the call.
+    /// Starts a cooldown. The store may have started it at any time between request and reply.
     pub(super) fn start_cooldown(&mut self, at: CallTimes, cooldown: Duration) {
         self.cooldown_until = self.cooldown_until.max(Some(at.before + cooldown));
         self.note_departure(at.after + cooldown);
     }
 
-    /// Latest time at which the last lease on the key ends.
+    /// Latest time at which the leases of all holders and waiters must have ended.
     pub(super) fn last_end(&self) -> Option<Instant> {
         self.placed.iter().map(|one| one.ends.latest).max()
     }
 
-    /// Token that a new grant must exceed.
+    /// Token that the tokens of a new grant must exceed.
     pub(super) fn floor(&mut self) -> Option<FencingToken> {
         if self.holders().next().is_none() {
             self.floor = self.greatest;

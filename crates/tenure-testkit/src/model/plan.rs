@@ -11,7 +11,7 @@ use crate::suite::{Fixture, permits};
 pub(super) const CLIENTS: usize = 3;
 /// Number of keys that the clients share.
 pub(super) const KEYS: usize = 2;
-/// Number of claims that steps can refer to at a time. A claim whose slot is reused is left to expire.
+/// Number of slots. A step refers to a claim by its slot; a claim whose slot gets a new claim is left to expire.
 pub(super) const SLOTS: usize = 6;
 /// Number of steps in a walk.
 const STEPS: usize = 40;
@@ -19,18 +19,18 @@ const STEPS: usize = 40;
 /// Properties of a claim to create.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaimPlan {
-    /// Slot by which later steps refer to the claim.
+    /// Slot into which the claim is put. Later steps refer to the claim by this number.
     pub(super) slot: usize,
     pub(super) mode: Mode,
     pub(super) fairness: Fairness,
     pub(super) lease: Duration,
     /// Number of tokens to request.
     pub(super) grants: u32,
-    /// Time until its `not_after`, or `None` for a request that arrives after its `not_after`.
+    /// Time from the request to the claim's `not_after`, or `None` for a request that is sent after the `not_after`.
     pub(super) ahead: Option<Duration>,
 }
 
-/// Step of a walk. A step whose slot is empty is skipped.
+/// Step of a walk. A step is skipped if its slot has no claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Place {
@@ -73,13 +73,14 @@ pub(super) enum Step {
 struct StepGenerator {
     dice: Dice,
     served: Vec<(Mode, Fairness)>,
-    /// Kind that most claims on each key have. Without it, too many claims would be mismatches.
+    /// For each key, a mode of the kind that most of its claims have. Claims of other kinds are refused as
+    /// mismatches.
     preferred: [Mode; KEYS],
-    /// The short and the long lease of the fixture.
+    /// A short and a long lease, one of which each claim and each renewal requests.
     leases: [Duration; 2],
 }
 
-/// Returns the steps of a seed, for the store of a fixture.
+/// Returns the steps that a seed chooses. They use only modes that the fixture's store serves.
 pub(super) fn plan(seed: u64, fixture: &Fixture) -> Vec<Step> {
     let mut dice = Dice::new(seed);
     let served = served(fixture.profile());

@@ -1,4 +1,4 @@
-//! Model of releases: which claims they remove, why, and the state of the successor.
+//! Model of releases: which claims a release removes and why, and whether its successor may be granted.
 
 use tenure_backend::{Cause, HolderId, Instant, ReleaseReply, ReleaseRequest, ReleaseTarget};
 
@@ -6,7 +6,7 @@ use super::key_state::{CallTimes, PlacedClaim};
 use super::state::{Ending, ModelState, Origin, Verdict, ensure};
 
 impl ModelState {
-    /// Checks the reply to a release, withdrawal or eviction.
+    /// Checks the store's reply to a release, withdrawal or eviction, and updates the model.
     pub(super) fn release(
         &mut self,
         release: &ReleaseRequest,
@@ -47,7 +47,7 @@ impl ModelState {
         }
     }
 
-    /// Removes the released claims and records how they ended. Returns them.
+    /// Removes the claims that the request releases, and records how they ended. Returns the removed claims.
     fn remove_released(&mut self, release: &ReleaseRequest, at: CallTimes) -> Vec<PlacedClaim> {
         let by = match &release.cause {
             Cause::Evicted { by } => Some(by.clone()),
@@ -68,7 +68,9 @@ impl ModelState {
             key_state.start_cooldown(at, release.cooldown);
         }
         for one in &gone {
-            // A store need not report the evictor to a waiter: the waiter polls, and learns that its claim has ended.
+            // Until the end of its lease, the store must tell an evicted holder who evicted it. Not so a waiter,
+            // which learns from
+            // its next poll that its claim has ended.
             let until = if one.holds() {
                 one.ends.earliest
             } else {

@@ -1,4 +1,4 @@
-//! Model of renewals: whether the claim is alive in the requested phase, or why it is gone.
+//! Model of renewals: whether a renewed claim is alive in the requested phase, or why it is gone.
 
 use tenure_backend::{Instant, Loss, Phase as Only, RenewReply, RenewRequest, TokenRange};
 
@@ -6,7 +6,7 @@ use super::key_state::{CallTimes, ExpiryRange, Phase};
 use super::state::{ClaimStatus, Ending, ModelState, Verdict, ensure};
 
 impl ModelState {
-    /// Checks the reply to a renewal.
+    /// Checks the store's reply to a renewal, and updates the model.
     pub(super) fn renew(&mut self, renewal: &RenewRequest, at: CallTimes, answer: &RenewReply) -> Verdict {
         let status = self.status(&renewal.claim);
         let fits = match status {
@@ -60,7 +60,7 @@ impl ModelState {
         Ok(())
     }
 
-    /// Returns whether the contract allows the store to report this loss.
+    /// Returns whether the contract allows the store to report this loss of the claim.
     fn explains(&self, renewal: &RenewRequest, status: ClaimStatus, now: Instant, loss: &Loss) -> bool {
         if !self.profile.remembers_ended && status == ClaimStatus::Ended {
             return true;
@@ -75,7 +75,8 @@ impl ModelState {
         }
     }
 
-    /// Token range far above all tokens of the claim's key, for a renewal that raises the counter.
+    /// Token range far above all tokens of the claim's key, for a renewal with `raise`. `None` if the key had no
+    /// token yet.
     pub(super) fn range_beyond(&mut self, renewal: &RenewRequest) -> Option<TokenRange> {
         let greatest = self.key_state(&renewal.claim.key).greatest()?;
         let first = tenure_backend::FencingToken::new(greatest.get() + 1_000)?;

@@ -1,4 +1,4 @@
-//! Runs walks by their seeds, and shrinks a failing walk to few steps.
+//! Runs walks by their seeds. If a walk fails, removes the steps that are not needed for the failure.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,9 +11,9 @@ use super::walk::walk;
 use crate::Subject;
 use crate::suite::{Fixture, runtime};
 
-/// Time after which a walk counts as stuck.
+/// Time after which a walk fails because it is stuck.
 const WALK_LIMIT: Duration = Duration::from_secs(60);
-/// Time limit of shrinking a failing walk.
+/// Time limit for removing steps from a failing walk.
 const SHRINK_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs one walk per seed, each on a fresh subject.
@@ -54,7 +54,7 @@ pub fn walks<S: Subject>(subject: impl AsyncFn() -> S, seeds: impl IntoIterator<
     );
 }
 
-/// Runs one walk. Returns the number of checked steps or a description of the failure, and the transcript.
+/// Runs one walk. Returns the number of checked steps, or what failed, and the transcript of the steps.
 fn attempt<S: Subject>(
     runtime: &Runtime,
     subject: &impl AsyncFn() -> S,
@@ -74,7 +74,8 @@ fn attempt<S: Subject>(
     (outcome, transcript)
 }
 
-/// Removes single steps, last first, as long as the walk still fails.
+/// Removes steps one by one, the last first, and keeps out each step without which the walk still fails. Returns the
+/// transcript and the failure of the shortest walk found.
 fn shrink<S: Subject>(
     runtime: &Runtime,
     subject: &impl AsyncFn() -> S,

@@ -1,5 +1,5 @@
 //! The model: the state that the store must have after each reply, and whether the contract allows the reply.
-//! It is written from the contract's text. If the contract leaves a choice, the model follows the store.
+//! It is written from the contract's text. If the contract allows several replies, the model follows the store's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tenure_backend::{
 use super::key_state::{CallTimes, ExpiryRange, KeyState, Phase, PlacedClaim};
 use crate::{Reply, Request};
 
-/// Time after the store's `expiry_slack` by which the end of a lease must be visible.
+/// Time after which a lease must have ended, in addition to the lease and the store's `expiry_slack`.
 const GRACE: Duration = Duration::from_millis(100);
-/// Expected maximum duration of a call. No call starts if a lease may end within it.
+/// Expected maximum duration of a call. A walk starts no call if a lease may end within this time.
 const CALL_TIME: Duration = Duration::from_millis(100);
 
-/// Result of checking a reply: the error describes what is wrong.
+/// Result of checking a reply. The error says what is wrong with the reply.
 pub(super) type Verdict = Result<(), String>;
 
 /// Returns an error with the formatted message unless the condition holds.
@@ -35,7 +35,7 @@ pub(super) use ensure;
 pub(super) struct ModelState {
     pub(super) profile: Profile,
     pub(super) keys: BTreeMap<LockKey, KeyState>,
-    /// Ended claims and how they ended, without claims that were never placed or that left nothing in the store.
+    /// Ended claims and how they ended. Claims that left nothing in the store or were never placed are missing.
     pub(super) ended: HashMap<ClaimRef, Ending>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct ModelState {
 pub(super) enum Ending {
     Released,
     Expired,
-    /// Evicted by `by`. The store must report that to the holder at least until `until`.
+    /// Evicted by `by`. Until `until`, the store must report this to the holder; afterwards, it may.
     Evicted {
         by: Option<Arc<str>>,
         until: Instant,
@@ -60,11 +60,11 @@ pub(super) enum ClaimStatus {
     Ended,
 }
 
-/// How a claim is placed on a key.
+/// Request that places a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     OwnRequest,
-    /// As the successor in a release, while this many waiters of other clients are in the queue.
+    /// A release that names the claim as successor, while this many waiters of other clients are in the queue.
     Successor(usize),
 }
 
@@ -77,7 +77,8 @@ impl ModelState {
         }
     }
 
-    /// Time until which the walk must wait, because a lease may end during a call made now.
+    /// Time until which the walk must wait, because a lease may end during a call made now. `None` if it need not
+    /// wait.
     pub(super) fn uncertain_until(&self, now: Instant) -> Option<Instant> {
         let placed = self.keys.values().flat_map(|key_state| &key_state.placed);
         let close = |ends: &ExpiryRange| ends.earliest <= now + CALL_TIME && now < ends.latest;
@@ -88,13 +89,13 @@ impl ModelState {
             .max()
     }
 
-    /// Returns whether a lease may have ended before the call returned.
+    /// Returns whether a lease may have ended before the reply arrived. The reply can then not be checked.
     pub(super) fn may_have_expired_during(&self, at: CallTimes) -> bool {
         let mut placed = self.keys.values().flat_map(|key_state| &key_state.placed);
         placed.any(|one| one.ends.earliest <= at.after)
     }
 
-    /// Removes claims whose leases have certainly ended.
+    /// Removes the claims whose leases have certainly ended, and records them as expired.
     pub(super) fn expire_leases(&mut self, now: Instant) {
         for key_state in self.keys.values_mut() {
             let dead: Vec<PlacedClaim> = key_state
@@ -123,7 +124,7 @@ impl ModelState {
         self.keys.entry(key.clone()).or_default()
     }
 
-    /// Possible end of a lease that the store counts from a time between `from` and the reply.
+    /// Earliest and latest end of a lease whose start in the store is between `from` and the arrival of the reply.
     pub(super) fn ends(&self, from: Instant, at: CallTimes, lease: Duration) -> ExpiryRange {
         if self.profile.liveness == Liveness::Session {
             return ExpiryRange {
@@ -137,7 +138,7 @@ impl ModelState {
         }
     }
 
-    /// Checks the reply to a request, and updates the model.
+    /// Checks the store's reply to a request, and updates the model.
     pub(super) fn check(
         &mut self,
         request: &Request,
@@ -235,7 +236,7 @@ impl ModelState {
         let key_state = self.key_state(&claim.at.key);
         if key_state.kind().is_some_and(|kind| kind != claim.mode.kind()) {
             ensure!(origin != Origin::OwnRequest, "the key has another kind");
-            // A successor of another kind gets its mismatch error when it polls.
+            // A successor whose kind is not that of the key waits. Its next poll fails with the mismatch.
             return Ok(());
         }
         let yields = matches!(origin, Origin::Successor(others) if others > 0);
@@ -252,7 +253,7 @@ impl ModelState {
         Ok(())
     }
 
-    /// Returns whether a claim that is not granted stays in the store's queue.
+    /// Returns whether the store keeps the claim in its queue if it does not grant the claim.
     fn queues(&self, claim: &Claim) -> bool {
         claim.fairness == Fairness::Fifo || self.profile.order(claim.mode) == Order::FifoForBoth
     }
@@ -315,7 +316,7 @@ impl ModelState {
         Ok(())
     }
 
-    /// Checks what `inspect` shows of a key.
+    /// Compares what `inspect` shows of a key with the model.
     fn check_inspect(&mut self, key: &LockKey, at: CallTimes, status: Option<&LockStatus>) -> Verdict {
         let sees_queue = self.profile.inspection.queue;
         let shows_late = self.profile.first_renewal.is_some();

@@ -13,10 +13,10 @@ use crate::Request;
 use crate::faulty::send;
 use crate::suite::{Fixture, TestClient, eviction_request, release_request, renew_request};
 
-/// How far in the past the `not_after` of a late request lies.
+/// Time between the `not_after` of a late request and its sending.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Claim that steps refer to by a slot number.
+/// Claim in a slot, by which steps refer to it.
 #[derive(Clone)]
 struct WalkClaim {
     client: usize,
@@ -33,9 +33,10 @@ struct Walk<'a> {
     transcript: &'a mut Vec<String>,
 }
 
-/// Takes the steps and appends each to `transcript`.
+/// Carries out the steps one by one, and appends each to `transcript`.
 ///
-/// Returns the number of checked steps. The walk ends early, without an error, if a lease expired during a call or the
+/// Returns the number of checked steps. The walk ends early, without an error, if a lease expired during a call or
+/// the
 /// store could not be reached.
 ///
 /// # Errors
@@ -46,7 +47,7 @@ pub(super) async fn walk(
     transcript: &mut Vec<String>,
 ) -> Result<usize, String> {
     let mut clients = Vec::new();
-    // One client more than the steps use: it inspects and evicts.
+    // One client more than the steps use: the last client inspects and evicts.
     for _ in 0..=CLIENTS {
         clients.push(fixture.client().await);
     }
@@ -67,7 +68,8 @@ pub(super) async fn walk(
 }
 
 impl Walk<'_> {
-    /// Takes a step, then inspects all keys. Returns false if a reply could not be checked.
+    /// Carries out a step, then inspects all keys. Returns false if a reply could not be checked, which ends the
+    /// walk.
     async fn take(&mut self, step: &Step) -> Result<bool, String> {
         self.wait_until_certain().await;
         if let Step::Pass(time) = step {
@@ -102,7 +104,7 @@ impl Walk<'_> {
         self.clients[0].now()
     }
 
-    /// Sends a request and checks the reply. Returns false if the reply could not be checked.
+    /// Sends a request and checks the reply. Returns false on a transient error or if a lease may have ended.
     async fn exchange(
         &mut self,
         client: usize,
@@ -130,7 +132,9 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Returns the request of a step and the client that sends it, or `None` if the slot is empty.
+    /// Returns the request of a step and the number of the client that sends it. Returns `None` if the step's slot is
+    /// empty, or
+    /// if the contract does not define the reply.
     fn request(&mut self, step: &Step) -> Option<(usize, Request)> {
         match *step {
             Step::Pass(_) => None,
@@ -186,7 +190,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Creates a claim and puts it into its slot.
+    /// Creates a claim as planned, and puts it into its slot.
     fn new_claim(&mut self, client: usize, key: LockKey, plan: ClaimPlan) -> WalkClaim {
         let claim = self.clients[client].claim_as(&key, plan.mode, |claim| {
             claim.fairness = plan.fairness;
@@ -210,7 +214,9 @@ impl Walk<'_> {
         self.fixture.profile().remembers_ended || !self.state.ended.contains_key(&claim.at)
     }
 
-    /// Release of a claim by its own client. A successor of another key or client is left out.
+    /// Returns the request with which a claim's client releases it. Leaves out the successor if it has another key or
+    /// client, is
+    /// the claim itself, or has ended and the store does not remember that.
     fn release_by_client(
         &self,
         leaving: &WalkClaim,
@@ -232,7 +238,7 @@ impl Walk<'_> {
     }
 }
 
-/// Eviction, with or without a cooldown.
+/// Request for an eviction, with a cooldown of 10 ms or without one.
 fn eviction(who: ReleaseTarget, with_cooldown: bool) -> Request {
     let cooldown = if with_cooldown {
         HANDOVER_WINDOW

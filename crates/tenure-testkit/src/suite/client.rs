@@ -1,4 +1,5 @@
-//! Client of a case: calls of the contract, retried after transient errors, with assertions on the replies.
+//! Client that the cases of the suite use: sends requests, repeats them after transient errors, and asserts on the
+//! replies.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
@@ -16,11 +17,11 @@ use tenure_backend::{
 use super::Fixture;
 use super::requests::{ReleaseOutcome, release_request, renew_request};
 
-/// Maximum number of attempts of a call that fails with transient errors.
+/// Maximum number of attempts at a call that fails with transient errors.
 const ATTEMPTS: u32 = 100;
-/// Time until `not_after` in calls of cases that do not test it.
+/// Time from a call to its `not_after`, in cases that do not test `not_after`.
 const TIME_TO_PLACE: Duration = Duration::from_secs(5);
-/// Longest time between two polls of a claim.
+/// Longest time between two polls of a waiting claim.
 const STEP: Duration = Duration::from_millis(50);
 /// Real time after which a wake-up counts as lost.
 const WAKE_UP_LIMIT: Duration = Duration::from_secs(5);
@@ -65,12 +66,13 @@ impl TestClient {
         self.backend.clock().now()
     }
 
-    /// Creates a claim with a long lease, unfair if the store serves that.
+    /// Creates a claim with a long lease. It is unfair if the store serves that, and otherwise first come, first
+    /// served.
     pub fn claim(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
         self.claim_as(key, mode, |_| {})
     }
 
-    /// Creates a claim as [`claim`](Self::claim) does, and lets `change` adapt it.
+    /// Creates a claim as [`claim`](Self::claim) does, and lets `change` modify it.
     pub fn claim_as(&self, key: &LockKey, mode: Mode, change: impl FnOnce(&mut Claim)) -> Arc<Claim> {
         let id = ClaimId::new(self.id, self.claims.fetch_add(1, Ordering::Relaxed) + 1);
         let mut claim = Claim {
@@ -104,14 +106,14 @@ impl TestClient {
         })
     }
 
-    /// Creates a claim with a long lease that must be granted at once.
+    /// Creates a claim with a long lease, and asserts that it is granted at once.
     pub async fn holds(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
         let claim = self.claim(key, mode);
         self.granted(&claim).await;
         claim
     }
 
-    /// Creates a first-come, first-served claim that must enter the queue.
+    /// Creates a first-come, first-served claim, and asserts that it has to wait in the queue.
     pub async fn queues(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
         let claim = self.fair(key, mode);
         self.waits(&claim).await;
@@ -142,7 +144,7 @@ impl TestClient {
         self.backend.clone().acquire(claim.clone(), not_after).await
     }
 
-    /// Places or polls a claim with the given `not_after`. The store must not refuse it.
+    /// Places or polls a claim with the given `not_after`. Panics if the store refuses the request.
     pub async fn polled_by(&self, claim: &Arc<Claim>, not_after: Instant) -> AcquireReply {
         let acquire = |backend: Arc<dyn Backend>| backend.acquire(claim.clone(), not_after);
         let answer = self.retry(acquire).await;
@@ -163,8 +165,9 @@ impl TestClient {
         panic!("the call failed with a transient error {ATTEMPTS} times in a row");
     }
 
-    /// Repeats the elements of a batch that fail with transient errors. Returns each reply, and whether its element was
-    /// repeated.
+    /// Sends a batch, and repeats the elements that fail with transient errors. Returns the last reply to each
+    /// element, and
+    /// whether the element was repeated.
     async fn retry_each<Q: Clone, A>(
         &self,
         requests: &[Q],
@@ -187,13 +190,13 @@ impl TestClient {
         panic!("a batch had transient errors {ATTEMPTS} times in a row");
     }
 
-    /// Places or polls a claim. The store must not refuse it.
+    /// Places or polls a claim. Panics if the store refuses the request.
     pub async fn acquire(&self, claim: &Arc<Claim>) -> AcquireReply {
         let answer = self.try_acquire(claim).await;
         answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error}", claim.at))
     }
 
-    /// Places or polls a claim that must be granted at once.
+    /// Places or polls a claim, and asserts that it is granted at once.
     pub async fn granted(&self, claim: &Arc<Claim>) -> Grant {
         match self.acquire(claim).await {
             AcquireReply::Granted(grant) => grant,
@@ -204,7 +207,8 @@ impl TestClient {
         }
     }
 
-    /// Places or polls a claim that must wait. Returns the number of claims ahead of it, if the store reports that.
+    /// Places or polls a claim, and asserts that it waits. Returns the number of claims ahead of it, if the store
+    /// reports that.
     pub async fn waits(&self, claim: &Arc<Claim>) -> Option<u32> {
         match self.acquire(claim).await {
             AcquireReply::Waiting { ahead, .. } => ahead,
@@ -212,7 +216,7 @@ impl TestClient {
         }
     }
 
-    /// Places or polls a claim that must wait, with a `poll_after` of at most `limit`.
+    /// Places or polls a claim, and asserts that it waits with a `poll_after` of at most `limit`.
     pub async fn polls_within(&self, claim: &Arc<Claim>, limit: Duration) {
         match self.acquire(claim).await {
             AcquireReply::Waiting { poll_after, .. } => assert!(
@@ -223,7 +227,7 @@ impl TestClient {
         }
     }
 
-    /// Polls a claim that must have ended.
+    /// Polls a claim, and asserts that it has ended.
     pub async fn has_ended(&self, claim: &Arc<Claim>) {
         let answer = self.acquire(claim).await;
         assert!(
@@ -233,7 +237,7 @@ impl TestClient {
         );
     }
 
-    /// Polls a claim until it is granted, for at most `limit`.
+    /// Polls a claim until it is granted. Panics if it still waits after `limit`.
     pub async fn granted_within(&self, claim: &Arc<Claim>, limit: Duration) -> Grant {
         let mut passed = Duration::ZERO;
         loop {
@@ -254,26 +258,27 @@ impl TestClient {
         }
     }
 
-    /// Polls a claim until it is granted, for at most 200 ms: the store may reserve the key for another waiter or a
-    /// cooldown for that long.
+    /// Polls a claim until it is granted, for at most 200 ms: this is how long the store may keep the key free for
+    /// another
+    /// waiter or because of a cooldown.
     pub async fn granted_soon(&self, claim: &Arc<Claim>) -> Grant {
         self.granted_within(claim, Duration::from_millis(200)).await
     }
 
-    /// Asserts that a claim of `mode` is granted, and releases it.
+    /// Asserts that a new claim of `mode` is granted, and releases it.
     pub async fn finds_free(&self, key: &LockKey, mode: Mode) {
         let claim = self.claim(key, mode);
         self.granted_soon(&claim).await;
         self.release(&claim).await;
     }
 
-    /// Asserts that the store shows nothing of a key, and grants an exclusive claim.
+    /// Asserts that the store shows nothing of a key, and grants the key to a new exclusive claim.
     pub async fn finds_nothing(&self, key: &LockKey) {
         assert_eq!(self.status(key).await, None, "nothing is left of a claim");
         self.finds_free(key, Mode::Exclusive).await;
     }
 
-    /// Asserts that a claim of `mode` must wait, and withdraws it.
+    /// Asserts that a new claim of `mode` has to wait, and withdraws it.
     pub async fn finds_busy(&self, key: &LockKey, mode: Mode) {
         let claim = self.claim(key, mode);
         self.waits(&claim).await;
@@ -285,12 +290,12 @@ impl TestClient {
         self.send_release(release_request(claim, Cause::Unlocked)).await
     }
 
-    /// Withdraws a claim.
+    /// Withdraws a claim, which may be waiting or granted.
     pub async fn withdraw(&self, claim: &Claim) -> ReleaseOutcome {
         self.send_release(release_request(claim, Cause::Withdrawn)).await
     }
 
-    /// Evicts a claim, without a cooldown.
+    /// Evicts a claim in the name of `by`, without a cooldown.
     pub async fn evict(&self, claim: &Claim, by: &str) -> ReleaseOutcome {
         let cause = Cause::Evicted {
             by: Some(Arc::from(by)),
@@ -298,13 +303,13 @@ impl TestClient {
         self.send_release(release_request(claim, cause)).await
     }
 
-    /// Releases a claim and names a successor.
+    /// Releases a claim and names `successor` to be granted in the same step.
     pub async fn hand_over(&self, claim: &Claim, successor: &Arc<Claim>) -> ReleaseOutcome {
         self.hand_over_by(claim, successor, self.now() + TIME_TO_PLACE)
             .await
     }
 
-    /// Releases a claim and names a successor with the given `not_after`.
+    /// Releases a claim and names a successor, which must not be placed after `not_after`.
     pub async fn hand_over_by(
         &self,
         claim: &Claim,
@@ -325,7 +330,7 @@ impl TestClient {
         released.pop().expect("one release has one reply")
     }
 
-    /// Sends releases, withdrawals or evictions in one call. The store must not refuse any.
+    /// Sends releases, withdrawals or evictions in one call. Panics if the store refuses one.
     pub async fn send_releases(&self, releases: Vec<ReleaseRequest>) -> Vec<ReleaseOutcome> {
         let answers = self.release_replies(&releases).await;
         let released = |(answer, repeated)| match answer {
@@ -344,7 +349,9 @@ impl TestClient {
         answers.into_iter().map(released).collect()
     }
 
-    /// Returns the reply to each release of one call, except transient errors, and whether it was repeated.
+    /// Sends releases in one call, and repeats those that fail with transient errors. Returns each last reply, and
+    /// whether its
+    /// release was repeated.
     pub(super) async fn release_replies(&self, releases: &[ReleaseRequest]) -> Vec<(ReleaseReply, bool)> {
         let release = |backend: Arc<dyn Backend>, batch| backend.release(batch);
         let is_transient =
@@ -352,12 +359,12 @@ impl TestClient {
         self.retry_each(releases, release, is_transient).await
     }
 
-    /// Renews a claim that holds the key, with its own lease.
+    /// Renews a claim that holds the key, for the lease that the claim requests.
     pub async fn renew(&self, claim: &Claim) -> RenewReply {
         self.renew_as(claim, Phase::Granted, |_| {}).await
     }
 
-    /// Renews a claim in the given phase, and lets `change` adapt the request.
+    /// Renews a claim in the given phase. `change` may modify the request.
     pub async fn renew_as(
         &self,
         claim: &Claim,
@@ -370,12 +377,13 @@ impl TestClient {
         answers.pop().expect("one renewal has one reply")
     }
 
-    /// Renews a claim that must be alive. Returns `held_from` and the lease.
+    /// Renews a claim, and asserts that it is alive. Returns `held_from` and the lease.
     pub async fn stays_alive(&self, claim: &Claim, phase: Phase) -> (Instant, Duration) {
         self.stays_alive_as(claim, phase, |_| {}).await
     }
 
-    /// Renews a claim that must be alive, and lets `change` adapt the request. Returns `held_from` and the lease.
+    /// Renews a claim, and asserts that it is alive. `change` may modify the request. Returns `held_from` and the
+    /// lease.
     pub async fn stays_alive_as(
         &self,
         claim: &Claim,
@@ -388,7 +396,7 @@ impl TestClient {
         }
     }
 
-    /// Renews a claim that must be gone. Returns the reason.
+    /// Renews a claim, and asserts that it is gone. Returns the reason.
     pub async fn is_gone(&self, claim: &Claim, phase: Phase) -> Loss {
         match self.renew_as(claim, phase, |_| {}).await {
             RenewReply::Gone(loss) => loss,
@@ -396,7 +404,7 @@ impl TestClient {
         }
     }
 
-    /// Sends renewals in one call. The store must not refuse any.
+    /// Sends renewals in one call. Panics if the store refuses one.
     pub async fn send_renewals(&self, renewals: Vec<RenewRequest>) -> Vec<RenewReply> {
         let names: Vec<ClaimRef> = renewals.iter().map(|renewal| renewal.claim.clone()).collect();
         let answers = self.renewal_replies(renewals).await;
@@ -408,7 +416,7 @@ impl TestClient {
         answers
     }
 
-    /// Returns the reply to each renewal of one call, except transient errors.
+    /// Sends renewals in one call, and repeats those that fail with transient errors. Returns the last reply to each.
     pub async fn renewal_replies(&self, renewals: Vec<RenewRequest>) -> Vec<RenewReply> {
         let renew = |backend: Arc<dyn Backend>, batch| backend.renew(batch);
         let is_transient =
@@ -417,7 +425,7 @@ impl TestClient {
         answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
-    /// Arms a wake-up for a claim. Returns `None` if the store can only be polled.
+    /// Arms wake-ups for the waiter of a claim. Returns `None` if waiters of this store can only poll.
     pub async fn watch(&self, claim: &Arc<Claim>) -> Option<Wakes> {
         let watched = self.retry(|backend| backend.watch(claim.clone())).await;
         if let Err(error) = &watched {
@@ -439,12 +447,12 @@ impl TestClient {
         page.items.into_iter().next()
     }
 
-    /// All keys of a listing, fetched with at most `limit` keys per page.
+    /// Status of all keys that start with `prefix`, fetched with at most `limit` keys per page.
     pub async fn list(&self, prefix: &str, limit: u32) -> Vec<LockStatus> {
         self.pages(prefix, limit).await.concat()
     }
 
-    /// All pages of a listing, each with at most `limit` keys.
+    /// Status of all keys that start with `prefix`, by page. Each page has at most `limit` keys.
     pub async fn pages(&self, prefix: &str, limit: u32) -> Vec<Vec<LockStatus>> {
         let limit = NonZeroU32::new(limit).expect("a page has at least one key");
         let mut pages = Vec::new();

@@ -1,4 +1,4 @@
-//! Methods of a fixture that make clients, or use one to check what the store refuses.
+//! Methods of a fixture that make clients, or use one to check that the store refuses a mode.
 
 use std::sync::Arc;
 
@@ -24,18 +24,21 @@ impl Fixture {
         [self.client().await, self.client().await, self.client().await]
     }
 
-    /// Creates a client on a given connection.
+    /// Creates a client that uses the connection `backend`.
     pub(crate) fn client_of(&self, backend: Arc<dyn Backend>) -> TestClient {
         TestClient::new(self.clone(), (self.decorate)(backend))
     }
 
-    /// Returns whether the profile does not list `mode`, after checking that the store refuses it without effect.
+    /// Returns false if the profile lists `mode`. Otherwise asserts that the store refuses the mode without effect,
+    /// and returns
+    /// true.
     pub async fn refuses_mode(&self, mode: Mode) -> bool {
         self.refuses(mode, self.fairness(mode)).await
     }
 
-    /// Returns whether the profile does not list `mode` with this fairness, after checking that the store refuses it
-    /// without effect.
+    /// Returns false if the profile lists `mode` with this fairness. Otherwise asserts that the store refuses it
+    /// without effect,
+    /// and returns true.
     pub async fn refuses(&self, mode: Mode, fairness: Fairness) -> bool {
         if self.profile.serves(mode, fairness) {
             return false;
@@ -52,7 +55,9 @@ impl Fixture {
         true
     }
 
-    /// Returns whether claims live by a session instead of a lease, after checking that a claim outlives its lease.
+    /// Returns false if claims of the store live by leases. Otherwise they live by a session: asserts that a claim
+    /// outlives its
+    /// lease, and returns true.
     pub async fn lives_by_session(&self) -> bool {
         if self.profile.liveness != Liveness::Session {
             return false;

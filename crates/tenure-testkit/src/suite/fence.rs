@@ -1,4 +1,4 @@
-//! Fencing tokens: each grant's tokens are greater than all earlier ones of the key, however the earlier claims ended.
+//! Fencing tokens: the tokens of each grant are greater than those of earlier grants of the key, however these ended.
 
 use std::num::NonZeroU32;
 
@@ -29,7 +29,7 @@ pub async fn tokens_rise_over_release(fixture: Fixture) {
     }
 }
 
-/// Tokens rise when a lease expires (R12).
+/// A grant after the end of a lease has a greater token (R12).
 pub async fn tokens_rise_over_expiry(fixture: Fixture) {
     skip_if!(fixture.lives_by_session().await);
     let ([silent, other], key) = (fixture.two().await, fixture.key());
@@ -43,7 +43,7 @@ pub async fn tokens_rise_over_expiry(fixture: Fixture) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// Tokens rise when a holder is evicted.
+/// A grant after an eviction has a greater token.
 pub async fn tokens_rise_over_eviction(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
@@ -53,7 +53,9 @@ pub async fn tokens_rise_over_eviction(fixture: Fixture) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// Tokens rise across a restart of the store if the profile says so, and otherwise across clients (R12).
+/// A grant after a restart of the store has a greater token, if the profile promises that (R12). Otherwise the test
+/// does
+/// not restart the store.
 pub async fn tokens_rise_over_a_restart(fixture: Fixture) {
     let key = fixture.key();
     let before = fixture.client().await;
@@ -90,7 +92,9 @@ pub async fn tokens_rise_from_readers_to_writers_and_back(fixture: Fixture) {
     rises(&mut greatest, b.granted_soon(&last).await.tokens);
 }
 
-/// A grant reserves as many tokens as requested, up to the limit. The next grant's tokens are greater than all of them.
+/// A grant reserves as many tokens as requested, up to the profile's `max_grants`. The next grant's tokens are
+/// greater than
+/// all of them.
 pub async fn a_grant_reserves_the_requested_token_range(fixture: Fixture) {
     let (client, key) = (fixture.client().await, fixture.key());
     let most = fixture.profile().limits.max_grants.get();
@@ -108,7 +112,8 @@ pub async fn a_grant_reserves_the_requested_token_range(fixture: Fixture) {
     }
 }
 
-/// A renewal with `raise` lifts the key's counter, replaces the claim's tokens, and `inspect` shows them.
+/// A renewal with `raise` lifts the key's token counter, replaces the claim's tokens, and `inspect` shows the new
+/// tokens.
 pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
@@ -127,7 +132,7 @@ pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(fixture: Fixture) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// A renewal with `raise` of a waiting claim lifts the counter too, and does not grant the claim.
+/// A renewal with `raise` of a waiting claim lifts the key's token counter too, and does not grant the claim.
 pub async fn a_raise_of_a_waiter_lifts_the_counter(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter], key) = (fixture.two().await, fixture.key());
@@ -149,7 +154,7 @@ pub async fn a_raise_of_a_waiter_lifts_the_counter(fixture: Fixture) {
     );
 }
 
-/// A renewal with `raise` below the counter does not lower it.
+/// A renewal with `raise` to a token below the key's counter does not lower the counter.
 pub async fn a_raise_never_lowers_the_counter(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let first = holder.claim(&key, Mode::Exclusive);
@@ -167,7 +172,7 @@ pub async fn a_raise_never_lowers_the_counter(fixture: Fixture) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// A renewal with `raise` of an absent claim, or of a claim in another phase, does not lift the counter.
+/// A renewal with `raise` of an absent claim, or of a claim in another phase, does not lift the key's token counter.
 pub async fn a_raise_of_an_ended_claim_has_no_effect(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
@@ -188,7 +193,7 @@ pub async fn a_raise_of_an_ended_claim_has_no_effect(fixture: Fixture) {
     );
 }
 
-/// Acquires an exclusive claim and returns its tokens.
+/// Acquires an exclusive claim and returns the tokens of its grant.
 async fn next_run(client: &TestClient, key: &LockKey) -> Option<TokenRange> {
     client
         .granted_soon(&client.claim(key, Mode::Exclusive))
@@ -196,7 +201,7 @@ async fn next_run(client: &TestClient, key: &LockKey) -> Option<TokenRange> {
         .tokens
 }
 
-/// Asserts that a token range is above the greatest token so far, and updates that.
+/// Asserts that `run` is above `greatest`, and sets `greatest` to its last token.
 fn rises(greatest: &mut Option<FencingToken>, run: Option<TokenRange>) {
     let Some(run) = run else { return };
     assert!(

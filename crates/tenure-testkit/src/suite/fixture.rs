@@ -12,7 +12,7 @@ use crate::Subject;
 /// Interval at which a case checks whether a lease has ended, including the time of the check itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Store under test, as a case uses it.
+/// Store under test, with the leases, keys and clients that a case uses.
 ///
 /// # Cancel safety
 /// A dropped future of a method leaves at most a client or a claim behind, in a store that no other case uses.
@@ -43,7 +43,7 @@ pub struct Fixture {
     keys: Arc<AtomicU32>,
 }
 
-/// Wraps the connection of each client.
+/// Function that wraps the connection of each client, for example to inject faults.
 type Decorate = dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync;
 
 impl Fixture {
@@ -91,7 +91,8 @@ impl Fixture {
         Duration::from_secs(1).clamp(limits.min_lease, limits.max_lease)
     }
 
-    /// Time after the end of a lease by which a case must see it end: the store's `expiry_slack` and one check interval.
+    /// Time after the end of a lease by which the key must be free: the store's `expiry_slack` and one check
+    /// interval.
     pub fn grace(&self) -> Duration {
         self.profile.limits.expiry_slack + POLL_INTERVAL
     }
@@ -102,7 +103,7 @@ impl Fixture {
         Duration::from_secs(60).clamp(limits.min_lease, limits.max_lease)
     }
 
-    /// Fairness in which the store serves `mode`: unfair if it serves both.
+    /// `Unfair` if the store serves `mode` unfairly, otherwise `Fifo`.
     pub fn fairness(&self, mode: Mode) -> Fairness {
         if self.profile.serves(mode, Fairness::Unfair) {
             Fairness::Unfair
@@ -112,7 +113,7 @@ impl Fixture {
     }
 }
 
-/// Mode that takes `take` of a semaphore's `of` permits.
+/// Mode of a claim for `take` of a semaphore's `of` permits.
 pub(crate) fn permits(take: u32, of: u32) -> Mode {
     let number = |n| NonZeroU32::new(n).expect("cases ask for at least one permit");
     Mode::Permits {

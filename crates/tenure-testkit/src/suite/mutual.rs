@@ -67,7 +67,7 @@ pub async fn permits_are_granted_up_to_the_semaphores_size(fixture: Fixture) {
     a.finds_free(&key, permits(3, 3)).await;
 }
 
-/// Clients that compete for a key as fast as they can never hold it at the same time, and the tokens rise.
+/// Clients that acquire and release a key as fast as they can never hold it at the same time, and the tokens rise.
 pub async fn competing_clients_never_hold_at_the_same_time(fixture: Fixture) {
     skip_if!(fixture.refuses_mode(Mode::Exclusive).await);
     let key = fixture.key();

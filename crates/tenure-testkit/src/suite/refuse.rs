@@ -24,7 +24,7 @@ pub async fn unlisted_modes_are_refused_without_effect(fixture: Fixture) {
     }
 }
 
-/// A claim of another kind than the holder's is refused as a mismatch, which names both kinds.
+/// A claim of another kind than the holder's is refused with `Mismatch`, which names both kinds.
 pub async fn a_kind_other_than_the_holders_is_a_mismatch(fixture: Fixture) {
     let modes = served(
         &fixture,
@@ -46,7 +46,7 @@ pub async fn a_kind_other_than_the_holders_is_a_mismatch(fixture: Fixture) {
     }
 }
 
-/// A claim of another kind than the queue's is refused as a mismatch, even if the key has no holder.
+/// A claim of another kind than the waiters' is refused with `Mismatch`, even if the key has no holder.
 pub async fn a_kind_other_than_the_queues_is_a_mismatch(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter, other], key) = (fixture.three().await, fixture.key());
@@ -104,7 +104,7 @@ pub async fn a_closed_client_refuses_calls_and_keeps_its_claims(fixture: Fixture
     other.finds_free(&free, Mode::Exclusive).await;
 }
 
-/// A client may be closed more than once.
+/// A client that is closed may be closed again.
 pub async fn closing_may_be_repeated(fixture: Fixture) {
     let [client, other] = fixture.two().await;
     for _ in 0..2 {
@@ -121,15 +121,16 @@ pub async fn the_store_can_be_examined(fixture: Fixture) {
     assert!(findings.iter().all(|found| !found.what.is_empty()));
 }
 
-/// A store that denies access or cannot work says so in reply to every call, with a fault that is not transient. It does
-/// not report any claim as gone. After it has recovered, the claims are as its replies said.
+/// While a store denies access or cannot work, every call fails with a fault that is not transient, and no claim is
+/// reported
+/// as gone. After the store has recovered, its claims are in the state that the replies described.
 pub async fn a_failing_store_reports_it_and_loses_no_claim(fixture: Fixture) {
     for failure in [StoreFailure::AccessDenied, StoreFailure::Broken] {
         let (client, [key, free]) = (fixture.client().await, [fixture.key(), fixture.key()]);
         let [held, late] = [&key, &free].map(|key| client.claim(key, Mode::Exclusive));
         client.granted(&held).await;
         let Some(fails) = fixture.subject().set_failure(Some(failure)) else {
-            // The subject cannot make its store fail that way, so the store still works.
+            // The subject cannot make its store fail in this way, so the store still works.
             client.stays_alive(&held, Phase::Granted).await;
             continue;
         };
@@ -174,7 +175,7 @@ async fn release_fails(client: &TestClient, claim: &Claim) -> BackendError {
     }
 }
 
-/// Returns the modes that the store serves, after checking that it refuses the others.
+/// Returns those of the modes that the store serves, after asserting that it refuses the others.
 async fn served<const N: usize>(fixture: &Fixture, modes: [Mode; N]) -> Vec<Mode> {
     let mut served = Vec::new();
     for mode in modes {

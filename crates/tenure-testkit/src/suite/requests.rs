@@ -15,16 +15,18 @@ use tenure_backend::{
 pub struct ReleaseOutcome {
     /// Holders and waiters that the release removed.
     pub freed: Vec<HolderId>,
-    /// Number of waiters of other clients, if the store reports it.
+    /// Number of waiters of other clients when the claim was released, if the store reports it.
     pub others: Option<u32>,
-    /// Reply about the successor, if one was named.
+    /// The store's reply for the successor, if the request named one.
     pub successor: Option<AcquireReply>,
-    /// Whether an earlier attempt may have taken effect, so that nothing may be left to free.
+    /// True if the request was sent again after a transient error. The first request may have freed the claim, so
+    /// `freed` may be
+    /// empty.
     pub repeated: bool,
 }
 
 impl ReleaseOutcome {
-    /// Asserts that the release freed `claim`, and no other.
+    /// Asserts that the release freed only `claim`; a repeated one may free nothing.
     pub fn freed_it(&self, claim: &Claim) {
         if !(self.repeated && self.freed.is_empty()) {
             assert_eq!(
@@ -42,7 +44,7 @@ impl ReleaseOutcome {
     }
 }
 
-/// Release of `claim`, without a successor or a cooldown.
+/// Request to release `claim`, without a successor or a cooldown.
 pub(crate) fn release_request(claim: &Claim, cause: Cause) -> ReleaseRequest {
     ReleaseRequest {
         target: ReleaseTarget::Claim(claim.at.clone()),
@@ -52,7 +54,7 @@ pub(crate) fn release_request(claim: &Claim, cause: Cause) -> ReleaseRequest {
     }
 }
 
-/// Renewal of `claim` in phase `only`, with the claim's own lease.
+/// Request to renew `claim` in phase `only`, for the lease that the claim requests.
 pub(crate) fn renew_request(claim: &Claim, only: Phase) -> RenewRequest {
     RenewRequest {
         claim: claim.at.clone(),
@@ -63,7 +65,7 @@ pub(crate) fn renew_request(claim: &Claim, only: Phase) -> RenewRequest {
     }
 }
 
-/// Eviction by "alice".
+/// Request to evict `who` in the name of "alice".
 pub(crate) fn eviction_request(who: ReleaseTarget, cooldown: Duration) -> ReleaseRequest {
     let by = Some(Arc::from("alice"));
     ReleaseRequest {

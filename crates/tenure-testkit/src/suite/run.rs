@@ -1,4 +1,4 @@
-//! Runs cases, each with its own runtime and store, and with a time limit.
+//! Runs the cases of the suite, each with its own runtime and store, and with a time limit.
 
 use std::fmt;
 use std::future::Future;
@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::Fixture;
 use crate::{Chaos, FaultRates, Subject};
 
-/// Time after which a case counts as stuck.
+/// Time after which a case fails because it is stuck.
 const CASE_LIMIT: Duration = Duration::from_secs(120);
 /// Number of seeds with which each case runs under chaos. The seeds are fixed, so that failures repeat.
 const SEEDS: u64 = 5;
@@ -65,7 +65,7 @@ pub fn run<S: Subject>(subject: impl AsyncFnOnce() -> S, case: impl AsyncFnOnce(
 pub fn run_under_chaos<S: Subject>(subject: impl AsyncFn() -> S, case: impl AsyncFn(Fixture)) {
     for seed in (1..=SEEDS).map(|n| n * 1_000) {
         let _seed = SeedOnPanic(seed);
-        // Each client gets its own seed.
+        // Each client gets its own seed, so that its faults differ from those of the others.
         let seeds = AtomicU64::new(seed);
         let chaos = move |client| -> Arc<dyn Backend> {
             let seed = seeds.fetch_add(1, Ordering::Relaxed);
@@ -86,7 +86,7 @@ fn try_case(fixture: impl AsyncFnOnce() -> Fixture, case: impl AsyncFnOnce(Fixtu
     runtime.shutdown_background();
 }
 
-/// Runtime of a case or a walk.
+/// Creates the runtime of a case or of a walk.
 pub(crate) fn runtime() -> Runtime {
     Builder::new_multi_thread()
         .worker_threads(2)
@@ -95,7 +95,7 @@ pub(crate) fn runtime() -> Runtime {
         .expect("a runtime can be made")
 }
 
-/// Prints the seed if the case fails.
+/// Seed that is printed when this is dropped because its case panicked.
 struct SeedOnPanic(u64);
 
 impl Drop for SeedOnPanic {

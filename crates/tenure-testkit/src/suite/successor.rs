@@ -8,7 +8,7 @@ use tenure_backend::{AcquireReply, Claim, Fairness, Grant, HolderId, LockKey, Mo
 use super::client::is_woken;
 use super::{Fixture, ReleaseOutcome, TestClient};
 
-/// If no other client waits, the release grants its successor, with greater tokens.
+/// If no other client waits, the release grants its successor at once, with greater tokens.
 pub async fn a_release_grants_its_successor_if_no_other_waits(fixture: Fixture) {
     let ([client, other], key) = (fixture.two().await, fixture.key());
     let [held, successor] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
@@ -44,7 +44,7 @@ pub async fn a_repeated_hand_over_gives_the_same_answer(fixture: Fixture) {
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A queued waiter of another client is granted first. A fair successor queues behind it.
+/// If another client's claim queues, it is granted first, and a fair successor queues behind it.
 pub async fn a_successor_waits_when_another_client_queues(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let ([client, other], key) = (fixture.two().await, fixture.key());
@@ -74,7 +74,9 @@ pub async fn an_unfair_successor_does_not_overtake_a_queue(fixture: Fixture) {
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// If the store reports waiters, a successor is not granted while another client watches; that client is woken.
+/// If the store reports waiters, a successor is not granted while another client watches the key. The watching client
+/// is
+/// woken.
 pub async fn a_successor_waits_when_another_client_watches(fixture: Fixture) {
     let ([client, other], key) = (fixture.two().await, fixture.key());
     let (held, successor) = held_with_successor(&client, &key).await;
@@ -95,7 +97,7 @@ pub async fn a_successor_waits_when_another_client_watches(fixture: Fixture) {
     other.granted_soon(&waiting).await;
 }
 
-/// Watches of the releasing client itself do not prevent the grant of its successor.
+/// Watches of the client that releases do not prevent the grant of its successor.
 pub async fn the_clients_own_watchers_do_not_block_its_successor(fixture: Fixture) {
     let (client, key) = (fixture.client().await, fixture.key());
     let (held, successor) = held_with_successor(&client, &key).await;
@@ -106,7 +108,7 @@ pub async fn the_clients_own_watchers_do_not_block_its_successor(fixture: Fixtur
     drop((successors_own, another));
 }
 
-/// A successor is not placed after its `not_after`, but the release takes effect.
+/// A successor is not placed after its `not_after`, but the claim before it is released all the same.
 pub async fn a_late_successor_is_not_placed(fixture: Fixture) {
     let ([client, other], key) = (fixture.two().await, fixture.key());
     let (held, successor) = held_with_successor(&client, &key).await;
@@ -121,7 +123,7 @@ pub async fn a_late_successor_is_not_placed(fixture: Fixture) {
     other.finds_nothing(&key).await;
 }
 
-/// A successor that was withdrawn earlier is not granted, but the release takes effect (R1, R2).
+/// A successor that was withdrawn earlier is not granted, but the claim before it is released all the same (R1, R2).
 pub async fn an_ended_successor_is_not_granted(fixture: Fixture) {
     if !fixture.profile().remembers_ended {
         return a_late_successor_is_not_placed(fixture).await;
@@ -138,7 +140,7 @@ pub async fn an_ended_successor_is_not_granted(fixture: Fixture) {
     other.finds_nothing(&key).await;
 }
 
-/// A successor waits if its mode conflicts with the remaining holders.
+/// A successor waits if its mode conflicts with holders that remain after the release.
 pub async fn a_successor_that_is_not_admitted_waits(fixture: Fixture) {
     skip_if!(fixture.refuses_mode(Mode::Read).await);
     let ([client, reader], key) = (fixture.two().await, fixture.key());
@@ -153,7 +155,7 @@ pub async fn a_successor_that_is_not_admitted_waits(fixture: Fixture) {
     client.granted_soon(&successor).await;
 }
 
-/// The successor of a claim that has already ended is placed as `acquire` would place it.
+/// If the released claim has already ended, its successor is placed as `acquire` would place it.
 pub async fn the_successor_of_an_absent_claim_is_placed(fixture: Fixture) {
     let ([client, other], key) = (fixture.two().await, fixture.key());
     let (held, successor) = held_with_successor(&client, &key).await;
@@ -164,7 +166,7 @@ pub async fn the_successor_of_an_absent_claim_is_placed(fixture: Fixture) {
     other.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// The successor of a claim that does not hold the key waits for the actual holder.
+/// If the released claim was only waiting, its successor waits for the actual holder.
 pub async fn a_waiters_successor_does_not_bypass_the_holder(fixture: Fixture) {
     let ([holder, client], key) = (fixture.two().await, fixture.key());
     let held = holder.holds(&key, Mode::Exclusive).await;
@@ -176,7 +178,7 @@ pub async fn a_waiters_successor_does_not_bypass_the_holder(fixture: Fixture) {
     client.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// During a chain of hand-overs the key is never free; afterwards it is.
+/// While a client releases claim after claim, each with a successor, the key is never free. Afterwards it is.
 pub async fn a_chain_of_hand_overs_keeps_the_key_held(fixture: Fixture) {
     let ([client, other], key) = (fixture.two().await, fixture.key());
     let mut held = client.holds(&key, Mode::Exclusive).await;

@@ -1,4 +1,4 @@
-//! Wake-ups: hints that may be lost, so that polling alone must be enough.
+//! Wake-ups: a store may lose them, so polling alone must be enough.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tenure_backend::{Claim, Fairness, Grant, Mode, Phase, WakeUp, Wakes};
 use super::client::is_woken;
 use super::{Fixture, ReleaseOutcome, TestClient};
 
-/// A release wakes a watching waiter, which is then granted. If wake-ups may be lost, polling is enough.
+/// A release wakes a watching waiter, which is then granted. If the store may lose wake-ups, polling is enough.
 pub async fn a_release_lets_a_watching_waiter_proceed(fixture: Fixture) {
     proceeds_after(&fixture, async |holder, held| holder.release(held).await).await;
 }
@@ -58,7 +58,7 @@ pub async fn a_waiter_without_wake_ups_proceeds_by_polling(fixture: Fixture) {
     waiter.granted_soon(&waiting).await;
 }
 
-/// Watching neither places a claim nor extends its lease.
+/// Watching a claim neither places it nor extends its lease.
 pub async fn watching_does_not_change_the_claim(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);
@@ -88,7 +88,7 @@ pub async fn withdrawing_the_head_lets_the_next_waiter_proceed(fixture: Fixture)
     proceeds(&fixture, &second, &next, wakes).await;
 }
 
-/// A release reports the number of queued waiters of other clients, if the profile says so.
+/// A release reports the number of queued waiters of other clients, if the profile promises that.
 pub async fn a_release_reports_waiters_of_other_clients(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter], key) = (fixture.two().await, fixture.key());
@@ -105,7 +105,8 @@ pub async fn a_release_reports_waiters_of_other_clients(fixture: Fixture) {
     }
 }
 
-/// A release reports the number of watchers of other clients, if the profile says so. Dropped watches stop counting.
+/// A release reports the number of watchers of other clients, if the profile promises that. Dropped watches do not
+/// count.
 pub async fn a_release_counts_watchers_of_other_clients(fixture: Fixture) {
     let ([holder, waiter], key) = (fixture.two().await, fixture.key());
     let waiting = waiter.claim(&key, Mode::Exclusive);
@@ -121,7 +122,7 @@ pub async fn a_release_counts_watchers_of_other_clients(fixture: Fixture) {
             None
         };
         let mut others = grant_and_release().await;
-        // The store may still count a watch that was just dropped, until it has noticed that.
+        // The store may count a watch for a while after it was dropped.
         let mut patience = 100;
         while others > Some(expected) && patience > 0 {
             patience -= 1;
@@ -136,7 +137,7 @@ pub async fn a_release_counts_watchers_of_other_clients(fixture: Fixture) {
     }
 }
 
-/// Watches of the releasing client itself do not count as waiters of other clients.
+/// Watches of the client that releases do not count as waiters of other clients.
 pub async fn a_release_does_not_count_the_clients_own_waiters(fixture: Fixture) {
     let (client, key) = (fixture.client().await, fixture.key());
     let held = client.holds(&key, Mode::Exclusive).await;
@@ -150,7 +151,8 @@ pub async fn a_release_does_not_count_the_clients_own_waiters(fixture: Fixture) 
     client.granted_soon(&waiting).await;
 }
 
-/// Acquires a claim as the engine does: polls after a wake-up, or after some time if wake-ups may be lost.
+/// Acquires a claim that waits, as the engine does: polls it after a wake-up or, if wake-ups may be lost, at
+/// intervals.
 async fn proceeds(
     fixture: &Fixture,
     waiter: &TestClient,

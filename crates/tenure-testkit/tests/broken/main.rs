@@ -1,4 +1,6 @@
-//! Tests of the suite and of random walks: the memory store passes both, and each planted bug makes one of them fail.
+//! Tests of the suite and of random walks: the memory store passes all cases, each planted bug fails its case, and
+//! walks find
+//! the bugs in the state of claims.
 
 mod bug;
 mod connection;
@@ -11,7 +13,7 @@ use store::BuggyStore;
 use tenure_testkit::model::walks;
 use tenure_testkit::suite::{Case, all, run};
 
-/// Returns whether a case fails on a store with the given bug, or without one.
+/// Returns whether a case fails on a store with the given bug, or on a store without a bug.
 fn fails(case: Case, bug: Option<Bug>) -> bool {
     let attempt = || {
         run(

@@ -13,7 +13,7 @@ use tenure_testkit::{FaultyBackend, Link, ManualClock, SlowClient, StoreFailure,
 use crate::bug::Bug;
 use crate::connection::{BuggyConnection, SharedState};
 
-/// Advances the clock while a request or a reply is under way.
+/// Link whose delays advance the manual clock while a request or a reply is under way.
 #[derive(Debug)]
 pub(crate) struct SlowLink {
     clock: ManualClock,

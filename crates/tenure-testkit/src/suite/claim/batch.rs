@@ -7,7 +7,7 @@ use tenure_backend::{Cause, Claim, Fault, Mode, Phase, ReleaseRequest, RenewRepl
 
 use crate::suite::{Fixture, TestClient, release_request, renew_request};
 
-/// Longest batch that a case sends. It is longer than the chunks into which a store may split a batch.
+/// Longest batch that a case sends. It is longer than the chunks into which stores split a batch.
 const LONG: u32 = 1_100;
 
 /// Each renewal and each release of a batch has its own reply, in order.
@@ -60,7 +60,7 @@ pub async fn a_batch_of_maximum_length_is_answered_in_order(fixture: Fixture) {
     }
 }
 
-/// The failure of one element does not affect the replies to the others, at any position.
+/// If one element of a batch fails, at any position, the other elements get the same replies as without it.
 pub async fn a_failed_batch_element_does_not_affect_others(fixture: Fixture) {
     let client = fixture.client().await;
     let longest = fixture.profile().limits.max_lease;
@@ -76,7 +76,7 @@ pub async fn a_failed_batch_element_does_not_affect_others(fixture: Fixture) {
     let answers = client.renewal_replies(renewals).await;
     for (at, answer) in answers.into_iter().enumerate() {
         let right = match answer {
-            // If the claim is absent, a store may report that instead of the excessive lease.
+            // If the claim is absent too, a store may reply `Gone` instead.
             RenewReply::Unknown(ref error) => fails(at) && error.fault() == Fault::Limit,
             RenewReply::Alive { .. } => is_there(at) && !fails(at),
             RenewReply::Gone(_) => !is_there(at),
@@ -109,7 +109,9 @@ async fn long_batch(fixture: &Fixture, client: &TestClient) -> Vec<Arc<Claim>> {
     claims
 }
 
-/// Returns whether a claim of a long batch holds its key. The pattern is irregular, so that shuffled chunks show.
+/// Returns whether the claim at this position of a long batch holds its key. The pattern is irregular, so that a
+/// store which
+/// mixes up replies is found.
 fn is_there(at: usize) -> bool {
     at.is_multiple_of(37) || at % 101 == 3
 }

@@ -11,7 +11,7 @@ use crate::suite::fixture::permits;
 use crate::suite::{Fixture, TestClient};
 
 /// `inspect` shows a holder with its claim's ID and the details that the profile promises. If the profile has a
-/// `first_renewal`, they may appear with the first renewal.
+/// `first_renewal`, the details may be missing until the first renewal.
 pub async fn inspect_shows_a_holder_with_its_details(fixture: Fixture) {
     let ([holder, reader], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
@@ -100,7 +100,9 @@ pub async fn inspect_does_not_show_a_free_key(fixture: Fixture) {
     }
 }
 
-/// A listing shows each key that starts with the prefix exactly once, over all its pages. The prefix is not a pattern.
+/// A listing shows each key that starts with the prefix exactly once, over all its pages. Wildcards in the prefix
+/// match only
+/// themselves.
 pub async fn a_listing_shows_each_matching_key_once(fixture: Fixture) {
     let client = fixture.client().await;
     if !fixture.profile().inspection.lists {
@@ -127,7 +129,9 @@ pub async fn a_listing_shows_each_matching_key_once(fixture: Fixture) {
     }
 }
 
-/// A page announces a next page only if that has keys: not because the page is full, nor for a key that has become free.
+/// A page announces a next page only if the next page has keys. That this page is full, or that a released key would
+/// follow,
+/// is no reason.
 pub async fn a_page_never_announces_an_empty_page(fixture: Fixture) {
     let client = fixture.client().await;
     if !fixture.profile().inspection.lists {

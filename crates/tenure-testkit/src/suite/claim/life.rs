@@ -11,7 +11,7 @@ use tenure_backend::{
 
 use crate::suite::{Fixture, TestClient};
 
-/// Polling a granted claim returns the same tokens, and one release is enough to free the key (R25).
+/// Polling a granted claim again returns the same tokens, and one release is enough to free the key (R25).
 pub async fn polling_a_granted_claim_returns_the_same_tokens(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);
@@ -23,7 +23,7 @@ pub async fn polling_a_granted_claim_returns_the_same_tokens(fixture: Fixture) {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A repeated release frees no claim, in particular not the next holder (R23).
+/// A repeated release of a claim frees no claim, in particular not the next holder's (R23).
 pub async fn a_repeated_release_frees_no_other_claim(fixture: Fixture) {
     let ([a, b, c], key) = (fixture.three().await, fixture.key());
     let first = a.holds(&key, Mode::Exclusive).await;
@@ -36,7 +36,7 @@ pub async fn a_repeated_release_frees_no_other_claim(fixture: Fixture) {
     c.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// A release names one claim: a claim of another client with the same number stays (R23).
+/// A release frees only a claim of its own client: another client's claim with the same number stays (R23).
 pub async fn a_release_by_another_client_frees_nothing(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let held = a.holds(&key, Mode::Exclusive).await;
@@ -65,7 +65,8 @@ pub async fn a_released_claim_is_never_granted_again(fixture: Fixture) {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// The store remembers an ended claim until its `not_after`, however it ended. Later no delayed request can place it.
+/// The store remembers an ended claim until the claim's `not_after`, however it ended, so that no delayed request
+/// places it.
 pub async fn an_ended_claim_is_remembered_until_its_not_after(fixture: Fixture) {
     if !fixture.profile().remembers_ended {
         return a_released_claim_is_never_granted_again(fixture).await;
@@ -90,7 +91,7 @@ pub async fn an_ended_claim_is_remembered_until_its_not_after(fixture: Fixture) 
     }
 }
 
-/// A holder is placed already, so it may be polled after its `not_after`.
+/// A holder may be polled after its `not_after`, which limits only when the claim is placed.
 pub async fn a_holder_may_be_polled_after_its_not_after(fixture: Fixture) {
     let (client, key) = (fixture.client().await, fixture.key());
     let claim = client.claim(&key, Mode::Exclusive);
@@ -103,7 +104,8 @@ pub async fn a_holder_may_be_polled_after_its_not_after(fixture: Fixture) {
     }
 }
 
-/// Asserts that a late request was refused: the claim has ended, its `not_after` has passed, or the error is transient.
+/// Asserts that a late request for an ended claim was not granted: the reply is `Ended`, `TooLate` or a transient
+/// error.
 #[track_caller]
 fn assert_ended(answer: Result<AcquireReply, BackendError>) {
     match answer {
@@ -113,7 +115,9 @@ fn assert_ended(answer: Result<AcquireReply, BackendError>) {
     }
 }
 
-/// The store remembers a withdrawal that arrives before the claim's own `acquire` request (R1, R2).
+/// The store remembers a withdrawal that arrives before the claim's own `acquire` request, and does not place the
+/// claim then
+/// (R1, R2).
 pub async fn a_claim_withdrawn_before_it_was_placed_is_never_granted(fixture: Fixture) {
     if !fixture.profile().remembers_ended {
         return a_released_claim_is_never_granted_again(fixture).await;
@@ -125,7 +129,7 @@ pub async fn a_claim_withdrawn_before_it_was_placed_is_never_granted(fixture: Fi
     b.finds_nothing(&key).await;
 }
 
-/// A claim is not placed after its `not_after`, and the request leaves nothing behind.
+/// A request that arrives after its `not_after` gets `TooLate`, and leaves nothing in the store.
 pub async fn a_claim_is_never_placed_after_its_not_after(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);
@@ -136,7 +140,7 @@ pub async fn a_claim_is_never_placed_after_its_not_after(fixture: Fixture) {
     b.finds_nothing(&key).await;
 }
 
-/// A renewal does not bring a released claim back (R4).
+/// A renewal of a released claim reports it gone, and does not bring it back (R4).
 pub async fn renewing_a_released_claim_reports_it_gone(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.holds(&key, Mode::Exclusive).await;
@@ -147,7 +151,7 @@ pub async fn renewing_a_released_claim_reports_it_gone(fixture: Fixture) {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A renewal does not create a claim (R7).
+/// A renewal of a claim that was never placed does not create it (R7).
 pub async fn renewing_an_unplaced_claim_reports_it_gone(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);

@@ -1,4 +1,4 @@
-//! The local deadline of a client, with interruptions and late messages: it counts from before the request was sent,
+//! The local deadline of a client, with interruptions and late messages: it counts from before the request is sent,
 //! and a late request places nothing. Part of the group `lease`.
 
 use std::sync::Arc;
@@ -43,10 +43,12 @@ pub async fn the_local_deadline_is_within_the_stores_lease(fixture: Fixture) {
     }
 }
 
-/// If a client is interrupted at any point of a call, its local deadline is still not after the end of the store's lease.
+/// If a client is interrupted at any point of a call, its local deadline is still not after the end of the store's
+/// lease.
 ///
-/// The clock jumps at its k-th reading within the call, for each k. A client that reads `held_from` after the store has
-/// started the lease fails at one of them (R22).
+/// The clock jumps at its k-th reading within the call, for each k up to 8. A client that reads `held_from` after the
+/// store
+/// has started the lease fails for one of these k (R22).
 pub async fn an_interrupted_client_never_outlives_its_lease(fixture: Fixture) {
     for reading in 1..=8 {
         for jump in [Duration::from_secs(3), Duration::from_secs(3_600)] {
@@ -63,7 +65,7 @@ pub async fn an_interrupted_client_never_outlives_its_lease(fixture: Fixture) {
     }
 }
 
-/// A late reply does not extend the local deadline: the store's lease ends no earlier than that (R22).
+/// If a reply is late, the local deadline is still not after the end of the store's lease (R22).
 pub async fn a_late_reply_does_not_extend_the_local_deadline(fixture: Fixture) {
     skip_if!(fixture.lives_by_session().await);
     let Some((client, link)) = fixture.slow_client().await else {
@@ -92,7 +94,8 @@ pub async fn a_late_reply_does_not_extend_the_local_deadline(fixture: Fixture) {
     is_held_until(&fixture, &other, &successor, deadline(&grant)).await;
 }
 
-/// Asserts that the store keeps the key for a claim without renewals at least until the claim's local deadline.
+/// Asserts that the store keeps the key for `claim`, which is not renewed, at least until its holder's local
+/// deadline.
 async fn is_held_until(fixture: &Fixture, other: &TestClient, claim: &Claim, deadline: Instant) {
     let next = other.claim(&claim.at.key, Mode::Exclusive);
     other.granted_within(&next, claim.lease + fixture.grace()).await;
@@ -102,8 +105,8 @@ async fn is_held_until(fixture: &Fixture, other: &TestClient, claim: &Claim, dea
     );
 }
 
-/// A request that arrives after its `not_after` places nothing, because the client may have withdrawn the claim over
-/// another connection meanwhile (R4, R25).
+/// A request that arrives after its `not_after` places nothing: the client may have withdrawn the claim over another
+/// connection before that (R4, R25).
 pub async fn a_late_request_is_not_placed(fixture: Fixture) {
     let Some((client, link)) = fixture.slow_client().await else {
         return a_claim_is_never_placed_after_its_not_after(fixture).await;
@@ -136,8 +139,9 @@ pub async fn a_late_request_is_not_placed(fixture: Fixture) {
     );
 }
 
-/// Places or renews a claim while the clock jumps. Shortly before the resulting local deadline, another client must find
-/// the key held.
+/// Places a claim, or renews it if `renews`, while the clock jumps. Asserts that another client finds the key held
+/// shortly
+/// before the resulting local deadline.
 async fn interrupted(
     fixture: &Fixture,
     client: &TestClient,

@@ -7,7 +7,7 @@ use tenure_backend::{AcquireReply, Claim, Guarantee, LockKey, Loss, Mode, Phase,
 
 use crate::suite::{Fixture, TestClient, permits};
 
-/// A holder that does not renew keeps the key for its lease, and no longer.
+/// A holder that does not renew keeps the key until its lease ends, and no longer.
 pub async fn a_lease_that_is_not_renewed_ends(fixture: Fixture) {
     skip_if!(fixture.lives_by_session().await);
     let ([silent, other], key) = (fixture.two().await, fixture.key());
@@ -65,11 +65,13 @@ pub async fn a_renewal_grants_the_requested_lease(fixture: Fixture) {
     );
 }
 
-/// If the profile says so, a holder on another machine keeps the key across a restart of the store.
+/// A holder on another machine keeps the key across a restart of the store, if the profile promises that.
 pub async fn a_claim_survives_a_restart_if_the_profile_says_so(fixture: Fixture) {
     let (holder, key) = (fixture.client().await, fixture.key());
     holder.holds(&key, Mode::Exclusive).await;
-    // A store within one machine restarts together with the machine, so its holders are gone too.
+    // A store within one machine restarts only with the machine, which ends the holders too. So only a network store
+    // is
+    // restarted here.
     let outlives_it = fixture.profile().reach == Reach::Network;
     if outlives_it
         && fixture.profile().offers(Guarantee::SurvivesRestart)
@@ -106,7 +108,7 @@ pub async fn an_expired_claim_is_never_granted_again(fixture: Fixture) {
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A late release of an expired claim does not free the next holder (R23).
+/// A late release of an expired claim does not free the next holder's claim (R23).
 pub async fn releasing_an_expired_claim_frees_no_other_claim(fixture: Fixture) {
     skip_if!(fixture.lives_by_session().await);
     let ([late, other], key) = (fixture.two().await, fixture.key());
@@ -116,7 +118,7 @@ pub async fn releasing_an_expired_claim_frees_no_other_claim(fixture: Fixture) {
     other.stays_alive(&next, Phase::Granted).await;
 }
 
-/// A renewal for another phase than the claim's does not extend the lease.
+/// A renewal for another phase than that of the claim does not extend the lease.
 pub async fn a_renewal_for_another_phase_has_no_effect(fixture: Fixture) {
     skip_if!(fixture.lives_by_session().await);
     let ([holder, other], key) = (fixture.two().await, fixture.key());
@@ -180,7 +182,9 @@ pub async fn a_short_lease_is_rounded_up_and_reported(fixture: Fixture) {
     assert!(grant.lease >= least, "{:?} is below {least:?}", grant.lease);
 }
 
-/// A renewal below the store's minimum is rounded up. The reply reports the actual lease, and the store keeps it.
+/// A renewal for a lease below the store's minimum gets the minimum. The reply reports the actual lease, and the
+/// store keeps
+/// the claim for that time.
 pub async fn a_short_renewal_is_rounded_up_and_reported(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let least = fixture.profile().limits.min_lease;
@@ -191,7 +195,7 @@ pub async fn a_short_renewal_is_rounded_up_and_reported(fixture: Fixture) {
     fixture.pass(least.mul_f64(0.75)).await;
     let rival = other.claim(&key, Mode::Exclusive);
     let answer = other.acquire(&rival).await;
-    // A slow store may have answered after the lease had ended.
+    // If the store answered only after the lease had ended, the key may be free.
     if other.now() < held_from + lease {
         assert!(matches!(answer, AcquireReply::Waiting { .. }), "{answer:?}");
     }
@@ -206,7 +210,9 @@ pub async fn a_shorten_only_renewal_never_lengthens(fixture: Fixture) {
         let renewed = holder.stays_alive_as(claim, Phase::Granted, shorten_only).await;
         renewed.1
     };
-    // Under chaos, a repeated placement restarts the lease. So it is enough if one of several claims shows the effect.
+    // Under chaos, a repeated `acquire` request restarts the lease. So one of five claims must show that the lease is
+    // not
+    // lengthened.
     let mut shortened = false;
     for _ in 0..5 {
         let short_lease = holder.short_lease(&fixture.key(), Mode::Exclusive);
@@ -249,7 +255,7 @@ async fn is_free_after(fixture: &Fixture, other: &TestClient, key: &LockKey, tim
     other.granted_within(&next, time + fixture.grace()).await;
 }
 
-/// Creates a claim whose lease has ended.
+/// Creates a claim, and waits until its lease has ended.
 async fn expired(fixture: &Fixture, client: &TestClient, key: &LockKey, mode: Mode) -> Arc<Claim> {
     let claim = client.short_lease(key, mode);
     let grant = client.granted(&claim).await;
