@@ -1,4 +1,4 @@
-//! Shared by the tests of the examples: a temporary folder with a lock store, real processes, and the `tenure` command.
+//! What the tests of the examples share: a temporary folder with a lock store, processes, and the `tenure` command.
 //! Each test includes this file as a module by its path.
 #![allow(dead_code, reason = "each test uses its own part of it")]
 
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 #[allow(unused_imports, reason = "each test uses its own part of it")]
 pub(crate) use process::{LIMIT, Process, wait_for};
 
-/// A temporary folder with its own lock store.
+/// A temporary folder, with a lock store that only this test uses.
 pub(crate) struct Fixture(TempDir);
 
 impl Fixture {
@@ -33,7 +33,7 @@ impl Fixture {
         format!("sqlite:{}", self.path("locks.db").display())
     }
 
-    /// A command that runs in the folder, on the lock store. Its stderr is printed if the test fails.
+    /// A command that runs in the folder and uses the lock store. Its stderr is printed if the test fails.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let stderr = File::options()
             .create(true)
@@ -56,12 +56,12 @@ impl Drop for Fixture {
     }
 }
 
-/// Checks that a program with these arguments accepts a Redis URL, and names it in the error if the server is missing.
+/// Asserts that a program accepts a Redis URL: if no server is there, its error names the server.
 pub(crate) fn assert_speaks_redis(program: &str, args: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(program);
     command.current_dir(folder.path()).args(args).stdin(Stdio::null());
-    // No server listens at this port.
+    // No server listens at port 1.
     let output = command.env("TENURE_URL", "redis://127.0.0.1:1").output();
     let output = output.expect("the program starts");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -70,14 +70,14 @@ pub(crate) fn assert_speaks_redis(program: &str, args: &[&str]) {
     assert_is_one_line_in_words(&said);
 }
 
-/// Checks that a failed program printed one line for users, not the debug format of an error.
+/// Asserts that a failed program printed one line for users, not the debug format of an error.
 pub(crate) fn assert_is_one_line_in_words(said: &str) {
     let begins = said.starts_with("error: ") || said.starts_with("not started: ");
     assert!(begins && said.lines().count() == 1, "{said}");
     assert!(!said.contains(['{', '"']), "{said}");
 }
 
-/// The path of the built `tenure` command, next to the tests. Builds it if only this package is tested.
+/// The path of the `tenure` command that was built with the tests. Builds the command if it is missing.
 pub(crate) fn tenure_command() -> PathBuf {
     let test = env::current_exe().expect("a test knows its file");
     let profile = test

@@ -1,4 +1,4 @@
-//! A minimal HTTP client for the servers of the examples: one request per connection.
+//! A minimal HTTP client for the servers of the examples, with one request per connection.
 //! Programs and tests include this file as a module by its path.
 #![allow(dead_code, reason = "each uses its own part of it")]
 
@@ -6,10 +6,10 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A time limit that is only reached if something is wrong.
+/// A time limit that is reached only if something is wrong.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The reply of a server.
+/// Reply of a server.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -30,10 +30,10 @@ impl Reply {
     }
 }
 
-/// The text of a request: `request("POST /orders", "idempotency-key: 7\r\n", "2 shoes")`.
+/// Text of a request, as in `request("POST /orders", "idempotency-key: 7\r\n", "2 shoes")`.
 pub(crate) fn request(what: &str, headers: &str, body: &str) -> String {
     let length = body.len();
-    // HTTP 1.0: the server closes the connection after the reply.
+    // With HTTP 1.0, the server closes the connection after its reply.
     format!("{what} HTTP/1.0\r\ncontent-length: {length}\r\n{headers}\r\n{body}")
 }
 

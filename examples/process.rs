@@ -1,4 +1,4 @@
-//! A real process whose output lines a test can await. Programs and tests include this file as a module by its path, as do
+//! A process whose output lines a test can await. Programs and tests include this file as a module by its path, as do
 //! the tests of the `tenure` command.
 #![allow(dead_code, reason = "each uses its own part of it")]
 
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A time limit that only a failing test reaches.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A process whose output lines can be awaited. It is killed on drop.
+/// A process whose output lines a test can await. It is killed when this is dropped.
 pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -23,13 +23,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a process with pipes as stdin and stdout. Its stderr is that of the command.
+    /// Starts a process with pipes as stdin and stdout. Its stderr is set by `command`.
     pub(crate) fn start(mut command: Command) -> Process {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Process::of(command.spawn().expect("the program starts"))
     }
 
-    /// Takes over a started process, and reads its pipes.
+    /// Takes over a process that runs, and reads its pipes.
     pub(crate) fn of(mut child: Child) -> Process {
         Process {
             stdin: child.stdin.take(),
@@ -43,24 +43,24 @@ impl Process {
         self.child.id()
     }
 
-    /// The next line of stdout; `None` when the process has ended or closed it.
+    /// The next line of stdout, or `None` when the process has ended or closed its stdout.
     pub(crate) fn line(&self) -> Option<String> {
         next(&self.stdout)
     }
 
-    /// The remaining lines of stderr, if it is a pipe.
+    /// The remaining lines of stderr; none if stderr is not a pipe.
     pub(crate) fn stderr(&self) -> impl Iterator<Item = String> {
         std::iter::from_fn(|| next(&self.stderr))
     }
 
-    /// The next line that begins with `start`. Earlier lines are dropped.
+    /// The next line of stdout that begins with `start`. Lines before it are dropped.
     pub(crate) fn line_with(&self, start: &str) -> String {
         let mut lines = std::iter::from_fn(|| self.line());
         let line = lines.find(|line| line.starts_with(start));
         line.unwrap_or_else(|| panic!("it ended without a line that begins with {start:?}"))
     }
 
-    /// All remaining lines, after the process has ended.
+    /// Waits until the process ends or closes its stdout, and returns the remaining lines of stdout.
     pub(crate) fn rest(&self) -> Vec<String> {
         std::iter::from_fn(|| self.line()).collect()
     }
@@ -81,20 +81,20 @@ impl Process {
         self.child.try_wait().expect("it is our child").is_some()
     }
 
-    /// The exit code after the end of the process; 128 plus the signal's number if a signal ended it.
+    /// Waits for the end of the process. Returns its exit code, or 128 plus the signal's number if a signal ended it.
     pub(crate) fn exit_code(&mut self) -> i32 {
         wait_for("the process's end", || self.has_ended());
         exit_code(self.child.wait().expect("it is our child"))
     }
 }
 
-/// The exit code; 128 plus the signal's number if a signal ended the process.
+/// Exit code of an ended process, or 128 plus the signal's number if a signal ended it.
 pub(crate) fn exit_code(ended: ExitStatus) -> i32 {
     let by_signal = ended.signal().map(|signal| 128 + signal);
     ended.code().or(by_signal).expect("a code or a signal")
 }
 
-/// The lines of a pipe, read by a thread.
+/// Lines of a pipe, which a thread reads.
 fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (send, lines) = mpsc::channel();
     if let Some(pipe) = pipe {
@@ -116,18 +116,18 @@ fn next(lines: &Receiver<String>) -> Option<String> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGKILL also ends a stopped process. It fails if the process has ended.
+        // SIGKILL also ends a stopped process. `kill` fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Waits until the condition holds; fails after [`LIMIT`].
+/// Waits until `happened` returns true. Panics with `what` after [`LIMIT`].
 pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !happened() {
         assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
-        // sleep: between two polls of a condition that has a time limit.
+        // sleep: pause between two checks of a condition, which has a time limit.
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,4 +1,4 @@
-//! Shared by the programs of the examples: the URL of the lock store, and the exit code.
+//! What the programs of the examples share: the URL of the lock store, and the exit code.
 //! Each program includes this file as a module by its path.
 #![allow(dead_code, reason = "each program uses its own part of it")]
 
@@ -6,19 +6,23 @@ use std::error::Error;
 use std::iter::successors;
 use std::process::ExitCode;
 
-/// `TENURE_URL`, like the `tenure` command: an empty value counts as not set, and one that is not UTF-8 is refused as a URL.
+/// Value of `TENURE_URL`. As in the `tenure` command, an empty value counts as not set. A value that is not UTF-8
+/// becomes a
+/// URL that `connect` refuses.
 pub(crate) fn named_store() -> Option<String> {
     let url = std::env::var_os("TENURE_URL").filter(|url| !url.is_empty())?;
     Some(url.to_string_lossy().into_owned())
 }
 
-/// `TENURE_URL`, or else a SQLite file of that name in the temporary folder, which the processes of this machine share.
+/// Value of `TENURE_URL`. If it is not set: URL of a SQLite file with this name in the temporary folder of this
+/// machine, which
+/// its processes share.
 pub(crate) fn store_or_file(name: &str) -> String {
     let file = std::env::temp_dir().join(name);
     named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }
 
-/// The exit code of a program: 0, or 1 with the error's message on stderr.
+/// Exit code of a program: 0, or 1 after printing the error's message to stderr.
 pub(crate) fn end<E: Error + ?Sized>(outcome: Result<(), Box<E>>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -29,7 +33,7 @@ pub(crate) fn end<E: Error + ?Sized>(outcome: Result<(), Box<E>>) -> ExitCode {
     }
 }
 
-/// The message of an error and its sources, which do not repeat each other.
+/// Message of an error, followed by the messages of its sources. No message repeats another.
 pub(crate) fn words<E: Error + ?Sized>(error: &E) -> String {
     let sources = successors(error.source(), |source| (*source).source()).map(ToString::to_string);
     let all: Vec<String> = [error.to_string()].into_iter().chain(sources).collect();

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Starts to listen for Ctrl-C and for SIGTERM, which containers send. The future returns the name of the signal.
+/// Listens for Ctrl-C and for SIGTERM, which stops containers. The future returns what happened when one arrives.
 pub(crate) fn signals() -> io::Result<impl Future<Output = &'static str>> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;

@@ -1,4 +1,4 @@
-//! The database through rusqlite. `sqlx/src/client.rs` does the same with sqlx.
+//! Access to the database through rusqlite. `sqlx/src/client.rs` does the same with sqlx.
 
 use std::error::Error;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::value::Value;
 pub(crate) struct Database(Connection);
 
 impl Database {
-    /// Opens or creates the file.
+    /// Opens the database file, and creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
         Ok(Database(Connection::open(path)?))
     }

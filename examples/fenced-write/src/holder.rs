@@ -1,4 +1,4 @@
-//! The process of one holder: acquires the lock, prints its token, and writes for each line on stdin.
+//! The process of one holder: acquires the lock, prints the token, and writes when it reads a line from stdin.
 
 use std::error::Error;
 use std::io::stdin;
@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use crate::ledger::{Ledger, Writer};
 
-/// Short, so that the demonstration is short. The watchdog renews it as long as the process runs.
+/// Lease of the lock, short because the demonstration waits for its end. The watchdog renews it while the process
+/// runs.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Runs a holder: prints `held TOKEN` when it has the lock. For a line on stdin it writes `balance` and prints `written` or
+/// Runs a holder: prints `held TOKEN` when it has the lock. After a line on stdin it writes `balance`, and prints
+/// `written` or
 /// `refused: …`. At the end of stdin it releases the lock.
 pub fn hold(folder: &Path, writer: Writer, balance: i64) -> Result<(), Box<dyn Error>> {
     let locks = format!("sqlite:{}", folder.join("locks.db").display());
@@ -22,7 +24,7 @@ pub fn hold(folder: &Path, writer: Writer, balance: i64) -> Result<(), Box<dyn E
 
     let mut told = String::new();
     if stdin().read_line(&mut told)? > 0 {
-        // The lock was held a moment ago. Another check here could be out of date before the write arrives.
+        // Does not check the lock again: the check could be out of date before the write arrives.
         match ledger.write(writer, token, balance) {
             Ok(()) => println!("written"),
             Err(error) => println!("refused: {error}"),

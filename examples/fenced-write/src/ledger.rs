@@ -1,4 +1,4 @@
-//! The protected resource: one account in a SQLite table, written in four ways through a SQLite client (`client`).
+//! The protected resource: one account in a SQLite table, which can be written in four ways.
 
 use std::error::Error;
 use std::path::Path;
@@ -13,21 +13,21 @@ use crate::value::Value;
 /// The account that all holders write.
 const ACCOUNT: &str = "alice";
 
-/// How the account is written.
+/// A way to write the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// Without a fence, like most programs.
+    /// Writes without a fence, like most programs.
     Unfenced,
-    /// With the condition from `tenure::fenced`.
+    /// Adds the condition from `tenure::fenced`: the stored token must not be greater.
     Fenced,
-    /// Sets the fence without the condition, on a table with a guard.
+    /// Writes the token without that condition. A guard, i.e. triggers on the table, refuses older tokens.
     Guarded,
-    /// Does not mention the fence, on a table with a guard.
+    /// Writes without the token. The table's guard refuses this.
     Forgetful,
 }
 
 impl Writer {
-    /// All writers, in the order of the demonstration.
+    /// All ways to write, in the order of the demonstration.
     pub const ALL: [Writer; 4] = [
         Writer::Unfenced,
         Writer::Fenced,
@@ -35,7 +35,7 @@ impl Writer {
         Writer::Forgetful,
     ];
 
-    /// The writer's name on the command line.
+    /// Name of this way to write, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Writer::Unfenced => "unfenced",
@@ -55,7 +55,7 @@ impl FromStr for Writer {
     }
 }
 
-/// The table.
+/// The table `accounts` and its fence, a column with the token of the last write.
 #[derive(Debug)]
 pub struct Ledger {
     database: Database,
@@ -63,7 +63,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Creates the table with one account, and with the guard if that writer needs one.
+    /// Creates the table with one account, and with the guard if this writer needs it.
     pub fn create(path: &Path, writer: Writer) -> Result<Self, Box<dyn Error>> {
         let ledger = Ledger::open(path)?;
         let mut statements = vec![
@@ -88,7 +88,7 @@ impl Ledger {
         })
     }
 
-    /// Writes the balance. An error is a refusal, or an error of the database.
+    /// Writes the balance in the way of `writer`. An error is a refusal, or an error of the database.
     pub fn write(&self, writer: Writer, token: FencingToken, balance: i64) -> Result<(), Box<dyn Error>> {
         let (balance, fence, account) = (balance.into(), token.as_i64().into(), Value::Text(ACCOUNT));
         let rows = match writer {

@@ -1,4 +1,4 @@
-//! A table that refuses the writes of old holders, the process of a holder, and the demonstration with two of them.
+//! A table that can refuse the writes of old holders, the process of a holder, and a demonstration with two holders.
 
 #![allow(
     clippy::missing_errors_doc,

@@ -1,4 +1,4 @@
-//! Demonstrates a paused holder, once for each kind of writer. The holders are processes of this program.
+//! Demonstrates what a paused holder writes, once for each kind of writer. Each holder is a process of this program.
 
 #[path = "../../program.rs"]
 mod program;

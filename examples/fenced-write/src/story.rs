@@ -1,4 +1,4 @@
-//! The demonstration: two holders as real processes, one of which is stopped for longer than its lease.
+//! The demonstration: two holders are processes, and one of them is stopped for longer than its lease.
 
 use std::io::Write;
 use std::process::Command;
@@ -7,20 +7,21 @@ use rustix::process::Signal;
 
 use crate::process::Process;
 
-/// The results of the two writes.
+/// What the two holders printed about their writes, and their tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// The token of the stopped holder.
+    /// Token of the holder that was stopped.
     pub old_token: u64,
-    /// The token of the holder that took over.
+    /// Token of the holder that took over.
     pub new_token: u64,
-    /// The output of the new holder's write.
+    /// What the new holder printed about its write.
     pub new_write: String,
-    /// The output of the stopped holder's later write.
+    /// What the stopped holder printed about its write, which came later.
     pub old_write: String,
 }
 
-/// Runs the demonstration. `holder` returns the command of a holder that writes the given balance. `tell` prints each event.
+/// Runs the demonstration. `holder` returns the command of a holder that writes the given balance. `tell` prints an
+/// event.
 ///
 /// # Panics
 /// If a holder ends early, or prints nothing for a minute.
@@ -52,13 +53,13 @@ pub fn play(holder: impl Fn(i64) -> Command, tell: impl Fn(&str)) -> Ending {
     }
 }
 
-/// Waits until a holder has the lock. Returns its token.
+/// Waits until a holder has the lock. Returns the holder's token.
 fn held(holder: &Process) -> u64 {
     let held = holder.line_with("held ");
     held["held ".len()..].parse().expect("a token is a number")
 }
 
-/// Makes a holder write. Returns its output.
+/// Makes a holder write. Returns what the holder prints about it.
 fn write(holder: &mut Process) -> String {
     writeln!(holder.stdin(), "write").expect("a holder reads");
     holder.line().expect("a holder says what became of its write")

@@ -1,15 +1,15 @@
-//! The values that both SQLite clients bind to a statement.
+//! The values that both SQLite clients, rusqlite and sqlx, bind to a statement.
 
-/// A value of a statement.
+/// A value that is bound to a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A balance or a token.
     Number(i64),
-    /// The account.
+    /// The name of an account.
     Text(&'static str),
 }
 
-/// `Statement::params` converts the token into a value with this.
+/// `Statement::params` uses this to convert the token.
 impl From<i64> for Value {
     fn from(number: i64) -> Self {
         Value::Number(number)

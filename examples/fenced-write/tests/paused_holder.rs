@@ -1,4 +1,5 @@
-//! A real process is stopped for longer than its lease and continued: is its write refused?
+//! A holder's process is stopped for longer than its lease, and continued: only a fence makes the database refuse its
+//! write.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! The load: trials with many buyers at once, and the resulting counts of orders and items.
 //!
-//! In the paused trials a shop is stopped during a sale, for longer than its lease, while the others sell.
+//! In the paused trials, one shop is stopped during a sale for longer than its lease, while the other shops sell.
 
 use std::io;
 use std::time::Duration;
@@ -15,37 +15,40 @@ use crate::Fault;
 use crate::http::{LIMIT, Reply, request};
 use crate::shop::ITEMS;
 
-/// Number of buyers that come at once, three for two items, and of those that come while a shop is paused.
+/// Number of buyers that come at once, i.e. three for two items, and number of those that come while a shop is
+/// paused.
 const BUYERS: usize = 150;
 const MEANWHILE: usize = 40;
 
-/// Number of tries of a buyer that gets 503, and the pause that `Retry-After` asks for.
+/// Maximum number of requests of one buyer, and the pause before a further one. `Retry-After` asks for the same
+/// pause.
 const TRIES: usize = 20;
 const LATER: Duration = Duration::from_secs(1);
 
-/// Headers of buyers. The slow one thinks for longer than the load needs to notice it and to pause its shop.
+/// Headers that say how long a buyer thinks. The slow buyer thinks so long that the load can pause its shop
+/// meanwhile.
 const DECIDES_AT_ONCE: &str = "think: 0s\r\n";
 const SLOW: &str = "think: 4s\r\n";
 
-/// Time limit for a shop's first answer, and the pause between two requests that wait for a step of a sale.
+/// Time limit for a shop's first answer, and the pause between two requests to a shop's till.
 const OPENING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The trials: a way to sell, with `-paused` if a shop is paused, and whether the counts must balance.
+/// Trials: a way to sell, with `-paused` if a shop is paused meanwhile, and whether orders and items must add up.
 const TRIALS: [(&str, bool); 6] = [
     ("unlocked", false),
     ("locked", true),
     ("fenced", true),
     ("striped", true),
-    // No lock can stop the writes of a process that was paused for longer than its lease.
+    // A lock without a fence cannot stop the writes of a process that was paused for longer than its lease.
     ("locked-paused", false),
     ("fenced-paused", true),
 ];
 
-/// Runs these trials, or all, one after the other, and prints a line of counts for each.
+/// Runs the given trials, or all if none is given, one after another. Prints a line of counts for each.
 ///
 /// # Errors
-/// A shop gives a wrong answer, or the counts do not balance although they must.
+/// A shop gives a wrong answer, or orders and items do not add up although they must.
 pub(crate) async fn run(shops: &str, trials: &[&str]) -> Result<(), Fault> {
     let shops: Vec<String> = shops.split(',').map(str::to_owned).collect();
     if shops.len() < 2 {
@@ -87,8 +90,8 @@ pub(crate) async fn run(shops: &str, trials: &[&str]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Stops the first shop in the middle of a sale, for longer than its lease, lets the others sell, and continues it.
-/// Returns the answer to its buyer.
+/// Stops the first shop in the middle of a sale, lets the others sell until its lease has ended, and continues it.
+/// Returns the answers to the buyer of the stopped shop.
 async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     let (first, others) = shops.split_first().ok_or("there is no shop")?;
     let what = format!("POST /buy/{way}/slow");
@@ -99,7 +102,7 @@ async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     wait_until(first, LIMIT, |till| number(till, "thinking").ok() == Some(1)).await?;
     let pid = number(&ask(first, "GET /till", "").await?, "pid")?;
     let paused = Paused::stop(pid)?;
-    // These buyers wait until the lease of the stopped shop has ended.
+    // The buyers at the other shops must wait until the lease of the stopped shop has ended.
     crowd(way, "meanwhile", MEANWHILE, others, DECIDES_AT_ONCE).await?;
     let sold = number(&ask(&others[0], "GET /books", "").await?, "sold")?;
     if sold != MEANWHILE as i64 {
@@ -107,7 +110,7 @@ async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     }
     drop(paused);
     let answer = slow.await??.body;
-    // The buyer may get the answer that the lock is lost before the sale itself has ended.
+    // The buyer may learn that the lock is lost before the sale itself has ended.
     wait_until(first, LIMIT, |till| number(till, "thinking").ok() == Some(0)).await?;
     let again = ask(first, &what, "").await?.body;
     Ok(format!(
@@ -117,16 +120,16 @@ async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     ))
 }
 
-/// The answers to a crowd of buyers.
+/// Counts of the answers that a crowd of buyers got.
 #[derive(Default)]
 struct Crowd {
     sold: usize,
     sold_out: usize,
-    /// Time from the start to the last order.
+    /// Time from the first request to the last order.
     took: Duration,
 }
 
-/// Sends buyers to the shops at once, each with its own name. A buyer that gets 503 tries again later.
+/// Sends buyers to the shops at once, each with a name of its own. Returns the counts of their answers.
 async fn crowd(
     way: &str,
     name: &str,
@@ -155,8 +158,9 @@ async fn crowd(
     Ok(crowd)
 }
 
-/// One buyer. It tries again if the lock was busy, the shop was overtaken, or the result is unknown; an order that it
-/// already has is then the answer.
+/// Sends one buyer to a shop. If the lock was busy, the shop was overtaken or the result is unknown, the buyer tries
+/// again,
+/// and gets the order that it may already have.
 async fn buyer(shop: String, what: String, headers: &'static str) -> io::Result<Reply> {
     for _ in 1..TRIES {
         let reply = ask(&shop, &what, headers).await?;
@@ -168,7 +172,7 @@ async fn buyer(shop: String, what: String, headers: &'static str) -> io::Result<
     ask(&shop, &what, headers).await
 }
 
-/// Prints the line of a trial. Returns whether its counts balance.
+/// Prints the line of a trial. Returns whether orders and items add up.
 async fn print_books(name: &str, crowd: &Crowd, shops: &[String]) -> io::Result<bool> {
     let (mut refused, mut at_once) = (0, 0);
     for shop in shops {
@@ -179,7 +183,7 @@ async fn print_books(name: &str, crowd: &Crowd, shops: &[String]) -> io::Result<
     let books = ask(&shops[0], "GET /books", "").await?;
     let (sold, left) = (number(&books, "sold")?, number(&books, "left")?);
     let oversold = (sold - ITEMS).max(0);
-    // More items than there were at first: that many updates were overwritten.
+    // Orders and remaining items exceed the items at the start by the number of updates that were overwritten.
     let lost = sold + left - ITEMS;
     let sold_out = crowd.sold_out;
     let rate = crowd.sold as f64 / crowd.took.as_secs_f64();
@@ -204,7 +208,7 @@ async fn ask(shop: &str, what: &str, headers: &str) -> io::Result<Reply> {
     reply.map_err(|error| io::Error::new(error.kind(), format!("{what} at {shop}: {error}")))
 }
 
-/// The number in the line of the body that begins with that name.
+/// Returns the number in a reply's line `NAME NUMBER`.
 fn number(reply: &Reply, name: &str) -> io::Result<i64> {
     let mut lines = reply.body.lines().filter_map(|line| line.split_once(' '));
     let number = lines
@@ -213,7 +217,7 @@ fn number(reply: &Reply, name: &str) -> io::Result<i64> {
     number.ok_or_else(|| io::Error::other(format!("no {name:?} in {:?}", reply.body)))
 }
 
-/// Polls a shop's till until its answer meets the condition.
+/// Sends `GET /till` to a shop until `says` accepts the answer.
 async fn wait_until(shop: &str, limit: Duration, says: impl Fn(&Reply) -> bool) -> Result<(), Fault> {
     let asking = async {
         while !ask(shop, "GET /till", "").await.is_ok_and(|till| says(&till)) {
@@ -226,7 +230,7 @@ async fn wait_until(shop: &str, limit: Duration, says: impl Fn(&Reply) -> bool) 
         .map_err(|_| format!("the shop {shop} has not answered as it should for {limit_s} s").into())
 }
 
-/// A process of this machine that is stopped until this is dropped, like one on a suspended machine.
+/// A stopped process of this machine, as on a suspended machine. The process continues when this is dropped.
 struct Paused(Pid);
 
 impl Paused {
@@ -243,7 +247,7 @@ impl Paused {
 
 impl Drop for Paused {
     fn drop(&mut self) {
-        // Fails if the process was killed meanwhile.
+        // Fails if the process was killed while it was stopped.
         let _ = kill_process(self.0, Signal::CONT);
     }
 }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use tenure::{Settings, parse_duration};
 
-/// Any error: this example does not distinguish them.
+/// Any error. This example treats all errors alike.
 type Fault = Box<dyn Error + Send + Sync>;
 
 const USAGE: &str = "this makes no sense
@@ -39,7 +39,7 @@ async fn run() -> Result<(), Fault> {
             let asked_to_stop = stop::signals()?;
             tokio::select! {
                 done = load::run(shops, trials) => done,
-                // Dropping the load continues the process that it has stopped.
+                // This drops the load, which continues a shop process that it has stopped.
                 signal = asked_to_stop => Err(signal.into()),
             }
         }

@@ -1,4 +1,5 @@
-//! The statements of the stock: a holder that was overtaken takes nothing, from the first look of a later holder on.
+//! The SQL of the stock: once a later holder of the lock has looked at a shelf, an older holder can take nothing from
+//! it.
 
 #[path = "../src/shop/stock.rs"]
 #[allow(dead_code, reason = "`sale.rs` uses the rest")]

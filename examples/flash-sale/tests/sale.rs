@@ -1,4 +1,4 @@
-//! A Redis server, three shops and the load, each a process: the counts of each trial.
+//! Runs a Redis server, three shops and the load as processes, and checks the counts of each trial.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -17,21 +17,21 @@ use tenure_servers::Redis;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flash-sale");
 
-/// Three shops that share a stock and a lock store.
+/// Processes of three shops, which share a stock and a lock store.
 struct Sale {
     fixture: Fixture,
     redis: Redis,
     processes: [Process; 3],
-    /// The addresses of the shops.
+    /// Addresses of the shops.
     shops: [String; 3],
 }
 
 impl Sale {
-    /// Starts the shops with that lease.
+    /// Starts three shops whose locks have this lease.
     fn open(lease: &str) -> Sale {
         let (fixture, redis) = (Fixture::new(), Redis::start().unwrap());
         let start = || shop(&fixture, &redis, "127.0.0.1:0", lease);
-        // All at once, so that they also compete to create the tables.
+        // The shops start at once, so that they also compete to create the tables.
         let processes = [start(), start(), start()];
         let address = |shop: &Process| shop.line_with("listening on ")["listening on ".len()..].to_owned();
         Sale {
@@ -48,7 +48,9 @@ impl Sale {
         Process::start(command)
     }
 
-    /// Runs one trial. Returns the counts of its line, which must match the database, and the lines below.
+    /// Runs one trial. Asserts that its counts of orders and items match the database. Returns all counts, and the
+    /// lines that are
+    /// printed after them.
     fn run(&self, trial: &str) -> ([i64; 7], String) {
         let mut load = self.load(&[trial]);
         let line = load.line_with(trial);
@@ -76,20 +78,20 @@ fn shop(fixture: &Fixture, redis: &Redis, address: &str, lease: &str) -> Process
     Process::start(command)
 }
 
-/// The counts in a line of the table: sold, left, oversold, updates lost, sold out, refused, at once.
+/// The counts in a printed line: sold, left, oversold, updates lost, sold out, refused, at once.
 fn counts(line: &str) -> [i64; 7] {
     let words: Vec<_> = line.split_whitespace().collect();
     std::array::from_fn(|n| words[n + 1].parse().unwrap())
 }
 
-/// The first four counts if everything was sold, and no more than that.
+/// The counts `sold`, `left`, `oversold` and `updates lost` if each of the 100 items was sold once.
 const BALANCED: [i64; 4] = [100, 0, 0, 0];
 
 fn ask(shop: &str, what: &str, headers: &str) -> Reply {
     http::ask(shop, what, headers, "")
 }
 
-/// Waits until a buyer thinks in that shop.
+/// Waits until a buyer thinks in this shop.
 fn wait_for_a_thinker(shop: &str) {
     wait_for("a buyer who thinks", || {
         ask(shop, "GET /till", "").body.contains("thinking 1\n")
@@ -113,7 +115,7 @@ fn ten_shelves_sell_concurrently_and_balance() {
     let sale = Sale::open("30s");
     let [fenced, striped] = ["fenced", "striped"].map(|trial| sale.run(trial).0);
     assert_eq!([&fenced[..4], &striped[..4]], [BALANCED, BALANCED]);
-    // Compares the concurrency, which makes the gain. The gain itself is a time, which depends on the machine's load.
+    // Compares how many buyers think at once. The speed that this gains depends on the machine's load.
     let ([.., one], [.., many]) = (fenced, striped);
     assert!(one == 1 && many > 1, "at once: {one}, {many}");
 }
@@ -167,7 +169,7 @@ fn a_buyer_that_disconnects_does_not_release_the_lock() {
     let early = send(first, "POST /buy/locked/early", "think: 1s\r\n", "");
     wait_for_a_thinker(first);
     drop(early);
-    // The answers to other requests show that the server has run, and noticed the closed connection.
+    // While the server answers other requests, it also notices the closed connection.
     for _ in 0..20 {
         assert_eq!(ask(first, "GET /books", "").status, 200);
     }
@@ -249,7 +251,7 @@ fn the_load_waits_for_a_shop_that_starts_late() {
     let late = TcpListener::bind("127.0.0.1:0").unwrap();
     sale.shops[2] = late.local_addr().unwrap().to_string();
     let mut load = sale.load(&["locked"]);
-    // The load's first connection is accepted and closed.
+    // Accepts the load's first connection to the late shop, and closes it without an answer.
     drop(late.accept().unwrap());
     drop(late);
     let _late = shop(&sale.fixture, &sale.redis, &sale.shops[2], "30s");

@@ -1,5 +1,5 @@
-//! Compiles and runs the code of `docs/guides` and of the README, each page as the documentation of a module.
-//! `tests/commands.rs` runs the commands of the guides.
+//! Compiles and runs the Rust code of `docs/guides` and of the README, each page as the documentation of a module.
+//! `tests/commands.rs` runs the shell commands of the guides.
 
 mod choosing_a_lock;
 mod coming_from_flock;

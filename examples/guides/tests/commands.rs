@@ -1,4 +1,4 @@
-//! Runs every command in the guides, and compares its output with the guide. Finds code of a page that is not compiled.
+//! Runs the shell commands of the guides, and compares their output with the output that the guide shows. Finds code of a page that is not compiled.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use fixture::{Fixture, Process, tenure_command};
 
-/// A command after `$`, with continuation lines after `>`, and its expected stdout.
+/// A command after `$`, with continuation lines after `>`, and the stdout that the guide shows for it.
 #[derive(Debug, Default)]
 struct Step {
     command: String,
@@ -24,7 +24,7 @@ fn page(path: &str) -> String {
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The blocks of one language.
+/// Contents of the code blocks in this language.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let opens = format!("```{language}\n");
     let rests = text.split(&opens).skip(1);
@@ -50,7 +50,9 @@ fn steps(block: &str) -> Vec<Step> {
     steps
 }
 
-/// Runs a command in a shell, in the fixture's folder, with the built `tenure` first in `PATH`. Returns its lines and exit code.
+/// Runs a command in a shell, in the fixture's folder, with the built `tenure` first in `PATH`. Returns its stdout
+/// and its
+/// exit code.
 fn run(fixture: &Fixture, command: &str) -> (String, i32) {
     let mut path = OsString::from(tenure_command().parent().unwrap());
     path.push(":");
@@ -73,17 +75,19 @@ fn commands_of_coming_from_flock_print_the_given_output() {
         assert_eq!(run(&fixture, &command).0, prints, "$ {command}");
     }
     for line in blocks(&text, "crontab").into_iter().flat_map(str::lines) {
-        // Removes the five words of the time.
+        // Removes the five fields that say when cron runs the command.
         let command = (0..5).fold(line, |rest, _| rest.trim_start().split_once(' ').unwrap().1);
         assert_eq!(run(&fixture, command), ("backed up\n".to_owned(), 0), "{command}");
     }
 }
 
-/// rustdoc would take a block without a language for Rust, and skip one with an unknown language. `text` is a drawing.
+/// Lists the allowed languages of each page. rustdoc takes a block without a language for Rust, and skips one with an
+/// unknown
+/// language. A `text` block is a drawing.
 #[test]
 fn every_code_block_is_compiled_or_run() {
     for (name, languages) in [
-        // The commands of the README are not run.
+        // No test runs the commands of the README.
         ("README.md", &["console", "crontab", "rust"][..]),
         ("docs/guides/choosing-a-lock.md", &["rust"]),
         ("docs/guides/coming-from-flock.md", &["console", "crontab"]),

@@ -1,18 +1,19 @@
-//! The journal of finished tasks: a table that refuses writes of past leaders.
+//! The journal of finished tasks: a table that refuses the writes of former leaders.
 
 use std::time::Duration;
 
 use rusqlite::Connection;
 use tenure::FencingToken;
 
-/// A table of the finished tasks.
+/// Database with the table of finished tasks.
 pub(crate) struct Journal(Connection);
 
 const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
     CREATE TABLE IF NOT EXISTS journal (task TEXT PRIMARY KEY, fence INTEGER NOT NULL, worker INTEGER NOT NULL);";
 
-/// One statement checks and writes, so nothing can happen in between. A task that is done again replaces its row.
+/// Checks the token and writes in one statement, so nothing can happen in between. A task done again replaces its
+/// row.
 const RECORD: &str = "INSERT INTO journal (task, fence, worker)
     SELECT ?1, ?2, ?3 WHERE ?2 >= (SELECT coalesce(max(fence), 0) FROM journal)
     ON CONFLICT (task) DO UPDATE SET fence = excluded.fence, worker = excluded.worker";
@@ -25,9 +26,11 @@ impl Journal {
         Ok(Journal(connection))
     }
 
-    /// Records a task. Returns `false`, without an effect, if a leader with a greater token has recorded one.
+    /// Records a finished task. Returns `false`, and writes nothing, if a leader with a greater token has recorded a
+    /// task.
     ///
-    /// Blocks. That is allowed here, because the task of `main` does not run on a worker thread, so it delays no renewal.
+    /// Blocks the thread. That is allowed here, because the task of `main` runs on no worker thread, so no renewal is
+    /// delayed.
     pub(crate) fn record(&self, task: &str, token: Option<FencingToken>) -> rusqlite::Result<bool> {
         let fence = token.map_or(0, FencingToken::as_i64);
         let rows = self.0.execute(RECORD, (task, fence, std::process::id()))?;

@@ -1,4 +1,5 @@
-//! Several of these processes run; one works at a time, and another takes over when it ends, dies or hangs.
+//! Several processes of this program run, and one of them works: the leader. Another takes over when it ends, dies or
+//! hangs.
 
 mod journal;
 #[path = "../../program.rs"]
@@ -17,13 +18,13 @@ use tokio::time::sleep;
 
 use journal::Journal;
 
-/// How long the others wait for a dead leader. Short, so that it can be watched; in production rather 30 s.
+/// How long the other processes wait for a dead leader. Short, so that it can be watched; in production rather 30 s.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// The key of the lock under which a worker opens the journal.
+/// Key of the lock under which a process opens the journal.
 const OPENING: &str = "leader-worker:opening";
 
-/// `leader-worker SPOOL DATABASE`: each file in the folder `SPOOL` is a task.
+/// Usage: `leader-worker SPOOL DATABASE`. Each file in the folder `SPOOL` is a task.
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)
@@ -40,14 +41,15 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = stand_and_lead(&client, &spool, &journal) => outcome,
         _ = asked_to_stop => Ok(()),
     };
-    // At the end, so that the lead is released before the process ends, and the next candidate leads at once.
+    // Closes the client last, which releases the lead before the process ends: the next candidate leads at once.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }
 
-/// Campaigns, works while it leads, and campaigns again after it has lost the lead.
+/// Campaigns, works while it leads, and campaigns again after it has lost the lead, without end.
 async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<(), Box<dyn Error>> {
-    // Workers may start at once, and only one of them can create the database: SQLite makes the others fail without waiting.
+    // Processes may start at once, but only one can create the database. Without this lock, SQLite would make the
+    // others fail.
     let opening = client.mutex(OPENING).lease(LEASE);
     let journal = opening
         .try_with(async |_| Ok::<_, Box<dyn Error>>(Journal::open(journal)?))
@@ -60,7 +62,8 @@ async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<
         }
         let leader = election.campaign().await?;
         println!("leading");
-        // Checks the lead before each poll of the work, so that a process that was stopped for too long does not continue.
+        // `while_held` checks the lead before each poll of the work, so a process that was stopped for too long does
+        // not go on.
         match leader.while_held(work(&leader, spool, &journal)).await {
             Ok(ended) => println!("refused: {}", ended?),
             Err(lost) => println!("stopped: {lost}"),
@@ -68,13 +71,15 @@ async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<
     }
 }
 
-/// Works until the journal shows that a later leader has worked.
+/// Works until the journal refuses a write, because a later leader has recorded a task.
 async fn work(leader: &Leader, spool: &Path, journal: &Journal) -> Result<&'static str, Box<dyn Error>> {
     loop {
         if let Some(task) = next_task(spool)? {
             let name = task.file_name().unwrap_or_default().to_string_lossy();
             println!("{name}: begun");
-            // This call cannot be stopped once it has begun: if the process is stopped here, only the token can refuse the write.
+            // This call cannot be stopped once it has begun. If the process is suspended here for longer than the
+            // lease, only
+            // the token makes the journal refuse the write.
             if !journal.record(&name, leader.token())? {
                 return Ok("a later leader has worked");
             }

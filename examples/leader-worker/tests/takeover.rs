@@ -1,4 +1,6 @@
-//! The leader is killed, stopped or asked to stop: another takes over, and later writes of the first are refused.
+//! The leader is killed, stopped, or asked to end: another process takes over, and the journal refuses late writes of
+//! the
+//! first.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -11,9 +13,9 @@ use fixture::{Fixture, LIMIT, Process};
 use rusqlite::Connection;
 use rustix::process::Signal;
 
-/// The lease of the example.
+/// The lease that the program requests.
 const LEASE: Duration = Duration::from_secs(2);
-/// Additional time for a take-over: a poll, on a busy machine.
+/// Time that a take-over may need in addition to the lease: one poll, on a busy machine.
 const A_LITTLE: Duration = Duration::from_secs(2);
 
 fn start(fixture: &Fixture) -> Process {
@@ -22,7 +24,7 @@ fn start(fixture: &Fixture) -> Process {
     Process::start(command)
 }
 
-/// A leader, and another process that waits.
+/// Starts a leader, and another process that waits for the lead.
 fn two(fixture: &Fixture) -> (Process, Process) {
     fs::create_dir(fixture.path("spool")).unwrap();
     let leader = start(fixture);
@@ -46,14 +48,16 @@ fn journal(fixture: &Fixture) -> Connection {
     journal
 }
 
-/// Keeps the journal locked until the connection is dropped.
+/// Locks the journal's database until the returned connection is dropped.
 fn keep_busy(fixture: &Fixture) -> Connection {
     let journal = journal(fixture);
     journal.execute_batch("BEGIN IMMEDIATE").unwrap();
     journal
 }
 
-/// Checks that the journal has these tasks, each done by that process, and that tokens rise with each change of leader.
+/// Asserts that the journal has exactly these tasks, each done by its process, and that the token rises when the
+/// leader
+/// changes.
 fn assert_recorded(fixture: &Fixture, tasks: &[(&str, &Process)]) {
     let journal = journal(fixture);
     let mut rows = journal
@@ -76,7 +80,7 @@ async fn a_worker_waits_while_another_creates_the_journal() {
     let opening = other.mutex("leader-worker:opening").lock().await.unwrap();
     let making = keep_busy(&fixture);
     let worker = start(&fixture);
-    // sleep: long enough for a worker that does not wait to fail.
+    // sleep: long enough for the worker to fail, if it did not wait for the other.
     tokio::time::sleep(A_LITTLE / 4).await;
     drop(making);
     opening.unlock().await.unwrap();
@@ -135,7 +139,7 @@ fn a_leader_stopped_beyond_its_lease_does_not_continue() {
 fn a_late_write_of_a_stopped_leader_is_refused() {
     let fixture = Fixture::new();
     let (leader, next) = two(&fixture);
-    // While the journal is locked, the leader's write has begun and cannot end.
+    // While the test locks the journal, the leader's write begins and cannot end.
     let busy = keep_busy(&fixture);
     add_task(&fixture, "a");
     leader.line_with("a: begun");

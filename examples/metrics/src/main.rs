@@ -13,15 +13,16 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 
-/// Upper bounds of the histograms' buckets in seconds, from an unlock in memory to the longest time that a lock should last.
+/// Upper bounds of the histograms' buckets in seconds, from an unlock in memory to the longest time that a lock
+/// should last.
 ///
-/// Buckets instead of quantiles, because only buckets can be added up over several processes.
+/// Buckets instead of quantiles, because only buckets of several processes can be added up.
 const BUCKETS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     20.0, 30.0, 60.0,
 ];
 
-/// `metrics-export [ADDRESS]`: `curl http://ADDRESS/metrics` shows what Prometheus reads.
+/// Usage: `metrics-export [ADDRESS]`. Then `curl http://ADDRESS/metrics` shows what Prometheus reads.
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)
@@ -31,7 +32,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1);
     let address: SocketAddr = address.as_deref().unwrap_or("127.0.0.1:9464").parse()?;
 
-    // At the beginning: a client gets its metrics once, from the recorder that is installed then.
+    // Installs the recorder first: a client registers its metrics once, with the recorder that is installed then.
     PrometheusBuilder::new()
         .with_http_listener(address)
         .set_buckets(BUCKETS)?
@@ -45,7 +46,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = shop::open(&client) => outcome.map_err(Into::into),
         _ = asked_to_stop => Ok(()),
     };
-    // At the end, so that every lock is released before the process ends.
+    // Closes the client last, so that every lock is released before the process ends.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }

@@ -1,14 +1,14 @@
-//! A simulated shop with workers that lock, wait, give up, lose and release, over and over.
+//! A simulated shop, whose workers lock, wait, give up, lose and release locks, over and over.
 
 use std::time::Duration;
 
 use tenure::{Client, Error, Guard, LockKey, ReleaseTarget};
 use tokio::time::{sleep, timeout};
 
-/// So short that renewals happen often; in production rather the default of 30 s.
+/// Lease of the accountant's lock, short to make renewals frequent; in production rather the default of 30 s.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Runs until one of its workers has an error.
+/// Runs the workers of the shop until one of them has an error.
 pub(crate) async fn open(client: &Client) -> Result<(), Error> {
     tokio::try_join!(
         clerk(client),
@@ -21,7 +21,8 @@ pub(crate) async fn open(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// A clerk. Three of them compete, so most of their locks are handed over in memory.
+/// A clerk, who locks the till for a moment. Three clerks compete, so the client hands most of their locks over in
+/// memory.
 async fn clerk(client: &Client) -> Result<(), Error> {
     let till = client.mutex("till");
     loop {
@@ -32,7 +33,7 @@ async fn clerk(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// A customer in a hurry: tries once, waits a little, or leaves while waiting.
+/// A customer in a hurry, who wants the ledger: tries once, waits for 20 ms, or drops the future while it waits.
 async fn customer(client: &Client) -> Result<(), Error> {
     let ledger = client.mutex("ledger");
     let a_moment = Duration::from_millis(20);
@@ -52,7 +53,7 @@ async fn customer(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Holds the lock for several renewals, until the auditor evicts it.
+/// The accountant holds the lock of the ledger for several renewals, until the auditor evicts it.
 async fn accountant(client: &Client) -> Result<(), Error> {
     let ledger = client.mutex("ledger").lease(LEASE);
     loop {
@@ -64,7 +65,7 @@ async fn accountant(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Evicts all holders and waiters of the ledger.
+/// The auditor evicts all holders of the ledger every 3 s.
 async fn auditor(client: &Client) -> Result<(), Error> {
     let ledger = ReleaseTarget::All(LockKey::new("ledger")?);
     loop {
@@ -73,7 +74,7 @@ async fn auditor(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Unlocks. The lock may be lost, because the auditor may have evicted it at the last moment.
+/// Unlocks. A lost lock is no error here: the auditor may have evicted it just before.
 async fn give_back(guard: Guard) -> Result<(), Error> {
     match guard.unlock().await {
         Err(Error::Lost(_)) => Ok(()),

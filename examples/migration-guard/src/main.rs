@@ -1,4 +1,4 @@
-//! A starting replica: it migrates the database, or waits for the replica that does, and starts only after that.
+//! A replica that starts: it migrates the database, or waits until another replica has, and only then is ready.
 
 #[path = "../../program.rs"]
 mod program;
@@ -15,7 +15,8 @@ use tenure::{Client, Guard};
 
 use steps::Database;
 
-/// `migration-guard FOLDER DATABASE [MAX_WAIT]`: applies the `.sql` files of a folder in the order of their names.
+/// Usage: `migration-guard FOLDER DATABASE [MAX_WAIT]`. Applies the `.sql` files of the folder in the order of their
+/// names.
 #[tokio::main]
 async fn main() -> ExitCode {
     match start().await {
@@ -44,19 +45,19 @@ async fn start() -> Result<(), Box<dyn Error>> {
         println!("ready");
         // A real replica would serve here.
     }
-    // At the end, so that locks are released before the process ends instead of when their leases end.
+    // Closes the client last, so that locks are released before the process ends instead of when their leases end.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }
 
-/// Waits for a running migration, checks under the lock which steps are left, and applies them.
+/// Waits until no other replica migrates. Then checks, under the lock, which steps are left, and applies them.
 async fn migrate(
     client: &Client,
     database: &Database,
     folder: &Path,
     max_wait: Duration,
 ) -> Result<(), Box<dyn Error>> {
-    // If the migrating replica dies, the next one starts after this lease. Short, so that it can be watched.
+    // If the migrating replica dies, the next one migrates after this lease. Short, so that it can be watched.
     let lock = client.mutex("migration").lease(Duration::from_secs(2));
     let waiting = lock.lock_within(max_wait).on_waiting(|_| println!("waiting"));
     let guard = waiting.await?;
@@ -73,7 +74,8 @@ async fn apply(guard: &Guard, database: &Database, folder: &Path) -> Result<(), 
             continue;
         }
         println!("{name}: running");
-        // The only await between two checks of the lock: a migrator that has lost the lock stops here.
+        // The only await of a step. `while_held` checks the lock before it polls again: a migrator that has lost the
+        // lock ends here.
         let sql = tokio::fs::read_to_string(&file).await?;
         database.apply(&name, &sql, guard.token())?;
         println!("{name}: done");

@@ -1,4 +1,4 @@
-//! Migrations: SQL files, and a table of the applied ones.
+//! The migration steps, which are SQL files, and the table of the applied steps.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,13 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 use tenure::FencingToken;
 
-/// The database to migrate.
+/// Database that is migrated.
 pub(crate) struct Database(Connection);
 
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, fence INTEGER NOT NULL)";
 
-/// Records a step, unless a later migrator has recorded one. The first statement of the step's transaction.
+/// Records a step, unless a migrator with a greater token has recorded one. It is the first statement of the step's
+/// transaction.
 const NOTE: &str = "INSERT INTO migrations (name, fence)
     SELECT ?1, ?2 WHERE ?2 >= (SELECT coalesce(max(fence), 0) FROM migrations)";
 
@@ -25,14 +26,14 @@ impl Database {
         Ok(Database(connection))
     }
 
-    /// Whether a step was applied.
+    /// Returns whether a step was applied.
     pub(crate) fn has(&self, name: &str) -> rusqlite::Result<bool> {
         self.0
             .prepare("SELECT 1 FROM migrations WHERE name = ?1")?
             .exists([name])
     }
 
-    /// Applies and records a step in one transaction, so that a migrator that dies leaves only whole steps.
+    /// Applies and records a step in one transaction, so a migrator that dies leaves no half-applied step.
     pub(crate) fn apply(
         &self,
         name: &str,
@@ -49,7 +50,7 @@ impl Database {
     }
 }
 
-/// The migrations in a folder, in the order of their names.
+/// The SQL files in a folder, in the order of their names.
 pub(crate) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries: io::Result<Vec<_>> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect();
     let mut files = entries?;
@@ -58,7 +59,7 @@ pub(crate) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The name of a migration.
+/// The name of a step: that of its file, without the extension.
 pub(crate) fn name(file: &Path) -> String {
     file.file_stem()
         .unwrap_or_default()

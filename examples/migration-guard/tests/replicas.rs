@@ -1,4 +1,5 @@
-//! Replicas start at once, during a migration, or after a migrator died half-way: each step is applied once.
+//! Replicas start at once, during a migration, or after a migrator has died half-way: each step is applied exactly
+//! once.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -17,7 +18,9 @@ use rustix::process::Signal;
 const FIRST: &str = "CREATE TABLE customers (name TEXT); INSERT INTO customers VALUES ('one')";
 const SECOND: &str = "INSERT INTO customers VALUES ('two')";
 
-/// A migrator between two steps. The second file is a pipe, so that the migrator waits until the test writes to it.
+/// Starts a migrator and waits until it is between two steps. The second step is a pipe, so the migrator waits until
+/// the test
+/// writes to the pipe.
 fn half_way(fixture: &Fixture) -> Process {
     fs::create_dir(fixture.path("steps")).unwrap();
     fs::write(fixture.path("steps/1.sql"), FIRST).unwrap();
@@ -28,7 +31,7 @@ fn half_way(fixture: &Fixture) -> Process {
     migrator
 }
 
-/// Replaces the pipe with a file.
+/// Replaces the pipe by a file with the second step.
 fn complete(fixture: &Fixture) {
     fs::remove_file(fixture.path("steps/2.sql")).unwrap();
     fs::write(fixture.path("steps/2.sql"), SECOND).unwrap();
@@ -40,7 +43,7 @@ fn replica(fixture: &Fixture, folder: &Path, max_wait: &str) -> Process {
     Process::start(command)
 }
 
-/// A column of a table, in the order in which its rows were inserted.
+/// Values of one column, in the order in which the rows were inserted.
 fn column<T: FromSql>(fixture: &Fixture, select: &str) -> Vec<T> {
     let shop = Connection::open(fixture.path("shop.db")).unwrap();
     let mut rows = shop.prepare(&format!("{select} ORDER BY rowid")).unwrap();
@@ -92,7 +95,7 @@ fn the_next_migrator_continues_after_one_died() {
 fn a_migrator_stopped_beyond_its_lease_applies_no_more_steps() {
     let fixture = Fixture::new();
     let mut migrator = half_way(&fixture);
-    // Opens when the migrator has opened its end, which then reads. The test stops it there.
+    // Returns when the migrator has opened the pipe to read the second step. The test stops the migrator there.
     let mut pipe = File::options()
         .write(true)
         .open(fixture.path("steps/2.sql"))

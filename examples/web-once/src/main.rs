@@ -1,4 +1,4 @@
-//! A shop that charges once for an order, even if the same request comes several times and through several servers.
+//! A shop that charges once per order, even if the same request comes several times and through several servers.
 
 mod orders;
 mod place;
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use orders::Orders;
 use place::{Shop, place_order};
 
-/// `web-once ADDRESS DATABASE`.
+/// Usage: `web-once ADDRESS DATABASE`.
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)
@@ -41,6 +41,6 @@ async fn run() -> Result<(), Box<dyn Error>> {
     axum::serve(listener, routes)
         .with_graceful_shutdown(async { _ = asked_to_stop.await })
         .await?;
-    // At the end, so that locks are released before the process ends instead of when their leases end.
+    // Closes the client last, so that locks are released before the process ends instead of when their leases end.
     Ok(locks.close(Duration::from_secs(5)).await?)
 }

@@ -1,25 +1,27 @@
-//! The shop's database: the charges, and the stored answer to each request.
+//! The shop's database: the charges, and the answer that was given to each request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tenure::FencingToken;
 
-/// A handle on the database; clones share it.
+/// Handle of the database. Clones share one connection.
 #[derive(Clone)]
 pub(crate) struct Orders(Arc<Mutex<Connection>>);
 
-/// `charges` stands for a payment provider. Like a real one it takes the request's key and charges once for it. Only that
-/// helps if a server dies between the charge and the answer, or is paused before its charge; no lock can. The lock makes
-/// all other requests wait for the one answer, instead of asking the provider at once.
+/// The table `charges` stands for a payment provider. Like a real one, it takes the request's key and charges once
+/// per key.
+/// Only this helps if a server dies between charge and answer, or is paused before its charge; a lock cannot. The
+/// lock makes
+/// repeated requests wait for the first one's answer, instead of all asking the provider at once.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS charges (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, body TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL, fence INTEGER NOT NULL);";
 
-/// The key is the provider's idempotency key: a second charge with the same key has no effect.
+/// Charges once per idempotency key: a second charge with the same key has no effect.
 const CHARGE: &str = "INSERT INTO charges (key, body) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING";
 
-/// The statement that fences: a holder that was paused and overtaken replaces nothing.
+/// Stores an answer with the token of its holder. A holder with an older token replaces nothing.
 const KEEP: &str = "INSERT INTO answers (key, answer, fence) VALUES (?1, ?2, ?3)
     ON CONFLICT (key) DO UPDATE SET answer = excluded.answer, fence = excluded.fence WHERE fence <= excluded.fence";
 
@@ -30,13 +32,13 @@ impl Orders {
         Ok(Orders(Arc::new(Mutex::new(connection))))
     }
 
-    /// The stored answer to this request.
+    /// The stored answer to the request with this key.
     pub(crate) async fn answer(&self, key: &str) -> rusqlite::Result<Option<String>> {
         let key = key.to_owned();
         self.run(move |connection| answer(connection, &key)).await
     }
 
-    /// Charges, unless this key was charged before. Returns the number of the charge, and its text.
+    /// Charges, unless this key was charged before. Returns the number and the text of the key's charge.
     pub(crate) async fn charge(&self, key: &str, body: &str) -> rusqlite::Result<(i64, String)> {
         let (key, body) = (key.to_owned(), body.to_owned());
         self.run(move |connection| {
@@ -47,7 +49,7 @@ impl Orders {
         .await
     }
 
-    /// Stores an answer, unless a later holder has stored one. Returns the stored answer.
+    /// Stores an answer, unless a holder with a greater token has stored one. Returns the answer that is stored then.
     pub(crate) async fn keep(
         &self,
         key: &str,

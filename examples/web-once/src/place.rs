@@ -1,4 +1,4 @@
-//! `POST /orders`: answers a repeated request with the answer to the first, and never charges twice.
+//! `POST /orders`: charges for an order. A repeated request gets the answer to the first, and is never charged again.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tenure::{Client, Error, Guard};
 
 use crate::orders::Orders;
 
-/// The state of a server.
+/// State of a server. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Shop {
     pub(crate) locks: Client,
@@ -18,13 +18,14 @@ pub(crate) struct Shop {
 
 type Answer = (StatusCode, String);
 
-/// Longer than a charge takes. After that the client is asked to try again.
+/// How long a request waits for the lock: longer than a charge takes. After that, the client is asked to try again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Handles the request. The client sends the same `Idempotency-Key` with each repetition of a request.
+/// Handles a request. The client sends the same `Idempotency-Key` with each repetition of the request.
 ///
-/// When a client closes its connection, the server drops the handler's future. The work runs in a separate task, so that
-/// it goes on; otherwise the lock would be released in the middle of a charge, and the answer never stored.
+/// When a client closes its connection, the server drops the handler's future. The work runs in a separate task, so
+/// that
+/// it goes on; otherwise the lock would be released in the middle of a charge, and the answer would not be stored.
 pub(crate) async fn place_order(State(shop): State<Shop>, headers: HeaderMap, body: String) -> Answer {
     let Some(key) = headers.get("idempotency-key").and_then(|key| key.to_str().ok()) else {
         return (StatusCode::BAD_REQUEST, "send an Idempotency-Key\n".to_owned());
@@ -34,7 +35,7 @@ pub(crate) async fn place_order(State(shop): State<Shop>, headers: HeaderMap, bo
     placed.await.unwrap_or_else(fault)
 }
 
-/// Acquires the order's lock, and charges under it.
+/// Acquires the lock of the order, and charges under it.
 async fn place(shop: &Shop, key: &str, body: &str) -> Answer {
     let lock = shop.locks.mutex(format!("order:{key}"));
     let placed = lock.with_or_else(
@@ -45,7 +46,7 @@ async fn place(shop: &Shop, key: &str, body: &str) -> Answer {
     placed.await.unwrap_or_else(refusal)
 }
 
-/// Runs under the lock: a request that waited for another one finds its answer.
+/// Charges, under the lock. If an earlier request with this key has stored an answer, returns that answer instead.
 async fn charge_once(orders: &Orders, guard: &Guard, key: &str, body: &str) -> Answer {
     let charged = async {
         if let Some(answer) = orders.answer(key).await? {
@@ -61,13 +62,15 @@ async fn charge_once(orders: &Orders, guard: &Guard, key: &str, body: &str) -> A
     }
 }
 
-/// The answer to an error. It is unknown whether the order was charged; the same request finds out.
+/// Answer to an error of the work. The order may have been charged; the client learns it by sending the request
+/// again.
 fn fault(error: impl Display) -> Answer {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
 }
 
-/// The answer if the lock was not held to the end. Nothing was charged, except that `Lost` and `Backend` leave it unknown;
-/// the same request finds out.
+/// Answer if the lock was not held to the end. After `Lost` and `Backend`, the order may have been charged; the
+/// client learns
+/// it by sending the request again. After other errors, nothing was charged.
 fn refusal(error: Error) -> Answer {
     let status = match error {
         Error::Invalid(_) => StatusCode::BAD_REQUEST,

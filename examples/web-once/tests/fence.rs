@@ -1,4 +1,4 @@
-//! The SQL statements that charge and that store an answer: an overtaken holder has no effect.
+//! The SQL that charges and that stores an answer: an overtaken holder charges nothing again and replaces no answer.
 
 #[path = "../src/orders.rs"]
 mod orders;

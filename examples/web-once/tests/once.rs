@@ -1,4 +1,4 @@
-//! Two servers with one lock store and one database: a request is charged once, even if clients give up and repeat it.
+//! Two servers share a lock store and a database: an order is charged once, even if clients give up and repeat it.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -32,7 +32,7 @@ fn server(fixture: &Fixture) -> Server {
     Server { process, address }
 }
 
-/// The header of most orders, and the answer to each.
+/// Header of most orders in these tests.
 const SEVEN: &str = "idempotency-key: seven\r\n";
 
 fn charged_once() -> (u16, String) {
@@ -88,15 +88,15 @@ fn fifty_concurrent_requests_are_charged_once() {
     }
 }
 
-/// A client sends an order, and closes the connection in the middle of its charge. The charge ends with the returned
-/// transaction.
+/// Sends an order and closes the client's connection during the charge. The charge waits for the end of the returned
+/// connection's transaction.
 fn give_up(fixture: &Fixture, server: &Server) -> Connection {
     let slow = shop(fixture);
     slow.execute_batch("BEGIN IMMEDIATE").unwrap();
     let early = http::send(&server.address, "POST /orders", SEVEN, "2 shoes");
     wait_for("the lock on the order", || is_held(fixture, "order:seven"));
     drop(early);
-    // The answers to other requests show that the server has run, and noticed the closed connection.
+    // While the server answers other requests, it also notices the closed connection.
     for _ in 0..20 {
         assert_eq!(order(&server.address, "", "socks").0, 400);
     }
@@ -141,7 +141,7 @@ fn a_retry_after_a_server_died_is_not_charged_again() {
     assert_eq!(charges(&fixture, "seven"), 1);
 }
 
-/// Whether the key is held in the lock store.
+/// Returns whether the lock store shows a holder or waiter of the key.
 fn is_held(fixture: &Fixture, key: &str) -> bool {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

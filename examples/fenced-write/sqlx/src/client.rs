@@ -1,4 +1,4 @@
-//! The database through sqlx. `src/client.rs` of `fenced-write` does the same with rusqlite.
+//! Access to the database through sqlx. `src/client.rs` of `fenced-write` does the same with rusqlite.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,7 +9,8 @@ use tokio::runtime::Runtime;
 
 use crate::value::Value;
 
-/// A pool of connections to a SQLite file, and the runtime that they need, because the rest of this example is synchronous.
+/// A pool of connections to a SQLite file, and the runtime that the pool needs: the rest of this example is
+/// synchronous.
 #[derive(Debug)]
 pub(crate) struct Database {
     pool: SqlitePool,
@@ -17,7 +18,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Opens or creates the file.
+    /// Opens the database file, and creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
         let runtime = Runtime::new()?;
         let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
@@ -27,7 +28,8 @@ impl Database {
 
     /// Runs a statement. Returns the number of rows that it wrote.
     pub(crate) fn execute(&self, sql: &str, values: &[Value]) -> Result<u64, Box<dyn Error>> {
-        // sqlx wants to be assured that SQL built at run time is safe: it contains no values, and its names are checked.
+        // sqlx requires a promise that SQL built at run time is safe. It is: it contains no values, and its names
+        // were checked.
         let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
         for value in values {
             query = match *value {

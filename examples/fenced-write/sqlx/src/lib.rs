@@ -1,4 +1,4 @@
-//! `fenced-write` with sqlx. Only the client of the database differs.
+//! The example `fenced-write` with sqlx instead of rusqlite. Only the module `client` differs.
 
 mod client;
 #[path = "../../src/holder.rs"]

@@ -1,4 +1,4 @@
-//! `POST /buy/WAY/BUYER`: sells one item, under the lock of the chosen way.
+//! `POST /buy/WAY/BUYER`: sells one item to a buyer, under the lock of the chosen way to sell.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,24 +15,24 @@ use super::way::{SHELF, Way};
 use crate::Fault;
 use crate::program::words;
 
-/// How long a buyer waits for the lock by default: longer than a whole sale.
+/// How long a buyer waits for the lock, unless its request says otherwise: longer than a whole sale.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a buyer thinks at the shelf by default, and the maximum.
+/// How long a buyer thinks between looking at a shelf and taking an item: the default and the maximum.
 const THINK: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The state of a shop; clones share it.
+/// State of a shop. Clones share it.
 #[derive(Clone)]
 pub(super) struct Shop {
     pub(super) till: Arc<Till>,
-    /// The lock of the single shelf.
+    /// Lock of the single shelf.
     pub(super) shelf: Mutex,
-    /// The locks of the ten shelves.
+    /// Locks of the ten shelves.
     pub(super) shelves: Striped,
 }
 
-/// The request of a buyer.
+/// Request of a buyer: the way to sell, the buyer's name, and how long it thinks and waits.
 struct Purchase {
     way: Way,
     buyer: String,
@@ -40,10 +40,11 @@ struct Purchase {
     patience: Duration,
 }
 
-/// Handles the request. The headers `think` and `patience` set these times for this buyer: `5ms`, `2s`.
+/// Handles the request of a buyer. Its headers `think` and `patience` set these times, such as `5ms` or `2s`.
 ///
-/// When a client closes its connection, the server drops the handler's future. The sale runs in a separate task, so that
-/// it goes on; otherwise the lock would be released in the middle of it.
+/// When a client closes its connection, the server drops the handler's future. The sale runs in a separate task, so
+/// that
+/// it goes on; otherwise the lock would be released in the middle of the sale.
 pub(super) async fn buy(
     State(shop): State<Shop>,
     Path((way, buyer)): Path<(Way, String)>,
@@ -63,7 +64,7 @@ pub(super) async fn buy(
     let bought = tokio::spawn(async move { shop.serve(&purchase).await });
     match bought.await.map_err(Fault::from).flatten() {
         Ok(sale) => Ok(answer(sale)),
-        // Unknown whether there is an order: a buyer that asks again with the same name gets the answer.
+        // There may be an order all the same. A buyer that asks again with the same name gets it.
         Err(fault) => {
             eprintln!("a sale failed: {}", words(&*fault));
             Err((StatusCode::INTERNAL_SERVER_ERROR, format!("{fault}\n")))
@@ -71,7 +72,7 @@ pub(super) async fn buy(
     }
 }
 
-/// The answer to a buyer. `None`: the lock was busy for longer than the buyer waits.
+/// Answer to a buyer. `sale` is `None` if the lock was busy for longer than the buyer waits.
 fn answer(sale: Option<Sale>) -> Response {
     match sale {
         Some(Sale::Sold(number)) => (StatusCode::CREATED, format!("order {number}\n")).into_response(),
@@ -94,7 +95,7 @@ impl Shop {
         }
     }
 
-    /// Sells from the buyer's own shelf, and if that is empty, from any shelf that has an item.
+    /// Sells from the shelf chosen by the buyer's name. If that is empty, tries the other shelves one by one.
     async fn sell_from_any(&self, purchase: &Purchase) -> Result<Option<Sale>, Fault> {
         let own = self.shelves.mutex(&purchase.buyer);
         for shelf in [own].into_iter().chain(self.shelves.stripes()) {
@@ -106,10 +107,11 @@ impl Shop {
         Ok(Some(Sale::SoldOut))
     }
 
-    /// Sells under that lock. `None` if it is busy for longer than the buyer waits.
+    /// Sells under the given lock. Returns `None` if the lock is busy for longer than the buyer waits.
     ///
-    /// If the lock is lost, that is the error. A sale that has begun cannot be stopped, and goes on without the lock. Only its
-    /// token can stop it then.
+    /// Returns an error if the lock is lost. A sale that has begun cannot be stopped, and goes on without the lock:
+    /// then only
+    /// its token can make the database refuse it.
     async fn sell_under(&self, lock: &Mutex, purchase: &Purchase) -> Result<Option<Sale>, Fault> {
         let sold = lock.try_with_or_else(
             purchase.patience,
@@ -151,7 +153,7 @@ impl Shop {
 }
 
 impl Purchase {
-    /// The token that fences the sale; `None` for a way without fencing.
+    /// Returns the token that fences the sale, or `None` if this way to sell has no fence.
     fn token(&self, guard: &Guard) -> Result<Option<FencingToken>, tenure::Error> {
         match self.way {
             Way::Unlocked | Way::Locked => Ok(None),

@@ -1,4 +1,4 @@
-//! One shop: a server that sells from a stock that all shops share.
+//! One shop: an HTTP server that sells from a stock that all shops share.
 
 mod buy;
 mod serve;

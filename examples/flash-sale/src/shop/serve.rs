@@ -1,4 +1,4 @@
-//! The server of a shop: its routes, and its shutdown.
+//! The HTTP server of a shop: its routes, and its shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use super::till::Till;
 use super::way::{SHELF, STRIPES, Way};
 use crate::{Fault, program, stop};
 
-/// The key of the lock under which a shop opens the database.
+/// Key of the lock under which a shop opens the database.
 const OPENING: &str = "flash-sale:opening";
 
-/// Serves until the process is asked to stop. `lease` is how long other shops wait for one that hangs.
+/// Serves until the process is asked to stop. If a shop hangs, the others wait for at most `lease` for its locks.
 pub(crate) async fn serve(address: &str, database: &str, lease: Duration) -> Result<(), Fault> {
     let store = program::named_store().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     let locks = tenure::connect_with(&store, Settings::default().lease(lease)).await?;
     let served = sell(&locks, address, database).await;
-    // At the end, so that locks are released before the process ends instead of when their leases end.
+    // Closes the client last, so that locks are released before the process ends instead of when their leases end.
     let closed = locks.close(Duration::from_secs(5)).await;
     served.and(closed.map_err(Into::into))
 }
@@ -35,7 +35,8 @@ async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault
     let database = database.to_owned();
     let shelves = [Way::Locked, Way::Striped].map(Way::shelves).concat();
     let open = || tokio::task::spawn_blocking(move || Stock::open(&database, &shelves));
-    // Shops may start at once, and only one of them can create the database: SQLite makes the others fail without waiting.
+    // Shops may start at once, but only one can create the database. Without this lock, SQLite would make the others
+    // fail.
     let stock = locks
         .mutex(OPENING)
         .try_with(async |_| Ok::<_, Fault>(open().await??))
@@ -61,20 +62,20 @@ async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault
 
 type Answer = Result<String, (StatusCode, String)>;
 
-/// `POST /restock/WAY`: starts a new sale, on the shelves of that way.
+/// `POST /restock/WAY`: starts a new sale, on the shelves of this way to sell.
 async fn restock(State(shop): State<Shop>, Path(way): Path<Way>) -> Answer {
     let restocked = shop.run(move |till| till.restock(&way.shelves()));
     restocked.await.map_err(fault)?;
     Ok("restocked\n".to_owned())
 }
 
-/// `GET /books`: the number of orders of all shops, and of the remaining items.
+/// `GET /books`: the number of orders of all shops, and the number of remaining items.
 async fn books(State(shop): State<Shop>) -> Answer {
     let (sold, left) = shop.run(|till| till.stock.books()).await.map_err(fault)?;
     Ok(format!("sold {sold}\nleft {left}\n"))
 }
 
-/// `GET /till`: the current state of this shop.
+/// `GET /till`: the process ID and the counters of this shop.
 async fn till(State(shop): State<Shop>) -> String {
     shop.till.report()
 }

@@ -1,4 +1,4 @@
-//! The database that all shops share: the items on the shelves, and the orders. These calls block.
+//! The database that all shops share: the items on the shelves, and the orders. Its methods block the calling thread.
 
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};
@@ -9,10 +9,10 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params, param
 use tenure::FencingToken;
 use tenure::fenced::{Dialect, Fence, Statement, applied};
 
-/// Number of items to sell.
+/// Number of items in one sale.
 pub(crate) const ITEMS: i64 = 100;
 
-/// How long a statement waits for the statements of other shops.
+/// How long a statement waits for statements of other shops, which lock the database.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const SCHEMA: &str = "
@@ -20,29 +20,29 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS stock (shelf TEXT PRIMARY KEY, items INTEGER NOT NULL, fence INTEGER NOT NULL DEFAULT 0);
     CREATE TABLE IF NOT EXISTS orders (number INTEGER PRIMARY KEY, buyer TEXT NOT NULL UNIQUE);";
 
-/// The result of a sale.
+/// Result of a buyer's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sale {
-    /// A new order, with its number.
+    /// The buyer has a new order with this number.
     Sold(i64),
-    /// The order that this buyer already has.
+    /// The buyer already had the order with this number.
     Had(i64),
     /// The shelf is empty.
     SoldOut,
-    /// A later holder of the lock has fenced the shelf: nothing was sold.
+    /// A later holder of the lock has put its token on the shelf, so nothing was sold.
     Overtaken,
 }
 
-/// The shared database.
+/// The shared database, through one connection.
 pub(crate) struct Stock {
-    /// Locked for one statement or transaction at a time, and never while a buyer thinks.
+    /// Its mutex is locked for one statement or transaction at a time, and never while a buyer thinks.
     connection: Mutex<Connection>,
     look: Statement,
     take: Statement,
 }
 
 impl Stock {
-    /// Opens the database, with a row for each of these shelves; new rows have no items.
+    /// Opens the database, and adds a row without items for each of these shelves that has no row.
     pub(crate) fn open(path: &str, shelves: &[String]) -> Result<Stock, Box<dyn Error + Send + Sync>> {
         let fence = Fence::new(Dialect::Sqlite, "stock", &["shelf"])?;
         let connection = Connection::open(path)?;
@@ -63,7 +63,7 @@ impl Stock {
         Ok(stock)
     }
 
-    /// Distributes all items over these shelves equally, and deletes the orders.
+    /// Starts a new sale: distributes all items equally over these shelves, and deletes the orders.
     pub(crate) fn restock(&self, shelves: &[String]) -> rusqlite::Result<()> {
         // `ITEMS` is a multiple of the number of shelves, one or ten.
         let each = ITEMS / shelves.len() as i64;
@@ -80,16 +80,17 @@ impl Stock {
         })
     }
 
-    /// The number of items on a shelf; `None` if a later holder has fenced the shelf.
+    /// Number of items on a shelf, or `None` if a later holder of the lock has put its token on the shelf.
     ///
-    /// With a token it also fences the shelf, so that older holders can take nothing from it any more. Otherwise an old holder
-    /// could take an item between this look and the update that follows it, and the number would be out of date.
+    /// If there is a token, also puts it on the shelf. From then on, an older holder can take nothing. Otherwise it
+    /// could take an
+    /// item between this look and the update that follows it, and the number would be out of date.
     pub(crate) fn look(&self, shelf: &str, token: Option<FencingToken>) -> rusqlite::Result<Option<i64>> {
         let Some(token) = token else {
             let sql = "SELECT items FROM stock WHERE shelf = ?1";
             return self.run(|connection| connection.query_row(sql, [shelf], |row| row.get(0)).optional());
         };
-        // UPDATE stock SET fence = ? WHERE shelf = ? AND fence <= ? RETURNING items
+        // The statement is: UPDATE stock SET fence = ? WHERE shelf = ? AND fence <= ? RETURNING items
         let sql = format!("{} RETURNING items", self.look.sql());
         let values = self.look.params([], token, [Value::from(shelf.to_owned())]);
         self.run(|connection| {
@@ -101,7 +102,9 @@ impl Stock {
         })
     }
 
-    /// Sets the number of items on a shelf and inserts the order. With a token, only if no later holder has fenced the shelf.
+    /// Sets the number of items on a shelf, and inserts the order. If there is a token, does so only if no later
+    /// holder of the
+    /// lock has put its token on the shelf.
     pub(crate) fn take(
         &self,
         shelf: &str,
@@ -112,7 +115,7 @@ impl Stock {
         self.run(|connection| {
             let taking = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             if let Some(token) = token {
-                // The statement that fences: UPDATE stock SET items = ?, fence = ? WHERE shelf = ? AND fence <= ?
+                // The fenced statement is: UPDATE stock SET items = ?, fence = ? WHERE shelf = ? AND fence <= ?
                 let shelf = Value::from(shelf.to_owned());
                 let values = self.take.params([Value::from(leave)], token, [shelf]);
                 let rows = taking.execute(self.take.sql(), params_from_iter(values))?;
@@ -128,7 +131,7 @@ impl Stock {
             let order =
                 "INSERT INTO orders (buyer) VALUES (?1) ON CONFLICT (buyer) DO NOTHING RETURNING number";
             let Some(number) = taking.query_row(order, [buyer], |row| row.get(0)).optional()? else {
-                // The buyer already has an order, so the transaction is rolled back.
+                // The buyer already has an order. The transaction is dropped, which undoes the update.
                 return Ok(order_of(&taking, buyer)?.map_or(Sale::SoldOut, Sale::Had));
             };
             taking.commit()?;
@@ -136,12 +139,12 @@ impl Stock {
         })
     }
 
-    /// The number of the buyer's order.
+    /// Number of the buyer's order, if it has one.
     pub(crate) fn order_of(&self, buyer: &str) -> rusqlite::Result<Option<i64>> {
         self.run(|connection| order_of(connection, buyer))
     }
 
-    /// The number of orders, and the number of items left on all shelves.
+    /// Number of orders, and number of items left on all shelves together.
     pub(crate) fn books(&self) -> rusqlite::Result<(i64, i64)> {
         let sql = "SELECT (SELECT count(*) FROM orders), (SELECT coalesce(sum(items), 0) FROM stock)";
         self.run(|connection| connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))))

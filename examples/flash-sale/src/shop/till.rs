@@ -1,4 +1,5 @@
-//! The till: a buyer looks at the shelf, thinks for a moment, and takes an item. These calls block.
+//! The till: a buyer looks at the shelf, thinks for a moment, and takes an item. Its methods block the calling
+//! thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
@@ -8,7 +9,7 @@ use tenure::FencingToken;
 
 use super::stock::{Sale, Stock};
 
-/// The stock that this shop sells from, and the shop's counters.
+/// Stock from which this shop sells, and the shop's counters.
 pub(crate) struct Till {
     pub(crate) stock: Stock,
     thinking: AtomicU64,
@@ -26,14 +27,15 @@ impl Till {
         }
     }
 
-    /// Begins a new sale on these shelves.
+    /// Starts a new sale on these shelves, with counters at zero.
     pub(crate) fn restock(&self, shelves: &[String]) -> rusqlite::Result<()> {
         self.at_once.store(0, Relaxed);
         self.overtaken.store(0, Relaxed);
         self.stock.restock(shelves)
     }
 
-    /// Sells one item of that shelf, fenced if there is a token. Each buyer has one order, even after several requests.
+    /// Sells one item of a shelf; if there is a token, the sale is fenced. A buyer that asks again gets the order
+    /// that it has.
     pub(crate) fn sell(
         &self,
         shelf: &str,
@@ -49,7 +51,7 @@ impl Till {
             Some(..=0) => Ok(Sale::SoldOut),
             Some(items) => {
                 let _thinking = self.begin_to_think();
-                // A slow step, such as a payment, which makes a sale slower than a statement of SQL.
+                // Stands for a slow step, such as a payment, which makes a sale much slower than its SQL.
                 sleep(think);
                 Ok(self.noted(self.stock.take(shelf, items - 1, buyer, token)?))
             }
@@ -69,8 +71,9 @@ impl Till {
         Thinking(&self.thinking)
     }
 
-    /// The process ID, the number of buyers that think at the moment, the greatest number so far, and the number of overtaken
-    /// sales.
+    /// Returns one line each for the process ID, the number of buyers that think now, the greatest such number so
+    /// far, and the
+    /// number of overtaken sales.
     pub(crate) fn report(&self) -> String {
         let [thinking, at_once, overtaken] =
             [&self.thinking, &self.at_once, &self.overtaken].map(|count| count.load(Relaxed));
@@ -79,7 +82,7 @@ impl Till {
     }
 }
 
-/// Counts a buyer between the look and the update, until dropped.
+/// A buyer that thinks, between the look at the shelf and the update. Counted until this is dropped.
 struct Thinking<'a>(&'a AtomicU64);
 
 impl Drop for Thinking<'_> {

@@ -1,27 +1,29 @@
-//! The ways to sell, with their shelves.
+//! The ways to sell, and the shelves of each.
 
 use serde::Deserialize;
 
-/// The single shelf, and the key of its lock. Ten shelves are named `flash-sale#0` to `flash-sale#9`, as `Striped` does.
+/// Name of the single shelf, and key of its lock. The ten shelves are `flash-sale#0` to `flash-sale#9`, as `Striped`
+/// names
+/// them.
 pub(super) const SHELF: &str = "flash-sale";
 pub(super) const STRIPES: usize = 10;
 
-/// How a shop keeps two buyers apart. A segment of the path.
+/// How a shop locks its stock: `{way}` in the URLs of its routes.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Way {
-    /// Not at all.
+    /// Without a lock: two buyers may get the same item.
     Unlocked,
-    /// One lock for the single shelf.
+    /// With one lock for the single shelf.
     Locked,
-    /// Like `Locked`, and the shelf refuses a holder that was overtaken.
+    /// Like `Locked`; in addition, the shelf refuses a shop that has lost the lock to a later holder.
     Fenced,
-    /// Like `Fenced`, with the stock on ten shelves that have a lock each.
+    /// Like `Fenced`, with the items on ten shelves, each with its own lock.
     Striped,
 }
 
 impl Way {
-    /// The shelves of this way.
+    /// Shelves from which this way sells.
     pub(super) fn shelves(self) -> Vec<String> {
         match self {
             Way::Striped => (0..STRIPES).map(|n| format!("{SHELF}#{n}")).collect(),

@@ -1,10 +1,10 @@
-//! The metrics in the documentation.
+//! The metrics as the documentation lists them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 const TELEMETRY: &str = include_str!("../../../../crates/tenure/docs/telemetry.md");
 
-/// The metrics, and the names of the series that each of them exports.
+/// The documented metrics, each with the names of the series that it exports.
 pub(crate) fn metrics() -> BTreeMap<&'static str, Vec<String>> {
     let rows = TELEMETRY.lines().filter(|line| line.starts_with("| `tenure_"));
     let metric = |row: &'static str| {
@@ -25,7 +25,7 @@ pub(crate) fn series() -> BTreeSet<String> {
     metrics().into_values().flatten().collect()
 }
 
-/// The documented values of a label.
+/// The values that the documentation lists for a label.
 pub(crate) fn values(label: &str) -> BTreeSet<&'static str> {
     let items = TELEMETRY
         .split("\n\n")

@@ -1,5 +1,6 @@
-//! The example, scraped by a real Prometheus that has loaded the alerts. The queries of the Grafana dashboard are sent to
-//! Prometheus directly.
+//! Starts the example and a real Prometheus that scrapes it and has loaded the alerts. Sends the queries of the
+//! Grafana
+//! dashboard to this Prometheus.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,7 @@ use tenure_servers::needs;
 use crate::fixture::{Fixture, Process, wait_for};
 use crate::{documented, http, loaded};
 
-/// The metrics that the example's workers always raise.
+/// Series that rise above zero while the example's workers run.
 const HAPPENS: &[&str] = &[
     "tenure_local_handovers_total",
     "tenure_lost_total{cause=\"evicted\"}",
@@ -23,13 +24,13 @@ const HAPPENS: &[&str] = &[
     "tenure_acquisitions_total{outcome=\"cancelled\"}",
 ];
 
-/// An unused address of this machine.
+/// An address of this machine that no process uses.
 fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").to_string()
 }
 
-/// Starts the example, which exports metrics. Also returns its address.
+/// Starts the example, which exports metrics. Returns its process and its address.
 fn start_example(fixture: &Fixture) -> (Process, String) {
     let address = free_address();
     let mut command = fixture.command(env!("CARGO_BIN_EXE_metrics-export"));
@@ -42,7 +43,8 @@ fn start_example(fixture: &Fixture) -> (Process, String) {
     (example, address)
 }
 
-/// Starts a Prometheus that scrapes this address and has loaded the alerts. Also returns its address.
+/// Starts a Prometheus that scrapes the address `exporter` and has loaded the alerts. Returns its process and its
+/// address.
 fn start_prometheus(fixture: &Fixture, exporter: &str) -> (Process, String) {
     let rules = loaded::path("tenure.rules.yml");
     let config = format!(
@@ -67,7 +69,7 @@ fn start_prometheus(fixture: &Fixture, exporter: &str) -> (Process, String) {
     (prometheus, address.expect("it listens"))
 }
 
-/// The `data` of the answer to a request to Prometheus's API.
+/// Sends a request to Prometheus's API, and returns the `data` of the answer.
 fn api(address: &str, path: &str) -> Value {
     let reply = http::ask(address, &format!("GET /api/v1/{path}"), "", "");
     let mut answer: Value = serde_json::from_str(&reply.body).expect("it answers in JSON");
@@ -75,14 +77,14 @@ fn api(address: &str, path: &str) -> Value {
     answer["data"].take()
 }
 
-/// The current samples of an expression.
+/// Evaluates a PromQL expression, and returns its current samples.
 fn query(address: &str, expression: &str) -> Vec<Value> {
     let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let data = api(address, &format!("query?query={encoded}"));
     data["result"].as_array().expect("samples").clone()
 }
 
-/// The values of a label in the samples of an expression.
+/// The values of a label in the samples of a PromQL expression.
 fn labels(prometheus: &str, label: &str, expression: &str) -> BTreeSet<String> {
     let samples = query(prometheus, &format!("count by ({label}) ({expression})"));
     let values = samples
@@ -91,12 +93,12 @@ fn labels(prometheus: &str, label: &str, expression: &str) -> BTreeSet<String> {
     values.map(str::to_owned).collect()
 }
 
-/// The names of the series that Prometheus has read.
+/// The names of Tenure's series that Prometheus has read.
 fn series(prometheus: &str) -> BTreeSet<String> {
     labels(prometheus, "__name__", r#"{__name__=~"tenure_.+"}"#)
 }
 
-/// Whether an expression has a sample that is a number.
+/// Whether a PromQL expression has a sample that is a finite number.
 fn shows(prometheus: &str, expression: &str) -> bool {
     let samples = query(prometheus, expression);
     let value = |sample: &Value| {
@@ -115,7 +117,8 @@ fn alerts(prometheus: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Checks that all rules were evaluated without an error, and that each has all texts that an operator needs.
+/// Asserts that Prometheus evaluates each alert rule without an error, and that each has a severity, a summary and a
+/// description.
 fn assert_healthy(prometheus: &str) {
     wait_for("the rules are evaluated", || {
         alerts(prometheus).iter().all(|rule| rule["health"] != "unknown")
@@ -133,7 +136,7 @@ fn assert_healthy(prometheus: &str) {
     }
 }
 
-/// Checks that histograms have buckets from 100 µs to 60 s.
+/// Asserts that the histogram of waits has buckets from 100 µs to 60 s.
 fn assert_buckets(address: &str) {
     let bounds = labels(address, "le", "tenure_wait_seconds_bucket");
     let bounds: Vec<f64> = bounds.iter().filter_map(|bound| bound.parse().ok()).collect();
@@ -142,7 +145,7 @@ fn assert_buckets(address: &str) {
     }
 }
 
-/// Checks that an eviction raises its alert, and that the alert names the affected client.
+/// Asserts that an eviction raises its alert, and that the alert names the affected client.
 fn assert_an_eviction_is_told(address: &str, exporter: &str) {
     let mut raised = Value::Null;
     wait_for("an eviction raises its alert", || {

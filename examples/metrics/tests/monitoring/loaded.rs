@@ -1,4 +1,4 @@
-//! The alerts and the dashboard as they are loaded, and the metrics that they use.
+//! The files with the alerts and the dashboard, and what they contain.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,14 +25,14 @@ pub(crate) fn alerts() -> Vec<&'static str> {
     names.collect()
 }
 
-/// The panels with content, without the rows that group them.
+/// The panels of the dashboard that show something, i.e. without the rows that only group panels.
 pub(crate) fn panels() -> Vec<Value> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).expect("the dashboard is JSON");
     let panels = dashboard["panels"].as_array().expect("it has panels").iter();
     panels.filter(|panel| panel["type"] != "row").cloned().collect()
 }
 
-/// The dashboard's expressions as Grafana sends them, with its variables filled in.
+/// The dashboard's PromQL expressions as Grafana sends them, with values in place of variables.
 pub(crate) fn queries() -> Vec<String> {
     let panels = panels();
     let targets = panels
@@ -46,13 +46,13 @@ pub(crate) fn queries() -> Vec<String> {
     filled.collect()
 }
 
-/// Every name in a text that looks like one of our metrics or series.
+/// All words in a text that start with `tenure_`, like the names of our metrics and series.
 pub(crate) fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("tenure_")).collect()
 }
 
-/// The values that a text compares with a label.
+/// The values with which a text of PromQL compares a label.
 pub(crate) fn compared<'a>(text: &'a str, label: &str) -> BTreeSet<&'a str> {
     let after = text.split(label).skip(1);
     let quoted = after.filter_map(|rest| {

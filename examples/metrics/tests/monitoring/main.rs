@@ -1,4 +1,4 @@
-//! Tests the alerts and the dashboard against the documentation, with `promtool`, and on a real Prometheus.
+//! Compares the alerts and the dashboard with the documentation, and runs them in `promtool` and a real Prometheus.
 #![cfg(unix)]
 
 mod documented;
