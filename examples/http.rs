@@ -1,5 +1,5 @@
-//! A minimal HTTP client for the servers of the examples, with one request per connection.
-//! Programs and tests include this file as a module by its path.
+//! A minimal HTTP client for the servers of the examples, with one request per connection. Programs and tests include
+//! this file as a module by its path.
 #![allow(dead_code, reason = "each uses its own part of it")]
 
 use std::io::{self, Read, Write};

@@ -1,5 +1,5 @@
-//! What the programs of the examples share: the URL of the lock store, and the exit code.
-//! Each program includes this file as a module by its path.
+//! What the programs of the examples share: the URL of the lock store, and the exit code. Each program includes this
+//! file as a module by its path.
 #![allow(dead_code, reason = "each program uses its own part of it")]
 
 use std::error::Error;
@@ -7,16 +7,14 @@ use std::iter::successors;
 use std::process::ExitCode;
 
 /// Value of `TENURE_URL`. As in the `tenure` command, an empty value counts as not set. A value that is not UTF-8
-/// becomes a
-/// URL that `connect` refuses.
+/// becomes a URL that `connect` refuses.
 pub(crate) fn named_store() -> Option<String> {
     let url = std::env::var_os("TENURE_URL").filter(|url| !url.is_empty())?;
     Some(url.to_string_lossy().into_owned())
 }
 
 /// Value of `TENURE_URL`. If it is not set: URL of a SQLite file with this name in the temporary folder of this
-/// machine, which
-/// its processes share.
+/// machine, which its processes share.
 pub(crate) fn store_or_file(name: &str) -> String {
     let file = std::env::temp_dir().join(name);
     named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))

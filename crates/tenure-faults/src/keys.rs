@@ -8,8 +8,7 @@ use tenure::{Kind, Mode, Profile};
 use tenure_testkit::Dice;
 
 /// Key of a run. All locks of a key have the same fairness: if fair and unfair locks were mixed, a local hand-over
-/// between
-/// unfair locks could overtake a fair waiter, and the order of waiters could not be checked.
+/// between unfair locks could overtake a fair waiter, and the order of waiters could not be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,

@@ -67,8 +67,7 @@ impl Run {
     ///
     /// # Errors
     /// Returns an error if workers or servers cannot be started, or if a log cannot be read. The run then proves
-    /// nothing.
-    /// The logs are kept.
+    /// nothing. The logs are kept.
     pub async fn on(self, store: Store) -> io::Result<Report> {
         let folder = tempfile::Builder::new().prefix("tenure-faults-").tempdir()?;
         let folder = folder.keep();

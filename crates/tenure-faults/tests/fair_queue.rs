@@ -81,8 +81,7 @@ async fn next(said: &mut UnboundedReceiver<Said>) -> Said {
 }
 
 /// Lets waiters queue behind a holder, each in a random process, and kills one process if `kills`. Asserts that all
-/// other
-/// waiters are granted the lock in order. Returns the longest pause between two grants.
+/// other waiters are granted the lock in order. Returns the longest pause between two grants.
 async fn drain(kills: bool) -> Duration {
     let redis = Redis::start().expect("Redis starts");
     let client = tenure::connect(&redis.url()).await.expect("Redis answers");

@@ -14,9 +14,8 @@ fn every_fault() -> Run {
     Run::new(env!("CARGO_BIN_EXE_tenure-faults"))
 }
 
-/// Repeats runs with a planted bug, each on a new file and twice as long as the one before, until one run violates
-/// all of
-/// `laws`.
+/// Repeats runs with a planted bug, each on a new file and twice as long as the one before, until one run violates all
+/// of `laws`.
 async fn find(plant: PlantedBug, fault_set: FaultSet, laws: &[Law]) {
     let mut run = Run {
         span: SHORT,

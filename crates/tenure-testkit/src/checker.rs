@@ -1,11 +1,9 @@
 //! Checks histories for violations of the rules in `violation.rs`, in one sweep over the events sorted by time.
 //!
 //! An attempt *holds* its key from its `acquired` event up to its `release` event, its `lost` event or its local
-//! deadline, whichever comes first. The end is exclusive: another attempt may be granted at that very time. An
-//! attempt with
-//! an unknown outcome proves nothing. The check is complete: a correct lock can have produced the history if and only
-//! if
-//! holding periods whose modes [`Mode::admits`] refuses do not overlap.
+//! deadline, whichever comes first. The end is exclusive: another attempt may be granted at that very time. An attempt
+//! with an unknown outcome proves nothing. The check is complete: a correct lock can have produced the history if and
+//! only if holding periods whose modes [`Mode::admits`] refuses do not overlap.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -48,8 +46,7 @@ pub fn check(history: impl IntoIterator<Item = Event>) -> Result<Summary, Vec<Vi
 }
 
 /// Order of events with the same time: begin, end, queued, grant, observation. So one attempt may be granted at the
-/// time at
-/// which another ends.
+/// time at which another ends.
 fn sort_rank(kind: &EventKind) -> u8 {
     match kind {
         EventKind::Invoked { .. } => 0,
@@ -240,8 +237,7 @@ impl Checker {
         }
     }
 
-    /// Checks V3 at a grant: no conflicting attempt has the same token, and the token is greater than each token that
-    /// a
+    /// Checks V3 at a grant: no conflicting attempt has the same token, and the token is greater than each token that a
     /// conflicting attempt received before the granted attempt began.
     fn check_token(&mut self, event: &Event, mode: Mode, invoked: Instant, token: FencingToken) {
         let (_, one) = self.state_of(event.attempt);
@@ -280,8 +276,7 @@ impl Checker {
     }
 
     /// Checks V2: a guard must not say "held" when asked after its deadline or its loss. Nor may it while conflicting
-    /// attempts of
-    /// other owners hold the key from the question to the answer.
+    /// attempts of other owners hold the key from the question to the answer.
     fn sampled(&mut self, event: &Event, since: Instant) {
         self.summary.samples += 1;
         let (attempt, one) = self.state_of(event.attempt);

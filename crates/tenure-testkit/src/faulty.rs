@@ -97,9 +97,8 @@ pub enum When {
 pub struct Exchange {
     /// Request of the client. The store receives it as the hook left it at [`When::Before`].
     pub request: Request,
-    /// Reply to the client, or `None` if there is none yet. An error of a `renew` or `release` element is an `Err`
-    /// here too,
-    /// not an `Unknown` reply.
+    /// Reply to the client, or `None` if there is none yet. An error of a `renew` or `release` element is an `Err` here
+    /// too, not an `Unknown` reply.
     pub reply: Option<Result<Reply, BackendError>>,
     /// Time at which the client made the call.
     pub asked: Instant,
@@ -175,9 +174,8 @@ impl<F: Faults> FaultyBackend<F> {
         FaultyBackend { profile, ..self }
     }
 
-    /// Carries out one call: runs the hook, the store, and the hook again. A hook that changes the kind of a request
-    /// or of its
-    /// reply is a bug of the test.
+    /// Carries out one call: runs the hook, the store, and the hook again. A hook that changes the kind of a request or
+    /// of its reply is a bug of the test.
     fn exchange(
         self: Arc<Self>,
         requests: Vec<Request>,

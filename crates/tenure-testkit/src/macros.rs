@@ -36,9 +36,8 @@ macro_rules! conformance {
     };
 }
 
-/// Defines each test of [`conformance!`] once more, in a module `under_chaos`. There, each case runs with several
-/// seeds of
-/// random faults.
+/// Defines each test of [`conformance!`] once more, in a module `under_chaos`. There, each case runs with several seeds
+/// of random faults.
 #[macro_export]
 macro_rules! conformance_under_chaos {
     ($subject:path $(, groups: [$($group:ident),+ $(,)?])? $(,)?) => {

@@ -11,8 +11,7 @@ use tenure_backend::{Backend, Call, Clock, Fault};
 /// Store under test: fresh and empty for each case.
 ///
 /// The suite gets its clients from the subject, advances time only through [`pass`](Subject::pass), and drops the
-/// subject
-/// when the case has ended.
+/// subject when the case has ended.
 ///
 /// # Examples
 /// See [`conformance!`](crate::conformance); the tutorial of `tenure-backend` has a complete subject.
@@ -42,9 +41,8 @@ pub trait Subject: Send + Sync + 'static {
         None
     }
 
-    /// Makes every call of this subject's clients fail in this way; with `None`, calls succeed again. Returns `None`
-    /// if the
-    /// store cannot be made to fail in this way.
+    /// Makes every call of this subject's clients fail in this way; with `None`, calls succeed again. Returns `None` if
+    /// the store cannot be made to fail in this way.
     fn set_failure(&self, failure: Option<StoreFailure>) -> Option<Call<()>> {
         let _ = failure;
         None

@@ -53,8 +53,7 @@ pub enum Rule {
     /// owner held it.
     V2,
     /// A token was not greater than that of a conflicting grant made before the attempt began, or two conflicting
-    /// grants had the
-    /// same token.
+    /// grants had the same token.
     V3,
     /// The guarded resource accepted an older token after a newer one.
     V4,

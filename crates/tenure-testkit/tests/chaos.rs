@@ -16,8 +16,7 @@ use tenure_memory::MemoryStore;
 use tenure_testkit::{Chaos, Exchange, FaultRates, Faults, FaultyBackend, Reply, Request, When};
 
 /// Store that records the requests that reach it, except watches. It refuses readers and inspections, replies that
-/// other
-/// claims have ended, and sends a hundred wake-ups to each watch.
+/// other claims have ended, and sends a hundred wake-ups to each watch.
 #[derive(Debug)]
 struct CallLog {
     store: Arc<dyn Backend>,

@@ -13,12 +13,10 @@ use std::process::Command;
 use fixture::{Fixture, Process, tenure_command};
 use rustix::process::Signal;
 
-/// Starts two processes at once. Asserts that one runs the job and the other prints `busy`, or nothing if it is
-/// `None`.
+/// Starts two processes at once. Asserts that one runs the job and the other prints `busy`, or nothing if it is `None`.
 /// Returns both, the running one first.
 fn one_runs(start: impl Fn() -> Command, busy: Option<&str>) -> (Process, Process) {
-    // The job reads stdin, which the test keeps open: so the job runs until the other process has found the lock
-    // busy.
+    // The job reads stdin, which the test keeps open: so the job runs until the other process has found the lock busy.
     let both = [Process::start(start()), Process::start(start())];
     let mut both = both.map(|process| (process.line(), process));
     both.sort_by_key(|(said, _)| said.as_deref() != Some("running"));

@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use crate::ledger::{Ledger, Writer};
 
-/// Lease of the lock, short because the demonstration waits for its end. The watchdog renews it while the process
-/// runs.
+/// Lease of the lock, short because the demonstration waits for its end. The watchdog renews it while the process runs.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// Runs a holder: prints `held TOKEN` when it has the lock. After a line on stdin it writes `balance`, and prints
-/// `written` or
-/// `refused: …`. At the end of stdin it releases the lock.
+/// `written` or `refused: …`. At the end of stdin it releases the lock.
 pub fn hold(folder: &Path, writer: Writer, balance: i64) -> Result<(), Box<dyn Error>> {
     let locks = format!("sqlite:{}", folder.join("locks.db").display());
     let client = tenure::blocking::connect(&locks)?;

@@ -1,5 +1,4 @@
-//! Runs the statements and triggers of `tenure::fenced` in a real SQLite. The tests of `tenure` check only their
-//! text.
+//! Runs the statements and triggers of `tenure::fenced` in a real SQLite. The tests of `tenure` check only their text.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};

@@ -15,18 +15,15 @@ use crate::Fault;
 use crate::http::{LIMIT, Reply, request};
 use crate::shop::ITEMS;
 
-/// Number of buyers that come at once, i.e. three for two items, and number of those that come while a shop is
-/// paused.
+/// Number of buyers that come at once, i.e. three for two items, and number of those that come while a shop is paused.
 const BUYERS: usize = 150;
 const MEANWHILE: usize = 40;
 
-/// Maximum number of requests of one buyer, and the pause before a further one. `Retry-After` asks for the same
-/// pause.
+/// Maximum number of requests of one buyer, and the pause before a further one. `Retry-After` asks for the same pause.
 const TRIES: usize = 20;
 const LATER: Duration = Duration::from_secs(1);
 
-/// Headers that say how long a buyer thinks. The slow buyer thinks so long that the load can pause its shop
-/// meanwhile.
+/// Headers that say how long a buyer thinks. The slow buyer thinks so long that the load can pause its shop meanwhile.
 const DECIDES_AT_ONCE: &str = "think: 0s\r\n";
 const SLOW: &str = "think: 4s\r\n";
 
@@ -159,8 +156,7 @@ async fn crowd(
 }
 
 /// Sends one buyer to a shop. If the lock was busy, the shop was overtaken or the result is unknown, the buyer tries
-/// again,
-/// and gets the order that it may already have.
+/// again, and gets the order that it may already have.
 async fn buyer(shop: String, what: String, headers: &'static str) -> io::Result<Reply> {
     for _ in 1..TRIES {
         let reply = ask(&shop, &what, headers).await?;

@@ -49,8 +49,7 @@ impl Sale {
     }
 
     /// Runs one trial. Asserts that its counts of orders and items match the database. Returns all counts, and the
-    /// lines that are
-    /// printed after them.
+    /// lines that are printed after them.
     fn run(&self, trial: &str) -> ([i64; 7], String) {
         let mut load = self.load(&[trial]);
         let line = load.line_with(trial);

@@ -50,9 +50,8 @@ fn steps(block: &str) -> Vec<Step> {
     steps
 }
 
-/// Runs a command in a shell, in the fixture's folder, with the built `tenure` first in `PATH`. Returns its stdout
-/// and its
-/// exit code.
+/// Runs a command in a shell, in the fixture's folder, with the built `tenure` first in `PATH`. Returns its stdout and
+/// its exit code.
 fn run(fixture: &Fixture, command: &str) -> (String, i32) {
     let mut path = OsString::from(tenure_command().parent().unwrap());
     path.push(":");
@@ -82,8 +81,7 @@ fn commands_of_coming_from_flock_print_the_given_output() {
 }
 
 /// Lists the allowed languages of each page. rustdoc takes a block without a language for Rust, and skips one with an
-/// unknown
-/// language. A `text` block is a drawing.
+/// unknown language. A `text` block is a drawing.
 #[test]
 fn every_code_block_is_compiled_or_run() {
     for (name, languages) in [

@@ -12,8 +12,7 @@ const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
     CREATE TABLE IF NOT EXISTS journal (task TEXT PRIMARY KEY, fence INTEGER NOT NULL, worker INTEGER NOT NULL);";
 
-/// Checks the token and writes in one statement, so nothing can happen in between. A task done again replaces its
-/// row.
+/// Checks the token and writes in one statement, so nothing can happen in between. A task done again replaces its row.
 const RECORD: &str = "INSERT INTO journal (task, fence, worker)
     SELECT ?1, ?2, ?3 WHERE ?2 >= (SELECT coalesce(max(fence), 0) FROM journal)
     ON CONFLICT (task) DO UPDATE SET fence = excluded.fence, worker = excluded.worker";

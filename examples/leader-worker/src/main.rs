@@ -78,8 +78,7 @@ async fn work(leader: &Leader, spool: &Path, journal: &Journal) -> Result<&'stat
             let name = task.file_name().unwrap_or_default().to_string_lossy();
             println!("{name}: begun");
             // This call cannot be stopped once it has begun. If the process is suspended here for longer than the
-            // lease, only
-            // the token makes the journal refuse the write.
+            // lease, only the token makes the journal refuse the write.
             if !journal.record(&name, leader.token())? {
                 return Ok("a later leader has worked");
             }

@@ -1,6 +1,5 @@
 //! The leader is killed, stopped, or asked to end: another process takes over, and the journal refuses late writes of
-//! the
-//! first.
+//! the first.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -55,8 +54,7 @@ fn keep_busy(fixture: &Fixture) -> Connection {
     journal
 }
 
-/// Asserts that the journal has exactly these tasks, each done by its process, and that the token rises when the
-/// leader
+/// Asserts that the journal has exactly these tasks, each done by its process, and that the token rises when the leader
 /// changes.
 fn assert_recorded(fixture: &Fixture, tasks: &[(&str, &Process)]) {
     let journal = journal(fixture);

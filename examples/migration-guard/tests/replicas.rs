@@ -19,8 +19,7 @@ const FIRST: &str = "CREATE TABLE customers (name TEXT); INSERT INTO customers V
 const SECOND: &str = "INSERT INTO customers VALUES ('two')";
 
 /// Starts a migrator and waits until it is between two steps. The second step is a pipe, so the migrator waits until
-/// the test
-/// writes to the pipe.
+/// the test writes to the pipe.
 fn half_way(fixture: &Fixture) -> Process {
     fs::create_dir(fixture.path("steps")).unwrap();
     fs::write(fixture.path("steps/1.sql"), FIRST).unwrap();

@@ -9,11 +9,9 @@ use tenure::FencingToken;
 #[derive(Clone)]
 pub(crate) struct Orders(Arc<Mutex<Connection>>);
 
-/// The table `charges` stands for a payment provider. Like a real one, it takes the request's key and charges once
-/// per key.
-/// Only this helps if a server dies between charge and answer, or is paused before its charge; a lock cannot. The
-/// lock makes
-/// repeated requests wait for the first one's answer, instead of all asking the provider at once.
+/// The table `charges` stands for a payment provider. Like a real one, it takes the request's key and charges once per
+/// key. Only this helps if a server dies between charge and answer, or is paused before its charge; a lock cannot. The
+/// lock makes repeated requests wait for the first one's answer, instead of all asking the provider at once.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS charges (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, body TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL, fence INTEGER NOT NULL);";

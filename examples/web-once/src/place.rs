@@ -24,8 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Handles a request. The client sends the same `Idempotency-Key` with each repetition of the request.
 ///
 /// When a client closes its connection, the server drops the handler's future. The work runs in a separate task, so
-/// that
-/// it goes on; otherwise the lock would be released in the middle of a charge, and the answer would not be stored.
+/// that it goes on; otherwise the lock would be released in the middle of a charge, and the answer would not be stored.
 pub(crate) async fn place_order(State(shop): State<Shop>, headers: HeaderMap, body: String) -> Answer {
     let Some(key) = headers.get("idempotency-key").and_then(|key| key.to_str().ok()) else {
         return (StatusCode::BAD_REQUEST, "send an Idempotency-Key\n".to_owned());
@@ -62,15 +61,13 @@ async fn charge_once(orders: &Orders, guard: &Guard, key: &str, body: &str) -> A
     }
 }
 
-/// Answer to an error of the work. The order may have been charged; the client learns it by sending the request
-/// again.
+/// Answer to an error of the work. The order may have been charged; the client learns it by sending the request again.
 fn fault(error: impl Display) -> Answer {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
 }
 
-/// Answer if the lock was not held to the end. After `Lost` and `Backend`, the order may have been charged; the
-/// client learns
-/// it by sending the request again. After other errors, nothing was charged.
+/// Answer if the lock was not held to the end. After `Lost` and `Backend`, the order may have been charged; the client
+/// learns it by sending the request again. After other errors, nothing was charged.
 fn refusal(error: Error) -> Answer {
     let status = match error {
         Error::Invalid(_) => StatusCode::BAD_REQUEST,

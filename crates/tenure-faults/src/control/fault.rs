@@ -116,9 +116,8 @@ pub(crate) struct ClockHand {
 }
 
 impl StoreFault {
-    /// Chooses a fault of the server. While its clock is behind its furthest time so far, no fault loses data: no
-    /// store keeps
-    /// tokens rising after a data loss and a clock set back together. `forgets`: every restart loses data.
+    /// Chooses a fault of the server. While its clock is behind its furthest time so far, no fault loses data: no store
+    /// keeps tokens rising after a data loss and a clock set back together. `forgets`: every restart loses data.
     pub(crate) fn choose(dice: &mut Dice, forgets: bool, clock: &mut ClockHand) -> StoreFault {
         let down = millis(dice, 0, 1_500);
         let behind = clock.furthest_ms - clock.now_ms;

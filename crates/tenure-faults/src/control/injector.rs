@@ -16,9 +16,8 @@ use super::workers::{Workers, within};
 use crate::log::now;
 use crate::store::Store;
 
-/// Longest pause of a worker that cannot cost other waiters their places in the queue, even if the paused worker
-/// blocks the
-/// SQLite file. It is shorter than the rest of a lease at the time of a renewal.
+/// Longest pause of a worker that cannot cost other waiters their places in the queue, even if the paused worker blocks
+/// the SQLite file. It is shorter than the rest of a lease at the time of a renewal.
 const HARMLESS: Duration = Duration::from_secs(1);
 
 /// Time limit of one `Stall` fault, with all its tries, for pausing the worker between reading and writing a counter.
@@ -165,8 +164,8 @@ async fn blow(
 }
 
 /// Pauses a worker that holds a lock, between reading and writing a counter, until another worker has written the
-/// counter.
-/// If no worker writes it, because the pause blocked the store, tries again. Returns the number of failed tries.
+/// counter. If no worker writes it, because the pause blocked the store, tries again. Returns the number of failed
+/// tries.
 async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
     let end = now() + AIMING;
     let mut failed_tries = 0;
@@ -190,9 +189,8 @@ async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
     Ok(failed_tries)
 }
 
-/// If the worker is between reading and writing a counter, pauses it and returns the counter's key. Reads the
-/// worker's log
-/// once more after the pause: if the worker wrote in the meantime, resumes it and returns `None`.
+/// If the worker is between reading and writing a counter, pauses it and returns the counter's key. Reads the worker's
+/// log once more after the pause: if the worker wrote in the meantime, resumes it and returns `None`.
 fn stop_between(crew: &mut Workers, seat: usize) -> io::Result<Option<LockKey>> {
     if crew.look(seat)?.between_reading_and_writing().is_none() {
         return Ok(None);

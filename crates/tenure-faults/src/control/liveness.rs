@@ -47,8 +47,7 @@ pub(crate) async fn every_task_gets_a_lock(
 }
 
 /// Checks law L1: kills the worker of a seat while it holds a lock, and waits until another worker is granted that
-/// lock.
-/// Adds the time that this took to `takeovers`.
+/// lock. Adds the time that this took to `takeovers`.
 pub(crate) async fn a_dead_holder_is_succeeded(
     crew: &mut Workers,
     seat: usize,

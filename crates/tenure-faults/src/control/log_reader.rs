@@ -54,9 +54,8 @@ impl LogReader {
         })
     }
 
-    /// Reads the lines that the worker has completed since the last call. A killed worker may leave an incomplete
-    /// line, which
-    /// is not used.
+    /// Reads the lines that the worker has completed since the last call. A killed worker may leave an incomplete line,
+    /// which is not used.
     pub(crate) fn look(&mut self) -> io::Result<()> {
         self.file.read_to_end(&mut self.rest)?;
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {

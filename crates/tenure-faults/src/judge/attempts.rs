@@ -1,5 +1,4 @@
-//! Computes the holding period of each attempt from the logs: renewals extend it, and the death of the process ends
-//! it.
+//! Computes the holding period of each attempt from the logs: renewals extend it, and the death of the process ends it.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -13,18 +13,15 @@ use crate::keys::LONGEST_LEASE;
 use crate::log::{Observation, ObservationKind, process_of};
 
 /// Time after a stall of a waiter's process in which another waiter may overtake the first one: a grant that a waiter
-/// does
-/// not take within 100 ms is offered to the next.
+/// does not take within 100 ms is offered to the next.
 const AFTERMATH: Duration = Duration::from_millis(200);
 
-/// If the store sends no reply for longer than this, waiting claims may have expired: waiters poll at least three
-/// times per
-/// lease. A disk that needs seconds for a write causes such a silence.
+/// If the store sends no reply for longer than this, waiting claims may have expired: waiters poll at least three times
+/// per lease. A disk that needs seconds for a write causes such a silence.
 const STANDSTILL: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
 /// Time within which a client detects that its connection has become silent: the time limit of a call, and a quarter.
-/// Until
-/// then, the client's waiters may have lost their places in the queue.
+/// Until then, the client's waiters may have lost their places in the queue.
 const NOTICED: Duration = Duration::from_secs(4);
 
 /// Period in which waiters may have lost their places in a queue.
@@ -52,10 +49,8 @@ impl Exemptions {
     }
 
     /// Exempts waiters from rule L3, the order of a queue, if they were disturbed during their wait or up to a lease
-    /// before it:
-    /// their process was paused, killed or stalled, or their link or store had a fault or did not reply. Their claims
-    /// may have
-    /// expired in the store and queued again at the tail.
+    /// before it: their process was paused, killed or stalled, or their link or store had a fault or did not reply.
+    /// Their claims may have expired in the store and queued again at the tail.
     pub(super) fn places(
         &mut self,
         attempts: &HashMap<u64, Attempt>,
@@ -80,18 +75,14 @@ impl Exemptions {
     /// Exempts the holders at the time of each fault that the store's profile lists as a hazard.
     ///
     /// - *The data is lost* ([`Hazard::DataLoss`]), or *a restart loses the latest writes* ([`Hazard::Restart`]): the
-    ///   store
-    ///   forgets the holders and grants their keys to others. The holders learn this at their next renewal.
-    /// - *The clock is set forward* ([`Hazard::ClockSet`]): the store ends leases early, and the holders cannot
-    ///   detect it.
+    ///   store forgets the holders and grants their keys to others. The holders learn this at their next renewal.
+    /// - *The clock is set forward* ([`Hazard::ClockSet`]): the store ends leases early, and the holders cannot detect
+    ///   it.
     ///
     /// V1 and V2 ignore these holders from the start of the fault. Later grants are checked in full. A grant that
-    /// arrives after
-    /// the start is exempt too, if its request was sent before the end of the fault: the reply was slow, or the
-    /// client handed
-    /// the claim over locally within 10 ms. Its token may be older than that of a new grant, so V3 ignores the token.
-    /// V4 has no
-    /// exemption.
+    /// arrives after the start is exempt too, if its request was sent before the end of the fault: the reply was slow,
+    /// or the client handed the claim over locally within 10 ms. Its token may be older than that of a new grant, so V3
+    /// ignores the token. V4 has no exemption.
     pub(super) fn holding_periods(
         &mut self,
         attempts: &HashMap<u64, Attempt>,
@@ -103,8 +94,8 @@ impl Exemptions {
             for (&number, attempt) in attempts {
                 let Some(granted) = attempt.granted else { continue };
                 let before = granted <= deed.from;
-                // The time at which the request was sent. It is slightly too early, as the local deadline is before
-                // the lease's end.
+                // The time at which the request was sent. It is slightly too early, as the local deadline is before the
+                // lease's end.
                 let confirmed = attempt.until - attempt.lease;
                 if attempt.ended > deed.from && (before || confirmed <= deed.to) {
                     let exemption = self.0.entry(number).or_default();
@@ -116,9 +107,8 @@ impl Exemptions {
         }
     }
 
-    /// Changes the history so that the checker ignores what is exempt: removes `queued` events, samples and tokens,
-    /// and ends
-    /// holding periods with `lost` events.
+    /// Changes the history so that the checker ignores what is exempt: removes `queued` events, samples and tokens, and
+    /// ends holding periods with `lost` events.
     pub(super) fn apply(&self, events: &mut Vec<Event>) {
         events.retain_mut(|event| {
             let exemption = self.0.get(&event.attempt).copied().unwrap_or_default();
@@ -181,8 +171,7 @@ fn disturbances(
     spans
 }
 
-/// Time from the end of a fault until its client detects the fault. Discarded data shows only when a reply is
-/// overdue.
+/// Time from the end of a fault until its client detects the fault. Discarded data shows only when a reply is overdue.
 fn unnoticed(deed: &InjectedFault) -> Duration {
     match deed.what.starts_with("HalfOpen") || deed.what.starts_with("Swallow") {
         true => NOTICED,

@@ -35,8 +35,8 @@ impl Report {
     /// If there are no findings, prints the report and removes the logs.
     ///
     /// # Panics
-    /// Panics if there are findings. The message has the findings, the seed, the injected faults, and the folder of
-    /// the logs.
+    /// Panics if there are findings. The message has the findings, the seed, the injected faults, and the folder of the
+    /// logs.
     pub fn expect_clean(self) -> Report {
         assert!(self.verdict.findings.is_empty(), "{self}");
         println!("{self}");

@@ -15,8 +15,7 @@ fn at(seconds: u64) -> Instant {
 }
 
 /// Parses a history. Each line has a time, the number of a process and an event; all events of a process are of one
-/// attempt.
-/// Times are nanoseconds, or seconds as in `12s`.
+/// attempt. Times are nanoseconds, or seconds as in `12s`.
 fn history(text: &str) -> Vec<Event> {
     let nanos = |word: &str| match word.strip_suffix('s') {
         Some(seconds) if seconds.ends_with(|last: char| last.is_ascii_digit()) => {
@@ -33,8 +32,7 @@ fn history(text: &str) -> Vec<Event> {
 }
 
 /// Returns the rules that `judge` finds violated. The store's profile lists data loss as a hazard. Processes 1 to 3
-/// have the
-/// seats 0 to 2, and process 1 was killed at `died`.
+/// have the seats 0 to 2, and process 1 was killed at `died`.
 fn broken(
     events: Vec<Event>,
     notes: &[Observation],
@@ -128,9 +126,8 @@ fn only_holders_before_a_data_loss_are_exempt() {
     }
 }
 
-/// Process 2 overtakes process 1: process 1 queues from 100 s to 110 s, process 2 begins at 107 s and is granted at
-/// 108 s.
-/// The store replies to process 3 once per second, except in the seconds `silent`.
+/// Process 2 overtakes process 1: process 1 queues from 100 s to 110 s, process 2 begins at 107 s and is granted at 108
+/// s. The store replies to process 3 once per second, except in the seconds `silent`.
 fn overtaken(silent: std::ops::Range<u64>) -> Vec<Event> {
     let mut text = "
         90s 3 invoked owner=3 mode=exclusive key=other

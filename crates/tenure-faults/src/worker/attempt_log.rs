@@ -11,9 +11,8 @@ use tenure_testkit::{Event, EventKind};
 use super::args::PlantedBug;
 use crate::log::{Observation, ObservationKind, now};
 
-/// Writes the events of one attempt to its worker's log. The start of a holding period is logged right after the
-/// grant, and
-/// its end right before the release.
+/// Writes the events of one attempt to its worker's log. The start of a holding period is logged right after the grant,
+/// and its end right before the release.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     log: Arc<File>,

@@ -1,6 +1,6 @@
 //! What a task does while it holds a lock: it writes to both resources without checking whether it still holds the
-//! lock,
-//! like a careless program. Meanwhile it asks its guard every 20 ms whether the lock is held, and logs the answers.
+//! lock, like a careless program. Meanwhile it asks its guard every 20 ms whether the lock is held, and logs the
+//! answers.
 
 use std::convert::Infallible;
 use std::io;
@@ -57,8 +57,7 @@ pub(crate) async fn work(
 }
 
 /// Asks the guard at once and then at each interval whether the lock is held, and logs the answers. Continues after a
-/// loss,
-/// because the guard must never report the lock as held again.
+/// loss, because the guard must never report the lock as held again.
 async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
     let mut loss_logged = false;
     loop {
@@ -74,9 +73,8 @@ async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
     }
 }
 
-/// Acquires the lock once more for the same owner. While the lock is held, this returns the same claim, and no
-/// attempt is
-/// logged. If the lock was lost, it returns a new claim, which is logged as a new attempt.
+/// Acquires the lock once more for the same owner. While the lock is held, this returns the same claim, and no attempt
+/// is logged. If the lock was lost, it returns a new claim, which is logged as a new attempt.
 async fn nest(guard: &Guard, plan: &LockPlan, face: &AnyLock, other: Entry) -> io::Result<()> {
     let begun = now();
     let Ok(inner) = face.lock(Some(NESTING)).await else {

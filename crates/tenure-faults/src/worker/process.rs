@@ -24,8 +24,7 @@ const REST: Duration = Duration::from_millis(50);
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// Interval at which the stall detector wakes up, and how late it must wake up to log a stall. The latter is shorter
-/// than the
-/// 100 ms after which an offered lock goes to the next waiter, so every place lost to a busy machine is known.
+/// than the 100 ms after which an offered lock goes to the next waiter, so every place lost to a busy machine is known.
 const BEAT: Duration = Duration::from_millis(20);
 const LATE: Duration = Duration::from_millis(50);
 

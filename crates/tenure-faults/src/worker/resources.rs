@@ -1,6 +1,5 @@
 //! Resources that tasks write to while they hold a lock. Each key has two files: an unfenced counter, and a register
-//! that
-//! refuses writes with an older token than its newest.
+//! that refuses writes with an older token than its newest.
 
 use std::fs::{self, File};
 use std::io;
@@ -38,8 +37,7 @@ impl Resources {
     }
 
     /// Adds one to the counter of a key, with a pause between reading and writing. If two tasks do this at the same
-    /// time, one
-    /// update is lost.
+    /// time, one update is lost.
     pub(crate) async fn bump(&self, key: &str, meanwhile: Duration, entry: &Entry) -> io::Result<()> {
         entry.note(ObservationKind::Bumping)?;
         let number = Self::counted(&self.folder, key)?;
@@ -50,9 +48,8 @@ impl Resources {
         entry.note(ObservationKind::Bumped)
     }
 
-    /// Writes a token to the register of a key, which refuses a token older than its newest. The result is logged
-    /// while the file
-    /// is locked, so that the logs show the order of the writes.
+    /// Writes a token to the register of a key, which refuses a token older than its newest. The result is logged while
+    /// the file is locked, so that the logs show the order of the writes.
     pub(crate) fn write(&self, key: &str, token: FencingToken, entry: &Entry) -> io::Result<()> {
         let file = open(&self.folder.join(format!("{key}.register")))?;
         file.lock()?;

@@ -6,8 +6,7 @@ use std::time::Duration;
 use tenure_backend::{Claim, ClaimId, ClientId, FencingToken, Instant, Kind, Mode, TokenRange};
 
 /// After a claim has left a key, the store may reserve the key for this time for a waiter that the store woke.
-/// Meanwhile it
-/// may answer `Waiting` to other claims although nothing else prevents a grant.
+/// Meanwhile it may answer `Waiting` to other claims although nothing else prevents a grant.
 const RESERVATION: Duration = Duration::from_millis(200);
 
 /// Time before a call was made, and time after its reply arrived.
@@ -35,8 +34,7 @@ pub(super) struct KeyState {
     /// Greatest token issued for the key so far.
     greatest: Option<FencingToken>,
     /// Greatest token at the time when the key last had no holder. A new grant need only exceed this one: claims that
-    /// hold
-    /// together may have equal tokens.
+    /// hold together may have equal tokens.
     floor: Option<FencingToken>,
 }
 

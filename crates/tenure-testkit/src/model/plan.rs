@@ -73,8 +73,7 @@ pub(super) enum Step {
 struct StepGenerator {
     dice: Dice,
     served: Vec<(Mode, Fairness)>,
-    /// For each key, a mode of the kind that most of its claims have. Claims of other kinds are refused as
-    /// mismatches.
+    /// For each key, a mode of the kind that most of its claims have. Claims of other kinds are refused as mismatches.
     preferred: [Mode; KEYS],
     /// A short and a long lease, one of which each claim and each renewal requests.
     leases: [Duration; 2],

@@ -68,9 +68,8 @@ impl ModelState {
             key_state.start_cooldown(at, release.cooldown);
         }
         for one in &gone {
-            // Until the end of its lease, the store must tell an evicted holder who evicted it. Not so a waiter,
-            // which learns from
-            // its next poll that its claim has ended.
+            // Until the end of its lease, the store must tell an evicted holder who evicted it. Not so a waiter, which
+            // learns from its next poll that its claim has ended.
             let until = if one.holds() {
                 one.ends.earliest
             } else {

@@ -75,8 +75,8 @@ impl ModelState {
         }
     }
 
-    /// Token range far above all tokens of the claim's key, for a renewal with `raise`. `None` if the key had no
-    /// token yet.
+    /// Token range far above all tokens of the claim's key, for a renewal with `raise`. `None` if the key had no token
+    /// yet.
     pub(super) fn range_beyond(&mut self, renewal: &RenewRequest) -> Option<TokenRange> {
         let greatest = self.key_state(&renewal.claim.key).greatest()?;
         let first = tenure_backend::FencingToken::new(greatest.get() + 1_000)?;

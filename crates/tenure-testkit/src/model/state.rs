@@ -1,5 +1,5 @@
-//! The model: the state that the store must have after each reply, and whether the contract allows the reply.
-//! It is written from the contract's text. If the contract allows several replies, the model follows the store's.
+//! The model: the state that the store must have after each reply, and whether the contract allows the reply. It is
+//! written from the contract's text. If the contract allows several replies, the model follows the store's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -77,8 +77,7 @@ impl ModelState {
         }
     }
 
-    /// Time until which the walk must wait, because a lease may end during a call made now. `None` if it need not
-    /// wait.
+    /// Time until which the walk must wait, because a lease may end during a call made now. `None` if it need not wait.
     pub(super) fn uncertain_until(&self, now: Instant) -> Option<Instant> {
         let placed = self.keys.values().flat_map(|key_state| &key_state.placed);
         let close = |ends: &ExpiryRange| ends.earliest <= now + CALL_TIME && now < ends.latest;

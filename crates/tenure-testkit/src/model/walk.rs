@@ -35,8 +35,7 @@ struct Walk<'a> {
 
 /// Carries out the steps one by one, and appends each to `transcript`.
 ///
-/// Returns the number of checked steps. The walk ends early, without an error, if a lease expired during a call or
-/// the
+/// Returns the number of checked steps. The walk ends early, without an error, if a lease expired during a call or the
 /// store could not be reached.
 ///
 /// # Errors
@@ -68,8 +67,7 @@ pub(super) async fn walk(
 }
 
 impl Walk<'_> {
-    /// Carries out a step, then inspects all keys. Returns false if a reply could not be checked, which ends the
-    /// walk.
+    /// Carries out a step, then inspects all keys. Returns false if a reply could not be checked, which ends the walk.
     async fn take(&mut self, step: &Step) -> Result<bool, String> {
         self.wait_until_certain().await;
         if let Step::Pass(time) = step {
@@ -133,8 +131,7 @@ impl Walk<'_> {
     }
 
     /// Returns the request of a step and the number of the client that sends it. Returns `None` if the step's slot is
-    /// empty, or
-    /// if the contract does not define the reply.
+    /// empty, or if the contract does not define the reply.
     fn request(&mut self, step: &Step) -> Option<(usize, Request)> {
         match *step {
             Step::Pass(_) => None,
@@ -215,8 +212,7 @@ impl Walk<'_> {
     }
 
     /// Returns the request with which a claim's client releases it. Leaves out the successor if it has another key or
-    /// client, is
-    /// the claim itself, or has ended and the store does not remember that.
+    /// client, is the claim itself, or has ended and the store does not remember that.
     fn release_by_client(
         &self,
         leaving: &WalkClaim,

@@ -165,9 +165,8 @@ impl TestClient {
         panic!("the call failed with a transient error {ATTEMPTS} times in a row");
     }
 
-    /// Sends a batch, and repeats the elements that fail with transient errors. Returns the last reply to each
-    /// element, and
-    /// whether the element was repeated.
+    /// Sends a batch, and repeats the elements that fail with transient errors. Returns the last reply to each element,
+    /// and whether the element was repeated.
     async fn retry_each<Q: Clone, A>(
         &self,
         requests: &[Q],
@@ -259,8 +258,7 @@ impl TestClient {
     }
 
     /// Polls a claim until it is granted, for at most 200 ms: this is how long the store may keep the key free for
-    /// another
-    /// waiter or because of a cooldown.
+    /// another waiter or because of a cooldown.
     pub async fn granted_soon(&self, claim: &Arc<Claim>) -> Grant {
         self.granted_within(claim, Duration::from_millis(200)).await
     }
@@ -350,8 +348,7 @@ impl TestClient {
     }
 
     /// Sends releases in one call, and repeats those that fail with transient errors. Returns each last reply, and
-    /// whether its
-    /// release was repeated.
+    /// whether its release was repeated.
     pub(super) async fn release_replies(&self, releases: &[ReleaseRequest]) -> Vec<(ReleaseReply, bool)> {
         let release = |backend: Arc<dyn Backend>, batch| backend.release(batch);
         let is_transient =

@@ -29,16 +29,14 @@ impl Fixture {
         TestClient::new(self.clone(), (self.decorate)(backend))
     }
 
-    /// Returns false if the profile lists `mode`. Otherwise asserts that the store refuses the mode without effect,
-    /// and returns
-    /// true.
+    /// Returns false if the profile lists `mode`. Otherwise asserts that the store refuses the mode without effect, and
+    /// returns true.
     pub async fn refuses_mode(&self, mode: Mode) -> bool {
         self.refuses(mode, self.fairness(mode)).await
     }
 
     /// Returns false if the profile lists `mode` with this fairness. Otherwise asserts that the store refuses it
-    /// without effect,
-    /// and returns true.
+    /// without effect, and returns true.
     pub async fn refuses(&self, mode: Mode, fairness: Fairness) -> bool {
         if self.profile.serves(mode, fairness) {
             return false;
@@ -56,8 +54,7 @@ impl Fixture {
     }
 
     /// Returns false if claims of the store live by leases. Otherwise they live by a session: asserts that a claim
-    /// outlives its
-    /// lease, and returns true.
+    /// outlives its lease, and returns true.
     pub async fn lives_by_session(&self) -> bool {
         if self.profile.liveness != Liveness::Session {
             return false;

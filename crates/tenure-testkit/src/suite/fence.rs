@@ -54,8 +54,7 @@ pub async fn tokens_rise_over_eviction(fixture: Fixture) {
 }
 
 /// A grant after a restart of the store has a greater token, if the profile promises that (R12). Otherwise the test
-/// does
-/// not restart the store.
+/// does not restart the store.
 pub async fn tokens_rise_over_a_restart(fixture: Fixture) {
     let key = fixture.key();
     let before = fixture.client().await;
@@ -92,9 +91,8 @@ pub async fn tokens_rise_from_readers_to_writers_and_back(fixture: Fixture) {
     rises(&mut greatest, b.granted_soon(&last).await.tokens);
 }
 
-/// A grant reserves as many tokens as requested, up to the profile's `max_grants`. The next grant's tokens are
-/// greater than
-/// all of them.
+/// A grant reserves as many tokens as requested, up to the profile's `max_grants`. The next grant's tokens are greater
+/// than all of them.
 pub async fn a_grant_reserves_the_requested_token_range(fixture: Fixture) {
     let (client, key) = (fixture.client().await, fixture.key());
     let most = fixture.profile().limits.max_grants.get();

@@ -231,8 +231,7 @@ pub async fn a_small_claim_does_not_overtake_a_large_one(fixture: Fixture) {
     granted_one_by_one(&fixture, [permits(2, 3), permits(3, 3), permits(1, 3)]).await;
 }
 
-/// Asserts that three claims with these modes hold the key one after another. The third could hold it together with
-/// the
+/// Asserts that three claims with these modes hold the key one after another. The third could hold it together with the
 /// first, but waits behind the second.
 async fn granted_one_by_one(fixture: &Fixture, [first, second, third]: [Mode; 3]) {
     let (holder, key) = held_key(fixture, first).await;

@@ -91,8 +91,7 @@ impl Fixture {
         Duration::from_secs(1).clamp(limits.min_lease, limits.max_lease)
     }
 
-    /// Time after the end of a lease by which the key must be free: the store's `expiry_slack` and one check
-    /// interval.
+    /// Time after the end of a lease by which the key must be free: the store's `expiry_slack` and one check interval.
     pub fn grace(&self) -> Duration {
         self.profile.limits.expiry_slack + POLL_INTERVAL
     }

@@ -8,8 +8,7 @@
 //! A case that is dropped leaves its claims to expire, in a store that no other case uses.
 
 /// Ends a case if its rule does not apply to the store, i.e. if the condition is true. Evaluating the condition has
-/// checked
-/// what the store does instead.
+/// checked what the store does instead.
 macro_rules! skip_if {
     ($condition:expr) => {
         if $condition {

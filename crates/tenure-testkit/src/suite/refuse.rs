@@ -122,8 +122,7 @@ pub async fn the_store_can_be_examined(fixture: Fixture) {
 }
 
 /// While a store denies access or cannot work, every call fails with a fault that is not transient, and no claim is
-/// reported
-/// as gone. After the store has recovered, its claims are in the state that the replies described.
+/// reported as gone. After the store has recovered, its claims are in the state that the replies described.
 pub async fn a_failing_store_reports_it_and_loses_no_claim(fixture: Fixture) {
     for failure in [StoreFailure::AccessDenied, StoreFailure::Broken] {
         let (client, [key, free]) = (fixture.client().await, [fixture.key(), fixture.key()]);

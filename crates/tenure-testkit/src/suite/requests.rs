@@ -20,8 +20,7 @@ pub struct ReleaseOutcome {
     /// The store's reply for the successor, if the request named one.
     pub successor: Option<AcquireReply>,
     /// True if the request was sent again after a transient error. The first request may have freed the claim, so
-    /// `freed` may be
-    /// empty.
+    /// `freed` may be empty.
     pub repeated: bool,
 }
 

@@ -75,8 +75,7 @@ pub async fn an_unfair_successor_does_not_overtake_a_queue(fixture: Fixture) {
 }
 
 /// If the store reports waiters, a successor is not granted while another client watches the key. The watching client
-/// is
-/// woken.
+/// is woken.
 pub async fn a_successor_waits_when_another_client_watches(fixture: Fixture) {
     let ([client, other], key) = (fixture.two().await, fixture.key());
     let (held, successor) = held_with_successor(&client, &key).await;

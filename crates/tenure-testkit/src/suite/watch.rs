@@ -151,8 +151,7 @@ pub async fn a_release_does_not_count_the_clients_own_waiters(fixture: Fixture) 
     client.granted_soon(&waiting).await;
 }
 
-/// Acquires a claim that waits, as the engine does: polls it after a wake-up or, if wake-ups may be lost, at
-/// intervals.
+/// Acquires a claim that waits, as the engine does: polls it after a wake-up or, if wake-ups may be lost, at intervals.
 async fn proceeds(
     fixture: &Fixture,
     waiter: &TestClient,

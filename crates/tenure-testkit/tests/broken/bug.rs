@@ -49,8 +49,7 @@ bugs! {
         ShortenOnlyIsIgnored: a_shorten_only_renewal_never_lengthens,
     }
     /// Other bugs: clocks within a call, wake-ups, key names, listings, batches, closing and failures of the store.
-    /// Each has the
-    /// case that fails because of it; random walks do not find them.
+    /// Each has the case that fails because of it; random walks do not find them.
     OTHERS {
         LeaseStartsAtTheReply: an_interrupted_client_never_outlives_its_lease,
         NotAfterIsCheckedWhenSending: a_late_request_is_not_placed,

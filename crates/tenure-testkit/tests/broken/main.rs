@@ -1,6 +1,5 @@
 //! Tests of the suite and of random walks: the memory store passes all cases, each planted bug fails its case, and
-//! walks find
-//! the bugs in the state of claims.
+//! walks find the bugs in the state of claims.
 
 mod bug;
 mod connection;

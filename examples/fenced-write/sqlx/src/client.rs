@@ -28,8 +28,8 @@ impl Database {
 
     /// Runs a statement. Returns the number of rows that it wrote.
     pub(crate) fn execute(&self, sql: &str, values: &[Value]) -> Result<u64, Box<dyn Error>> {
-        // sqlx requires a promise that SQL built at run time is safe. It is: it contains no values, and its names
-        // were checked.
+        // sqlx requires a promise that SQL built at run time is safe. It is: it contains no values, and its names were
+        // checked.
         let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
         for value in values {
             query = match *value {

@@ -43,8 +43,7 @@ struct Purchase {
 /// Handles the request of a buyer. Its headers `think` and `patience` set these times, such as `5ms` or `2s`.
 ///
 /// When a client closes its connection, the server drops the handler's future. The sale runs in a separate task, so
-/// that
-/// it goes on; otherwise the lock would be released in the middle of the sale.
+/// that it goes on; otherwise the lock would be released in the middle of the sale.
 pub(super) async fn buy(
     State(shop): State<Shop>,
     Path((way, buyer)): Path<(Way, String)>,
@@ -110,8 +109,7 @@ impl Shop {
     /// Sells under the given lock. Returns `None` if the lock is busy for longer than the buyer waits.
     ///
     /// Returns an error if the lock is lost. A sale that has begun cannot be stopped, and goes on without the lock:
-    /// then only
-    /// its token can make the database refuse it.
+    /// then only its token can make the database refuse it.
     async fn sell_under(&self, lock: &Mutex, purchase: &Purchase) -> Result<Option<Sale>, Fault> {
         let sold = lock.try_with_or_else(
             purchase.patience,

@@ -83,8 +83,7 @@ impl Stock {
     /// Number of items on a shelf, or `None` if a later holder of the lock has put its token on the shelf.
     ///
     /// If there is a token, also puts it on the shelf. From then on, an older holder can take nothing. Otherwise it
-    /// could take an
-    /// item between this look and the update that follows it, and the number would be out of date.
+    /// could take an item between this look and the update that follows it, and the number would be out of date.
     pub(crate) fn look(&self, shelf: &str, token: Option<FencingToken>) -> rusqlite::Result<Option<i64>> {
         let Some(token) = token else {
             let sql = "SELECT items FROM stock WHERE shelf = ?1";
@@ -102,9 +101,8 @@ impl Stock {
         })
     }
 
-    /// Sets the number of items on a shelf, and inserts the order. If there is a token, does so only if no later
-    /// holder of the
-    /// lock has put its token on the shelf.
+    /// Sets the number of items on a shelf, and inserts the order. If there is a token, does so only if no later holder
+    /// of the lock has put its token on the shelf.
     pub(crate) fn take(
         &self,
         shelf: &str,

@@ -1,5 +1,4 @@
-//! The till: a buyer looks at the shelf, thinks for a moment, and takes an item. Its methods block the calling
-//! thread.
+//! The till: a buyer looks at the shelf, thinks for a moment, and takes an item. Its methods block the calling thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
@@ -34,8 +33,8 @@ impl Till {
         self.stock.restock(shelves)
     }
 
-    /// Sells one item of a shelf; if there is a token, the sale is fenced. A buyer that asks again gets the order
-    /// that it has.
+    /// Sells one item of a shelf; if there is a token, the sale is fenced. A buyer that asks again gets the order that
+    /// it has.
     pub(crate) fn sell(
         &self,
         shelf: &str,
@@ -71,9 +70,8 @@ impl Till {
         Thinking(&self.thinking)
     }
 
-    /// Returns one line each for the process ID, the number of buyers that think now, the greatest such number so
-    /// far, and the
-    /// number of overtaken sales.
+    /// Returns one line each for the process ID, the number of buyers that think now, the greatest such number so far,
+    /// and the number of overtaken sales.
     pub(crate) fn report(&self) -> String {
         let [thinking, at_once, overtaken] =
             [&self.thinking, &self.at_once, &self.overtaken].map(|count| count.load(Relaxed));

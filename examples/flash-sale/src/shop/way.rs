@@ -3,8 +3,7 @@
 use serde::Deserialize;
 
 /// Name of the single shelf, and key of its lock. The ten shelves are `flash-sale#0` to `flash-sale#9`, as `Striped`
-/// names
-/// them.
+/// names them.
 pub(super) const SHELF: &str = "flash-sale";
 pub(super) const STRIPES: usize = 10;
 

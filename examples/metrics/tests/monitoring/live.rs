@@ -1,5 +1,4 @@
-//! Starts the example and a real Prometheus that scrapes it and has loaded the alerts. Sends the queries of the
-//! Grafana
+//! Starts the example and a real Prometheus that scrapes it and has loaded the alerts. Sends the queries of the Grafana
 //! dashboard to this Prometheus.
 
 use std::collections::BTreeSet;

@@ -109,9 +109,8 @@ async fn long_batch(fixture: &Fixture, client: &TestClient) -> Vec<Arc<Claim>> {
     claims
 }
 
-/// Returns whether the claim at this position of a long batch holds its key. The pattern is irregular, so that a
-/// store which
-/// mixes up replies is found.
+/// Returns whether the claim at this position of a long batch holds its key. The pattern is irregular, so that a store
+/// which mixes up replies is found.
 fn is_there(at: usize) -> bool {
     at.is_multiple_of(37) || at % 101 == 3
 }

@@ -35,8 +35,7 @@ pub async fn an_eviction_is_remembered_for_the_claims_lease(fixture: Fixture) {
     assert_eq!(holder.is_gone(&claim, Phase::Granted).await, by_alice());
 }
 
-/// If the holder releases its claim after the eviction, the store still reports the eviction as the reason of the
-/// loss.
+/// If the holder releases its claim after the eviction, the store still reports the eviction as the reason of the loss.
 pub async fn a_late_release_does_not_hide_an_eviction(fixture: Fixture) {
     if !fixture.profile().remembers_ended {
         return an_evicted_claim_is_gone_and_learns_the_evictor(fixture).await;
@@ -119,8 +118,7 @@ pub async fn a_waiter_can_be_evicted_from_the_queue(fixture: Fixture) {
 }
 
 /// After an eviction, the store grants the key to no claim for the cooldown of 10 ms: until then, the evicted client
-/// may
-/// hand the claim over in memory.
+/// may hand the claim over in memory.
 pub async fn an_eviction_starts_a_cooldown(fixture: Fixture) {
     let ([holder, operator, other], key) = (fixture.three().await, fixture.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;

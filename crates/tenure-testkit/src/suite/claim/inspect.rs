@@ -100,9 +100,8 @@ pub async fn inspect_does_not_show_a_free_key(fixture: Fixture) {
     }
 }
 
-/// A listing shows each key that starts with the prefix exactly once, over all its pages. Wildcards in the prefix
-/// match only
-/// themselves.
+/// A listing shows each key that starts with the prefix exactly once, over all its pages. Wildcards in the prefix match
+/// only themselves.
 pub async fn a_listing_shows_each_matching_key_once(fixture: Fixture) {
     let client = fixture.client().await;
     if !fixture.profile().inspection.lists {
@@ -130,8 +129,7 @@ pub async fn a_listing_shows_each_matching_key_once(fixture: Fixture) {
 }
 
 /// A page announces a next page only if the next page has keys. That this page is full, or that a released key would
-/// follow,
-/// is no reason.
+/// follow, is no reason.
 pub async fn a_page_never_announces_an_empty_page(fixture: Fixture) {
     let client = fixture.client().await;
     if !fixture.profile().inspection.lists {

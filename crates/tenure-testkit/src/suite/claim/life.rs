@@ -115,9 +115,8 @@ fn assert_ended(answer: Result<AcquireReply, BackendError>) {
     }
 }
 
-/// The store remembers a withdrawal that arrives before the claim's own `acquire` request, and does not place the
-/// claim then
-/// (R1, R2).
+/// The store remembers a withdrawal that arrives before the claim's own `acquire` request, and does not place the claim
+/// then (R1, R2).
 pub async fn a_claim_withdrawn_before_it_was_placed_is_never_granted(fixture: Fixture) {
     if !fixture.profile().remembers_ended {
         return a_released_claim_is_never_granted_again(fixture).await;

@@ -1,5 +1,5 @@
-//! The local deadline of a client, with interruptions and late messages: it counts from before the request is sent,
-//! and a late request places nothing. Part of the group `lease`.
+//! The local deadline of a client, with interruptions and late messages: it counts from before the request is sent, and
+//! a late request places nothing. Part of the group `lease`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +47,7 @@ pub async fn the_local_deadline_is_within_the_stores_lease(fixture: Fixture) {
 /// lease.
 ///
 /// The clock jumps at its k-th reading within the call, for each k up to 8. A client that reads `held_from` after the
-/// store
-/// has started the lease fails for one of these k (R22).
+/// store has started the lease fails for one of these k (R22).
 pub async fn an_interrupted_client_never_outlives_its_lease(fixture: Fixture) {
     for reading in 1..=8 {
         for jump in [Duration::from_secs(3), Duration::from_secs(3_600)] {
@@ -94,8 +93,7 @@ pub async fn a_late_reply_does_not_extend_the_local_deadline(fixture: Fixture) {
     is_held_until(&fixture, &other, &successor, deadline(&grant)).await;
 }
 
-/// Asserts that the store keeps the key for `claim`, which is not renewed, at least until its holder's local
-/// deadline.
+/// Asserts that the store keeps the key for `claim`, which is not renewed, at least until its holder's local deadline.
 async fn is_held_until(fixture: &Fixture, other: &TestClient, claim: &Claim, deadline: Instant) {
     let next = other.claim(&claim.at.key, Mode::Exclusive);
     other.granted_within(&next, claim.lease + fixture.grace()).await;
@@ -140,8 +138,7 @@ pub async fn a_late_request_is_not_placed(fixture: Fixture) {
 }
 
 /// Places a claim, or renews it if `renews`, while the clock jumps. Asserts that another client finds the key held
-/// shortly
-/// before the resulting local deadline.
+/// shortly before the resulting local deadline.
 async fn interrupted(
     fixture: &Fixture,
     client: &TestClient,

@@ -69,8 +69,7 @@ pub async fn a_renewal_grants_the_requested_lease(fixture: Fixture) {
 pub async fn a_claim_survives_a_restart_if_the_profile_says_so(fixture: Fixture) {
     let (holder, key) = (fixture.client().await, fixture.key());
     holder.holds(&key, Mode::Exclusive).await;
-    // A store within one machine restarts only with the machine, which ends the holders too. So only a network store
-    // is
+    // A store within one machine restarts only with the machine, which ends the holders too. So only a network store is
     // restarted here.
     let outlives_it = fixture.profile().reach == Reach::Network;
     if outlives_it
@@ -182,9 +181,8 @@ pub async fn a_short_lease_is_rounded_up_and_reported(fixture: Fixture) {
     assert!(grant.lease >= least, "{:?} is below {least:?}", grant.lease);
 }
 
-/// A renewal for a lease below the store's minimum gets the minimum. The reply reports the actual lease, and the
-/// store keeps
-/// the claim for that time.
+/// A renewal for a lease below the store's minimum gets the minimum. The reply reports the actual lease, and the store
+/// keeps the claim for that time.
 pub async fn a_short_renewal_is_rounded_up_and_reported(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let least = fixture.profile().limits.min_lease;
@@ -211,8 +209,7 @@ pub async fn a_shorten_only_renewal_never_lengthens(fixture: Fixture) {
         renewed.1
     };
     // Under chaos, a repeated `acquire` request restarts the lease. So one of five claims must show that the lease is
-    // not
-    // lengthened.
+    // not lengthened.
     let mut shortened = false;
     for _ in 0..5 {
         let short_lease = holder.short_lease(&fixture.key(), Mode::Exclusive);
