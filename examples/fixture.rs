@@ -1,4 +1,4 @@
-//! What the tests of the examples share: a temporary folder with a lock store, processes, and the `tenure` command.
+//! Shared by the tests of the examples: a temporary folder with a lock store, real processes, and the `tenure` command.
 //! Each test includes this file as a module by its path.
 #![allow(dead_code, reason = "each test uses its own part of it")]
 
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 #[allow(unused_imports, reason = "each test uses its own part of it")]
 pub(crate) use process::{LIMIT, Process, wait_for};
 
-/// A temporary folder, with a lock store that only this test uses.
+/// A temporary folder with its own lock store.
 pub(crate) struct Fixture(TempDir);
 
 impl Fixture {
@@ -28,7 +28,6 @@ impl Fixture {
         self.0.path().join(name)
     }
 
-    /// The URL of the lock store.
     pub(crate) fn url(&self) -> String {
         format!("sqlite:{}", self.path("locks.db").display())
     }
@@ -77,7 +76,7 @@ pub(crate) fn assert_is_one_line_in_words(said: &str) {
     assert!(!said.contains(['{', '"']), "{said}");
 }
 
-/// The path of the `tenure` command that was built with the tests. Builds the command if it is missing.
+/// The path of the built `tenure` command, next to the tests. Builds it if only this package is tested.
 pub(crate) fn tenure_command() -> PathBuf {
     let test = env::current_exe().expect("a test knows its file");
     let profile = test

@@ -9,7 +9,6 @@ use std::time::Duration;
 /// A time limit that is reached only if something is wrong.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Reply of a server.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -46,7 +45,6 @@ pub(crate) fn send(address: &str, what: &str, headers: &str, body: &str) -> TcpS
     stream
 }
 
-/// Sends a request and waits for the reply.
 pub(crate) fn ask(address: &str, what: &str, headers: &str, body: &str) -> Reply {
     let mut reply = String::new();
     let mut stream = send(address, what, headers, body);

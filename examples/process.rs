@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A time limit that only a failing test reaches.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A process whose output lines a test can await. It is killed when this is dropped.
+/// A process whose output lines can be awaited. Dropping this kills it.
 pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -48,19 +48,19 @@ impl Process {
         next(&self.stdout)
     }
 
-    /// The remaining lines of stderr; none if stderr is not a pipe.
+    /// The remaining lines of stderr, if it is a pipe.
     pub(crate) fn stderr(&self) -> impl Iterator<Item = String> {
         std::iter::from_fn(|| next(&self.stderr))
     }
 
-    /// The next line of stdout that begins with `start`. Lines before it are dropped.
+    /// The next line of stdout that begins with `start`. Drops earlier lines.
     pub(crate) fn line_with(&self, start: &str) -> String {
         let mut lines = std::iter::from_fn(|| self.line());
         let line = lines.find(|line| line.starts_with(start));
         line.unwrap_or_else(|| panic!("it ended without a line that begins with {start:?}"))
     }
 
-    /// Waits until the process ends or closes its stdout, and returns the remaining lines of stdout.
+    /// Waits for the end of stdout. Returns its remaining lines.
     pub(crate) fn rest(&self) -> Vec<String> {
         std::iter::from_fn(|| self.line()).collect()
     }
@@ -81,7 +81,7 @@ impl Process {
         self.child.try_wait().expect("it is our child").is_some()
     }
 
-    /// Waits for the end of the process. Returns its exit code, or 128 plus the signal's number if a signal ended it.
+    /// Waits for the end of the process. Returns its [`exit_code`].
     pub(crate) fn exit_code(&mut self) -> i32 {
         wait_for("the process's end", || self.has_ended());
         exit_code(self.child.wait().expect("it is our child"))
@@ -116,13 +116,13 @@ fn next(lines: &Receiver<String>) -> Option<String> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGKILL also ends a stopped process. `kill` fails if the process has already ended.
+        // SIGKILL also ends a stopped process. `kill` fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Waits until `happened` returns true. Panics with `what` after [`LIMIT`].
+/// Waits until `happened` returns true; panics after [`LIMIT`].
 pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !happened() {

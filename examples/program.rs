@@ -6,15 +6,14 @@ use std::error::Error;
 use std::iter::successors;
 use std::process::ExitCode;
 
-/// Value of `TENURE_URL`. As in the `tenure` command, an empty value counts as not set. A value that is not UTF-8
-/// becomes a URL that `connect` refuses.
+/// `TENURE_URL`, as the `tenure` command reads it: an empty value counts as not set. One that is not UTF-8 is refused
+/// as a URL later.
 pub(crate) fn named_store() -> Option<String> {
     let url = std::env::var_os("TENURE_URL").filter(|url| !url.is_empty())?;
     Some(url.to_string_lossy().into_owned())
 }
 
-/// Value of `TENURE_URL`. If it is not set: URL of a SQLite file with this name in the temporary folder of this
-/// machine, which its processes share.
+/// `TENURE_URL` or, if it is not set, a SQLite file of this name in the temporary folder of this machine.
 pub(crate) fn store_or_file(name: &str) -> String {
     let file = std::env::temp_dir().join(name);
     named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
@@ -31,7 +30,7 @@ pub(crate) fn end<E: Error + ?Sized>(outcome: Result<(), Box<E>>) -> ExitCode {
     }
 }
 
-/// Message of an error, followed by the messages of its sources. No message repeats another.
+/// The messages of an error and of its sources. None repeats another.
 pub(crate) fn words<E: Error + ?Sized>(error: &E) -> String {
     let sources = successors(error.source(), |source| (*source).source()).map(ToString::to_string);
     let all: Vec<String> = [error.to_string()].into_iter().chain(sources).collect();

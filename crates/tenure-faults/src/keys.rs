@@ -7,8 +7,8 @@ use tenure::backend::Fairness;
 use tenure::{Kind, Mode, Profile};
 use tenure_testkit::Dice;
 
-/// Key of a run. All locks of a key have the same fairness: if fair and unfair locks were mixed, a local hand-over
-/// between unfair locks could overtake a fair waiter, and the order of waiters could not be checked.
+/// Key of a run. All locks of a key have the same fairness: a local hand-over between unfair locks may overtake a fair
+/// waiter, so the order of waiters on a mixed key could not be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
@@ -20,7 +20,6 @@ const fn key(name: &'static str, kind: Kind, fair: bool) -> Key {
     Key { name, kind, fair }
 }
 
-/// All keys of a run.
 pub(crate) const KEYS: [Key; 10] = [
     key("plain-0", Kind::Mutex, false),
     key("plain-1", Kind::Mutex, false),
@@ -34,7 +33,6 @@ pub(crate) const KEYS: [Key; 10] = [
     key("permits-fair", Kind::Semaphore { of: PERMITS }, true),
 ];
 
-/// Number of permits of a semaphore.
 const PERMITS: NonZeroU32 = NonZeroU32::new(3).expect("three is more than none");
 
 /// Leases that workers request, in milliseconds.
@@ -73,7 +71,7 @@ impl Key {
     }
 }
 
-/// Returns whether the mode excludes all other holders. Only such a holder writes to the key's counter and register.
+/// Returns whether the mode excludes all other holders. Only then a holder writes.
 pub(crate) fn is_alone(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive | Mode::Write)
 }

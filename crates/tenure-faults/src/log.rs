@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tenure::Instant;
 use tenure::backend::{Clock, SystemClock};
 
-/// Positions of the lowest bits of the task's and the process's number within an attempt's number.
+/// Lowest bits of the task number and of the process number in an attempt number.
 const TASK: u32 = 32;
 const PROCESS: u32 = 40;
 
@@ -16,7 +16,6 @@ pub(crate) fn first_attempt(process: u64, task: u64) -> u64 {
     process << PROCESS | task << TASK | 1
 }
 
-/// Process that made the attempt.
 pub(crate) fn process_of(attempt: u64) -> u64 {
     attempt >> PROCESS
 }
@@ -31,12 +30,12 @@ pub(crate) fn now() -> Instant {
     SystemClock.now()
 }
 
-/// Entry of a worker's log that is not an event of the history.
+/// Entry of a worker's log that is no event of the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Observation {
     #[serde(with = "nanos")]
     pub(crate) at: Instant,
-    /// Number of the attempt that was observed. If the whole process was: number of any attempt of that process.
+    /// Number of the observed attempt, or of any attempt of the observed process.
     pub(crate) attempt: u64,
     pub(crate) what: ObservationKind,
 }
@@ -44,7 +43,7 @@ pub(crate) struct Observation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ObservationKind {
-    /// Report of a holder's guard: its local deadline, and the lease in the store.
+    /// Local deadline and lease, as the holder's guard reports them.
     Deadline {
         #[serde(with = "nanos")]
         until: Instant,

@@ -15,7 +15,7 @@ use crate::keys::KEYS;
 use crate::store::Store;
 use crate::worker::{Args, PlantedBug, Resources};
 
-/// Defaults of a run: its worker processes, the tasks of each, and the time during which faults are injected.
+/// Defaults of a run: worker processes, tasks of each, and time with faults.
 const PROCESSES: usize = 4;
 const TASKS: u64 = 5;
 const SPAN: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Run {
     /// Path of the worker program.
     pub worker: PathBuf,
-    /// Seed that decides the faults and the choices of the workers.
+    /// Seed of the faults and of the workers' choices.
     pub seed: u64,
     /// Time during which faults are injected.
     pub span: Duration,
@@ -39,7 +39,7 @@ pub struct Run {
     pub fault_set: FaultSet,
     /// Bug to plant in the workers.
     pub plant: Option<PlantedBug>,
-    /// Time limit for every task to get a lock while no faults are injected, and for all workers to end.
+    /// Time limit for every task to get a lock without faults, and for all workers to end.
     pub patience: Duration,
 }
 
@@ -60,14 +60,14 @@ impl Run {
         }
     }
 
-    /// Carries out the run on a store, and checks it.
+    /// Carries out the run on a store.
     ///
     /// # Cancel safety
     /// Dropping the future kills the workers. The logs are kept.
     ///
     /// # Errors
-    /// Returns an error if workers or servers cannot be started, or if a log cannot be read. The run then proves
-    /// nothing. The logs are kept.
+    /// Returns an error if workers or servers cannot be started, or if a log cannot be read. The run then proves nothing.
+    /// The logs are kept.
     pub async fn on(self, store: Store) -> io::Result<Report> {
         let folder = tempfile::Builder::new().prefix("tenure-faults-").tempdir()?;
         let folder = folder.keep();
@@ -135,7 +135,7 @@ impl Run {
         }
     }
 
-    /// Ends the workers. Checks that they end only on request, and leave nothing in the store.
+    /// Ends the workers. Checks that none ended before, and that they leave nothing in the store.
     async fn end(&self, crew: &mut Workers, client: &Client, store: &Store) -> io::Result<Vec<Finding>> {
         let mut undisciplined = crew.exited_workers();
         let killed = crew.end(self.patience).await?;
@@ -155,7 +155,7 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} must be a number, but is {text:?}")))
 }
 
-/// Sum of the final values of all unfenced counters.
+/// Sum of the unfenced counters' final values.
 fn counted(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for key in KEYS {

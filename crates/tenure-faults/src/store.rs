@@ -19,7 +19,7 @@ pub enum Store {
         /// URL of the file.
         url: String,
     },
-    /// Redis server, with a link for each worker: a proxy that can inject faults.
+    /// Redis server, with a link (a proxy) for each worker.
     Redis {
         /// Server process, whose clock can be set.
         server: Box<Redis>,
@@ -51,7 +51,7 @@ impl Store {
         })
     }
 
-    /// URL that leads to the store directly, not over a link.
+    /// URL that leads directly to the store, not over a link.
     pub fn url(&self) -> String {
         match self {
             Store::File { url } => url.clone(),
@@ -59,7 +59,7 @@ impl Store {
         }
     }
 
-    /// Creates a link for each worker if the store is a server. Returns the URL that each worker connects to.
+    /// Creates the links of a server. Returns the URL for each worker.
     pub(crate) async fn link(&mut self, workers: usize) -> io::Result<Vec<String>> {
         match self {
             Store::File { url } => Ok(vec![url.clone(); workers]),

@@ -17,14 +17,14 @@ const KEY: &str = "the long queue";
 const PROCESSES: usize = 8;
 const WAITERS: usize = 1_000;
 const LEASE: Duration = Duration::from_secs(5);
-/// Time that the next grant may take after a dead waiter's lease has ended, on a busy machine.
+/// Time from the end of a dead waiter's lease to the next grant, on a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// JSON line that a waiter process prints for a waiter: its number, and its token or, while it waits, `null`.
 type Said = (usize, Option<u64>);
 
-/// Process with many waiters. Each number that it reads from standard input starts a task that waits for the lock.
+/// Process with many waiters. Each number on its standard input starts a task that waits for the lock.
 struct WaiterProcess {
     /// The process is killed when this is dropped.
     _process: Child,
@@ -80,8 +80,8 @@ async fn next(said: &mut UnboundedReceiver<Said>) -> Said {
         .expect("this test itself could tell")
 }
 
-/// Lets waiters queue behind a holder, each in a random process, and kills one process if `kills`. Asserts that all
-/// other waiters are granted the lock in order. Returns the longest pause between two grants.
+/// Lets waiters in random processes queue behind a holder, and kills one process if `kills`. Asserts that all other
+/// waiters are granted the lock in order. Returns the longest pause between two grants.
 async fn drain(kills: bool) -> Duration {
     let redis = Redis::start().expect("Redis starts");
     let client = tenure::connect(&redis.url()).await.expect("Redis answers");
@@ -112,7 +112,7 @@ async fn drain(kills: bool) -> Duration {
         longest = longest.max(last.elapsed());
         last = Instant::now();
     }
-    // Lines of different processes arrive in any order, so the grants are sorted by their tokens, which rise.
+    // Lines of different processes arrive in any order, but the tokens rise with each grant.
     served.sort_unstable();
     let served: Vec<usize> = served.into_iter().map(|(_, number)| number).collect();
     assert_eq!(served, expected);

@@ -14,7 +14,7 @@ use tenure_backend::{
 use crate::Dice;
 use crate::faulty::{Exchange, Faults, FaultyBackend, Reply, Request, When};
 
-/// Maximum number of requests kept to be delivered again later. Beyond it, the oldest is delivered at the next call.
+/// Maximum number of requests kept for a late repetition. Beyond it, the next call repeats the oldest.
 const MAX_LATE: usize = 32;
 
 /// How often [`Chaos`] injects each fault. Rates are percentages of single calls and of batch elements.
@@ -55,7 +55,7 @@ impl FaultRates {
         loses_wake: 0,
         spurious_wakes: 0,
     };
-    /// High rates: about four of ten calls have a fault other than a delay.
+    /// High rates: about 40 % of calls have a fault other than a delay.
     pub const HIGH: FaultRates = FaultRates {
         delay: Duration::from_millis(1),
         fails_before: 10,
@@ -103,7 +103,7 @@ pub struct Chaos {
 #[derive(Debug)]
 struct ChaosState {
     dice: Dice,
-    /// Requests that will be delivered a second time.
+    /// Requests to be delivered again.
     late: Vec<Request>,
 }
 
@@ -124,7 +124,7 @@ impl Chaos {
         FaultyBackend::new(chaos).with_profile(profile)
     }
 
-    /// Waits for the call's random delay. Then delivers some of the requests that are to be repeated.
+    /// Waits for the call's random delay. Then repeats some earlier requests.
     async fn delay_call(&self) {
         let (delay, due) = self.next_delay();
         if delay.is_zero() {
@@ -151,7 +151,7 @@ impl Chaos {
         (Duration::from_micros(delay), due)
     }
 
-    /// Delivers a request to the store for the second time, and discards the reply.
+    /// Repeats a request to the store, and discards the reply.
     async fn deliver_late(&self, request: Request) {
         let inner = self.inner.clone();
         match request {
@@ -178,7 +178,7 @@ impl Chaos {
                         AcquireReply::Waiting { .. } | AcquireReply::Recovering
                     )))
                 );
-                // The client forgets a refused unfair claim. If the repetition placed it, nothing would withdraw it.
+                // The client forgets a refused unfair claim: nothing would withdraw it if the repetition placed it.
                 let is_forgotten = refused && !lost && claim.fairness == Fairness::Unfair;
                 (self.inner.profile().remembers_ended && !is_forgotten)
                     .then_some(Request::Acquire(claim, not_after))

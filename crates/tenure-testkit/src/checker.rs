@@ -45,8 +45,8 @@ pub fn check(history: impl IntoIterator<Item = Event>) -> Result<Summary, Vec<Vi
     }
 }
 
-/// Order of events with the same time: begin, end, queued, grant, observation. So one attempt may be granted at the
-/// time at which another ends.
+/// Order of events at the same time: begin, end, queued, grant, observation. So one attempt may end when another is
+/// granted.
 fn sort_rank(kind: &EventKind) -> u8 {
     match kind {
         EventKind::Invoked { .. } => 0,
@@ -79,11 +79,11 @@ struct AttemptState {
     invoked: Event,
     queued: Option<Instant>,
     acquired: Option<Event>,
-    /// End of the attempt's holding period: its release, its loss or its local deadline.
+    /// End of the attempt's holding period: release, loss or deadline.
     until: Option<Instant>,
     /// The `lost` event, if there was one.
     ended: Option<Event>,
-    /// True until the attempt has failed or its release was confirmed: until then, the store may have its claim.
+    /// False once the attempt failed or was released. Until then, the store may have its claim.
     open: bool,
 }
 
@@ -94,7 +94,7 @@ impl AttemptState {
     }
 }
 
-/// State of one key during the sweep.
+/// State of one key.
 #[derive(Debug, Default)]
 struct KeyHistory {
     holders: CurrentHolders,
@@ -105,7 +105,7 @@ struct KeyHistory {
     tokens: Tokens,
     /// Newest token that the guarded resource accepted.
     accepted: Option<(FencingToken, Event)>,
-    /// Number of attempts of which the store may still have a claim.
+    /// Number of attempts that are `open`.
     open: u32,
 }
 
@@ -158,7 +158,7 @@ impl Checker {
         self.keys.entry(key.clone()).or_default().open += 1;
     }
 
-    /// Ends the holding periods of a key's holders whose local deadlines have passed.
+    /// Ends the holding periods on a key whose local deadlines have passed.
     fn expire(&mut self, key: &LockKey, now: Instant) {
         let Some(one) = self.keys.get_mut(key) else { return };
         while let Some(&(deadline, number)) = one.deadlines.first() {
@@ -210,7 +210,7 @@ impl Checker {
         }
     }
 
-    /// Starts the holding period of a granted attempt. Reports V1 if a conflicting attempt holds the key.
+    /// Starts the holding period of a granted attempt. V1 fails if a conflicting attempt holds the key.
     fn start_holding(&mut self, event: &Event, mode: Mode, until: Instant) {
         let (_, one) = self.state_of(event.attempt);
         let witness = one.holders.conflicting(mode);
@@ -222,7 +222,7 @@ impl Checker {
         }
     }
 
-    /// Checks L3 at a grant: no conflicting attempt still waits that had queued before the granted attempt began.
+    /// Checks L3: no conflicting attempt still waits that queued before the granted one began.
     fn check_order(&mut self, event: &Event, mode: Mode, invoked: Instant) {
         let (_, one) = self.state_of(event.attempt);
         let ahead: Vec<u64> = one
@@ -237,8 +237,8 @@ impl Checker {
         }
     }
 
-    /// Checks V3 at a grant: no conflicting attempt has the same token, and the token is greater than each token that a
-    /// conflicting attempt received before the granted attempt began.
+    /// Checks V3: the token is greater than those that conflicting attempts received before this attempt began, and no
+    /// conflicting attempt has the same one.
     fn check_token(&mut self, event: &Event, mode: Mode, invoked: Instant, token: FencingToken) {
         let (_, one) = self.state_of(event.attempt);
         let older = one.tokens.conflicting_grant(mode, invoked, token);
@@ -275,8 +275,8 @@ impl Checker {
         }
     }
 
-    /// Checks V2: a guard must not say "held" when asked after its deadline or its loss. Nor may it while conflicting
-    /// attempts of other owners hold the key from the question to the answer.
+    /// Checks V2: a guard says "held" only if asked before its deadline and its loss. Conflicting attempts of other
+    /// owners do not hold the key from the question to the answer.
     fn sampled(&mut self, event: &Event, since: Instant) {
         self.summary.samples += 1;
         let (attempt, one) = self.state_of(event.attempt);
@@ -319,8 +319,7 @@ impl Checker {
         }
     }
 
-    /// Checks L4: the store shows at most as many holders and waiters of the key as there are attempts that have not
-    /// ended.
+    /// Checks L4: the store shows at most as many holders and waiters of a key as attempts are open.
     fn seen(&mut self, event: &Event, holders: u32, waiters: u32) {
         let (_, one) = self.state_of(event.attempt);
         let open = one.open;
@@ -331,14 +330,14 @@ impl Checker {
         }
     }
 
-    /// State of an attempt that has begun, and of the key that the attempt is for.
+    /// State of an attempt that has begun, and of its key.
     fn state_of(&mut self, number: u64) -> (&mut AttemptState, &mut KeyHistory) {
         let attempt = self.attempts.get_mut(&number).expect("the attempt was begun");
         let key = self.keys.get_mut(&attempt.key);
         (attempt, key.expect("an attempt is begun at its key"))
     }
 
-    /// Reports a violation, with `event`, the other events of its attempt, and the events of the attempt `other`.
+    /// Reports a violation, with the events of the attempt of `event` and of the attempt `other`.
     fn report_pair(&mut self, rule: Rule, description: impl Into<String>, other: u64, event: &Event) {
         let mut events = self
             .attempts

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_backend::{Clock, Instant};
 
-/// Start time of test clocks, long after the origin, so that no test subtracts its way back to the origin.
+/// Start time of test clocks, far enough from the origin that subtraction never saturates.
 const START: Instant = Instant::from_nanos(1_000_000_000_000_000);
 
 /// Clock that advances only when the test advances it. Clones share one time.
@@ -26,12 +26,12 @@ const START: Instant = Instant::from_nanos(1_000_000_000_000_000);
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// Creates a clock that shares its time with no other clock.
+    /// Creates an independent clock.
     pub fn new() -> Self {
         ManualClock(Arc::new(AtomicU64::new(START.as_nanos())))
     }
 
-    /// Advances the clock by `time`.
+    /// Advances the clock.
     pub fn advance(&self, time: Duration) {
         let step = (Instant::ORIGIN + time).as_nanos();
         self.0.fetch_add(step, Ordering::SeqCst);
@@ -163,7 +163,7 @@ impl JumpingClock {
         self.trap.lock().take().is_none()
     }
 
-    /// Underlying clock, which a test can set. Reading it does not count towards the jump.
+    /// Underlying clock. Readings of this one do not count towards the jump.
     pub fn manual(&self) -> &ManualClock {
         &self.clock
     }

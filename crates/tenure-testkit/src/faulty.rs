@@ -60,7 +60,7 @@ pub trait Faults: Debug + Send + Sync + 'static {
     /// Store to which the next call is sent.
     fn store(&self) -> Arc<dyn Backend>;
 
-    /// Wake-ups that tell the client that its connection was replaced. By default, the wake-ups of the store.
+    /// Wake-ups that tell the client of a new connection. By default, those of the store.
     fn reconnects(&self) -> Option<Wakes> {
         self.store().reconnects()
     }
@@ -97,12 +97,12 @@ pub enum When {
 pub struct Exchange {
     /// Request of the client. The store receives it as the hook left it at [`When::Before`].
     pub request: Request,
-    /// Reply to the client, or `None` if there is none yet. An error of a `renew` or `release` element is an `Err` here
-    /// too, not an `Unknown` reply.
+    /// Reply to the client, once there is one. Errors of `renew` and `release` elements are `Err` here, not `Unknown`
+    /// replies.
     pub reply: Option<Result<Reply, BackendError>>,
     /// Time at which the client made the call.
     pub asked: Instant,
-    /// True once the store has received the request and replied.
+    /// Whether the store has received the request and replied.
     pub sent: bool,
 }
 
@@ -119,13 +119,13 @@ impl Exchange {
 /// See [`FaultyBackend`].
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Places a claim no later than this time, or polls a claim that is placed already.
+    /// Places a claim no later than this time, or polls a placed claim.
     Acquire(Arc<Claim>, Instant),
     /// Renews a claim.
     Renew(RenewRequest),
-    /// Releases or withdraws a claim, or evicts holders.
+    /// Releases, withdraws or evicts claims.
     Release(ReleaseRequest),
-    /// Arms wake-ups for the waiter of a claim.
+    /// Arms wake-ups for a claim.
     Watch(Arc<Claim>),
     /// Inspects keys.
     Inspect(Query),
@@ -149,7 +149,7 @@ pub enum Reply {
     Inspect(Page<LockStatus>),
 }
 
-/// Lets a test reach the fault hook `F` through the backend.
+/// Lets a test reach the hook `F`.
 impl<F> Deref for FaultyBackend<F> {
     type Target = F;
 
@@ -159,7 +159,7 @@ impl<F> Deref for FaultyBackend<F> {
 }
 
 impl<F: Faults> FaultyBackend<F> {
-    /// Creates a backend whose calls pass through the hook `faults` to the hook's store.
+    /// Creates a backend with this hook, over the hook's store.
     pub fn new(faults: F) -> Self {
         let store = faults.store();
         FaultyBackend {
@@ -169,13 +169,12 @@ impl<F: Faults> FaultyBackend<F> {
         }
     }
 
-    /// Replaces the profile. Without this, the backend has the profile of the store.
+    /// Replaces the profile, which is otherwise that of the store.
     pub fn with_profile(self, profile: Profile) -> Self {
         FaultyBackend { profile, ..self }
     }
 
-    /// Carries out one call: runs the hook, the store, and the hook again. A hook that changes the kind of a request or
-    /// of its reply is a bug of the test.
+    /// Carries out one call. A hook that changes the kind of a request or of its reply is a bug in the test.
     fn exchange(
         self: Arc<Self>,
         requests: Vec<Request>,
@@ -210,8 +209,7 @@ impl<F: Faults> FaultyBackend<F> {
         }
     }
 
-    /// Carries out a call with one request. `take` returns the content of a reply of the expected kind, or else the
-    /// reply.
+    /// Carries out a call with one request. `take` unwraps the expected kind of reply.
     fn one<T: 'static>(self: Arc<Self>, request: Request, take: fn(Reply) -> Result<T, Reply>) -> Call<T> {
         let call = self.exchange(vec![request]);
         Call::new(async move {

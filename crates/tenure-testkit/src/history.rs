@@ -76,7 +76,7 @@ pub enum EventKind {
     },
     /// The attempt ended without a grant, and will never get one.
     Failed,
-    /// The outcome of the attempt is unknown. The checker concludes nothing from it.
+    /// The attempt's outcome is unknown. The checker concludes nothing from it.
     Unknown,
     /// The holder began to release the key, and no longer counts as holding it.
     ReleaseInvoked,
@@ -86,9 +86,9 @@ pub enum EventKind {
     Lost,
     /// The holder asked its guard whether it holds the key. The event's time is that of the answer.
     Sampled {
-        /// Time at which the holder asked.
+        /// Time of the question.
         since: Instant,
-        /// True if the guard said that it holds the key.
+        /// Whether the guard said that it is held.
         held: bool,
     },
     /// The guarded resource accepted a write of this attempt.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use tenure_backend::{FencingToken, Instant, Mode};
 
-/// List with one entry per mode. It is short, because a key is used with few modes.
+/// List with one entry per mode, of which a key uses few.
 type ByMode<T> = Vec<(Mode, T)>;
 
 fn entry_for<T: Default>(groups: &mut ByMode<T>, mode: Mode) -> &mut T {
@@ -65,7 +65,7 @@ impl CurrentHolders {
 pub(crate) struct Tokens {
     /// For each grant of a mode, in the order of time: the greatest token issued in that mode up to then.
     greatest: ByMode<Vec<Issued>>,
-    /// For each token and mode: the first attempt that received the token in that mode.
+    /// The first attempt to receive a token, by token and mode.
     first_holder: HashMap<FencingToken, ByMode<u64>>,
 }
 

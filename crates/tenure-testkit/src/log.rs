@@ -1,4 +1,4 @@
-//! Text form of the events of a history, one line per event: parser and `Display`. [`Event`] documents the format.
+//! Text form of a history, one line per event as documented at [`Event`]: parser and `Display`.
 
 use std::fmt;
 use std::num::NonZeroU32;

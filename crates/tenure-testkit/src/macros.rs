@@ -122,7 +122,7 @@ macro_rules! __groups {
     };
 }
 
-/// Names of all cases by group. Calls the macro `then` with the cases of one group.
+/// Lists all cases by group, and passes those of one group to the macro `then`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {

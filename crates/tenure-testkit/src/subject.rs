@@ -10,8 +10,8 @@ use tenure_backend::{Backend, Call, Clock, Fault};
 
 /// Store under test: fresh and empty for each case.
 ///
-/// The suite gets its clients from the subject, advances time only through [`pass`](Subject::pass), and drops the
-/// subject when the case has ended.
+/// The suite asks it for clients, advances time only through [`pass`](Subject::pass), and drops it when the case has
+/// ended.
 ///
 /// # Examples
 /// See [`conformance!`](crate::conformance); the tutorial of `tenure-backend` has a complete subject.
@@ -33,8 +33,8 @@ pub trait Subject: Send + Sync + 'static {
     /// The client may have a separate store: a case that asks for it uses no other client.
     fn client_on(&self, clock: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>>;
 
-    /// Shuts the store down in an orderly way and starts it again with its stored data. Returns `None` if the store keeps
-    /// no data or cannot be restarted by a test.
+    /// Shuts the store down in an orderly way and starts it again with its stored data. Returns `None` if the store
+    /// keeps no data or cannot be restarted by a test.
     ///
     /// A store within one machine restarts together with the machine. Earlier clients need not work afterwards.
     fn restart(&self) -> Option<Call<()>> {
@@ -102,7 +102,7 @@ pub enum StoreFailure {
 }
 
 impl StoreFailure {
-    /// Fault of the errors that every call returns while the store fails in this way.
+    /// Fault of every call while the store fails this way.
     pub const fn fault(self) -> Fault {
         match self {
             StoreFailure::AccessDenied => Fault::Denied,

@@ -49,17 +49,17 @@ pub enum Rule {
     History,
     /// Two attempts with conflicting modes held the key at the same time.
     V1,
-    /// A guard said that it holds the key after its deadline or its loss, or while a conflicting attempt of another
-    /// owner held it.
+    /// A guard said "held" after its deadline or its loss, or while a conflicting attempt of another owner held the
+    /// key.
     V2,
-    /// A token was not greater than that of a conflicting grant made before the attempt began, or two conflicting
-    /// grants had the same token.
+    /// A token was not greater than that of a conflicting grant made before the attempt began, or was that of a
+    /// conflicting grant.
     V3,
     /// The guarded resource accepted an older token after a newer one.
     V4,
-    /// An attempt was granted before a conflicting attempt that had queued before the first one began.
+    /// An attempt was granted before a conflicting one that queued before the first began.
     L3,
-    /// The store showed more holders and waiters of a key than attempts that had not ended.
+    /// The store showed more holders and waiters of a key than there were open attempts.
     L4,
 }
 

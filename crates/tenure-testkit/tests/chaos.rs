@@ -15,8 +15,8 @@ use tenure_backend::{
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Chaos, Exchange, FaultRates, Faults, FaultyBackend, Reply, Request, When};
 
-/// Store that records the requests that reach it, except watches. It refuses readers and inspections, replies that
-/// other claims have ended, and sends a hundred wake-ups to each watch.
+/// Store that records the requests that reach it. It refuses readers and inspections, replies that other claims have
+/// ended, and sends a hundred wake-ups to each watch.
 #[derive(Debug)]
 struct CallLog {
     store: Arc<dyn Backend>,
@@ -78,7 +78,7 @@ const REPEATS: FaultRates = FaultRates {
     ..FaultRates::NONE
 };
 
-/// Creates a store that records its requests, and a client whose faults the seed decides.
+/// Creates a store that records requests, and a client of it with random faults.
 fn call_log(seed: u64, rates: FaultRates) -> (Arc<FaultyBackend<CallLog>>, Arc<FaultyBackend<Chaos>>) {
     let store = MemoryStore::new(Arc::new(SystemClock)).client(Arc::new(SystemClock));
     let calls = Mutex::default();

@@ -65,7 +65,7 @@ impl Attempt {
     }
 }
 
-/// Rules that a history violates, computed slowly and directly from the definitions of the rules.
+/// Rules that a history violates, computed directly from their definitions.
 fn oracle(history: &[Attempt]) -> BTreeSet<Rule> {
     let mut broken = BTreeSet::new();
     for a in history {
@@ -137,7 +137,7 @@ fn any_mode(dice: &mut Dice, kind: u64) -> Mode {
     }
 }
 
-/// Random history. Its times differ wherever the rules do not say which of two simultaneous events comes first.
+/// Random history. Times are distinct where the rules do not order events at the same time.
 fn any_history(dice: &mut Dice) -> Vec<Attempt> {
     let kind = dice.below(3);
     let attempts = 2 + dice.below(3);

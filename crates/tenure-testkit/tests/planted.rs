@@ -63,7 +63,7 @@ L4: a waiter that is left behind
   right: 50 1 seen holders=0 waiters=0
   wrong: 50 1 seen holders=0 waiters=1";
 
-/// Rules that the checker finds violated in a history.
+/// Rules that the checker finds violated.
 fn broken<'a>(history: impl IntoIterator<Item = &'a str>) -> Vec<Rule> {
     let events = history.into_iter().map(|line| line.parse::<Event>().unwrap());
     match check(events) {

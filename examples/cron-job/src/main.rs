@@ -13,7 +13,7 @@ use std::{io, thread};
 use tenure::Client;
 use tokio::sync::mpsc;
 
-/// Prints an error to stderr, which cron sends by mail.
+/// Prints errors to stderr, which cron mails.
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)
@@ -26,15 +26,15 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = report_once(&client) => outcome.map_err(Into::into),
         signal = asked_to_stop => Err(signal.into()),
     };
-    // Closes the client last, so that locks are released before the process ends instead of when their leases end.
+    // Closes last, so that locks are released before the process ends and not when their leases end.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }
 
-/// Runs the report. If another host runs it, prints nothing to stderr and succeeds, so that cron sends no mail.
+/// Runs the report. If another host runs it, succeeds without errors on stderr, so that cron mails nothing.
 async fn report_once(client: &Client) -> Result<(), tenure::Error> {
     let mutex = client.mutex("nightly-report");
-    // If the lock is lost, `report` is dropped and the result is `Error::Lost`, which cron sends by mail.
+    // If the lock is lost, `report` is dropped and the result is `Error::Lost`, which cron mails.
     mutex
         .with_or_else(
             Duration::ZERO,
@@ -48,7 +48,7 @@ async fn report_once(client: &Client) -> Result<(), tenure::Error> {
 async fn report() {
     println!("running");
     let (send, mut lines) = mpsc::channel(1);
-    // Reads stdin in a thread: a tokio task would keep the process from ending while a read waits.
+    // Not a tokio task: a read that waits for stdin would keep the process from ending.
     thread::spawn(move || {
         let mut lines = io::stdin().lines().map_while(Result::ok);
         lines.try_for_each(|line| send.blocking_send(line))

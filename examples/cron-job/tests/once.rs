@@ -13,10 +13,10 @@ use std::process::Command;
 use fixture::{Fixture, Process, tenure_command};
 use rustix::process::Signal;
 
-/// Starts two processes at once. Asserts that one runs the job and the other prints `busy`, or nothing if it is `None`.
-/// Returns both, the running one first.
+/// Starts two processes at once. Asserts that one runs and the other prints `busy`. Returns both, the running one
+/// first.
 fn one_runs(start: impl Fn() -> Command, busy: Option<&str>) -> (Process, Process) {
-    // The job reads stdin, which the test keeps open: so the job runs until the other process has found the lock busy.
+    // The job ends only when the test closes its stdin, so the other process finds the lock busy.
     let both = [Process::start(start()), Process::start(start())];
     let mut both = both.map(|process| (process.line(), process));
     both.sort_by_key(|(said, _)| said.as_deref() != Some("running"));
@@ -46,7 +46,7 @@ fn one_of_two_concurrent_processes_runs_the_job() {
     assert_eq!((busy.line(), busy.exit_code()), (None, 0));
     finishes(running);
 
-    // The first process has released the lock, so another can run the job.
+    // The first process has released the lock.
     finishes(runs(start()));
 }
 
@@ -59,7 +59,7 @@ fn a_job_that_is_asked_to_stop_fails_and_releases_its_lock() {
         running.send(signal);
         assert_eq!(running.exit_code(), 1);
     }
-    // The stopped processes have released the lock, so another can run the job.
+    // The stopped processes have released the lock.
     finishes(runs(start()));
 }
 
@@ -74,19 +74,19 @@ fn the_crontab_line_runs_the_job_once() {
     let tenure = tenure_command();
     let mut path = OsString::from(tenure.parent().unwrap());
     path.push(":/usr/bin:/bin");
-    // As under cron, the command has an empty environment and a shell, and reads the store's URL from a file.
+    // As under cron: an empty environment, a shell, and the store's URL from a file.
     let config = fixture.path("home/.config/tenure");
     fs::create_dir_all(&config).unwrap();
     fs::write(config.join("url"), fixture.url()).unwrap();
     let start = || {
         let mut command = Command::new("/bin/sh");
-        // Sends stderr to stdout, which the test checks: cron would mail both.
+        // The test reads stderr too, because cron would mail it.
         command.args(["-c", &format!("exec 2>&1; {job}")]);
         command.current_dir(folder).env_clear();
         command.env("PATH", &path).env("HOME", fixture.path("home"));
         command
     };
-    // The process that finds the lock busy prints nothing, so cron would send no mail.
+    // The process that finds the lock busy prints nothing for cron to mail.
     let (running, mut busy) = one_runs(start, None);
     assert_eq!(busy.exit_code(), 0);
     finishes(running);

@@ -13,7 +13,6 @@ use crate::value::Value;
 pub(crate) struct Database(Connection);
 
 impl Database {
-    /// Opens the database file, and creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
         Ok(Database(Connection::open(path)?))
     }
@@ -23,7 +22,6 @@ impl Database {
         Ok(self.0.execute(sql, params_from_iter(values))? as u64)
     }
 
-    /// Runs a query that returns one number.
     pub(crate) fn number(&self, sql: &str) -> Result<i64, Box<dyn Error>> {
         Ok(self.0.query_row(sql, [], |row| row.get(0))?)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::ledger::{Ledger, Writer};
 
-/// Lease of the lock, short because the demonstration waits for its end. The watchdog renews it while the process runs.
+/// Lease of the lock, short so that the demonstration is short. The watchdog renews it while the process runs.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// Runs a holder: prints `held TOKEN` when it has the lock. After a line on stdin it writes `balance`, and prints
@@ -22,7 +22,7 @@ pub fn hold(folder: &Path, writer: Writer, balance: i64) -> Result<(), Box<dyn E
 
     let mut told = String::new();
     if stdin().read_line(&mut told)? > 0 {
-        // Does not check the lock again: the check could be out of date before the write arrives.
+        // Another check of the lock here could be out of date before the write arrives.
         match ledger.write(writer, token, balance) {
             Ok(()) => println!("written"),
             Err(error) => println!("refused: {error}"),

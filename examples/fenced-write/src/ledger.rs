@@ -18,11 +18,11 @@ const ACCOUNT: &str = "alice";
 pub enum Writer {
     /// Writes without a fence, like most programs.
     Unfenced,
-    /// Adds the condition from `tenure::fenced`: the stored token must not be greater.
+    /// Writes if the stored token is not greater, with a statement of `tenure::fenced`.
     Fenced,
-    /// Writes the token without that condition. A guard, i.e. triggers on the table, refuses older tokens.
+    /// Writes the token without that check. The table's guard, a trigger, refuses older ones.
     Guarded,
-    /// Writes without the token. The table's guard refuses this.
+    /// Writes without a token, which the table's guard refuses.
     Forgetful,
 }
 
@@ -35,7 +35,7 @@ impl Writer {
         Writer::Forgetful,
     ];
 
-    /// Name of this way to write, as on the command line.
+    /// Name of this way to write on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Writer::Unfenced => "unfenced",
@@ -55,7 +55,7 @@ impl FromStr for Writer {
     }
 }
 
-/// The table `accounts` and its fence, a column with the token of the last write.
+/// The table `accounts`, with a column for the fencing token.
 #[derive(Debug)]
 pub struct Ledger {
     database: Database,
@@ -88,7 +88,7 @@ impl Ledger {
         })
     }
 
-    /// Writes the balance in the way of `writer`. An error is a refusal, or an error of the database.
+    /// Writes the balance as `writer` does. An error is a refusal, or an error of the database.
     pub fn write(&self, writer: Writer, token: FencingToken, balance: i64) -> Result<(), Box<dyn Error>> {
         let (balance, fence, account) = (balance.into(), token.as_i64().into(), Value::Text(ACCOUNT));
         let rows = match writer {

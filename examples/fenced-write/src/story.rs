@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::process::Process;
 
-/// What the two holders printed about their writes, and their tokens.
+/// Tokens of the two holders, and what they printed about their writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// Token of the holder that was stopped.
@@ -16,7 +16,7 @@ pub struct Ending {
     pub new_token: u64,
     /// What the new holder printed about its write.
     pub new_write: String,
-    /// What the stopped holder printed about its write, which came later.
+    /// What the stopped holder printed about its later write.
     pub old_write: String,
 }
 
@@ -59,7 +59,7 @@ fn held(holder: &Process) -> u64 {
     held["held ".len()..].parse().expect("a token is a number")
 }
 
-/// Makes a holder write. Returns what the holder prints about it.
+/// Makes a holder write. Returns what it prints.
 fn write(holder: &mut Process) -> String {
     writeln!(holder.stdin(), "write").expect("a holder reads");
     holder.line().expect("a holder says what became of its write")

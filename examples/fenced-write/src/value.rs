@@ -1,6 +1,6 @@
-//! The values that both SQLite clients, rusqlite and sqlx, bind to a statement.
+//! The values that both SQLite clients bind to a statement.
 
-/// A value that is bound to a statement.
+/// A value bound to a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A balance or a token.

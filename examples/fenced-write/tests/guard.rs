@@ -20,7 +20,7 @@ fn fence() -> Fence {
     Fence::new(Dialect::Sqlite, "accounts", &["branch", "id"]).unwrap()
 }
 
-/// A database with the table `accounts`.
+/// Database with the table `accounts`.
 struct Accounts(Connection);
 
 impl Accounts {
@@ -44,7 +44,7 @@ impl Accounts {
         }
     }
 
-    /// Runs a fenced statement for account 7, with the token `by`.
+    /// Runs a fenced statement for account 7 with token `by`.
     fn run(&self, statement: &Statement, balance: i64, by: u64) -> Result<(), Stale> {
         let keys = [Value::from("north".to_owned()), Value::from(7)];
         let params = statement.params([Value::from(balance)], token(by), keys);
@@ -64,7 +64,7 @@ impl Accounts {
         assert_eq!(self.rows(), before, "{sql}: what was refused has written nothing");
     }
 
-    /// Number, balance and fence (the token of the last write) of each account.
+    /// Number, balance and fencing token of each account.
     fn rows(&self) -> Vec<(i64, i64, i64)> {
         let sql = "SELECT id, balance, fence FROM accounts ORDER BY id";
         let mut rows = self.0.prepare(sql).unwrap();
@@ -72,7 +72,7 @@ impl Accounts {
         rows.unwrap().map(Result::unwrap).collect()
     }
 
-    /// Number of tokens that the guard has noted for a row, and that no write of the row has used yet.
+    /// Number of tokens that the guard has noted and no write has used yet.
     fn marks(&self) -> i64 {
         let sql = "SELECT count(*) FROM accounts_fence_brought";
         self.0.query_row(sql, [], |row| row.get(0)).unwrap()
@@ -123,7 +123,7 @@ fn the_stored_token_distinguishes_stale_from_missing_rows() {
     accounts.run(&insert, 10, 5).unwrap();
     let read = fence().read();
     let newest = |branch: &str| {
-        // The query for the stored token takes the keys only, neither a value nor a token.
+        // The query for the stored token takes only the keys.
         let keys = [Value::from(branch.to_owned()), Value::from(7)];
         let newest = accounts
             .0
@@ -268,13 +268,13 @@ fn a_guard_can_allow_deletion_and_be_dropped() {
     accounts.writes("INSERT INTO accounts VALUES ('north', 8, 0, NULL, 4)", 1);
     let onto = |token: i64| format!("UPDATE OR REPLACE accounts SET id = 7, fence = {token} WHERE id = 8");
     accounts.refuses(&onto(4), OLD);
-    // With `allow_delete`, a statement with a sufficient token may also replace a row by changing a key.
+    // With `allow_delete`, a statement with a good token may change a key.
     accounts.writes(&onto(5), 1);
     assert_eq!(accounts.rows(), [(7, 0, 5)]);
     accounts.writes("DELETE FROM accounts", 1);
     accounts.batch(guard.drop().unwrap());
     accounts.writes("INSERT INTO accounts VALUES ('north', 7, 0, NULL, 0)", 1);
-    // Creating a guard again works only if nothing of the dropped guard is left.
+    // Works only if nothing of the old guard is left.
     accounts.batch(fence().guard().create().unwrap());
 }
 

@@ -1,5 +1,4 @@
-//! A holder's process is stopped for longer than its lease, and continued: only a fence makes the database refuse its
-//! write.
+//! A holder's process is stopped for longer than its lease, and continued. Only a fence refuses its late write.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! The load: trials with many buyers at once, and the resulting counts of orders and items.
 //!
-//! In the paused trials, one shop is stopped during a sale for longer than its lease, while the other shops sell.
+//! In the paused trials a shop is stopped during a sale, for longer than its lease, while the others sell.
 
 use std::io;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::Fault;
 use crate::http::{LIMIT, Reply, request};
 use crate::shop::ITEMS;
 
-/// Number of buyers that come at once, i.e. three for two items, and number of those that come while a shop is paused.
+/// Number of buyers that come at once, three for two items, and of those that come while a shop is paused.
 const BUYERS: usize = 150;
 const MEANWHILE: usize = 40;
 
-/// Maximum number of requests of one buyer, and the pause before a further one. `Retry-After` asks for the same pause.
+/// Maximum number of requests of one buyer, and the pause between them, as in `Retry-After`.
 const TRIES: usize = 20;
 const LATER: Duration = Duration::from_secs(1);
 
-/// Headers that say how long a buyer thinks. The slow buyer thinks so long that the load can pause its shop meanwhile.
+/// Headers that say how long a buyer thinks: the slow one long enough for the load to pause its shop.
 const DECIDES_AT_ONCE: &str = "think: 0s\r\n";
 const SLOW: &str = "think: 4s\r\n";
 
@@ -37,12 +37,12 @@ const TRIALS: [(&str, bool); 6] = [
     ("locked", true),
     ("fenced", true),
     ("striped", true),
-    // A lock without a fence cannot stop the writes of a process that was paused for longer than its lease.
+    // A lock alone cannot stop the writes of a process that was paused for longer than its lease.
     ("locked-paused", false),
     ("fenced-paused", true),
 ];
 
-/// Runs the given trials, or all if none is given, one after another. Prints a line of counts for each.
+/// Runs the given trials, or all if none is given. Prints a line of counts for each.
 ///
 /// # Errors
 /// A shop gives a wrong answer, or orders and items do not add up although they must.
@@ -87,8 +87,8 @@ pub(crate) async fn run(shops: &str, trials: &[&str]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Stops the first shop in the middle of a sale, lets the others sell until its lease has ended, and continues it.
-/// Returns the answers to the buyer of the stopped shop.
+/// Stops the first shop in the middle of a sale until its lease has ended and the others have sold. Returns the answers
+/// to its buyer.
 async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     let (first, others) = shops.split_first().ok_or("there is no shop")?;
     let what = format!("POST /buy/{way}/slow");
@@ -99,7 +99,7 @@ async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     wait_until(first, LIMIT, |till| number(till, "thinking").ok() == Some(1)).await?;
     let pid = number(&ask(first, "GET /till", "").await?, "pid")?;
     let paused = Paused::stop(pid)?;
-    // The buyers at the other shops must wait until the lease of the stopped shop has ended.
+    // Buyers at other shops wait until the lease of the stopped shop has ended.
     crowd(way, "meanwhile", MEANWHILE, others, DECIDES_AT_ONCE).await?;
     let sold = number(&ask(&others[0], "GET /books", "").await?, "sold")?;
     if sold != MEANWHILE as i64 {
@@ -117,7 +117,7 @@ async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     ))
 }
 
-/// Counts of the answers that a crowd of buyers got.
+/// Counts of the answers to a crowd of buyers.
 #[derive(Default)]
 struct Crowd {
     sold: usize,
@@ -155,8 +155,8 @@ async fn crowd(
     Ok(crowd)
 }
 
-/// Sends one buyer to a shop. If the lock was busy, the shop was overtaken or the result is unknown, the buyer tries
-/// again, and gets the order that it may already have.
+/// One buyer, which tries again if the lock was busy, the shop was overtaken or the result is unknown. It then gets an
+/// order that it already has.
 async fn buyer(shop: String, what: String, headers: &'static str) -> io::Result<Reply> {
     for _ in 1..TRIES {
         let reply = ask(&shop, &what, headers).await?;
@@ -179,7 +179,7 @@ async fn print_books(name: &str, crowd: &Crowd, shops: &[String]) -> io::Result<
     let books = ask(&shops[0], "GET /books", "").await?;
     let (sold, left) = (number(&books, "sold")?, number(&books, "left")?);
     let oversold = (sold - ITEMS).max(0);
-    // Orders and remaining items exceed the items at the start by the number of updates that were overwritten.
+    // Each update that was overwritten leaves one item too many.
     let lost = sold + left - ITEMS;
     let sold_out = crowd.sold_out;
     let rate = crowd.sold as f64 / crowd.took.as_secs_f64();

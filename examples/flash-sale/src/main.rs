@@ -39,7 +39,7 @@ async fn run() -> Result<(), Fault> {
             let asked_to_stop = stop::signals()?;
             tokio::select! {
                 done = load::run(shops, trials) => done,
-                // This drops the load, which continues a shop process that it has stopped.
+                // The load is dropped, and so continues a process that it has stopped.
                 signal = asked_to_stop => Err(signal.into()),
             }
         }

@@ -1,4 +1,4 @@
-//! Runs a Redis server, three shops and the load as processes, and checks the counts of each trial.
+//! Runs a Redis server, three shops and the load, and checks the counts of each trial.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -17,21 +17,20 @@ use tenure_servers::Redis;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flash-sale");
 
-/// Processes of three shops, which share a stock and a lock store.
+/// Three shops that share a stock and a lock store.
 struct Sale {
     fixture: Fixture,
     redis: Redis,
     processes: [Process; 3],
-    /// Addresses of the shops.
     shops: [String; 3],
 }
 
 impl Sale {
-    /// Starts three shops whose locks have this lease.
+    /// Starts shops whose locks have this lease.
     fn open(lease: &str) -> Sale {
         let (fixture, redis) = (Fixture::new(), Redis::start().unwrap());
         let start = || shop(&fixture, &redis, "127.0.0.1:0", lease);
-        // The shops start at once, so that they also compete to create the tables.
+        // Started at once, so that the shops also compete to create the tables.
         let processes = [start(), start(), start()];
         let address = |shop: &Process| shop.line_with("listening on ")["listening on ".len()..].to_owned();
         Sale {
@@ -48,8 +47,7 @@ impl Sale {
         Process::start(command)
     }
 
-    /// Runs one trial. Asserts that its counts of orders and items match the database. Returns all counts, and the
-    /// lines that are printed after them.
+    /// Runs one trial. Compares its counts with the database. Returns them and the lines printed after.
     fn run(&self, trial: &str) -> ([i64; 7], String) {
         let mut load = self.load(&[trial]);
         let line = load.line_with(trial);
@@ -83,14 +81,13 @@ fn counts(line: &str) -> [i64; 7] {
     std::array::from_fn(|n| words[n + 1].parse().unwrap())
 }
 
-/// The counts `sold`, `left`, `oversold` and `updates lost` if each of the 100 items was sold once.
+/// `sold`, `left`, `oversold` and `updates lost`, if each item was sold once.
 const BALANCED: [i64; 4] = [100, 0, 0, 0];
 
 fn ask(shop: &str, what: &str, headers: &str) -> Reply {
     http::ask(shop, what, headers, "")
 }
 
-/// Waits until a buyer thinks in this shop.
 fn wait_for_a_thinker(shop: &str) {
     wait_for("a buyer who thinks", || {
         ask(shop, "GET /till", "").body.contains("thinking 1\n")
@@ -114,7 +111,7 @@ fn ten_shelves_sell_concurrently_and_balance() {
     let sale = Sale::open("30s");
     let [fenced, striped] = ["fenced", "striped"].map(|trial| sale.run(trial).0);
     assert_eq!([&fenced[..4], &striped[..4]], [BALANCED, BALANCED]);
-    // Compares how many buyers think at once. The speed that this gains depends on the machine's load.
+    // Compares how many buyers think at once. How much faster that is depends on the machine's load.
     let ([.., one], [.., many]) = (fenced, striped);
     assert!(one == 1 && many > 1, "at once: {one}, {many}");
 }
@@ -250,7 +247,7 @@ fn the_load_waits_for_a_shop_that_starts_late() {
     let late = TcpListener::bind("127.0.0.1:0").unwrap();
     sale.shops[2] = late.local_addr().unwrap().to_string();
     let mut load = sale.load(&["locked"]);
-    // Accepts the load's first connection to the late shop, and closes it without an answer.
+    // Closes the load's first connection to the late shop.
     drop(late.accept().unwrap());
     drop(late);
     let _late = shop(&sale.fixture, &sale.redis, &sale.shops[2], "30s");

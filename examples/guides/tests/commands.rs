@@ -1,4 +1,4 @@
-//! Runs the shell commands of the guides, and compares their output with the output that the guide shows. Finds code of a page that is not compiled.
+//! Runs the shell commands of the guides, and compares their output with the guides. Finds code of a page that is not compiled.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use fixture::{Fixture, Process, tenure_command};
 
-/// A command after `$`, with continuation lines after `>`, and the stdout that the guide shows for it.
+/// A command after `$`, with continuation lines after `>`, and the stdout that the guide shows.
 #[derive(Debug, Default)]
 struct Step {
     command: String,
@@ -24,7 +24,6 @@ fn page(path: &str) -> String {
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Contents of the code blocks in this language.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let opens = format!("```{language}\n");
     let rests = text.split(&opens).skip(1);
@@ -74,14 +73,14 @@ fn commands_of_coming_from_flock_print_the_given_output() {
         assert_eq!(run(&fixture, &command).0, prints, "$ {command}");
     }
     for line in blocks(&text, "crontab").into_iter().flat_map(str::lines) {
-        // Removes the five fields that say when cron runs the command.
+        // Removes the five fields with cron's times.
         let command = (0..5).fold(line, |rest, _| rest.trim_start().split_once(' ').unwrap().1);
         assert_eq!(run(&fixture, command), ("backed up\n".to_owned(), 0), "{command}");
     }
 }
 
-/// Lists the allowed languages of each page. rustdoc takes a block without a language for Rust, and skips one with an
-/// unknown language. A `text` block is a drawing.
+/// rustdoc takes a block without a language for Rust, and skips one with an unknown language. A `text` block is a
+/// drawing.
 #[test]
 fn every_code_block_is_compiled_or_run() {
     for (name, languages) in [

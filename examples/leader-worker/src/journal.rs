@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tenure::FencingToken;
 
-/// Database with the table of finished tasks.
+/// Database with the finished tasks.
 pub(crate) struct Journal(Connection);
 
 const SCHEMA: &str = "
@@ -25,11 +25,10 @@ impl Journal {
         Ok(Journal(connection))
     }
 
-    /// Records a finished task. Returns `false`, and writes nothing, if a leader with a greater token has recorded a
-    /// task.
+    /// Records a task. Returns `false`, without an effect, if a leader with a greater token has recorded one.
     ///
-    /// Blocks the thread. That is allowed here, because the task of `main` runs on no worker thread, so no renewal is
-    /// delayed.
+    /// Blocks the thread. That is allowed, because the task of `main` runs on no worker thread, so it delays no
+    /// renewal.
     pub(crate) fn record(&self, task: &str, token: Option<FencingToken>) -> rusqlite::Result<bool> {
         let fence = token.map_or(0, FencingToken::as_i64);
         let rows = self.0.execute(RECORD, (task, fence, std::process::id()))?;

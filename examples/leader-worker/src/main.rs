@@ -1,5 +1,4 @@
-//! Several processes of this program run, and one of them works: the leader. Another takes over when it ends, dies or
-//! hangs.
+//! Several of these processes run, and one works: the leader. Another takes over when it ends, dies or hangs.
 
 mod journal;
 #[path = "../../program.rs"]
@@ -41,12 +40,12 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = stand_and_lead(&client, &spool, &journal) => outcome,
         _ = asked_to_stop => Ok(()),
     };
-    // Closes the client last, which releases the lead before the process ends: the next candidate leads at once.
+    // Closes last, which releases the lead before the process ends: the next candidate leads at once.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }
 
-/// Campaigns, works while it leads, and campaigns again after it has lost the lead, without end.
+/// Campaigns, works while it leads, and campaigns again after it has lost the lead.
 async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<(), Box<dyn Error>> {
     // Processes may start at once, but only one can create the database. Without this lock, SQLite would make the
     // others fail.
@@ -71,14 +70,14 @@ async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<
     }
 }
 
-/// Works until the journal refuses a write, because a later leader has recorded a task.
+/// Works until the journal has a task of a later leader.
 async fn work(leader: &Leader, spool: &Path, journal: &Journal) -> Result<&'static str, Box<dyn Error>> {
     loop {
         if let Some(task) = next_task(spool)? {
             let name = task.file_name().unwrap_or_default().to_string_lossy();
             println!("{name}: begun");
-            // This call cannot be stopped once it has begun. If the process is suspended here for longer than the
-            // lease, only the token makes the journal refuse the write.
+            // This call cannot be stopped once it has begun. If the process is suspended here, only the token can
+            // refuse the write.
             if !journal.record(&name, leader.token())? {
                 return Ok("a later leader has worked");
             }

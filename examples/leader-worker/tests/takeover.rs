@@ -1,5 +1,4 @@
-//! The leader is killed, stopped, or asked to end: another process takes over, and the journal refuses late writes of
-//! the first.
+//! The leader is killed, stopped or asked to end. Another process takes over, and late writes of the first are refused.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -14,7 +13,7 @@ use rustix::process::Signal;
 
 /// The lease that the program requests.
 const LEASE: Duration = Duration::from_secs(2);
-/// Time that a take-over may need in addition to the lease: one poll, on a busy machine.
+/// Time for a take-over beyond the lease: a poll, on a busy machine.
 const A_LITTLE: Duration = Duration::from_secs(2);
 
 fn start(fixture: &Fixture) -> Process {
@@ -23,7 +22,7 @@ fn start(fixture: &Fixture) -> Process {
     Process::start(command)
 }
 
-/// Starts a leader, and another process that waits for the lead.
+/// Starts a leader and a process that waits for the lead.
 fn two(fixture: &Fixture) -> (Process, Process) {
     fs::create_dir(fixture.path("spool")).unwrap();
     let leader = start(fixture);
@@ -47,7 +46,7 @@ fn journal(fixture: &Fixture) -> Connection {
     journal
 }
 
-/// Locks the journal's database until the returned connection is dropped.
+/// Locks the journal until the connection is dropped.
 fn keep_busy(fixture: &Fixture) -> Connection {
     let journal = journal(fixture);
     journal.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -78,7 +77,7 @@ async fn a_worker_waits_while_another_creates_the_journal() {
     let opening = other.mutex("leader-worker:opening").lock().await.unwrap();
     let making = keep_busy(&fixture);
     let worker = start(&fixture);
-    // sleep: long enough for the worker to fail, if it did not wait for the other.
+    // sleep: long enough for the worker to fail if it did not wait.
     tokio::time::sleep(A_LITTLE / 4).await;
     drop(making);
     opening.unlock().await.unwrap();

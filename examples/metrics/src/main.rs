@@ -22,7 +22,7 @@ const BUCKETS: &[f64] = &[
     20.0, 30.0, 60.0,
 ];
 
-/// Usage: `metrics-export [ADDRESS]`. Then `curl http://ADDRESS/metrics` shows what Prometheus reads.
+/// Usage: `metrics-export [ADDRESS]`. `curl http://ADDRESS/metrics` shows what Prometheus reads.
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)
@@ -32,7 +32,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1);
     let address: SocketAddr = address.as_deref().unwrap_or("127.0.0.1:9464").parse()?;
 
-    // Installs the recorder first: a client registers its metrics once, with the recorder that is installed then.
+    // Installed first: a client registers its metrics once, with the recorder that is installed then.
     PrometheusBuilder::new()
         .with_http_listener(address)
         .set_buckets(BUCKETS)?
@@ -46,7 +46,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = shop::open(&client) => outcome.map_err(Into::into),
         _ = asked_to_stop => Ok(()),
     };
-    // Closes the client last, so that every lock is released before the process ends.
+    // Closes last, so that every lock is released before the process ends.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tenure::{Client, Error, Guard, LockKey, ReleaseTarget};
 use tokio::time::{sleep, timeout};
 
-/// Lease of the accountant's lock, short to make renewals frequent; in production rather the default of 30 s.
+/// Lease short enough for frequent renewals; in production rather the default of 30 s.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Runs the workers of the shop until one of them has an error.
+/// Runs the workers until one of them has an error.
 pub(crate) async fn open(client: &Client) -> Result<(), Error> {
     tokio::try_join!(
         clerk(client),
@@ -21,8 +21,7 @@ pub(crate) async fn open(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// A clerk, who locks the till for a moment. Three clerks compete, so the client hands most of their locks over in
-/// memory.
+/// A clerk. Three of them compete for the till, so most of its locks are handed over in memory.
 async fn clerk(client: &Client) -> Result<(), Error> {
     let till = client.mutex("till");
     loop {
@@ -33,7 +32,7 @@ async fn clerk(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// A customer in a hurry, who wants the ledger: tries once, waits for 20 ms, or drops the future while it waits.
+/// A customer in a hurry: tries the ledger once, waits for 20 ms, or drops the future while it waits.
 async fn customer(client: &Client) -> Result<(), Error> {
     let ledger = client.mutex("ledger");
     let a_moment = Duration::from_millis(20);
@@ -53,7 +52,7 @@ async fn customer(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// The accountant holds the lock of the ledger for several renewals, until the auditor evicts it.
+/// Holds the ledger's lock for several renewals, until the auditor evicts it.
 async fn accountant(client: &Client) -> Result<(), Error> {
     let ledger = client.mutex("ledger").lease(LEASE);
     loop {
@@ -65,7 +64,7 @@ async fn accountant(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// The auditor evicts all holders of the ledger every 3 s.
+/// Evicts all holders of the ledger every 3 s.
 async fn auditor(client: &Client) -> Result<(), Error> {
     let ledger = ReleaseTarget::All(LockKey::new("ledger")?);
     loop {

@@ -45,12 +45,12 @@ async fn start() -> Result<(), Box<dyn Error>> {
         println!("ready");
         // A real replica would serve here.
     }
-    // Closes the client last, so that locks are released before the process ends instead of when their leases end.
+    // Closes last, so that locks are released before the process ends and not when their leases end.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }
 
-/// Waits until no other replica migrates. Then checks, under the lock, which steps are left, and applies them.
+/// Waits while another replica migrates, checks under the lock which steps are left, and applies them.
 async fn migrate(
     client: &Client,
     database: &Database,
@@ -74,8 +74,7 @@ async fn apply(guard: &Guard, database: &Database, folder: &Path) -> Result<(), 
             continue;
         }
         println!("{name}: running");
-        // The only await of a step. `while_held` checks the lock before it polls again: a migrator that has lost the
-        // lock ends here.
+        // The only await of a step. Before it goes on, `while_held` checks that the lock is not lost.
         let sql = tokio::fs::read_to_string(&file).await?;
         database.apply(&name, &sql, guard.token())?;
         println!("{name}: done");

@@ -1,4 +1,4 @@
-//! The migration steps, which are SQL files, and the table of the applied steps.
+//! Migration steps, which are SQL files, and a table of the applied steps.
 
 use std::fs;
 use std::io;
@@ -8,13 +8,11 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 use tenure::FencingToken;
 
-/// Database that is migrated.
 pub(crate) struct Database(Connection);
 
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, fence INTEGER NOT NULL)";
 
-/// Records a step, unless a migrator with a greater token has recorded one. It is the first statement of the step's
-/// transaction.
+/// Records a step, unless a migrator with a greater token has recorded one. Begins the step's transaction.
 const NOTE: &str = "INSERT INTO migrations (name, fence)
     SELECT ?1, ?2 WHERE ?2 >= (SELECT coalesce(max(fence), 0) FROM migrations)";
 
@@ -26,7 +24,6 @@ impl Database {
         Ok(Database(connection))
     }
 
-    /// Returns whether a step was applied.
     pub(crate) fn has(&self, name: &str) -> rusqlite::Result<bool> {
         self.0
             .prepare("SELECT 1 FROM migrations WHERE name = ?1")?
@@ -59,7 +56,6 @@ pub(crate) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The name of a step: that of its file, without the extension.
 pub(crate) fn name(file: &Path) -> String {
     file.file_stem()
         .unwrap_or_default()

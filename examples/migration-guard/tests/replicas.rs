@@ -1,5 +1,4 @@
-//! Replicas start at once, during a migration, or after a migrator has died half-way: each step is applied exactly
-//! once.
+//! Replicas start at once, during a migration, or after a migrator has died half-way: each step is applied once.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -18,8 +17,7 @@ use rustix::process::Signal;
 const FIRST: &str = "CREATE TABLE customers (name TEXT); INSERT INTO customers VALUES ('one')";
 const SECOND: &str = "INSERT INTO customers VALUES ('two')";
 
-/// Starts a migrator and waits until it is between two steps. The second step is a pipe, so the migrator waits until
-/// the test writes to the pipe.
+/// Starts a migrator, which stops between two steps: the second step is a pipe that the test has not written to.
 fn half_way(fixture: &Fixture) -> Process {
     fs::create_dir(fixture.path("steps")).unwrap();
     fs::write(fixture.path("steps/1.sql"), FIRST).unwrap();
@@ -30,7 +28,7 @@ fn half_way(fixture: &Fixture) -> Process {
     migrator
 }
 
-/// Replaces the pipe by a file with the second step.
+/// Replaces the pipe by a file.
 fn complete(fixture: &Fixture) {
     fs::remove_file(fixture.path("steps/2.sql")).unwrap();
     fs::write(fixture.path("steps/2.sql"), SECOND).unwrap();
@@ -94,7 +92,7 @@ fn the_next_migrator_continues_after_one_died() {
 fn a_migrator_stopped_beyond_its_lease_applies_no_more_steps() {
     let fixture = Fixture::new();
     let mut migrator = half_way(&fixture);
-    // Returns when the migrator has opened the pipe to read the second step. The test stops the migrator there.
+    // Returns when the migrator has opened the pipe to read it. The test stops the migrator there.
     let mut pipe = File::options()
         .write(true)
         .open(fixture.path("steps/2.sql"))

@@ -9,9 +9,9 @@ use tenure::FencingToken;
 #[derive(Clone)]
 pub(crate) struct Orders(Arc<Mutex<Connection>>);
 
-/// The table `charges` stands for a payment provider. Like a real one, it takes the request's key and charges once per
-/// key. Only this helps if a server dies between charge and answer, or is paused before its charge; a lock cannot. The
-/// lock makes repeated requests wait for the first one's answer, instead of all asking the provider at once.
+/// `charges` stands for a payment provider. Like a real one, it takes the request's key and charges once per key. Only
+/// that helps if a server dies between charge and answer, or is paused before its charge; no lock can. The lock makes
+/// repeated requests wait for the first answer, instead of all asking the provider.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS charges (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, body TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL, fence INTEGER NOT NULL);";
@@ -47,7 +47,7 @@ impl Orders {
         .await
     }
 
-    /// Stores an answer, unless a holder with a greater token has stored one. Returns the answer that is stored then.
+    /// Stores an answer, unless a holder with a greater token has. Returns the answer that is then stored.
     pub(crate) async fn keep(
         &self,
         key: &str,

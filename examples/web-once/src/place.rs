@@ -1,4 +1,4 @@
-//! `POST /orders`: charges for an order. A repeated request gets the answer to the first, and is never charged again.
+//! `POST /orders`: gives a repeated request the answer to the first, and never charges twice.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use tenure::{Client, Error, Guard};
 
 use crate::orders::Orders;
 
-/// State of a server. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Shop {
     pub(crate) locks: Client,
@@ -18,7 +17,7 @@ pub(crate) struct Shop {
 
 type Answer = (StatusCode, String);
 
-/// How long a request waits for the lock: longer than a charge takes. After that, the client is asked to try again.
+/// Time limit for the lock, longer than a charge takes. Then the client is asked to try again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Handles a request. The client sends the same `Idempotency-Key` with each repetition of the request.
@@ -34,7 +33,6 @@ pub(crate) async fn place_order(State(shop): State<Shop>, headers: HeaderMap, bo
     placed.await.unwrap_or_else(fault)
 }
 
-/// Acquires the lock of the order, and charges under it.
 async fn place(shop: &Shop, key: &str, body: &str) -> Answer {
     let lock = shop.locks.mutex(format!("order:{key}"));
     let placed = lock.with_or_else(
@@ -45,7 +43,7 @@ async fn place(shop: &Shop, key: &str, body: &str) -> Answer {
     placed.await.unwrap_or_else(refusal)
 }
 
-/// Charges, under the lock. If an earlier request with this key has stored an answer, returns that answer instead.
+/// Charges under the lock, unless an earlier request with this key has stored an answer.
 async fn charge_once(orders: &Orders, guard: &Guard, key: &str, body: &str) -> Answer {
     let charged = async {
         if let Some(answer) = orders.answer(key).await? {
@@ -61,13 +59,13 @@ async fn charge_once(orders: &Orders, guard: &Guard, key: &str, body: &str) -> A
     }
 }
 
-/// Answer to an error of the work. The order may have been charged; the client learns it by sending the request again.
+/// Answer to an error. The order may have been charged; the client learns it by repeating the request.
 fn fault(error: impl Display) -> Answer {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
 }
 
 /// Answer if the lock was not held to the end. After `Lost` and `Backend`, the order may have been charged; the client
-/// learns it by sending the request again. After other errors, nothing was charged.
+/// learns it by repeating the request. After other errors, it was not.
 fn refusal(error: Error) -> Answer {
     let status = match error {
         Error::Invalid(_) => StatusCode::BAD_REQUEST,

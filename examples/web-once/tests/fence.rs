@@ -1,4 +1,4 @@
-//! The SQL that charges and that stores an answer: an overtaken holder charges nothing again and replaces no answer.
+//! The SQL that charges and that stores an answer: an overtaken holder cannot charge twice or replace an answer.
 
 #[path = "../src/orders.rs"]
 mod orders;

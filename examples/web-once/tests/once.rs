@@ -39,7 +39,6 @@ fn charged_once() -> (u16, String) {
     (201, "charged: number 1 for 2 shoes\n".to_owned())
 }
 
-/// Sends one order. Returns the status and the body of the reply.
 fn order(address: &str, headers: &str, body: &str) -> (u16, String) {
     let reply = http::ask(address, "POST /orders", headers, body);
     (reply.status, reply.body)
@@ -88,8 +87,7 @@ fn fifty_concurrent_requests_are_charged_once() {
     }
 }
 
-/// Sends an order and closes the client's connection during the charge. The charge waits for the end of the returned
-/// connection's transaction.
+/// Sends an order, and closes the connection during its charge. The charge waits for the returned transaction to end.
 fn give_up(fixture: &Fixture, server: &Server) -> Connection {
     let slow = shop(fixture);
     slow.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -141,7 +139,6 @@ fn a_retry_after_a_server_died_is_not_charged_again() {
     assert_eq!(charges(&fixture, "seven"), 1);
 }
 
-/// Returns whether the lock store shows a holder or waiter of the key.
 fn is_held(fixture: &Fixture, key: &str) -> bool {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -9,9 +9,9 @@ use tenure_testkit::Dice;
 /// injected too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultSet {
-    /// Workers are paused for less than a lease, or killed and replaced.
+    /// Workers are paused for less than a lease, or killed.
     pub workers: bool,
-    /// Workers are paused between reading and writing a counter, until another worker has written the counter.
+    /// Workers are paused between reading and writing a counter, until another worker writes it.
     pub stalls: bool,
     /// Holders are killed after the other faults have ended, to measure how soon their locks are granted again.
     pub successions: bool,
@@ -37,47 +37,43 @@ impl FaultSet {
     };
 }
 
-/// Fault of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerFault {
-    /// The worker is paused for this time, which is shorter than its lease.
+    /// The worker is paused for this time, less than its lease.
     Pause(Duration),
     /// The worker is paused between reading and writing a counter, until another worker has written it.
     Stall,
-    /// The worker is killed and replaced.
     Kill,
 }
 
-/// Fault of the link between a worker and the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkFault {
-    /// Data in this direction is delayed by this time.
+    /// Data in this direction is delayed.
     Delay(Way, Duration),
-    /// A partition: data in both directions is held back, and delivered when the fault ends.
+    /// A partition: all data is held back until the fault ends.
     Hold,
-    /// Data in this direction is discarded, without an error.
+    /// Data in this direction is discarded.
     Swallow(Way),
     /// Data in both directions is discarded without an error: a half-open connection.
     HalfOpen,
-    /// Existing connections are closed, and new ones at once, until the fault ends.
+    /// Existing and new connections are closed.
     Refuse,
-    /// Existing connections are closed; new ones work.
+    /// Only existing connections are closed.
     Cut,
-    /// One connection is closed after this many bytes in this direction, in the middle of a message.
+    /// A connection is closed after this many bytes in this direction.
     CutAfter(Way, usize),
 }
 
-/// Fault of the store's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreFault {
     Pause(Duration),
-    /// The server is killed, stays down for this time, and starts again with or without its data.
+    /// The server is killed, stays down for this time, and starts again.
     Restart(Data, Duration),
-    /// The server's clock is set forward, or back if negative, by this many milliseconds.
+    /// The server's clock is set forward or back by this many milliseconds.
     Step(i64),
 }
 
-/// Random duration of at least `from` and less than `to` milliseconds.
+/// Random duration of `from` to `to` milliseconds.
 pub(crate) fn millis(dice: &mut Dice, from: u64, to: u64) -> Duration {
     Duration::from_millis(from + dice.below(to - from))
 }
@@ -108,7 +104,7 @@ impl LinkFault {
     }
 }
 
-/// How far the faults have set the server's clock forward: now, and at most so far.
+/// Offset of the server's clock: now, and the largest so far.
 #[derive(Debug, Default)]
 pub(crate) struct ClockHand {
     now_ms: i64,
@@ -116,8 +112,8 @@ pub(crate) struct ClockHand {
 }
 
 impl StoreFault {
-    /// Chooses a fault of the server. While its clock is behind its furthest time so far, no fault loses data: no store
-    /// keeps tokens rising after a data loss and a clock set back together. `forgets`: every restart loses data.
+    /// Chooses a fault of the server. No fault loses data while the clock is behind its largest offset, because no
+    /// store keeps tokens rising after both. `forgets` means that every restart loses data.
     pub(crate) fn choose(dice: &mut Dice, forgets: bool, clock: &mut ClockHand) -> StoreFault {
         let down = millis(dice, 0, 1_500);
         let behind = clock.furthest_ms - clock.now_ms;
@@ -127,7 +123,7 @@ impl StoreFault {
             2 if behind == 0 => StoreFault::Restart(Data::Lost, down),
             2 | 3 if behind == 0 || !forgets => StoreFault::Restart(Data::Kept, down),
             2 | 3 => StoreFault::Pause(down),
-            // Always sets the clock beyond its furthest time so far: with a smaller step, it would rarely get there.
+            // Always beyond the largest offset: smaller steps would rarely get there.
             4 => StoreFault::Step(behind + step),
             _ => StoreFault::Step(-step),
         };
@@ -143,7 +139,7 @@ impl StoreFault {
 mod tests {
     use super::*;
 
-    /// Calls `choose` 200 times with random numbers of this seed.
+    /// Calls `choose` 200 times with this seed.
     fn many<F>(seed: u64, mut choose: impl FnMut(&mut Dice) -> F) -> Vec<F> {
         let mut dice = Dice::new(seed);
         (0..200).map(|_| choose(&mut dice)).collect()

@@ -1,5 +1,4 @@
-//! Fault injector: injects faults into workers, links and the store at the same time, and logs each fault and its
-//! times.
+//! Injects faults into workers, links and the store at the same time, and logs each fault and its times.
 
 use std::io;
 use std::time::Duration;
@@ -16,17 +15,17 @@ use super::workers::{Workers, within};
 use crate::log::now;
 use crate::store::Store;
 
-/// Longest pause of a worker that cannot cost other waiters their places in the queue, even if the paused worker blocks
-/// the SQLite file. It is shorter than the rest of a lease at the time of a renewal.
+/// Longest pause of a worker that costs no waiter its place, even if the worker blocks the SQLite file. It is shorter
+/// than the rest of a lease at a renewal.
 const HARMLESS: Duration = Duration::from_secs(1);
 
-/// Time limit of one `Stall` fault, with all its tries, for pausing the worker between reading and writing a counter.
+/// Time limit of a `Stall` fault for pausing the worker between reading and writing a counter.
 const AIMING: Duration = Duration::from_secs(15);
 
-/// Pause after a stall during which no other worker wrote the counter. Then the stall is tried again.
+/// Pause after a stall in which no other worker wrote the counter, before the next try.
 const RECOVERY: Duration = Duration::from_millis(500);
 
-/// Maximum duration of one try of a stall, if no other worker writes the counter.
+/// Maximum duration of a stall if no other worker writes the counter.
 const LONGEST_STALL: Duration = Duration::from_secs(4);
 
 /// Waiters that may lose their places in the queue because of a fault.
@@ -34,18 +33,17 @@ const LONGEST_STALL: Duration = Duration::from_secs(4);
 pub(crate) enum Scope {
     /// Waiters of the worker with this seat number.
     Seat(usize),
-    /// All waiters: the fault hit the store, or paused a worker that may have blocked the store.
+    /// All waiters: the fault hit the store, or a worker that may have blocked the store.
     AllWaiters,
 }
 
-/// Entry of the fault log: one injected fault, with its start and its end.
+/// Entry of the fault log: one injected fault.
 #[derive(Clone, Debug)]
 pub(crate) struct InjectedFault {
     pub(crate) from: Instant,
     pub(crate) to: Instant,
     pub(crate) scope: Scope,
-    /// Hazard to which the fault belongs, if any. If the store's profile lists it, the fault's effects are no
-    /// violations.
+    /// Hazard to which the fault belongs. A store whose profile lists it may break V1 to V3.
     pub(crate) hazard: Option<Hazard>,
     pub(crate) what: String,
 }
@@ -85,7 +83,7 @@ pub(crate) async fn inject(
         Ok((Scope::Seat(seat), None, format!("{fault:?}")))
     });
     let peace = |dice: &mut Dice| match dice.chance(30) {
-        // A long pause between faults of the store, in which the order of waiters can be checked.
+        // Sometimes long enough for checking the order of waiters.
         true => millis(dice, 4_000, 8_000),
         false => millis(dice, 500, 2_500),
     };
@@ -101,7 +99,7 @@ pub(crate) async fn inject(
     Ok(fault_log)
 }
 
-/// Until `end`, injects one fault after another by calling `fault`, each after a random pause. Returns their log.
+/// Until `end`, calls `fault` again and again, each time after a random pause. Returns the log.
 async fn course(
     end: Instant,
     mut dice: Dice,
@@ -126,7 +124,7 @@ async fn course(
     }
 }
 
-/// Injects a fault into the worker of a seat. Returns the waiters that the fault may affect, and its description.
+/// Injects a fault into the worker of a seat. Returns the affected waiters, and a description.
 async fn blow(
     crew: &mut Workers,
     seat: usize,
@@ -163,9 +161,8 @@ async fn blow(
     Ok((scope, format!("{what}, seat {seat}")))
 }
 
-/// Pauses a worker that holds a lock, between reading and writing a counter, until another worker has written the
-/// counter. If no worker writes it, because the pause blocked the store, tries again. Returns the number of failed
-/// tries.
+/// Pauses a worker that holds a lock, between reading and writing a counter, until another worker writes the counter.
+/// Tries again if none does, because the pause blocked the store. Returns the number of failed tries.
 async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
     let end = now() + AIMING;
     let mut failed_tries = 0;
@@ -189,8 +186,8 @@ async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
     Ok(failed_tries)
 }
 
-/// If the worker is between reading and writing a counter, pauses it and returns the counter's key. Reads the worker's
-/// log once more after the pause: if the worker wrote in the meantime, resumes it and returns `None`.
+/// Pauses the worker if it is between reading and writing a counter, and returns the counter's key. Reads the log again
+/// after the pause: the worker may have written it in the meantime.
 fn stop_between(crew: &mut Workers, seat: usize) -> io::Result<Option<LockKey>> {
     if crew.look(seat)?.between_reading_and_writing().is_none() {
         return Ok(None);
@@ -216,7 +213,6 @@ fn apply_link_fault(link: &Proxy, fault: LinkFault) {
     }
 }
 
-/// Injects a fault into the server of the store.
 async fn outage(server: &mut Redis, fault: StoreFault) -> io::Result<()> {
     match fault {
         StoreFault::Pause(time) => {
@@ -239,7 +235,7 @@ async fn outage(server: &mut Redis, fault: StoreFault) -> io::Result<()> {
 
 /// Hazard of a fault, if the fault can make two clients hold a key at the same time.
 ///
-/// `None` for a pause, a restart without data loss and a clock set back: these make leases last longer.
+/// A pause, a restart without data loss, and a clock that is set back cannot: they make leases last longer.
 fn hazard(fault: StoreFault, disk: Disk) -> Option<Hazard> {
     match fault {
         StoreFault::Restart(Data::Lost, _) => Some(Hazard::DataLoss),

@@ -13,7 +13,7 @@ use crate::keys::LONGEST_LEASE;
 use crate::log::now;
 use crate::store::Store;
 
-/// Time beyond the longest lease that a takeover or an expiry may take: one poll, and delays on a busy machine.
+/// Time that a takeover or an expiry may take beyond the lease: one poll, and delays on a busy machine.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Time limit for waiting until a worker holds a lock. Its tasks may all wait for other holders, each for up to a
@@ -46,8 +46,8 @@ pub(crate) async fn every_task_gets_a_lock(
     Ok(Some(Finding { law: Law::L2, what }))
 }
 
-/// Checks law L1: kills the worker of a seat while it holds a lock, and waits until another worker is granted that
-/// lock. Adds the time that this took to `takeovers`.
+/// Checks law L1: kills a worker that holds a lock, and waits until another is granted the lock. Adds the time to
+/// `takeovers`.
 pub(crate) async fn a_dead_holder_is_succeeded(
     crew: &mut Workers,
     seat: usize,
@@ -58,7 +58,7 @@ pub(crate) async fn a_dead_holder_is_succeeded(
             return Ok(None);
         }
         let dead = crew.kill(seat)?;
-        // The worker may have released the lock before it died, so its log is read once more.
+        // The worker may have released the lock before it died, so its log is read again.
         let held = crew.look(seat)?.holds().cloned();
         crew.fill(seat)?;
         Ok(held.map(|key| (key, dead)))
@@ -80,7 +80,7 @@ pub(crate) async fn a_dead_holder_is_succeeded(
     Ok(None)
 }
 
-/// Checks law L4: after all leases have ended, the store shows no holder or waiter, and every key in it has a time to
+/// Checks law L4: after all leases have ended, the store shows no holder or waiter, and all its keys have a time to
 /// live.
 pub(crate) async fn nothing_is_left(client: &Client, store: &Store) -> io::Result<Option<Finding>> {
     let mut what = String::new();

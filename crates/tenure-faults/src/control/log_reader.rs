@@ -11,24 +11,23 @@ use tenure_testkit::{Event, EventKind};
 use crate::keys::is_alone;
 use crate::log::{Observation, ObservationKind, task_of};
 
-/// Reader of one worker's log. Keeps the state of the worker's attempts.
+/// Reads the log of a worker, and keeps the state of its attempts.
 #[derive(Debug)]
 pub(crate) struct LogReader {
     file: File,
-    /// Bytes of the last line, whose end the worker has not written yet.
+    /// Start of a line whose end is not written yet.
     rest: Vec<u8>,
-    /// All events and observations read so far.
     pub(crate) events: Vec<Event>,
     pub(crate) notes: Vec<Observation>,
     open: HashMap<u64, Open>,
-    /// Time of the latest grant of each task, by task number.
+    /// Time of the latest grant, by task number.
     tasks: HashMap<u64, Instant>,
-    /// For each key: the time of its latest grant, and (`bumped`) of the latest write of its counter.
+    /// For each key, the times of the latest grant and (`bumped`) of the latest write of its counter.
     granted: HashMap<LockKey, Instant>,
     bumped: HashMap<LockKey, Instant>,
 }
 
-/// Attempt that has begun and not ended.
+/// Attempt that has not ended.
 #[derive(Debug)]
 struct Open {
     key: LockKey,
@@ -38,9 +37,8 @@ struct Open {
 }
 
 impl LogReader {
-    /// Opens the log of a worker that is about to start.
     pub(crate) fn of(log: &Path) -> io::Result<LogReader> {
-        // The worker opens the same file to append. The process that comes first, reader or worker, creates it.
+        // The worker appends to the same file. The first of both processes creates it.
         let file = File::options().create(true).append(true).read(true).open(log)?;
         Ok(LogReader {
             file,
@@ -54,8 +52,7 @@ impl LogReader {
         })
     }
 
-    /// Reads the lines that the worker has completed since the last call. A killed worker may leave an incomplete line,
-    /// which is not used.
+    /// Reads the lines that were completed since the last call. A killed worker may leave an incomplete line.
     pub(crate) fn look(&mut self) -> io::Result<()> {
         self.file.read_to_end(&mut self.rest)?;
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -82,12 +79,11 @@ impl LogReader {
         held.map(|open| &open.key)
     }
 
-    /// Number of the worker's tasks that were granted a lock after `moment`.
+    /// Number of the worker's tasks with a grant after `moment`.
     pub(crate) fn tasks_granted_since(&self, moment: Instant) -> u64 {
         self.tasks.values().filter(|at| **at > moment).count() as u64
     }
 
-    /// Returns whether the worker was granted `key` after `moment`.
     pub(crate) fn granted_since(&self, key: &LockKey, moment: Instant) -> bool {
         self.granted.get(key).is_some_and(|at| *at > moment)
     }

@@ -12,7 +12,7 @@ use super::log_reader::LogReader;
 use crate::log::now;
 use crate::worker::Args;
 
-/// Interval at which `within` checks its condition.
+/// Interval of checks while waiting for a condition.
 const PACE: Duration = Duration::from_millis(2);
 
 /// Calls `look` every 2 ms until it returns a value. Returns `None` after the time limit.
@@ -30,16 +30,15 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Identity of a worker process, which may have ended. Numbers start at 1.
+/// Identity of a running or ended worker process. Numbers start at 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkerRun {
     pub(crate) number: u64,
     pub(crate) seat: usize,
-    /// A time at which the process was certainly dead, if this program killed it.
+    /// Time by which the process was dead, if it was killed.
     pub(crate) died: Option<Instant>,
 }
 
-/// Worker process with its log and its arguments.
 #[derive(Debug)]
 struct Worker {
     worked: WorkerRun,
@@ -48,18 +47,16 @@ struct Worker {
     args: Args,
 }
 
-/// All worker processes of a run.
 #[derive(Debug)]
 pub(crate) struct Workers {
     program: String,
-    /// Current worker of each seat.
     seats: Vec<Worker>,
     /// Workers that were killed and replaced.
     replaced: Vec<Worker>,
 }
 
 impl Workers {
-    /// Starts a worker process for each element of `workers`, which becomes its arguments.
+    /// Starts a worker process for each element of `workers`.
     pub(crate) fn start(program: &Path, workers: Vec<Args>) -> io::Result<Workers> {
         let mut crew = Workers {
             program: program.display().to_string(),
@@ -104,8 +101,7 @@ impl Workers {
         self.seats[seat].process.resume();
     }
 
-    /// Kills the worker of a seat. Returns a time at which it was certainly dead. Fails if it had already exited by
-    /// itself.
+    /// Kills the worker of a seat. Returns a time by which it was dead. Fails if it had already exited.
     pub(crate) fn kill(&mut self, seat: usize) -> io::Result<Instant> {
         let worker = &mut self.seats[seat];
         if !worker.process.is_running() {
@@ -125,14 +121,14 @@ impl Workers {
         Ok(())
     }
 
-    /// Reads the new lines in the log of the seat's worker, and returns the reader.
+    /// Reads the new lines in the log of the seat's worker.
     pub(crate) fn look(&mut self, seat: usize) -> io::Result<&LogReader> {
         let sight = &mut self.seats[seat].sight;
         sight.look()?;
         Ok(sight)
     }
 
-    /// Reads the new lines of all logs. Returns whether `what` is true for the log of any current worker.
+    /// Returns whether `what` is true for the log of any current worker.
     pub(crate) fn shows(&mut self, what: impl Fn(&LogReader) -> bool) -> io::Result<bool> {
         for seat in 0..self.seats() {
             if what(self.look(seat)?) {
@@ -142,7 +138,7 @@ impl Workers {
         Ok(false)
     }
 
-    /// Messages about current workers that have exited by themselves, each with the worker's error output.
+    /// Error output of each worker that has exited by itself.
     pub(crate) fn exited_workers(&mut self) -> Vec<String> {
         let gone = self.seats.iter_mut().filter_map(|worker| {
             let (number, said) = (worker.worked.number, worker.process.log());
@@ -172,7 +168,7 @@ impl Workers {
         Ok(killed)
     }
 
-    /// Returns all workers, current and replaced, each with its log, which is read to the end.
+    /// All current and replaced workers, each with its whole log.
     pub(crate) fn seen(&mut self) -> io::Result<Vec<(WorkerRun, &LogReader)>> {
         let workers = self.replaced.iter_mut().chain(&mut self.seats);
         let seen = workers.map(|worker| {

@@ -9,26 +9,25 @@ use tenure_testkit::{Event, EventKind};
 use crate::control::WorkerRun;
 use crate::log::{Observation, ObservationKind, process_of};
 
-/// Times of one attempt, as the logs show them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
-    /// Time of its last `queued` event: from then on, the attempt was known to wait in a queue.
+    /// Latest time at which the attempt was known to queue.
     pub(super) queued: Option<Instant>,
-    /// Time at which the attempt stopped waiting: it was granted or refused, gave up, or its process died.
+    /// End of the attempt's wait: it was granted or refused, gave up, or its process died.
     pub(super) waited: Instant,
-    /// Time of the grant. `None` without a grant, or if the local deadline had already passed.
+    /// Time of the grant; `None` if the local deadline had already passed.
     pub(super) granted: Option<Instant>,
-    /// Local deadline at the time of the grant.
+    /// Local deadline at the grant.
     pub(super) until: Instant,
-    /// Latest local deadline that the guard reported, which renewals move.
+    /// Latest local deadline, after all renewals.
     pub(super) extended: Instant,
     /// Lease of the claim in the store.
     pub(super) lease: Duration,
-    /// Time at which the release began, the holder learned of a loss, or the process died.
+    /// Start of the release, or time of the loss or of the process's death.
     pub(super) ended: Instant,
 }
 
-/// Times of an attempt of which no event has been read yet.
+/// Attempt whose events are not read yet.
 const BEGUN: Attempt = Attempt {
     queued: None,
     waited: Instant::NEVER,
@@ -39,7 +38,7 @@ const BEGUN: Attempt = Attempt {
     ended: Instant::NEVER,
 };
 
-/// Returns the times of all attempts, by the attempts' numbers.
+/// Times of all attempts, by attempt number.
 pub(super) fn attempts(events: &[Event], notes: &[Observation]) -> HashMap<u64, Attempt> {
     let mut attempts = HashMap::new();
     for event in events {
@@ -69,8 +68,7 @@ pub(super) fn attempts(events: &[Event], notes: &[Observation]) -> HashMap<u64, 
     attempts
 }
 
-/// Adds a `lost` event for each attempt of a killed worker, at the time of its death. The dead worker cannot log the
-/// event.
+/// Adds a `lost` event for each attempt of a killed worker, at the time of its death: the worker cannot log that itself.
 pub(super) fn end_dead_attempts(events: &mut Vec<Event>, worked: &[WorkerRun]) {
     let dead = worked
         .iter()

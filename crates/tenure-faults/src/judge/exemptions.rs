@@ -12,16 +12,16 @@ use crate::control::{InjectedFault, Scope, WorkerRun};
 use crate::keys::LONGEST_LEASE;
 use crate::log::{Observation, ObservationKind, process_of};
 
-/// Time after a stall of a waiter's process in which another waiter may overtake the first one: a grant that a waiter
-/// does not take within 100 ms is offered to the next.
+/// Time after a stall of its process in which a waiter may be overtaken: a grant that it does not take within 100 ms
+/// goes to the next waiter.
 const AFTERMATH: Duration = Duration::from_millis(200);
 
-/// If the store sends no reply for longer than this, waiting claims may have expired: waiters poll at least three times
-/// per lease. A disk that needs seconds for a write causes such a silence.
+/// Longest silence of the store in which no waiting claim expires: waiters poll at least three times per lease. A disk
+/// that needs seconds for a write causes a longer one.
 const STANDSTILL: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
-/// Time within which a client detects that its connection has become silent: the time limit of a call, and a quarter.
-/// Until then, the client's waiters may have lost their places in the queue.
+/// Time within which a client detects a silent connection: the time limit of a call, and a quarter. Until then, the
+/// client's waiters may lose their places in the queue.
 const NOTICED: Duration = Duration::from_secs(4);
 
 /// Period in which waiters may have lost their places in a queue.
@@ -30,27 +30,27 @@ type Span = (Instant, Instant);
 /// Parts of one attempt that are not checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Exemption {
-    /// True if rule L3, the order of a queue, ignores the attempt.
+    /// True if rule L3 (order) ignores the attempt.
     pub(super) place: bool,
-    /// Time from which rules V1 and V2 ignore the attempt's holding period.
+    /// Time from which V1 and V2 ignore that the attempt holds.
     pub(super) holding: Option<Instant>,
-    /// True if rule V3 ignores the attempt's token.
+    /// True if V3 ignores the attempt's token.
     pub(super) token: bool,
 }
 
-/// Exemptions of all attempts of a run, by attempt number.
+/// Exemptions of a run, by attempt number.
 #[derive(Debug, Default)]
 pub(super) struct Exemptions(HashMap<u64, Exemption>);
 
 impl Exemptions {
-    /// Number of attempts for whose exemption `is` returns true.
+    /// Number of attempts whose exemption meets the condition `is`.
     pub(super) fn count(&self, is: impl Fn(&Exemption) -> bool) -> usize {
         self.0.values().filter(|exemption| is(exemption)).count()
     }
 
-    /// Exempts waiters from rule L3, the order of a queue, if they were disturbed during their wait or up to a lease
-    /// before it: their process was paused, killed or stalled, or their link or store had a fault or did not reply.
-    /// Their claims may have expired in the store and queued again at the tail.
+    /// Exempts waiters from rule L3 (order) if they were disturbed in their wait or up to a lease before: their process
+    /// was paused, killed or stalled, or their link or store had a fault or did not reply. Their claims may have
+    /// expired in the store and queued again at the tail.
     pub(super) fn places(
         &mut self,
         attempts: &HashMap<u64, Attempt>,
@@ -74,15 +74,14 @@ impl Exemptions {
 
     /// Exempts the holders at the time of each fault that the store's profile lists as a hazard.
     ///
-    /// - *The data is lost* ([`Hazard::DataLoss`]), or *a restart loses the latest writes* ([`Hazard::Restart`]): the
-    ///   store forgets the holders and grants their keys to others. The holders learn this at their next renewal.
-    /// - *The clock is set forward* ([`Hazard::ClockSet`]): the store ends leases early, and the holders cannot detect
-    ///   it.
+    /// - *The data is lost* ([`Hazard::DataLoss`]), or *the latest writes in a restart* ([`Hazard::Restart`]): the
+    ///   store forgets the holders and grants their keys to others. Holders learn it at their next renewal.
+    /// - *The clock is set forward* ([`Hazard::ClockSet`]): the store ends leases early, and holders cannot detect it.
     ///
-    /// V1 and V2 ignore these holders from the start of the fault. Later grants are checked in full. A grant that
-    /// arrives after the start is exempt too, if its request was sent before the end of the fault: the reply was slow,
+    /// V1 and V2 ignore these holders from the start of the fault. Later grants are checked in full. A grant whose
+    /// request was sent before the end of the fault is exempt even if it arrives after the start: the reply was slow,
     /// or the client handed the claim over locally within 10 ms. Its token may be older than that of a new grant, so V3
-    /// ignores the token. V4 has no exemption.
+    /// ignores it. V4 has no exemption.
     pub(super) fn holding_periods(
         &mut self,
         attempts: &HashMap<u64, Attempt>,
@@ -94,8 +93,7 @@ impl Exemptions {
             for (&number, attempt) in attempts {
                 let Some(granted) = attempt.granted else { continue };
                 let before = granted <= deed.from;
-                // The time at which the request was sent. It is slightly too early, as the local deadline is before the
-                // lease's end.
+                // Time of the request, slightly too early: the local deadline is before the end of the lease.
                 let confirmed = attempt.until - attempt.lease;
                 if attempt.ended > deed.from && (before || confirmed <= deed.to) {
                     let exemption = self.0.entry(number).or_default();
@@ -107,8 +105,7 @@ impl Exemptions {
         }
     }
 
-    /// Changes the history so that the checker ignores what is exempt: removes `queued` events, samples and tokens, and
-    /// ends holding periods with `lost` events.
+    /// Removes exempt `queued` events, samples and tokens, and ends exempt holding periods with `lost` events.
     pub(super) fn apply(&self, events: &mut Vec<Event>) {
         events.retain_mut(|event| {
             let exemption = self.0.get(&event.attempt).copied().unwrap_or_default();
@@ -134,7 +131,7 @@ impl Exemptions {
     }
 }
 
-/// Periods of more than `STANDSTILL` without a reply of the store to any worker, each extended by the longest lease.
+/// Periods longer than `STANDSTILL` without a reply of the store, each extended by a lease.
 fn standstills(events: &[Event]) -> Vec<Span> {
     let answers = |event: &&Event| {
         matches!(
@@ -148,7 +145,7 @@ fn standstills(events: &[Event]) -> Vec<Span> {
     gaps.map(|gap| (gap[0], gap[1] + LONGEST_LEASE)).collect()
 }
 
-/// For each worker, the periods in which a fault, a stall or its own death may have cost its waiters their places.
+/// For each worker, the periods in which faults may have cost its waiters their places.
 fn disturbances(
     notes: &[Observation],
     worked: &[WorkerRun],
@@ -171,7 +168,7 @@ fn disturbances(
     spans
 }
 
-/// Time from the end of a fault until its client detects the fault. Discarded data shows only when a reply is overdue.
+/// Time from the end of a fault until the client detects it. Discarded data shows only when a reply is overdue.
 fn unnoticed(deed: &InjectedFault) -> Duration {
     match deed.what.starts_with("HalfOpen") || deed.what.starts_with("Swallow") {
         true => NOTICED,

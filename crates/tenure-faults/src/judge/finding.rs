@@ -5,7 +5,7 @@ use tenure_testkit::{Rule, Violation};
 /// Law that a run must keep: a rule of its history, or a property that is checked during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
-    /// A rule of the history, such as V1.
+    /// A rule of the history.
     History(Rule),
     /// After the death of a holder, another task is granted the lock within the lease and a grace period.
     L1,

@@ -21,8 +21,7 @@ pub struct Report {
     /// Findings and counts.
     pub verdict: Verdict,
     pub(crate) takeovers: Vec<Duration>,
-    /// Minimum number of updates that the unfenced counters lost: writes that were logged, minus the counters' final
-    /// values.
+    /// Minimum number of updates lost in the unfenced counters: logged writes minus final values.
     pub lost_updates: u64,
 }
 
@@ -44,9 +43,9 @@ impl Report {
         self
     }
 
-    /// Removes the folder with the logs.
+    /// Removes the logs.
     pub fn forget(&self) {
-        // Fails if the folder was removed already, and then nothing is left to do.
+        // Fails if the folder was removed already.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

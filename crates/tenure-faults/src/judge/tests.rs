@@ -1,4 +1,4 @@
-//! Tests of the exemptions: which rules a history violates, with and without faults that exempt parts of it.
+//! Tests of exemptions: which rules a history violates, with and without faults.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
 }
 
-/// Parses a history. Each line has a time, the number of a process and an event; all events of a process are of one
-/// attempt. Times are nanoseconds, or seconds as in `12s`.
+/// Parses a history. Each line has a time, a process number and an event. Each process makes one attempt. Times are in
+/// nanoseconds, or in seconds as in `12s`.
 fn history(text: &str) -> Vec<Event> {
     let nanos = |word: &str| match word.strip_suffix('s') {
         Some(seconds) if seconds.ends_with(|last: char| last.is_ascii_digit()) => {
@@ -31,8 +31,8 @@ fn history(text: &str) -> Vec<Event> {
     text.trim().lines().map(event).collect()
 }
 
-/// Returns the rules that `judge` finds violated. The store's profile lists data loss as a hazard. Processes 1 to 3
-/// have the seats 0 to 2, and process 1 was killed at `died`.
+/// Rules that `judge` finds violated. The store's profile lists data loss as a hazard. Processes 1 to 3 have the seats
+/// 0 to 2; process 1 was killed at `died`.
 fn broken(
     events: Vec<Event>,
     notes: &[Observation],
@@ -86,7 +86,7 @@ fn a_renewal_extends_a_holding_period() {
     let broken = |notes: &[Observation]| broken(history(TWO_HOLDERS), notes, None, &[]);
     assert_eq!(broken(&[]), []);
     assert_eq!(broken(&[deadline(1, 101, 103), deadline(1, 102, 104)]), []);
-    // After a loss, a guard reports the local deadline 0. The earlier deadline, 106 s, still counts.
+    // The deadline 0, which a guard reports after a loss, changes nothing: 106 s counts.
     assert_eq!(broken(&[deadline(1, 103, 106), deadline(1, 106, 0)]), [Rule::V1]);
 }
 
@@ -126,8 +126,8 @@ fn only_holders_before_a_data_loss_are_exempt() {
     }
 }
 
-/// Process 2 overtakes process 1: process 1 queues from 100 s to 110 s, process 2 begins at 107 s and is granted at 108
-/// s. The store replies to process 3 once per second, except in the seconds `silent`.
+/// Process 1 queues from 100 s to 110 s. Process 2 begins at 107 s and overtakes it at 108 s. The store replies to
+/// process 3 once per second, except in the seconds `silent`.
 fn overtaken(silent: std::ops::Range<u64>) -> Vec<Event> {
     let mut text = "
         90s 3 invoked owner=3 mode=exclusive key=other

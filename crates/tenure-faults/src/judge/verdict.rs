@@ -23,14 +23,14 @@ pub struct Verdict {
     pub refused: usize,
     /// Writes to the unfenced counters.
     pub(crate) bumped: usize,
-    /// Number of waits in fair queues, and (`disturbed`) of those that faults exempt from the check of their order.
+    /// Number of waits in fair queues, and (`disturbed`) of those exempt from L3.
     pub(crate) waits: usize,
     pub(crate) disturbed: usize,
-    /// Number of attempts whose holding period is exempt from a hazard's start on.
+    /// Number of attempts exempt from V1 and V2.
     pub(crate) exempted: usize,
 }
 
-/// Checks the logs of the workers. `hazards` are the hazards that the store's profile lists.
+/// Checks the logs of the workers. `hazards` are those that the store's profile lists.
 pub(crate) fn judge(
     mut events: Vec<Event>,
     notes: &[Observation],

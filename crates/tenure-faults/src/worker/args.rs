@@ -22,7 +22,6 @@ pub struct Args {
 }
 
 impl Args {
-    /// Path of the worker's log.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join(format!("worker-{}.log", self.process))
     }
@@ -31,15 +30,15 @@ impl Args {
 /// Bug that can be planted in the workers, to prove that a run finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlantedBug {
-    /// Holders report that they hold the lock until they unlock, and ignore their local deadline and losses.
+    /// Holders ignore their local deadline and losses until they unlock.
     Believe,
     /// Every grant is logged with the same token.
     Repeat,
-    /// The fenced register also accepts tokens that are older than its newest.
+    /// The fenced register accepts older tokens too.
     Forget,
     /// No lock is released.
     Keep,
-    /// Leases last a minute, so that dead holders block waiters for too long.
+    /// Leases last a minute, so that dead holders block waiters.
     Linger,
     /// Waiters of fair locks do not queue, so they overtake others.
     Barge,

@@ -11,8 +11,8 @@ use tenure_testkit::{Event, EventKind};
 use super::args::PlantedBug;
 use crate::log::{Observation, ObservationKind, now};
 
-/// Writes the events of one attempt to its worker's log. The start of a holding period is logged right after the grant,
-/// and its end right before the release.
+/// Writes the events of an attempt to its worker's log: the start of a holding period right after the grant, its end
+/// right before the release.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     log: Arc<File>,
@@ -21,7 +21,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Opens a worker's log for the events of attempt `number`. Creates the file if needed.
+    /// Opens a worker's log for attempt `number`, and creates the file if needed.
     pub(crate) fn open(log: &Path, number: u64, plant: Option<PlantedBug>) -> io::Result<Entry> {
         let file = File::options().create(true).append(true).open(log)?;
         Ok(Entry {
@@ -31,7 +31,7 @@ impl Entry {
         })
     }
 
-    /// Returns an entry for the events of attempt `number` in the same file.
+    /// Returns an entry for attempt `number` in the same file.
     pub(crate) fn with_number(&self, number: u64) -> Entry {
         Entry {
             number,
@@ -65,7 +65,7 @@ impl Entry {
         (&*self.log).write_all((line + "\n").as_bytes())
     }
 
-    /// Logs a grant with its token, its local deadline and its lease.
+    /// Logs a grant and its local deadline.
     pub(crate) fn acquired(&self, guard: &Guard) -> io::Result<()> {
         let token = match self.plant {
             Some(PlantedBug::Repeat) => FencingToken::new(7),
@@ -84,7 +84,7 @@ impl Entry {
         self.deadline(guard)
     }
 
-    /// Logs that the holder learned of the loss of its lock.
+    /// Logs that the holder learned that it lost the lock.
     pub(crate) fn lost(&self) -> io::Result<()> {
         match self.plant {
             Some(PlantedBug::Believe) => Ok(()),

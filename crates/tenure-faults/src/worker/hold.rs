@@ -1,6 +1,5 @@
-//! What a task does while it holds a lock: it writes to both resources without checking whether it still holds the
-//! lock, like a careless program. Meanwhile it asks its guard every 20 ms whether the lock is held, and logs the
-//! answers.
+//! A task that holds a lock writes to both resources without checking whether it still holds the lock, like a careless
+//! program. Meanwhile it asks its guard every 20 ms whether the lock is held.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,13 +16,13 @@ use super::resources::Resources;
 use crate::keys::is_alone;
 use crate::log::now;
 
-/// Interval at which a holder asks its guard whether the lock is held.
+/// Interval at which a task asks its guard whether the lock is held.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Time limit for acquiring a lock again that the task holds. This returns at once, unless the lock was lost.
+/// Time limit for acquiring a held lock again, which returns at once unless the lock was lost.
 const NESTING: Duration = Duration::from_secs(2);
 
-/// Works under the lock as `plan` says. The caller releases the guard.
+/// Works under the lock. The caller releases the guard.
 pub(crate) async fn work(
     guard: &Guard,
     entry: &Entry,
@@ -43,7 +42,7 @@ pub(crate) async fn work(
             nest(guard, plan, face, inner).await?;
         }
         if plan.verifies {
-            // If the lock is lost, the guard reports it, and `watch` logs that.
+            // The guard reports a loss, which `watch` logs.
             let _ = guard.verify().await;
         }
         sleep(plan.lingers).await;
@@ -56,8 +55,8 @@ pub(crate) async fn work(
     }
 }
 
-/// Asks the guard at once and then at each interval whether the lock is held, and logs the answers. Continues after a
-/// loss, because the guard must never report the lock as held again.
+/// Asks the guard at each interval whether the lock is held, and logs the answers. Continues after a loss, because the
+/// guard must stay lost.
 async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
     let mut loss_logged = false;
     loop {
@@ -73,8 +72,8 @@ async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
     }
 }
 
-/// Acquires the lock once more for the same owner. While the lock is held, this returns the same claim, and no attempt
-/// is logged. If the lock was lost, it returns a new claim, which is logged as a new attempt.
+/// Acquires the lock again for the same owner. While the lock is held, this returns the same claim, and no attempt is
+/// logged. If the lock was lost, it returns a new claim, which is logged.
 async fn nest(guard: &Guard, plan: &LockPlan, face: &AnyLock, other: Entry) -> io::Result<()> {
     let begun = now();
     let Ok(inner) = face.lock(Some(NESTING)).await else {

@@ -7,7 +7,6 @@ use tenure::{Acquire, Client, Guard, Mode, Mutex, Owner, RwLock, Semaphore};
 use super::args::PlantedBug;
 use super::plan::LockPlan;
 
-/// Lock of any kind, with its options.
 #[derive(Clone, Debug)]
 pub(crate) enum AnyLock {
     Mutex(Mutex),
@@ -17,14 +16,13 @@ pub(crate) enum AnyLock {
 }
 
 impl AnyLock {
-    /// Creates the lock that a plan describes.
     pub(crate) fn new(client: &Client, owner: &Owner, plan: &LockPlan, plant: Option<PlantedBug>) -> AnyLock {
         let lease = match plant {
             Some(PlantedBug::Linger) => Duration::from_secs(60),
             _ => plan.lease,
         };
         let is_fair = plan.key.fair && plant != Some(PlantedBug::Barge);
-        // A macro, because the types of locks share these options without a common trait.
+        // A macro: the lock types share these options, but no trait.
         macro_rules! with_options {
             ($face:expr) => {{
                 let face = match plan.renewed {

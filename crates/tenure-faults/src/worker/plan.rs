@@ -17,7 +17,7 @@ pub(crate) enum Patience {
     DroppedAfter(Duration),
 }
 
-/// Lock that a task acquires next, and what the task does while it holds the lock.
+/// Lock that a task acquires next, and what the task does then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockPlan {
     pub(crate) key: Key,
@@ -30,7 +30,7 @@ pub(crate) struct LockPlan {
     pub(crate) verifies: bool,
     /// Time between reading and writing the counter.
     pub(crate) meanwhile: Duration,
-    /// Time for which the task keeps the lock after its work.
+    /// Time for which the task holds the lock after its work.
     pub(crate) lingers: Duration,
     /// True if the task calls `unlock`, false if it drops the guard.
     pub(crate) unlocks: bool,
@@ -40,8 +40,7 @@ impl LockPlan {
     pub(crate) fn make(keys: &[Key], dice: &mut Dice) -> LockPlan {
         let key = keys[dice.below(keys.len() as u64) as usize];
         let mode = key.choose_mode(dice);
-        // Fair waiters keep their places in the queue by renewals. With short leases, a busy machine would cost them
-        // their places.
+        // Fair waiters keep their places by renewals. With short leases, a busy machine would cost them their places.
         let leases = if key.fair { &LEASES_MS[2..] } else { &LEASES_MS[..] };
         let lease = Duration::from_millis(leases[dice.below(leases.len() as u64) as usize]);
         let millis = |dice: &mut Dice, bound| Duration::from_millis(dice.below(bound));
@@ -52,7 +51,7 @@ impl LockPlan {
             _ => Patience::Endless,
         };
         let renewed = !dice.chance(10);
-        // 1.2 leases is longer than a lease without renewals, and otherwise includes some renewals.
+        // Longer than a lease without renewals; otherwise over some renewals.
         let lingers = match dice.below(60) {
             0 => lease.mul_f64(1.2),
             1..15 if !renewed => lease.mul_f64(1.2),

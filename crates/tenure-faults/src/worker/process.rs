@@ -23,8 +23,8 @@ const REST: Duration = Duration::from_millis(50);
 /// Time limit for closing the client.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Interval at which the stall detector wakes up, and how late it must wake up to log a stall. The latter is shorter
-/// than the 100 ms after which an offered lock goes to the next waiter, so every place lost to a busy machine is known.
+/// Interval of the stall detector, and the delay from which it logs a stall. The delay is shorter than the 100 ms after
+/// which an offered lock goes to the next waiter, so that each place lost to a busy machine is known.
 const BEAT: Duration = Duration::from_millis(20);
 const LATE: Duration = Duration::from_millis(50);
 
@@ -68,7 +68,7 @@ async fn litter(client: &Client) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects, and runs all tasks until SIGTERM. Returns the client, or `None` if SIGTERM came before the connection.
+/// Connects, and runs all tasks until SIGTERM. Returns `None` if SIGTERM came before the connection.
 async fn run_tasks(args: Args, entry: Entry, mut ends: watch::Receiver<bool>) -> io::Result<Option<Client>> {
     let client = tokio::select! {
         client = connect(&args.url) => client?,
@@ -105,7 +105,7 @@ async fn connect(url: &str) -> io::Result<Client> {
     }
 }
 
-/// Stall detector: logs each period in which the process did not run. Returns only if the log cannot be written.
+/// Stall detector: logs each period in which the process did not run.
 async fn pulse(entry: Entry) -> io::Error {
     let mut last = now();
     loop {

@@ -1,5 +1,5 @@
 //! Resources that tasks write to while they hold a lock. Each key has two files: an unfenced counter, and a register
-//! that refuses writes with an older token than its newest.
+//! that refuses a token older than its newest.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,16 +14,16 @@ use super::args::PlantedBug;
 use super::attempt_log::Entry;
 use crate::log::ObservationKind;
 
-/// Access of one task to the counters and registers of a run.
+/// A task's access to the counters and registers.
 #[derive(Debug)]
 pub(crate) struct Resources {
     folder: PathBuf,
-    /// Temporary file in which this task writes the next value of a counter.
+    /// Temporary file for the next value of a counter.
     scratch: PathBuf,
 }
 
 impl Resources {
-    /// Gives a task access to the files in `folder`. `first` is the number of the task's first attempt.
+    /// Uses the resources in `folder`. `first` is the number of the task's first attempt.
     pub(crate) fn of(folder: &Path, first: u64) -> Resources {
         Resources {
             folder: folder.to_owned(),
@@ -31,7 +31,6 @@ impl Resources {
         }
     }
 
-    /// Value of a key's counter.
     pub(crate) fn counted(folder: &Path, key: &str) -> io::Result<u64> {
         number(&open(&folder.join(format!("{key}.counter")))?)
     }
@@ -48,15 +47,15 @@ impl Resources {
         entry.note(ObservationKind::Bumped)
     }
 
-    /// Writes a token to the register of a key, which refuses a token older than its newest. The result is logged while
-    /// the file is locked, so that the logs show the order of the writes.
+    /// Writes a token to the register of a key, which refuses a token older than its newest. The result is logged under
+    /// the file lock, so that the logs have the order of the writes.
     pub(crate) fn write(&self, key: &str, token: FencingToken, entry: &Entry) -> io::Result<()> {
         let file = open(&self.folder.join(format!("{key}.register")))?;
         file.lock()?;
         if token.get() < number(&file)? && entry.plant != Some(PlantedBug::Forget) {
             return entry.note(ObservationKind::Refused);
         }
-        // Padded to the maximum number of digits, so that each number overwrites the last one completely.
+        // Padded to the maximum length, so that a shorter number overwrites a longer one.
         file.write_all_at(format!("{token:020}").as_bytes(), 0)?;
         entry.event(EventKind::Accepted { token })
     }
@@ -90,7 +89,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let resources = Resources::of(folder.path(), 1);
-        // The register accepts 9 twice, as the second 9 is not older, but not after 10.
+        // A key's register accepts tokens equal to its newest, and refuses older ones.
         for (attempt, token, key) in [
             (1, 9, "k"),
             (2, 9, "k"),

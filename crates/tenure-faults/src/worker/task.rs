@@ -1,4 +1,4 @@
-//! Task of a worker: acquires a lock, works, and releases the lock, again and again until the worker ends.
+//! Task of a worker: acquires a lock, works, and releases the lock, over and over until the worker ends.
 
 use std::io;
 
@@ -15,17 +15,16 @@ use super::plan::{LockPlan, Patience};
 use super::resources::Resources;
 use crate::keys::Key;
 
-/// Pause after an attempt that failed because of the store.
+/// Pause after an attempt fails because of the store.
 const REST: Duration = Duration::from_millis(50);
 
-/// Task with its client, resources and random choices.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) client: Client,
     pub(crate) owner: Owner,
-    /// Keys whose kind and fairness the store serves.
+    /// Keys that the store serves.
     pub(crate) keys: Vec<Key>,
-    /// Writes the events of the task's latest attempt to the log.
+    /// Logs the task's latest attempt.
     pub(crate) last: Entry,
     pub(crate) resources: Resources,
     pub(crate) dice: Dice,
@@ -98,7 +97,7 @@ async fn ask(plan: &LockPlan, face: &AnyLock, entry: Entry) -> Result<Option<Gua
     let queues = plan.key.fair;
     let log_queued = move |_: &ClaimRef| {
         if queues {
-            // If the event cannot be logged, the checker may miss a violation, but it reports no false one.
+            // Without this event, the checker misses violations, but reports no false ones.
             let _ = entry.event(EventKind::Queued);
         }
     };
@@ -110,10 +109,10 @@ async fn ask(plan: &LockPlan, face: &AnyLock, entry: Entry) -> Result<Option<Gua
     face.lock(limit).on_waiting(log_queued).await.map(Some)
 }
 
-/// Completes when the task should drop the lock's future: after the time of `DroppedAfter`, or when the worker ends.
+/// Completes when the task must drop its future: after `DroppedAfter`, or when the worker ends.
 async fn given_up(patience: Patience, ends: &mut watch::Receiver<bool>) {
     let end = async {
-        // Never fails, because the sender lives as long as the process.
+        // Never fails: the sender lives as long as the process.
         let _ = ends.wait_for(|ends| *ends).await;
     };
     match patience {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tenure_backend::{Claim, ClaimId, ClientId, FencingToken, Instant, Kind, Mode, TokenRange};
 
-/// After a claim has left a key, the store may reserve the key for this time for a waiter that the store woke.
-/// Meanwhile it may answer `Waiting` to other claims although nothing else prevents a grant.
+/// Time for which the store may reserve a key that a claim has left, for a waiter that the store woke. Until then it
+/// may answer `Waiting` to other claims although nothing else prevents a grant.
 const RESERVATION: Duration = Duration::from_millis(200);
 
 /// Time before a call was made, and time after its reply arrived.
@@ -27,24 +27,24 @@ pub(super) struct ExpiryRange {
 pub(super) struct KeyState {
     /// Holders and waiters, in the order in which they were placed.
     pub(super) placed: Vec<PlacedClaim>,
-    /// End of the cooldown after an eviction. Until then, the store must grant the key to no claim.
+    /// End of the cooldown after an eviction; no claim may be granted before.
     cooldown_until: Option<Instant>,
     /// Time until which the store may reserve the key for a waiter that it woke.
     reserved_until: Option<Instant>,
     /// Greatest token issued for the key so far.
     greatest: Option<FencingToken>,
-    /// Greatest token at the time when the key last had no holder. A new grant need only exceed this one: claims that
-    /// hold together may have equal tokens.
+    /// Greatest token when the key was last free. New grants need to exceed only this one, because claims that hold
+    /// together may have equal tokens.
     floor: Option<FencingToken>,
 }
 
-/// Claim that the store has, waiting or granted.
+/// Claim that waits or holds in the store.
 #[derive(Clone, Debug)]
 pub(super) struct PlacedClaim {
     pub(super) claim: Arc<Claim>,
     pub(super) ends: ExpiryRange,
     pub(super) phase: Phase,
-    /// Token range that a renewal with `raise` gave the claim while it waited.
+    /// Token range that a renewal gave to the waiting claim.
     pub(super) raised: Option<TokenRange>,
 }
 
@@ -65,7 +65,7 @@ impl KeyState {
         self.placed.iter_mut().find(|one| one.claim.at.id == id)
     }
 
-    /// Adds a claim, or updates the phase and the expiry of one that is there.
+    /// Adds a claim, or updates the phase and expiry of a known one.
     pub(super) fn keep(&mut self, claim: &Arc<Claim>, ends: ExpiryRange, phase: Phase) {
         match self.find(claim.at.id) {
             Some(one) => (one.phase, one.ends) = (phase, ends),
@@ -113,29 +113,28 @@ impl KeyState {
         cooling_down.then(|| "the key is in the cooldown after an eviction".to_owned())
     }
 
-    /// Returns whether the key may be reserved for a woken waiter, so that other claims get `Waiting` although it is
-    /// free.
+    /// Returns whether the store may answer `Waiting` because the key may be reserved for a woken waiter.
     pub(super) fn may_be_reserved(&self, at: CallTimes) -> bool {
         self.reserved_until.is_some_and(|until| at.before < until)
     }
 
-    /// Records that a claim left the key. From now on, the store may reserve the key for a waiter.
+    /// Records that a claim left the key, which the store may then reserve.
     pub(super) fn note_departure(&mut self, now: Instant) {
         self.reserved_until = self.reserved_until.max(Some(now + RESERVATION));
     }
 
-    /// Starts a cooldown. The store may have started it at any time between request and reply.
+    /// Starts a cooldown. In the store it started at some time within the call.
     pub(super) fn start_cooldown(&mut self, at: CallTimes, cooldown: Duration) {
         self.cooldown_until = self.cooldown_until.max(Some(at.before + cooldown));
         self.note_departure(at.after + cooldown);
     }
 
-    /// Latest time at which the leases of all holders and waiters must have ended.
+    /// Latest time at which all leases on the key must have ended.
     pub(super) fn last_end(&self) -> Option<Instant> {
         self.placed.iter().map(|one| one.ends.latest).max()
     }
 
-    /// Token that the tokens of a new grant must exceed.
+    /// Token that all tokens of a new grant must exceed.
     pub(super) fn floor(&mut self) -> Option<FencingToken> {
         if self.holders().next().is_none() {
             self.floor = self.greatest;

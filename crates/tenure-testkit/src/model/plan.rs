@@ -11,7 +11,7 @@ use crate::suite::{Fixture, permits};
 pub(super) const CLIENTS: usize = 3;
 /// Number of keys that the clients share.
 pub(super) const KEYS: usize = 2;
-/// Number of slots. A step refers to a claim by its slot; a claim whose slot gets a new claim is left to expire.
+/// Number of slots. A slot holds a claim for later steps; a claim that is replaced in its slot is left to expire.
 pub(super) const SLOTS: usize = 6;
 /// Number of steps in a walk.
 const STEPS: usize = 40;
@@ -19,14 +19,14 @@ const STEPS: usize = 40;
 /// Properties of a claim to create.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaimPlan {
-    /// Slot into which the claim is put. Later steps refer to the claim by this number.
+    /// Slot for the claim, by which later steps refer to it.
     pub(super) slot: usize,
     pub(super) mode: Mode,
     pub(super) fairness: Fairness,
     pub(super) lease: Duration,
     /// Number of tokens to request.
     pub(super) grants: u32,
-    /// Time from the request to the claim's `not_after`, or `None` for a request that is sent after the `not_after`.
+    /// Time until the claim's `not_after`; `None` for a request that is sent after it.
     pub(super) ahead: Option<Duration>,
 }
 
@@ -73,13 +73,13 @@ pub(super) enum Step {
 struct StepGenerator {
     dice: Dice,
     served: Vec<(Mode, Fairness)>,
-    /// For each key, a mode of the kind that most of its claims have. Claims of other kinds are refused as mismatches.
+    /// For each key, a mode of the kind that most of its claims have: claims of other kinds are mismatches.
     preferred: [Mode; KEYS],
-    /// A short and a long lease, one of which each claim and each renewal requests.
+    /// The short and the long lease that claims and renewals request.
     leases: [Duration; 2],
 }
 
-/// Returns the steps that a seed chooses. They use only modes that the fixture's store serves.
+/// Returns the steps of a seed, with modes that the fixture's store serves.
 pub(super) fn plan(seed: u64, fixture: &Fixture) -> Vec<Step> {
     let mut dice = Dice::new(seed);
     let served = served(fixture.profile());

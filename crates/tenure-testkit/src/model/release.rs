@@ -1,4 +1,4 @@
-//! Model of releases: which claims a release removes and why, and whether its successor may be granted.
+//! Model of releases: which claims a release removes, why, and what becomes of the successor.
 
 use tenure_backend::{Cause, HolderId, Instant, ReleaseReply, ReleaseRequest, ReleaseTarget};
 
@@ -6,7 +6,7 @@ use super::key_state::{CallTimes, PlacedClaim};
 use super::state::{Ending, ModelState, Origin, Verdict, ensure};
 
 impl ModelState {
-    /// Checks the store's reply to a release, withdrawal or eviction, and updates the model.
+    /// Checks the reply to a release, withdrawal or eviction, and updates the model.
     pub(super) fn release(
         &mut self,
         release: &ReleaseRequest,
@@ -47,7 +47,7 @@ impl ModelState {
         }
     }
 
-    /// Removes the claims that the request releases, and records how they ended. Returns the removed claims.
+    /// Removes the claims that a request releases, and records how they ended. Returns them.
     fn remove_released(&mut self, release: &ReleaseRequest, at: CallTimes) -> Vec<PlacedClaim> {
         let by = match &release.cause {
             Cause::Evicted { by } => Some(by.clone()),
@@ -68,8 +68,8 @@ impl ModelState {
             key_state.start_cooldown(at, release.cooldown);
         }
         for one in &gone {
-            // Until the end of its lease, the store must tell an evicted holder who evicted it. Not so a waiter, which
-            // learns from its next poll that its claim has ended.
+            // The store reports an eviction to a holder until its lease ends. A waiter's next poll only says that the
+            // claim ended.
             let until = if one.holds() {
                 one.ends.earliest
             } else {

@@ -6,7 +6,7 @@ use super::key_state::{CallTimes, ExpiryRange, Phase};
 use super::state::{ClaimStatus, Ending, ModelState, Verdict, ensure};
 
 impl ModelState {
-    /// Checks the store's reply to a renewal, and updates the model.
+    /// Checks the reply to a renewal, and updates the model.
     pub(super) fn renew(&mut self, renewal: &RenewRequest, at: CallTimes, answer: &RenewReply) -> Verdict {
         let status = self.status(&renewal.claim);
         let fits = match status {
@@ -60,7 +60,7 @@ impl ModelState {
         Ok(())
     }
 
-    /// Returns whether the contract allows the store to report this loss of the claim.
+    /// Returns whether the contract allows the store to report this loss.
     fn explains(&self, renewal: &RenewRequest, status: ClaimStatus, now: Instant, loss: &Loss) -> bool {
         if !self.profile.remembers_ended && status == ClaimStatus::Ended {
             return true;
@@ -75,8 +75,7 @@ impl ModelState {
         }
     }
 
-    /// Token range far above all tokens of the claim's key, for a renewal with `raise`. `None` if the key had no token
-    /// yet.
+    /// Token range far above the key's tokens, for a renewal with `raise`. `None` if there is no token yet.
     pub(super) fn range_beyond(&mut self, renewal: &RenewRequest) -> Option<TokenRange> {
         let greatest = self.key_state(&renewal.claim.key).greatest()?;
         let first = tenure_backend::FencingToken::new(greatest.get() + 1_000)?;

@@ -1,4 +1,4 @@
-//! Runs walks by their seeds. If a walk fails, removes the steps that are not needed for the failure.
+//! Runs walks by their seeds. Removes steps from a failing walk as long as it still fails.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use crate::suite::{Fixture, runtime};
 
 /// Time after which a walk fails because it is stuck.
 const WALK_LIMIT: Duration = Duration::from_secs(60);
-/// Time limit for removing steps from a failing walk.
+/// Time limit for shortening a failing walk.
 const SHRINK_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs one walk per seed, each on a fresh subject.
@@ -74,8 +74,7 @@ fn attempt<S: Subject>(
     (outcome, transcript)
 }
 
-/// Removes steps one by one, the last first, and keeps out each step without which the walk still fails. Returns the
-/// transcript and the failure of the shortest walk found.
+/// Removes steps from a failing walk, one by one and last first, as long as it still fails.
 fn shrink<S: Subject>(
     runtime: &Runtime,
     subject: &impl AsyncFn() -> S,

@@ -13,9 +13,9 @@ use tenure_backend::{
 use super::key_state::{CallTimes, ExpiryRange, KeyState, Phase, PlacedClaim};
 use crate::{Reply, Request};
 
-/// Time after which a lease must have ended, in addition to the lease and the store's `expiry_slack`.
+/// Time, beyond the lease and the store's `expiry_slack`, by which a lease must have ended.
 const GRACE: Duration = Duration::from_millis(100);
-/// Expected maximum duration of a call. A walk starts no call if a lease may end within this time.
+/// Expected maximum duration of a call. Walks start no call if a lease may end within it.
 const CALL_TIME: Duration = Duration::from_millis(100);
 
 /// Result of checking a reply. The error says what is wrong with the reply.
@@ -44,7 +44,7 @@ pub(super) struct ModelState {
 pub(super) enum Ending {
     Released,
     Expired,
-    /// Evicted by `by`. Until `until`, the store must report this to the holder; afterwards, it may.
+    /// Evicted by `by`. The store must report this to the holder until `until`, and may do so later.
     Evicted {
         by: Option<Arc<str>>,
         until: Instant,
@@ -64,7 +64,7 @@ pub(super) enum ClaimStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     OwnRequest,
-    /// A release that names the claim as successor, while this many waiters of other clients are in the queue.
+    /// A release that names the claim as successor while this many waiters of other clients queue.
     Successor(usize),
 }
 
@@ -77,7 +77,7 @@ impl ModelState {
         }
     }
 
-    /// Time until which the walk must wait, because a lease may end during a call made now. `None` if it need not wait.
+    /// Time until which the walk must wait, because a lease may end during a call made now.
     pub(super) fn uncertain_until(&self, now: Instant) -> Option<Instant> {
         let placed = self.keys.values().flat_map(|key_state| &key_state.placed);
         let close = |ends: &ExpiryRange| ends.earliest <= now + CALL_TIME && now < ends.latest;
@@ -88,13 +88,13 @@ impl ModelState {
             .max()
     }
 
-    /// Returns whether a lease may have ended before the reply arrived. The reply can then not be checked.
+    /// Returns whether a lease may have ended before the reply, which can then not be checked.
     pub(super) fn may_have_expired_during(&self, at: CallTimes) -> bool {
         let mut placed = self.keys.values().flat_map(|key_state| &key_state.placed);
         placed.any(|one| one.ends.earliest <= at.after)
     }
 
-    /// Removes the claims whose leases have certainly ended, and records them as expired.
+    /// Removes claims whose leases have certainly ended, as expired.
     pub(super) fn expire_leases(&mut self, now: Instant) {
         for key_state in self.keys.values_mut() {
             let dead: Vec<PlacedClaim> = key_state
@@ -123,7 +123,7 @@ impl ModelState {
         self.keys.entry(key.clone()).or_default()
     }
 
-    /// Earliest and latest end of a lease whose start in the store is between `from` and the arrival of the reply.
+    /// Possible end of a lease whose start in the store is between `from` and the reply.
     pub(super) fn ends(&self, from: Instant, at: CallTimes, lease: Duration) -> ExpiryRange {
         if self.profile.liveness == Liveness::Session {
             return ExpiryRange {
@@ -235,7 +235,7 @@ impl ModelState {
         let key_state = self.key_state(&claim.at.key);
         if key_state.kind().is_some_and(|kind| kind != claim.mode.kind()) {
             ensure!(origin != Origin::OwnRequest, "the key has another kind");
-            // A successor whose kind is not that of the key waits. Its next poll fails with the mismatch.
+            // A successor of another kind than the key's gets its mismatch error when it polls.
             return Ok(());
         }
         let yields = matches!(origin, Origin::Successor(others) if others > 0);
@@ -252,7 +252,7 @@ impl ModelState {
         Ok(())
     }
 
-    /// Returns whether the store keeps the claim in its queue if it does not grant the claim.
+    /// Returns whether the store queues the claim if it cannot grant it.
     fn queues(&self, claim: &Claim) -> bool {
         claim.fairness == Fairness::Fifo || self.profile.order(claim.mode) == Order::FifoForBoth
     }

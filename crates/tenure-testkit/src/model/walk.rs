@@ -33,7 +33,7 @@ struct Walk<'a> {
     transcript: &'a mut Vec<String>,
 }
 
-/// Carries out the steps one by one, and appends each to `transcript`.
+/// Carries out the steps, and appends each to `transcript`.
 ///
 /// Returns the number of checked steps. The walk ends early, without an error, if a lease expired during a call or the
 /// store could not be reached.
@@ -46,7 +46,7 @@ pub(super) async fn walk(
     transcript: &mut Vec<String>,
 ) -> Result<usize, String> {
     let mut clients = Vec::new();
-    // One client more than the steps use: the last client inspects and evicts.
+    // One client more than the steps use: the last one inspects and evicts.
     for _ in 0..=CLIENTS {
         clients.push(fixture.client().await);
     }
@@ -67,7 +67,7 @@ pub(super) async fn walk(
 }
 
 impl Walk<'_> {
-    /// Carries out a step, then inspects all keys. Returns false if a reply could not be checked, which ends the walk.
+    /// Carries out a step, then inspects all keys. Returns false if a reply could not be checked.
     async fn take(&mut self, step: &Step) -> Result<bool, String> {
         self.wait_until_certain().await;
         if let Step::Pass(time) = step {
@@ -102,7 +102,7 @@ impl Walk<'_> {
         self.clients[0].now()
     }
 
-    /// Sends a request and checks the reply. Returns false on a transient error or if a lease may have ended.
+    /// Checks a reply. Returns false on a transient error or if a lease may have ended.
     async fn exchange(
         &mut self,
         client: usize,
@@ -130,8 +130,7 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Returns the request of a step and the number of the client that sends it. Returns `None` if the step's slot is
-    /// empty, or if the contract does not define the reply.
+    /// Returns the request of a step and its client, or `None` if the slot is empty or the reply is not defined.
     fn request(&mut self, step: &Step) -> Option<(usize, Request)> {
         match *step {
             Step::Pass(_) => None,
@@ -187,7 +186,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Creates a claim as planned, and puts it into its slot.
+    /// Creates the planned claim, and puts it into its slot.
     fn new_claim(&mut self, client: usize, key: LockKey, plan: ClaimPlan) -> WalkClaim {
         let claim = self.clients[client].claim_as(&key, plan.mode, |claim| {
             claim.fairness = plan.fairness;
@@ -205,14 +204,13 @@ impl Walk<'_> {
         named
     }
 
-    /// Returns whether the contract defines the reply to polling a claim. It does not if the claim has ended and the store
-    /// does not remember ended claims.
+    /// Returns whether the contract defines the reply to polling a claim: not if the claim has ended and the store does
+    /// not remember ended claims.
     fn is_defined(&self, claim: &Claim) -> bool {
         self.fixture.profile().remembers_ended || !self.state.ended.contains_key(&claim.at)
     }
 
-    /// Returns the request with which a claim's client releases it. Leaves out the successor if it has another key or
-    /// client, is the claim itself, or has ended and the store does not remember that.
+    /// Request by which its client releases a claim. Leaves out a successor that the contract does not allow.
     fn release_by_client(
         &self,
         leaving: &WalkClaim,
@@ -234,7 +232,7 @@ impl Walk<'_> {
     }
 }
 
-/// Request for an eviction, with a cooldown of 10 ms or without one.
+/// Request for an eviction, with a cooldown of 10 ms or without.
 fn eviction(who: ReleaseTarget, with_cooldown: bool) -> Request {
     let cooldown = if with_cooldown {
         HANDOVER_WINDOW

@@ -1,5 +1,4 @@
-//! Client that the cases of the suite use: sends requests, repeats them after transient errors, and asserts on the
-//! replies.
+//! Client of a case: sends requests, repeats them after transient errors, and asserts on the replies.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
@@ -19,7 +18,7 @@ use super::requests::{ReleaseOutcome, release_request, renew_request};
 
 /// Maximum number of attempts at a call that fails with transient errors.
 const ATTEMPTS: u32 = 100;
-/// Time from a call to its `not_after`, in cases that do not test `not_after`.
+/// Time until `not_after` in calls of cases that do not test `not_after`.
 const TIME_TO_PLACE: Duration = Duration::from_secs(5);
 /// Longest time between two polls of a waiting claim.
 const STEP: Duration = Duration::from_millis(50);
@@ -66,8 +65,7 @@ impl TestClient {
         self.backend.clock().now()
     }
 
-    /// Creates a claim with a long lease. It is unfair if the store serves that, and otherwise first come, first
-    /// served.
+    /// Creates a claim with a long lease. It is unfair if the store serves that.
     pub fn claim(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
         self.claim_as(key, mode, |_| {})
     }
@@ -106,14 +104,14 @@ impl TestClient {
         })
     }
 
-    /// Creates a claim with a long lease, and asserts that it is granted at once.
+    /// Creates a claim with a long lease. Asserts that it is granted at once.
     pub async fn holds(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
         let claim = self.claim(key, mode);
         self.granted(&claim).await;
         claim
     }
 
-    /// Creates a first-come, first-served claim, and asserts that it has to wait in the queue.
+    /// Creates a first-come, first-served claim. Asserts that it has to wait.
     pub async fn queues(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
         let claim = self.fair(key, mode);
         self.waits(&claim).await;
@@ -144,7 +142,7 @@ impl TestClient {
         self.backend.clone().acquire(claim.clone(), not_after).await
     }
 
-    /// Places or polls a claim with the given `not_after`. Panics if the store refuses the request.
+    /// Places or polls a claim with the given `not_after`. Panics if the store refuses.
     pub async fn polled_by(&self, claim: &Arc<Claim>, not_after: Instant) -> AcquireReply {
         let acquire = |backend: Arc<dyn Backend>| backend.acquire(claim.clone(), not_after);
         let answer = self.retry(acquire).await;
@@ -165,8 +163,8 @@ impl TestClient {
         panic!("the call failed with a transient error {ATTEMPTS} times in a row");
     }
 
-    /// Sends a batch, and repeats the elements that fail with transient errors. Returns the last reply to each element,
-    /// and whether the element was repeated.
+    /// Sends a batch, and repeats elements that fail with transient errors. Returns each reply, and whether its element
+    /// was repeated.
     async fn retry_each<Q: Clone, A>(
         &self,
         requests: &[Q],
@@ -189,13 +187,13 @@ impl TestClient {
         panic!("a batch had transient errors {ATTEMPTS} times in a row");
     }
 
-    /// Places or polls a claim. Panics if the store refuses the request.
+    /// Places or polls a claim. Panics if the store refuses it.
     pub async fn acquire(&self, claim: &Arc<Claim>) -> AcquireReply {
         let answer = self.try_acquire(claim).await;
         answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error}", claim.at))
     }
 
-    /// Places or polls a claim, and asserts that it is granted at once.
+    /// Places or polls a claim. Asserts that it is granted at once.
     pub async fn granted(&self, claim: &Arc<Claim>) -> Grant {
         match self.acquire(claim).await {
             AcquireReply::Granted(grant) => grant,
@@ -206,8 +204,7 @@ impl TestClient {
         }
     }
 
-    /// Places or polls a claim, and asserts that it waits. Returns the number of claims ahead of it, if the store
-    /// reports that.
+    /// Places or polls a claim. Asserts that it waits. Returns the number of claims ahead of it, if reported.
     pub async fn waits(&self, claim: &Arc<Claim>) -> Option<u32> {
         match self.acquire(claim).await {
             AcquireReply::Waiting { ahead, .. } => ahead,
@@ -215,7 +212,7 @@ impl TestClient {
         }
     }
 
-    /// Places or polls a claim, and asserts that it waits with a `poll_after` of at most `limit`.
+    /// Places or polls a claim. Asserts that it waits, with a `poll_after` of at most `limit`.
     pub async fn polls_within(&self, claim: &Arc<Claim>, limit: Duration) {
         match self.acquire(claim).await {
             AcquireReply::Waiting { poll_after, .. } => assert!(
@@ -226,7 +223,7 @@ impl TestClient {
         }
     }
 
-    /// Polls a claim, and asserts that it has ended.
+    /// Polls a claim. Asserts that it has ended.
     pub async fn has_ended(&self, claim: &Arc<Claim>) {
         let answer = self.acquire(claim).await;
         assert!(
@@ -236,7 +233,7 @@ impl TestClient {
         );
     }
 
-    /// Polls a claim until it is granted. Panics if it still waits after `limit`.
+    /// Polls a claim until it is granted, for at most `limit`.
     pub async fn granted_within(&self, claim: &Arc<Claim>, limit: Duration) -> Grant {
         let mut passed = Duration::ZERO;
         loop {
@@ -257,8 +254,8 @@ impl TestClient {
         }
     }
 
-    /// Polls a claim until it is granted, for at most 200 ms: this is how long the store may keep the key free for
-    /// another waiter or because of a cooldown.
+    /// Polls a claim until it is granted, for at most 200 ms: the store may reserve the key for that long for another
+    /// waiter or a cooldown.
     pub async fn granted_soon(&self, claim: &Arc<Claim>) -> Grant {
         self.granted_within(claim, Duration::from_millis(200)).await
     }
@@ -270,13 +267,13 @@ impl TestClient {
         self.release(&claim).await;
     }
 
-    /// Asserts that the store shows nothing of a key, and grants the key to a new exclusive claim.
+    /// Asserts that the store shows nothing of a key, and grants it to an exclusive claim.
     pub async fn finds_nothing(&self, key: &LockKey) {
         assert_eq!(self.status(key).await, None, "nothing is left of a claim");
         self.finds_free(key, Mode::Exclusive).await;
     }
 
-    /// Asserts that a new claim of `mode` has to wait, and withdraws it.
+    /// Asserts that a new claim of `mode` must wait, and withdraws it.
     pub async fn finds_busy(&self, key: &LockKey, mode: Mode) {
         let claim = self.claim(key, mode);
         self.waits(&claim).await;
@@ -288,12 +285,12 @@ impl TestClient {
         self.send_release(release_request(claim, Cause::Unlocked)).await
     }
 
-    /// Withdraws a claim, which may be waiting or granted.
+    /// Withdraws a claim.
     pub async fn withdraw(&self, claim: &Claim) -> ReleaseOutcome {
         self.send_release(release_request(claim, Cause::Withdrawn)).await
     }
 
-    /// Evicts a claim in the name of `by`, without a cooldown.
+    /// Evicts a claim in the name `by`, without a cooldown.
     pub async fn evict(&self, claim: &Claim, by: &str) -> ReleaseOutcome {
         let cause = Cause::Evicted {
             by: Some(Arc::from(by)),
@@ -301,13 +298,13 @@ impl TestClient {
         self.send_release(release_request(claim, cause)).await
     }
 
-    /// Releases a claim and names `successor` to be granted in the same step.
+    /// Releases a claim and names its successor.
     pub async fn hand_over(&self, claim: &Claim, successor: &Arc<Claim>) -> ReleaseOutcome {
         self.hand_over_by(claim, successor, self.now() + TIME_TO_PLACE)
             .await
     }
 
-    /// Releases a claim and names a successor, which must not be placed after `not_after`.
+    /// Releases a claim and names a successor with the given `not_after`.
     pub async fn hand_over_by(
         &self,
         claim: &Claim,
@@ -347,8 +344,7 @@ impl TestClient {
         answers.into_iter().map(released).collect()
     }
 
-    /// Sends releases in one call, and repeats those that fail with transient errors. Returns each last reply, and
-    /// whether its release was repeated.
+    /// Sends releases. Returns each reply that is no transient error, and whether its release was repeated.
     pub(super) async fn release_replies(&self, releases: &[ReleaseRequest]) -> Vec<(ReleaseReply, bool)> {
         let release = |backend: Arc<dyn Backend>, batch| backend.release(batch);
         let is_transient =
@@ -356,7 +352,7 @@ impl TestClient {
         self.retry_each(releases, release, is_transient).await
     }
 
-    /// Renews a claim that holds the key, for the lease that the claim requests.
+    /// Renews a claim that holds the key, for its requested lease.
     pub async fn renew(&self, claim: &Claim) -> RenewReply {
         self.renew_as(claim, Phase::Granted, |_| {}).await
     }
@@ -374,13 +370,12 @@ impl TestClient {
         answers.pop().expect("one renewal has one reply")
     }
 
-    /// Renews a claim, and asserts that it is alive. Returns `held_from` and the lease.
+    /// Renews a claim. Asserts that it is alive. Returns `held_from` and the lease.
     pub async fn stays_alive(&self, claim: &Claim, phase: Phase) -> (Instant, Duration) {
         self.stays_alive_as(claim, phase, |_| {}).await
     }
 
-    /// Renews a claim, and asserts that it is alive. `change` may modify the request. Returns `held_from` and the
-    /// lease.
+    /// Renews a claim, as `change` says. Asserts that it is alive. Returns `held_from` and the lease.
     pub async fn stays_alive_as(
         &self,
         claim: &Claim,
@@ -393,7 +388,7 @@ impl TestClient {
         }
     }
 
-    /// Renews a claim, and asserts that it is gone. Returns the reason.
+    /// Renews a claim. Asserts that it is gone. Returns the reason.
     pub async fn is_gone(&self, claim: &Claim, phase: Phase) -> Loss {
         match self.renew_as(claim, phase, |_| {}).await {
             RenewReply::Gone(loss) => loss,
@@ -413,7 +408,7 @@ impl TestClient {
         answers
     }
 
-    /// Sends renewals in one call, and repeats those that fail with transient errors. Returns the last reply to each.
+    /// Sends renewals. Returns each reply that is no transient error.
     pub async fn renewal_replies(&self, renewals: Vec<RenewRequest>) -> Vec<RenewReply> {
         let renew = |backend: Arc<dyn Backend>, batch| backend.renew(batch);
         let is_transient =
@@ -422,7 +417,7 @@ impl TestClient {
         answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
-    /// Arms wake-ups for the waiter of a claim. Returns `None` if waiters of this store can only poll.
+    /// Arms wake-ups for a claim's waiter. Returns `None` if the store can only be polled.
     pub async fn watch(&self, claim: &Arc<Claim>) -> Option<Wakes> {
         let watched = self.retry(|backend| backend.watch(claim.clone())).await;
         if let Err(error) = &watched {
@@ -444,12 +439,12 @@ impl TestClient {
         page.items.into_iter().next()
     }
 
-    /// Status of all keys that start with `prefix`, fetched with at most `limit` keys per page.
+    /// All keys that start with `prefix`, fetched with at most `limit` keys per page.
     pub async fn list(&self, prefix: &str, limit: u32) -> Vec<LockStatus> {
         self.pages(prefix, limit).await.concat()
     }
 
-    /// Status of all keys that start with `prefix`, by page. Each page has at most `limit` keys.
+    /// All keys that start with `prefix`, in pages of at most `limit` keys.
     pub async fn pages(&self, prefix: &str, limit: u32) -> Vec<Vec<LockStatus>> {
         let limit = NonZeroU32::new(limit).expect("a page has at least one key");
         let mut pages = Vec::new();

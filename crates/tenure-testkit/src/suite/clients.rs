@@ -24,19 +24,18 @@ impl Fixture {
         [self.client().await, self.client().await, self.client().await]
     }
 
-    /// Creates a client that uses the connection `backend`.
+    /// Creates a client on this connection.
     pub(crate) fn client_of(&self, backend: Arc<dyn Backend>) -> TestClient {
         TestClient::new(self.clone(), (self.decorate)(backend))
     }
 
-    /// Returns false if the profile lists `mode`. Otherwise asserts that the store refuses the mode without effect, and
-    /// returns true.
+    /// Returns whether the profile does not list `mode`. If so, asserts that the store refuses it without effect.
     pub async fn refuses_mode(&self, mode: Mode) -> bool {
         self.refuses(mode, self.fairness(mode)).await
     }
 
-    /// Returns false if the profile lists `mode` with this fairness. Otherwise asserts that the store refuses it
-    /// without effect, and returns true.
+    /// Returns whether the profile does not list `mode` with this fairness. If so, asserts that the store refuses it
+    /// without effect.
     pub async fn refuses(&self, mode: Mode, fairness: Fairness) -> bool {
         if self.profile.serves(mode, fairness) {
             return false;
@@ -53,8 +52,7 @@ impl Fixture {
         true
     }
 
-    /// Returns false if claims of the store live by leases. Otherwise they live by a session: asserts that a claim
-    /// outlives its lease, and returns true.
+    /// Returns whether claims live by a session instead of a lease. If so, asserts that a claim outlives its lease.
     pub async fn lives_by_session(&self) -> bool {
         if self.profile.liveness != Liveness::Session {
             return false;

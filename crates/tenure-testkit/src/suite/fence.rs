@@ -29,7 +29,7 @@ pub async fn tokens_rise_over_release(fixture: Fixture) {
     }
 }
 
-/// A grant after the end of a lease has a greater token (R12).
+/// Tokens rise from a claim that expires to the next grant (R12).
 pub async fn tokens_rise_over_expiry(fixture: Fixture) {
     skip_if!(fixture.lives_by_session().await);
     let ([silent, other], key) = (fixture.two().await, fixture.key());
@@ -43,7 +43,7 @@ pub async fn tokens_rise_over_expiry(fixture: Fixture) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// A grant after an eviction has a greater token.
+/// Tokens rise from an evicted claim to the next grant.
 pub async fn tokens_rise_over_eviction(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
@@ -53,8 +53,7 @@ pub async fn tokens_rise_over_eviction(fixture: Fixture) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// A grant after a restart of the store has a greater token, if the profile promises that (R12). Otherwise the test
-/// does not restart the store.
+/// Tokens rise from before a restart of the store to after it, if the profile promises that (R12).
 pub async fn tokens_rise_over_a_restart(fixture: Fixture) {
     let key = fixture.key();
     let before = fixture.client().await;
@@ -91,8 +90,8 @@ pub async fn tokens_rise_from_readers_to_writers_and_back(fixture: Fixture) {
     rises(&mut greatest, b.granted_soon(&last).await.tokens);
 }
 
-/// A grant reserves as many tokens as requested, up to the profile's `max_grants`. The next grant's tokens are greater
-/// than all of them.
+/// A grant reserves as many tokens as requested, up to `max_grants`. The next grant's tokens are greater than all of
+/// them.
 pub async fn a_grant_reserves_the_requested_token_range(fixture: Fixture) {
     let (client, key) = (fixture.client().await, fixture.key());
     let most = fixture.profile().limits.max_grants.get();
@@ -110,8 +109,7 @@ pub async fn a_grant_reserves_the_requested_token_range(fixture: Fixture) {
     }
 }
 
-/// A renewal with `raise` lifts the key's token counter, replaces the claim's tokens, and `inspect` shows the new
-/// tokens.
+/// A renewal with `raise` lifts the key's token counter and replaces the claim's tokens. `inspect` shows them.
 pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
@@ -130,7 +128,7 @@ pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(fixture: Fixture) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// A renewal with `raise` of a waiting claim lifts the key's token counter too, and does not grant the claim.
+/// A renewal with `raise` of a waiting claim lifts the token counter too, and does not grant the claim.
 pub async fn a_raise_of_a_waiter_lifts_the_counter(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter], key) = (fixture.two().await, fixture.key());
@@ -152,7 +150,7 @@ pub async fn a_raise_of_a_waiter_lifts_the_counter(fixture: Fixture) {
     );
 }
 
-/// A renewal with `raise` to a token below the key's counter does not lower the counter.
+/// A renewal with `raise` below the token counter does not lower it.
 pub async fn a_raise_never_lowers_the_counter(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let first = holder.claim(&key, Mode::Exclusive);
@@ -170,7 +168,7 @@ pub async fn a_raise_never_lowers_the_counter(fixture: Fixture) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// A renewal with `raise` of an absent claim, or of a claim in another phase, does not lift the key's token counter.
+/// A renewal with `raise` of an absent claim, or of a claim in another phase, does not lift the token counter.
 pub async fn a_raise_of_an_ended_claim_has_no_effect(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
@@ -191,7 +189,7 @@ pub async fn a_raise_of_an_ended_claim_has_no_effect(fixture: Fixture) {
     );
 }
 
-/// Acquires an exclusive claim and returns the tokens of its grant.
+/// Acquires an exclusive claim and returns its tokens.
 async fn next_run(client: &TestClient, key: &LockKey) -> Option<TokenRange> {
     client
         .granted_soon(&client.claim(key, Mode::Exclusive))

@@ -7,7 +7,7 @@ use tenure_backend::{AcquireReply, Claim, Fairness, LockKey, Loss, Mode, Phase};
 
 use super::{Fixture, TestClient, permits};
 
-/// Each release grants the key to the waiter that was placed first, in whatever order the waiters poll.
+/// Each release grants the key to the waiter that was placed first, in whatever order waiters poll.
 pub async fn claims_are_granted_in_the_order_of_placement(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let (mut holder, key) = held_key(&fixture, Mode::Exclusive).await;
@@ -71,7 +71,7 @@ pub async fn a_waiter_lives_while_it_polls_or_is_renewed(fixture: Fixture) {
     first.granted_soon(&one).await;
 }
 
-/// A waiter may be polled after its `not_after`, which limits only when the claim is placed.
+/// A waiter may be polled after its `not_after`, which limits only the placement.
 pub async fn a_waiter_may_be_polled_after_its_not_after(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
@@ -99,7 +99,7 @@ pub async fn poll_after_is_well_within_a_waiters_lease(fixture: Fixture) {
     client.polls_within(&claim, claim.lease.div_f64(2.9)).await;
 }
 
-/// A renewal that is only for holders (`Phase::Granted`) does not affect a waiter.
+/// A renewal of holders only (`Phase::Granted`) does not affect a waiter.
 pub async fn renewing_a_waiter_as_a_holder_has_no_effect(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
@@ -181,7 +181,7 @@ pub async fn a_live_queue_blocks_unfair_claims(fixture: Fixture) {
     unfair.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A queue blocks no claim once the leases of its waiters, which do not poll, have ended.
+/// Waiters that died block no claim once their leases have ended.
 pub async fn a_dead_queue_blocks_no_claim(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
@@ -224,15 +224,14 @@ pub async fn a_reader_does_not_overtake_a_waiting_writer(fixture: Fixture) {
     granted_one_by_one(&fixture, [Mode::Read, Mode::Write, Mode::Read]).await;
 }
 
-/// A claim for few permits does not overtake a waiting claim for many, even if enough permits for the small claim are
-/// free.
+/// A claim for few permits does not overtake one for many, even if enough permits for it are free.
 pub async fn a_small_claim_does_not_overtake_a_large_one(fixture: Fixture) {
     skip_if!(fixture.refuses(permits(2, 3), Fairness::Fifo).await);
     granted_one_by_one(&fixture, [permits(2, 3), permits(3, 3), permits(1, 3)]).await;
 }
 
-/// Asserts that three claims with these modes hold the key one after another. The third could hold it together with the
-/// first, but waits behind the second.
+/// Asserts that claims of these modes hold the key one by one: the third could join the first, but waits for the
+/// second.
 async fn granted_one_by_one(fixture: &Fixture, [first, second, third]: [Mode; 3]) {
     let (holder, key) = held_key(fixture, first).await;
     let [one, two] = fixture.two().await;
@@ -273,13 +272,12 @@ struct Holder {
 }
 
 impl Holder {
-    /// Releases the claim, and asserts that this frees it.
     async fn release(&self) {
         self.client.release(&self.claim).await.freed_it(&self.claim);
     }
 }
 
-/// Returns a new key and a fair claim that holds it. As the key is free, the claim is granted at once.
+/// Returns a new key and a fair claim, which holds it: a free key is granted at once.
 async fn held_key(fixture: &Fixture, mode: Mode) -> (Holder, LockKey) {
     let (client, key) = (fixture.client().await, fixture.key());
     let claim = client.fair(&key, mode);

@@ -43,7 +43,7 @@ pub struct Fixture {
     keys: Arc<AtomicU32>,
 }
 
-/// Function that wraps the connection of each client, for example to inject faults.
+/// Wraps the connection of each client, for example to inject faults.
 type Decorate = dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync;
 
 impl Fixture {
@@ -91,7 +91,7 @@ impl Fixture {
         Duration::from_secs(1).clamp(limits.min_lease, limits.max_lease)
     }
 
-    /// Time after the end of a lease by which the key must be free: the store's `expiry_slack` and one check interval.
+    /// Time after the end of a lease by which its key must be free: the store's `expiry_slack` and one check interval.
     pub fn grace(&self) -> Duration {
         self.profile.limits.expiry_slack + POLL_INTERVAL
     }

@@ -15,12 +15,11 @@ use tenure_backend::{
 pub struct ReleaseOutcome {
     /// Holders and waiters that the release removed.
     pub freed: Vec<HolderId>,
-    /// Number of waiters of other clients when the claim was released, if the store reports it.
+    /// Number of waiters of other clients, if the store reports it.
     pub others: Option<u32>,
-    /// The store's reply for the successor, if the request named one.
+    /// The reply for the successor, if one was named.
     pub successor: Option<AcquireReply>,
-    /// True if the request was sent again after a transient error. The first request may have freed the claim, so
-    /// `freed` may be empty.
+    /// Whether the request was sent twice. The first may have freed the claim, so `freed` may be empty.
     pub repeated: bool,
 }
 
@@ -53,7 +52,7 @@ pub(crate) fn release_request(claim: &Claim, cause: Cause) -> ReleaseRequest {
     }
 }
 
-/// Request to renew `claim` in phase `only`, for the lease that the claim requests.
+/// Request to renew `claim` in phase `only`, with the claim's own lease.
 pub(crate) fn renew_request(claim: &Claim, only: Phase) -> RenewRequest {
     RenewRequest {
         claim: claim.at.clone(),
@@ -64,7 +63,7 @@ pub(crate) fn renew_request(claim: &Claim, only: Phase) -> RenewRequest {
     }
 }
 
-/// Request to evict `who` in the name of "alice".
+/// Request of "alice" to evict `who`.
 pub(crate) fn eviction_request(who: ReleaseTarget, cooldown: Duration) -> ReleaseRequest {
     let by = Some(Arc::from("alice"));
     ReleaseRequest {

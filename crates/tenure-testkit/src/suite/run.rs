@@ -1,4 +1,4 @@
-//! Runs the cases of the suite, each with its own runtime and store, and with a time limit.
+//! Runs cases, each with its own runtime and store, and with a time limit.
 
 use std::fmt;
 use std::future::Future;
@@ -65,7 +65,7 @@ pub fn run<S: Subject>(subject: impl AsyncFnOnce() -> S, case: impl AsyncFnOnce(
 pub fn run_under_chaos<S: Subject>(subject: impl AsyncFn() -> S, case: impl AsyncFn(Fixture)) {
     for seed in (1..=SEEDS).map(|n| n * 1_000) {
         let _seed = SeedOnPanic(seed);
-        // Each client gets its own seed, so that its faults differ from those of the others.
+        // Each client gets its own seed, and so other faults.
         let seeds = AtomicU64::new(seed);
         let chaos = move |client| -> Arc<dyn Backend> {
             let seed = seeds.fetch_add(1, Ordering::Relaxed);
@@ -86,7 +86,7 @@ fn try_case(fixture: impl AsyncFnOnce() -> Fixture, case: impl AsyncFnOnce(Fixtu
     runtime.shutdown_background();
 }
 
-/// Creates the runtime of a case or of a walk.
+/// Runtime of a case or a walk.
 pub(crate) fn runtime() -> Runtime {
     Builder::new_multi_thread()
         .worker_threads(2)
@@ -95,7 +95,7 @@ pub(crate) fn runtime() -> Runtime {
         .expect("a runtime can be made")
 }
 
-/// Seed that is printed when this is dropped because its case panicked.
+/// Seed that is printed if the case panics.
 struct SeedOnPanic(u64);
 
 impl Drop for SeedOnPanic {

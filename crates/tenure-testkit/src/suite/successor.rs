@@ -74,8 +74,7 @@ pub async fn an_unfair_successor_does_not_overtake_a_queue(fixture: Fixture) {
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// If the store reports waiters, a successor is not granted while another client watches the key. The watching client
-/// is woken.
+/// If the store reports waiters, a successor is not granted while another client watches the key. That client is woken.
 pub async fn a_successor_waits_when_another_client_watches(fixture: Fixture) {
     let ([client, other], key) = (fixture.two().await, fixture.key());
     let (held, successor) = held_with_successor(&client, &key).await;
@@ -107,7 +106,7 @@ pub async fn the_clients_own_watchers_do_not_block_its_successor(fixture: Fixtur
     drop((successors_own, another));
 }
 
-/// A successor is not placed after its `not_after`, but the claim before it is released all the same.
+/// A successor is not placed after its `not_after`, but the old claim is released.
 pub async fn a_late_successor_is_not_placed(fixture: Fixture) {
     let ([client, other], key) = (fixture.two().await, fixture.key());
     let (held, successor) = held_with_successor(&client, &key).await;
@@ -122,7 +121,7 @@ pub async fn a_late_successor_is_not_placed(fixture: Fixture) {
     other.finds_nothing(&key).await;
 }
 
-/// A successor that was withdrawn earlier is not granted, but the claim before it is released all the same (R1, R2).
+/// A successor that was withdrawn earlier is not granted, but the old claim is released (R1, R2).
 pub async fn an_ended_successor_is_not_granted(fixture: Fixture) {
     if !fixture.profile().remembers_ended {
         return a_late_successor_is_not_placed(fixture).await;
@@ -139,7 +138,7 @@ pub async fn an_ended_successor_is_not_granted(fixture: Fixture) {
     other.finds_nothing(&key).await;
 }
 
-/// A successor waits if its mode conflicts with holders that remain after the release.
+/// A successor waits if its mode conflicts with the holders that remain.
 pub async fn a_successor_that_is_not_admitted_waits(fixture: Fixture) {
     skip_if!(fixture.refuses_mode(Mode::Read).await);
     let ([client, reader], key) = (fixture.two().await, fixture.key());
@@ -177,7 +176,7 @@ pub async fn a_waiters_successor_does_not_bypass_the_holder(fixture: Fixture) {
     client.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// While a client releases claim after claim, each with a successor, the key is never free. Afterwards it is.
+/// The key is never free while a client releases claim after claim to successors.
 pub async fn a_chain_of_hand_overs_keeps_the_key_held(fixture: Fixture) {
     let ([client, other], key) = (fixture.two().await, fixture.key());
     let mut held = client.holds(&key, Mode::Exclusive).await;

@@ -151,7 +151,7 @@ pub async fn a_release_does_not_count_the_clients_own_waiters(fixture: Fixture) 
     client.granted_soon(&waiting).await;
 }
 
-/// Acquires a claim that waits, as the engine does: polls it after a wake-up or, if wake-ups may be lost, at intervals.
+/// Acquires a waiting claim as the engine does: polls after a wake-up, or at intervals if wake-ups may be lost.
 async fn proceeds(
     fixture: &Fixture,
     waiter: &TestClient,

@@ -1,6 +1,6 @@
 //! Bugs that can be planted in a store, one at a time. `connection.rs` implements them.
 
-/// Defines, from one list, the enum `Bug` and tables of bugs, each with the case that fails because of it.
+/// Defines the enum `Bug`, and tables that name the case which finds each bug.
 macro_rules! bugs {
     ($($(#[$doc:meta])* $table:ident { $($bug:ident: $case:ident,)+ })+) => {
         /// Bug of a store.
@@ -49,7 +49,7 @@ bugs! {
         ShortenOnlyIsIgnored: a_shorten_only_renewal_never_lengthens,
     }
     /// Other bugs: clocks within a call, wake-ups, key names, listings, batches, closing and failures of the store.
-    /// Each has the case that fails because of it; random walks do not find them.
+    /// Random walks do not find them.
     OTHERS {
         LeaseStartsAtTheReply: an_interrupted_client_never_outlives_its_lease,
         NotAfterIsCheckedWhenSending: a_late_request_is_not_placed,

@@ -39,7 +39,7 @@ pub(crate) struct SharedState {
     pub(crate) failure: Mutex<Option<StoreFailure>>,
     granted: Mutex<HashSet<ClaimRef>>,
     released: Mutex<HashMap<ClaimRef, Instant>>,
-    /// Status of each key after its last grant, which the bug `ShowsTheExpired` shows later.
+    /// Status of each key after its last grant, for `ShowsTheExpired`.
     shown: Mutex<HashMap<LockKey, LockStatus>>,
 }
 
@@ -82,7 +82,7 @@ impl BuggyConnection {
         self.store.clock().now()
     }
 
-    /// Reply to a request while the test makes the store fail, otherwise `None`.
+    /// Error of a store that the test makes fail, otherwise `None`.
     fn set_failure(&self, request: &Request) -> Option<Result<Reply, BackendError>> {
         let failure = (*self.shared.failure.lock())?;
         let fault = match (self.bug, request) {
@@ -97,7 +97,7 @@ impl BuggyConnection {
         )))
     }
 
-    /// Changes a request as the bug requires, before it is sent.
+    /// Changes a request before it is sent, as `bug` requires.
     fn change(&self, bug: Bug, request: &mut Request) {
         match request {
             Request::Acquire(claim, not_after) => {
@@ -183,13 +183,13 @@ impl BuggyConnection {
         }
     }
 
-    /// Forged grant of a claim that the store has not granted.
+    /// Forged grant, which the store did not make.
     fn grant(&self, claim: &Claim) -> AcquireReply {
         let tokens = run_from(1 << 60, claim.grants.min(self.store.profile().limits.max_grants));
         AcquireReply::Granted(Grant::new(tokens, self.now(), claim.lease))
     }
 
-    /// Changes the store's reply to a request as the bug requires.
+    /// Changes the store's reply to a request, as `bug` requires.
     async fn falsify(&self, bug: Bug, request: &Request, reply: &mut Reply) {
         match (request, reply) {
             (Request::Acquire(claim, not_after), Reply::Acquire(reply)) => {
@@ -323,7 +323,7 @@ impl BuggyConnection {
         }
     }
 
-    /// Renews a claim for the longest lease that the store allows, so that it does not expire.
+    /// Renews a claim for the longest lease that the store allows.
     async fn keep(&self, who: &ClaimRef, only: Phase) {
         let renewal = RenewRequest {
             claim: who.clone(),
@@ -342,7 +342,7 @@ impl BuggyConnection {
     }
 }
 
-/// Changes the replies to the elements of one batch as the bug requires.
+/// Changes the replies to one batch, as `bug` requires.
 fn falsify_batch(bug: Bug, call: &mut [Exchange]) {
     let alive = |one: &Exchange| matches!(one.reply, Some(Ok(Reply::Renew(RenewReply::Alive { .. }))));
     match bug {

@@ -1,5 +1,4 @@
-//! Tests of the suite and of random walks: the memory store passes all cases, each planted bug fails its case, and
-//! walks find the bugs in the state of claims.
+//! Tests of the suite and of random walks: both pass on the memory store, and each planted bug makes one of them fail.
 
 mod bug;
 mod connection;
@@ -12,7 +11,7 @@ use store::BuggyStore;
 use tenure_testkit::model::walks;
 use tenure_testkit::suite::{Case, all, run};
 
-/// Returns whether a case fails on a store with the given bug, or on a store without a bug.
+/// Returns whether a case fails on a store with this bug, or with none.
 fn fails(case: Case, bug: Option<Bug>) -> bool {
     let attempt = || {
         run(

@@ -13,7 +13,7 @@ use tenure_testkit::{FaultyBackend, Link, ManualClock, SlowClient, StoreFailure,
 use crate::bug::Bug;
 use crate::connection::{BuggyConnection, SharedState};
 
-/// Link whose delays advance the manual clock while a request or a reply is under way.
+/// Link whose delays of requests and replies advance the clock.
 #[derive(Debug)]
 pub(crate) struct SlowLink {
     clock: ManualClock,

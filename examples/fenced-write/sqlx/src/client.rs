@@ -9,8 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::value::Value;
 
-/// A pool of connections to a SQLite file, and the runtime that the pool needs: the rest of this example is
-/// synchronous.
+/// A pool of connections to a SQLite file, and its runtime, because the rest of this example is synchronous.
 #[derive(Debug)]
 pub(crate) struct Database {
     pool: SqlitePool,
@@ -18,7 +17,6 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Opens the database file, and creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
         let runtime = Runtime::new()?;
         let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
@@ -28,8 +26,7 @@ impl Database {
 
     /// Runs a statement. Returns the number of rows that it wrote.
     pub(crate) fn execute(&self, sql: &str, values: &[Value]) -> Result<u64, Box<dyn Error>> {
-        // sqlx requires a promise that SQL built at run time is safe. It is: it contains no values, and its names were
-        // checked.
+        // sqlx wants a promise that SQL built at run time is safe: it contains no values, and its names are checked.
         let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
         for value in values {
             query = match *value {
@@ -40,7 +37,6 @@ impl Database {
         Ok(self.runtime.block_on(query.execute(&self.pool))?.rows_affected())
     }
 
-    /// Runs a query that returns one number.
     pub(crate) fn number(&self, sql: &str) -> Result<i64, Box<dyn Error>> {
         let query = sqlx::query_scalar(AssertSqlSafe(sql.to_owned()));
         Ok(self.runtime.block_on(query.fetch_one(&self.pool))?)

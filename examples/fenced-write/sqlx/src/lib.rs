@@ -1,4 +1,4 @@
-//! The example `fenced-write` with sqlx instead of rusqlite. Only the module `client` differs.
+//! The example `fenced-write` with sqlx. Only the module `client` differs.
 
 mod client;
 #[path = "../../src/holder.rs"]

@@ -1,4 +1,4 @@
-//! `POST /buy/WAY/BUYER`: sells one item to a buyer, under the lock of the chosen way to sell.
+//! `POST /buy/WAY/BUYER`: sells one item, under the lock of the chosen way to sell.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::way::{SHELF, Way};
 use crate::Fault;
 use crate::program::words;
 
-/// How long a buyer waits for the lock, unless its request says otherwise: longer than a whole sale.
+/// Default of how long a buyer waits for the lock: longer than a whole sale.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a buyer thinks between looking at a shelf and taking an item: the default and the maximum.
+/// How long a buyer thinks before it takes an item: default and maximum.
 const THINK: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,7 @@ pub(super) struct Shop {
     pub(super) shelves: Striped,
 }
 
-/// Request of a buyer: the way to sell, the buyer's name, and how long it thinks and waits.
+/// Request of a buyer.
 struct Purchase {
     way: Way,
     buyer: String,
@@ -40,7 +40,7 @@ struct Purchase {
     patience: Duration,
 }
 
-/// Handles the request of a buyer. Its headers `think` and `patience` set these times, such as `5ms` or `2s`.
+/// Handles a buyer's request, whose headers `think` and `patience` set these times, such as `5ms`.
 ///
 /// When a client closes its connection, the server drops the handler's future. The sale runs in a separate task, so
 /// that it goes on; otherwise the lock would be released in the middle of the sale.
@@ -94,7 +94,7 @@ impl Shop {
         }
     }
 
-    /// Sells from the shelf chosen by the buyer's name. If that is empty, tries the other shelves one by one.
+    /// Sells from the buyer's own shelf or, if that is empty, from the first other shelf with an item.
     async fn sell_from_any(&self, purchase: &Purchase) -> Result<Option<Sale>, Fault> {
         let own = self.shelves.mutex(&purchase.buyer);
         for shelf in [own].into_iter().chain(self.shelves.stripes()) {
@@ -106,10 +106,10 @@ impl Shop {
         Ok(Some(Sale::SoldOut))
     }
 
-    /// Sells under the given lock. Returns `None` if the lock is busy for longer than the buyer waits.
+    /// Sells under this lock. Returns `None` if the lock is busy for longer than the buyer waits.
     ///
-    /// Returns an error if the lock is lost. A sale that has begun cannot be stopped, and goes on without the lock:
-    /// then only its token can make the database refuse it.
+    /// A lost lock is an error. A sale that has begun cannot be stopped, and goes on without the lock. Then only its
+    /// token can make the database refuse it.
     async fn sell_under(&self, lock: &Mutex, purchase: &Purchase) -> Result<Option<Sale>, Fault> {
         let sold = lock.try_with_or_else(
             purchase.patience,
@@ -151,7 +151,7 @@ impl Shop {
 }
 
 impl Purchase {
-    /// Returns the token that fences the sale, or `None` if this way to sell has no fence.
+    /// Token that fences the sale; `None` for a way to sell without a fence.
     fn token(&self, guard: &Guard) -> Result<Option<FencingToken>, tenure::Error> {
         match self.way {
             Way::Unlocked | Way::Locked => Ok(None),

@@ -19,12 +19,12 @@ use crate::{Fault, program, stop};
 /// Key of the lock under which a shop opens the database.
 const OPENING: &str = "flash-sale:opening";
 
-/// Serves until the process is asked to stop. If a shop hangs, the others wait for at most `lease` for its locks.
+/// Serves until the process is asked to stop. If a shop hangs, others wait for its locks for at most `lease`.
 pub(crate) async fn serve(address: &str, database: &str, lease: Duration) -> Result<(), Fault> {
     let store = program::named_store().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     let locks = tenure::connect_with(&store, Settings::default().lease(lease)).await?;
     let served = sell(&locks, address, database).await;
-    // Closes the client last, so that locks are released before the process ends instead of when their leases end.
+    // Closes last, so that locks are released before the process ends and not when their leases end.
     let closed = locks.close(Duration::from_secs(5)).await;
     served.and(closed.map_err(Into::into))
 }
@@ -75,7 +75,7 @@ async fn books(State(shop): State<Shop>) -> Answer {
     Ok(format!("sold {sold}\nleft {left}\n"))
 }
 
-/// `GET /till`: the process ID and the counters of this shop.
+/// `GET /till`: the counters of this shop.
 async fn till(State(shop): State<Shop>) -> String {
     shop.till.report()
 }

@@ -1,4 +1,4 @@
-//! The database that all shops share: the items on the shelves, and the orders. Its methods block the calling thread.
+//! The database that all shops share: the items on the shelves, and the orders. Its methods block.
 
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use tenure::fenced::{Dialect, Fence, Statement, applied};
 /// Number of items in one sale.
 pub(crate) const ITEMS: i64 = 100;
 
-/// How long a statement waits for statements of other shops, which lock the database.
+/// How long a statement waits for the statements of other shops.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const SCHEMA: &str = "
@@ -23,26 +23,25 @@ const SCHEMA: &str = "
 /// Result of a buyer's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sale {
-    /// The buyer has a new order with this number.
+    /// A new order with this number.
     Sold(i64),
     /// The buyer already had the order with this number.
     Had(i64),
     /// The shelf is empty.
     SoldOut,
-    /// A later holder of the lock has put its token on the shelf, so nothing was sold.
+    /// A later holder of the lock was at the shelf: nothing was sold.
     Overtaken,
 }
 
-/// The shared database, through one connection.
 pub(crate) struct Stock {
-    /// Its mutex is locked for one statement or transaction at a time, and never while a buyer thinks.
+    /// Locked only for a statement or transaction, and never while a buyer thinks.
     connection: Mutex<Connection>,
     look: Statement,
     take: Statement,
 }
 
 impl Stock {
-    /// Opens the database, and adds a row without items for each of these shelves that has no row.
+    /// Opens the database, and adds a row without items for each of these shelves that has none.
     pub(crate) fn open(path: &str, shelves: &[String]) -> Result<Stock, Box<dyn Error + Send + Sync>> {
         let fence = Fence::new(Dialect::Sqlite, "stock", &["shelf"])?;
         let connection = Connection::open(path)?;
@@ -63,7 +62,7 @@ impl Stock {
         Ok(stock)
     }
 
-    /// Starts a new sale: distributes all items equally over these shelves, and deletes the orders.
+    /// Starts a sale: spreads all items equally over these shelves, and deletes the orders.
     pub(crate) fn restock(&self, shelves: &[String]) -> rusqlite::Result<()> {
         // `ITEMS` is a multiple of the number of shelves, one or ten.
         let each = ITEMS / shelves.len() as i64;
@@ -80,16 +79,16 @@ impl Stock {
         })
     }
 
-    /// Number of items on a shelf, or `None` if a later holder of the lock has put its token on the shelf.
+    /// Number of items on a shelf, or `None` if the shelf has a greater token.
     ///
-    /// If there is a token, also puts it on the shelf. From then on, an older holder can take nothing. Otherwise it
-    /// could take an item between this look and the update that follows it, and the number would be out of date.
+    /// Also puts `token` on the shelf, so that older holders can take nothing from it any more. Otherwise one could
+    /// take an item between this look and the update that follows it, and the number would be out of date.
     pub(crate) fn look(&self, shelf: &str, token: Option<FencingToken>) -> rusqlite::Result<Option<i64>> {
         let Some(token) = token else {
             let sql = "SELECT items FROM stock WHERE shelf = ?1";
             return self.run(|connection| connection.query_row(sql, [shelf], |row| row.get(0)).optional());
         };
-        // The statement is: UPDATE stock SET fence = ? WHERE shelf = ? AND fence <= ? RETURNING items
+        // UPDATE stock SET fence = ? WHERE shelf = ? AND fence <= ? RETURNING items
         let sql = format!("{} RETURNING items", self.look.sql());
         let values = self.look.params([], token, [Value::from(shelf.to_owned())]);
         self.run(|connection| {
@@ -101,8 +100,8 @@ impl Stock {
         })
     }
 
-    /// Sets the number of items on a shelf, and inserts the order. If there is a token, does so only if no later holder
-    /// of the lock has put its token on the shelf.
+    /// Sets the number of items on a shelf and inserts the order, but not if the shelf has a token greater than
+    /// `token`.
     pub(crate) fn take(
         &self,
         shelf: &str,
@@ -129,7 +128,7 @@ impl Stock {
             let order =
                 "INSERT INTO orders (buyer) VALUES (?1) ON CONFLICT (buyer) DO NOTHING RETURNING number";
             let Some(number) = taking.query_row(order, [buyer], |row| row.get(0)).optional()? else {
-                // The buyer already has an order. The transaction is dropped, which undoes the update.
+                // The buyer already has an order. Dropping the transaction undoes the update.
                 return Ok(order_of(&taking, buyer)?.map_or(Sale::SoldOut, Sale::Had));
             };
             taking.commit()?;
@@ -137,7 +136,6 @@ impl Stock {
         })
     }
 
-    /// Number of the buyer's order, if it has one.
     pub(crate) fn order_of(&self, buyer: &str) -> rusqlite::Result<Option<i64>> {
         self.run(|connection| order_of(connection, buyer))
     }

@@ -1,4 +1,4 @@
-//! The till: a buyer looks at the shelf, thinks for a moment, and takes an item. Its methods block the calling thread.
+//! The till: a buyer looks at the shelf, thinks for a moment, and takes an item. Its methods block.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
@@ -26,15 +26,14 @@ impl Till {
         }
     }
 
-    /// Starts a new sale on these shelves, with counters at zero.
+    /// Starts a sale on these shelves, and counts from 0.
     pub(crate) fn restock(&self, shelves: &[String]) -> rusqlite::Result<()> {
         self.at_once.store(0, Relaxed);
         self.overtaken.store(0, Relaxed);
         self.stock.restock(shelves)
     }
 
-    /// Sells one item of a shelf; if there is a token, the sale is fenced. A buyer that asks again gets the order that
-    /// it has.
+    /// Sells one item of a shelf, fenced if there is a token. A buyer that asks again gets the order that it has.
     pub(crate) fn sell(
         &self,
         shelf: &str,
@@ -70,8 +69,8 @@ impl Till {
         Thinking(&self.thinking)
     }
 
-    /// Returns one line each for the process ID, the number of buyers that think now, the greatest such number so far,
-    /// and the number of overtaken sales.
+    /// One line each: the process ID, the number of buyers that think now, its maximum so far, and the number of
+    /// overtaken sales.
     pub(crate) fn report(&self) -> String {
         let [thinking, at_once, overtaken] =
             [&self.thinking, &self.at_once, &self.overtaken].map(|count| count.load(Relaxed));
@@ -80,7 +79,7 @@ impl Till {
     }
 }
 
-/// A buyer that thinks, between the look at the shelf and the update. Counted until this is dropped.
+/// A buyer that thinks between look and update. Counted until dropped.
 struct Thinking<'a>(&'a AtomicU64);
 
 impl Drop for Thinking<'_> {

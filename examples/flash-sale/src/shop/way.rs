@@ -11,18 +11,17 @@ pub(super) const STRIPES: usize = 10;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Way {
-    /// Without a lock: two buyers may get the same item.
+    /// Without a lock.
     Unlocked,
     /// With one lock for the single shelf.
     Locked,
-    /// Like `Locked`; in addition, the shelf refuses a shop that has lost the lock to a later holder.
+    /// Like `Locked`, and the shelf refuses a shop that lost the lock to another.
     Fenced,
     /// Like `Fenced`, with the items on ten shelves, each with its own lock.
     Striped,
 }
 
 impl Way {
-    /// Shelves from which this way sells.
     pub(super) fn shelves(self) -> Vec<String> {
         match self {
             Way::Striped => (0..STRIPES).map(|n| format!("{SHELF}#{n}")).collect(),

@@ -25,7 +25,7 @@ pub(crate) fn series() -> BTreeSet<String> {
     metrics().into_values().flatten().collect()
 }
 
-/// The values that the documentation lists for a label.
+/// The values of a label in the documentation.
 pub(crate) fn values(label: &str) -> BTreeSet<&'static str> {
     let items = TELEMETRY
         .split("\n\n")

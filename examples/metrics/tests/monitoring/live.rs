@@ -23,7 +23,6 @@ const HAPPENS: &[&str] = &[
     "tenure_acquisitions_total{outcome=\"cancelled\"}",
 ];
 
-/// An address of this machine that no process uses.
 fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").to_string()
@@ -42,8 +41,7 @@ fn start_example(fixture: &Fixture) -> (Process, String) {
     (example, address)
 }
 
-/// Starts a Prometheus that scrapes the address `exporter` and has loaded the alerts. Returns its process and its
-/// address.
+/// Starts a Prometheus that scrapes `exporter` and has loaded the alerts. Returns its process and address.
 fn start_prometheus(fixture: &Fixture, exporter: &str) -> (Process, String) {
     let rules = loaded::path("tenure.rules.yml");
     let config = format!(
@@ -68,7 +66,7 @@ fn start_prometheus(fixture: &Fixture, exporter: &str) -> (Process, String) {
     (prometheus, address.expect("it listens"))
 }
 
-/// Sends a request to Prometheus's API, and returns the `data` of the answer.
+/// The `data` of a reply of Prometheus's API.
 fn api(address: &str, path: &str) -> Value {
     let reply = http::ask(address, &format!("GET /api/v1/{path}"), "", "");
     let mut answer: Value = serde_json::from_str(&reply.body).expect("it answers in JSON");
@@ -76,7 +74,7 @@ fn api(address: &str, path: &str) -> Value {
     answer["data"].take()
 }
 
-/// Evaluates a PromQL expression, and returns its current samples.
+/// The current samples of a PromQL expression.
 fn query(address: &str, expression: &str) -> Vec<Value> {
     let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let data = api(address, &format!("query?query={encoded}"));
@@ -97,7 +95,7 @@ fn series(prometheus: &str) -> BTreeSet<String> {
     labels(prometheus, "__name__", r#"{__name__=~"tenure_.+"}"#)
 }
 
-/// Whether a PromQL expression has a sample that is a finite number.
+/// Whether a PromQL expression has a finite sample.
 fn shows(prometheus: &str, expression: &str) -> bool {
     let samples = query(prometheus, expression);
     let value = |sample: &Value| {
@@ -116,8 +114,7 @@ fn alerts(prometheus: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Asserts that Prometheus evaluates each alert rule without an error, and that each has a severity, a summary and a
-/// description.
+/// Asserts that all alert rules are evaluated without an error, and have a severity, a summary and a description.
 fn assert_healthy(prometheus: &str) {
     wait_for("the rules are evaluated", || {
         alerts(prometheus).iter().all(|rule| rule["health"] != "unknown")

@@ -17,7 +17,6 @@ pub(crate) fn path(name: &str) -> PathBuf {
         .expect("the file is there")
 }
 
-/// The names of the alerts.
 pub(crate) fn alerts() -> Vec<&'static str> {
     let names = RULES
         .lines()
@@ -25,14 +24,14 @@ pub(crate) fn alerts() -> Vec<&'static str> {
     names.collect()
 }
 
-/// The panels of the dashboard that show something, i.e. without the rows that only group panels.
+/// The panels of the dashboard, without the rows that group them.
 pub(crate) fn panels() -> Vec<Value> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).expect("the dashboard is JSON");
     let panels = dashboard["panels"].as_array().expect("it has panels").iter();
     panels.filter(|panel| panel["type"] != "row").cloned().collect()
 }
 
-/// The dashboard's PromQL expressions as Grafana sends them, with values in place of variables.
+/// The dashboard's expressions as Grafana sends them, with values in place of variables.
 pub(crate) fn queries() -> Vec<String> {
     let panels = panels();
     let targets = panels
@@ -46,7 +45,7 @@ pub(crate) fn queries() -> Vec<String> {
     filled.collect()
 }
 
-/// All words in a text that start with `tenure_`, like the names of our metrics and series.
+/// Every word in a text that starts with `tenure_`, as our metrics do.
 pub(crate) fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("tenure_")).collect()

@@ -60,7 +60,7 @@ pub async fn a_batch_of_maximum_length_is_answered_in_order(fixture: Fixture) {
     }
 }
 
-/// If one element of a batch fails, at any position, the other elements get the same replies as without it.
+/// If one element fails, at any position, the others get the same replies as without it.
 pub async fn a_failed_batch_element_does_not_affect_others(fixture: Fixture) {
     let client = fixture.client().await;
     let longest = fixture.profile().limits.max_lease;
@@ -109,8 +109,7 @@ async fn long_batch(fixture: &Fixture, client: &TestClient) -> Vec<Arc<Claim>> {
     claims
 }
 
-/// Returns whether the claim at this position of a long batch holds its key. The pattern is irregular, so that a store
-/// which mixes up replies is found.
+/// Returns whether this claim of a long batch holds its key. The pattern is irregular, so that shuffled replies show.
 fn is_there(at: usize) -> bool {
     at.is_multiple_of(37) || at % 101 == 3
 }

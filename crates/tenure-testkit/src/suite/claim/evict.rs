@@ -8,7 +8,7 @@ use tenure_backend::{Cause, Fairness, HANDOVER_WINDOW, HolderId, Loss, Mode, Pha
 
 use crate::suite::{Fixture, eviction_request};
 
-/// An evicted claim is gone at once and never granted again. Its client learns the name of the evictor.
+/// An evicted claim is gone at once and never granted again. Its client learns the evictor's name.
 pub async fn an_evicted_claim_is_gone_and_learns_the_evictor(fixture: Fixture) {
     let ([holder, operator, other], key) = (fixture.three().await, fixture.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
@@ -22,7 +22,7 @@ pub async fn an_evicted_claim_is_gone_and_learns_the_evictor(fixture: Fixture) {
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// An evicted holder can learn the name of the evictor for as long as its lease would have lasted.
+/// An evicted holder can learn the evictor's name for as long as its lease would have lasted.
 pub async fn an_eviction_is_remembered_for_the_claims_lease(fixture: Fixture) {
     if !fixture.profile().remembers_ended {
         return an_evicted_claim_is_gone_and_learns_the_evictor(fixture).await;
@@ -35,7 +35,7 @@ pub async fn an_eviction_is_remembered_for_the_claims_lease(fixture: Fixture) {
     assert_eq!(holder.is_gone(&claim, Phase::Granted).await, by_alice());
 }
 
-/// If the holder releases its claim after the eviction, the store still reports the eviction as the reason of the loss.
+/// A release sent after the eviction does not hide the eviction: the store still reports it to the holder.
 pub async fn a_late_release_does_not_hide_an_eviction(fixture: Fixture) {
     if !fixture.profile().remembers_ended {
         return an_evicted_claim_is_gone_and_learns_the_evictor(fixture).await;
@@ -49,7 +49,7 @@ pub async fn a_late_release_does_not_hide_an_eviction(fixture: Fixture) {
     }
 }
 
-/// The eviction of one reader does not affect another reader of the key.
+/// The eviction of one reader does not affect another reader.
 pub async fn an_eviction_ends_only_the_named_claim(fixture: Fixture) {
     skip_if!(fixture.refuses_mode(Mode::Read).await);
     let ([a, b], key) = (fixture.two().await, fixture.key());
@@ -60,7 +60,7 @@ pub async fn an_eviction_ends_only_the_named_claim(fixture: Fixture) {
     a.finds_busy(&key, Mode::Write).await;
 }
 
-/// An eviction of `ReleaseTarget::All` removes every holder of the key, and no claim on another key.
+/// Evicting `ReleaseTarget::All` ends every holder of the key, and no claim on another key.
 pub async fn all_holders_of_a_key_can_be_evicted_at_once(fixture: Fixture) {
     let mode = if fixture.refuses_mode(Mode::Read).await {
         Mode::Exclusive
@@ -101,7 +101,7 @@ pub async fn waiters_stay_when_all_holders_are_evicted(fixture: Fixture) {
     b.granted_soon(&waiting).await;
 }
 
-/// An evicted waiter's claim has ended, and the next waiter in the queue is granted instead.
+/// An evicted waiter's claim has ended. The next waiter is granted instead.
 pub async fn a_waiter_can_be_evicted_from_the_queue(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let ([a, b, c], key) = (fixture.three().await, fixture.key());
@@ -117,8 +117,8 @@ pub async fn a_waiter_can_be_evicted_from_the_queue(fixture: Fixture) {
     c.granted_soon(&next).await;
 }
 
-/// After an eviction, the store grants the key to no claim for the cooldown of 10 ms: until then, the evicted client
-/// may hand the claim over in memory.
+/// After an eviction, the store grants no claim for the cooldown of 10 ms: until then the evicted client may hand over
+/// the claim in memory.
 pub async fn an_eviction_starts_a_cooldown(fixture: Fixture) {
     let ([holder, operator, other], key) = (fixture.three().await, fixture.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
@@ -136,7 +136,7 @@ pub async fn an_eviction_starts_a_cooldown(fixture: Fixture) {
     );
 }
 
-/// Evicting an unknown holder, or all holders of a free key, has no effect.
+/// Evicting an unknown holder, or all of a free key, has no effect.
 pub async fn evicting_an_absent_holder_has_no_effect(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let held = a.holds(&key, Mode::Exclusive).await;

@@ -11,7 +11,7 @@ use crate::suite::fixture::permits;
 use crate::suite::{Fixture, TestClient};
 
 /// `inspect` shows a holder with its claim's ID and the details that the profile promises. If the profile has a
-/// `first_renewal`, the details may be missing until the first renewal.
+/// `first_renewal`, the details may appear with that renewal.
 pub async fn inspect_shows_a_holder_with_its_details(fixture: Fixture) {
     let ([holder, reader], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
@@ -100,8 +100,7 @@ pub async fn inspect_does_not_show_a_free_key(fixture: Fixture) {
     }
 }
 
-/// A listing shows each key that starts with the prefix exactly once, over all its pages. Wildcards in the prefix match
-/// only themselves.
+/// A listing shows each key that starts with the prefix exactly once, over all its pages. The prefix has no wildcards.
 pub async fn a_listing_shows_each_matching_key_once(fixture: Fixture) {
     let client = fixture.client().await;
     if !fixture.profile().inspection.lists {
@@ -128,8 +127,7 @@ pub async fn a_listing_shows_each_matching_key_once(fixture: Fixture) {
     }
 }
 
-/// A page announces a next page only if the next page has keys. That this page is full, or that a released key would
-/// follow, is no reason.
+/// A page announces a next page only if the next page has keys. A full page or a released key is no reason.
 pub async fn a_page_never_announces_an_empty_page(fixture: Fixture) {
     let client = fixture.client().await;
     if !fixture.profile().inspection.lists {

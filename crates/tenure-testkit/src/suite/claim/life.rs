@@ -23,7 +23,7 @@ pub async fn polling_a_granted_claim_returns_the_same_tokens(fixture: Fixture) {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A repeated release of a claim frees no claim, in particular not the next holder's (R23).
+/// A repeated release frees no claim, in particular not the next holder's (R23).
 pub async fn a_repeated_release_frees_no_other_claim(fixture: Fixture) {
     let ([a, b, c], key) = (fixture.three().await, fixture.key());
     let first = a.holds(&key, Mode::Exclusive).await;
@@ -36,7 +36,7 @@ pub async fn a_repeated_release_frees_no_other_claim(fixture: Fixture) {
     c.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// A release frees only a claim of its own client: another client's claim with the same number stays (R23).
+/// A release frees one client's claim: a claim of another client with the same number stays (R23).
 pub async fn a_release_by_another_client_frees_nothing(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let held = a.holds(&key, Mode::Exclusive).await;
@@ -91,7 +91,7 @@ pub async fn an_ended_claim_is_remembered_until_its_not_after(fixture: Fixture) 
     }
 }
 
-/// A holder may be polled after its `not_after`, which limits only when the claim is placed.
+/// A holder may be polled after its `not_after`, which limits only the placement.
 pub async fn a_holder_may_be_polled_after_its_not_after(fixture: Fixture) {
     let (client, key) = (fixture.client().await, fixture.key());
     let claim = client.claim(&key, Mode::Exclusive);
@@ -115,8 +115,7 @@ fn assert_ended(answer: Result<AcquireReply, BackendError>) {
     }
 }
 
-/// The store remembers a withdrawal that arrives before the claim's own `acquire` request, and does not place the claim
-/// then (R1, R2).
+/// The store remembers a withdrawal that arrives before the claim's own `acquire` request (R1, R2).
 pub async fn a_claim_withdrawn_before_it_was_placed_is_never_granted(fixture: Fixture) {
     if !fixture.profile().remembers_ended {
         return a_released_claim_is_never_granted_again(fixture).await;
@@ -139,7 +138,7 @@ pub async fn a_claim_is_never_placed_after_its_not_after(fixture: Fixture) {
     b.finds_nothing(&key).await;
 }
 
-/// A renewal of a released claim reports it gone, and does not bring it back (R4).
+/// A renewal does not bring a released claim back (R4).
 pub async fn renewing_a_released_claim_reports_it_gone(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.holds(&key, Mode::Exclusive).await;
@@ -150,7 +149,7 @@ pub async fn renewing_a_released_claim_reports_it_gone(fixture: Fixture) {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A renewal of a claim that was never placed does not create it (R7).
+/// A renewal does not create an unplaced claim (R7).
 pub async fn renewing_an_unplaced_claim_reports_it_gone(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);

@@ -10,8 +10,8 @@ use crate::suite::claim::a_claim_is_never_placed_after_its_not_after;
 use crate::suite::{Fixture, TestClient};
 use crate::{JumpingClock, Link};
 
-/// Delay of a message: longer than the timing error of a case, and shorter than a sixth of the lease, after which a store
-/// abandons a renewal.
+/// Delay of a message: longer than the timing error of a case, and shorter than a sixth of the lease, after which a
+/// store abandons a renewal.
 const LATE: Duration = Duration::from_millis(120);
 
 /// The local deadline is not after the end of the lease that the store shows.
@@ -46,8 +46,8 @@ pub async fn the_local_deadline_is_within_the_stores_lease(fixture: Fixture) {
 /// If a client is interrupted at any point of a call, its local deadline is still not after the end of the store's
 /// lease.
 ///
-/// The clock jumps at its k-th reading within the call, for each k up to 8. A client that reads `held_from` after the
-/// store has started the lease fails for one of these k (R22).
+/// The clock jumps at its k-th reading within the call, for each k. A client that reads `held_from` after the store has
+/// started the lease fails for some k (R22).
 pub async fn an_interrupted_client_never_outlives_its_lease(fixture: Fixture) {
     for reading in 1..=8 {
         for jump in [Duration::from_secs(3), Duration::from_secs(3_600)] {
@@ -137,8 +137,8 @@ pub async fn a_late_request_is_not_placed(fixture: Fixture) {
     );
 }
 
-/// Places a claim, or renews it if `renews`, while the clock jumps. Asserts that another client finds the key held
-/// shortly before the resulting local deadline.
+/// Places or renews a claim while the clock jumps. Asserts that another client finds the key held shortly before the
+/// resulting local deadline.
 async fn interrupted(
     fixture: &Fixture,
     client: &TestClient,

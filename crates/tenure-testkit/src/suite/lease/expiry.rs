@@ -69,8 +69,7 @@ pub async fn a_renewal_grants_the_requested_lease(fixture: Fixture) {
 pub async fn a_claim_survives_a_restart_if_the_profile_says_so(fixture: Fixture) {
     let (holder, key) = (fixture.client().await, fixture.key());
     holder.holds(&key, Mode::Exclusive).await;
-    // A store within one machine restarts only with the machine, which ends the holders too. So only a network store is
-    // restarted here.
+    // A store within one machine restarts only with the machine, and so with its holders.
     let outlives_it = fixture.profile().reach == Reach::Network;
     if outlives_it
         && fixture.profile().offers(Guarantee::SurvivesRestart)
@@ -181,8 +180,8 @@ pub async fn a_short_lease_is_rounded_up_and_reported(fixture: Fixture) {
     assert!(grant.lease >= least, "{:?} is below {least:?}", grant.lease);
 }
 
-/// A renewal for a lease below the store's minimum gets the minimum. The reply reports the actual lease, and the store
-/// keeps the claim for that time.
+/// A renewal below the store's minimum lease gets the minimum. The reply reports it, and the store keeps the claim for
+/// it.
 pub async fn a_short_renewal_is_rounded_up_and_reported(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let least = fixture.profile().limits.min_lease;
@@ -193,7 +192,7 @@ pub async fn a_short_renewal_is_rounded_up_and_reported(fixture: Fixture) {
     fixture.pass(least.mul_f64(0.75)).await;
     let rival = other.claim(&key, Mode::Exclusive);
     let answer = other.acquire(&rival).await;
-    // If the store answered only after the lease had ended, the key may be free.
+    // The key may be free if the store answered after the lease had ended.
     if other.now() < held_from + lease {
         assert!(matches!(answer, AcquireReply::Waiting { .. }), "{answer:?}");
     }
@@ -208,8 +207,8 @@ pub async fn a_shorten_only_renewal_never_lengthens(fixture: Fixture) {
         let renewed = holder.stays_alive_as(claim, Phase::Granted, shorten_only).await;
         renewed.1
     };
-    // Under chaos, a repeated `acquire` request restarts the lease. So one of five claims must show that the lease is
-    // not lengthened.
+    // Under chaos, a repeated `acquire` restarts the lease. So one of five claims must show that the lease is not
+    // lengthened.
     let mut shortened = false;
     for _ in 0..5 {
         let short_lease = holder.short_lease(&fixture.key(), Mode::Exclusive);
@@ -252,7 +251,7 @@ async fn is_free_after(fixture: &Fixture, other: &TestClient, key: &LockKey, tim
     other.granted_within(&next, time + fixture.grace()).await;
 }
 
-/// Creates a claim, and waits until its lease has ended.
+/// Creates a claim and lets its lease end.
 async fn expired(fixture: &Fixture, client: &TestClient, key: &LockKey, mode: Mode) -> Arc<Claim> {
     let claim = client.short_lease(key, mode);
     let grant = client.granted(&claim).await;
