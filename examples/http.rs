@@ -12,7 +12,6 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
-    /// The status line and the headers.
     pub(crate) head: String,
     pub(crate) body: String,
 }

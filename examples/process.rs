@@ -94,7 +94,6 @@ pub(crate) fn exit_code(ended: ExitStatus) -> i32 {
     ended.code().or(by_signal).expect("a code or a signal")
 }
 
-/// Lines of a pipe, which a thread reads.
 fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (send, lines) = mpsc::channel();
     if let Some(pipe) = pipe {

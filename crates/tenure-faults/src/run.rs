@@ -135,7 +135,7 @@ impl Run {
         }
     }
 
-    /// Ends the workers. Checks that none ended before, and that they leave nothing in the store.
+    /// Ends the workers. Checks that none ended earlier, and that nothing is left in the store.
     async fn end(&self, crew: &mut Workers, client: &Client, store: &Store) -> io::Result<Vec<Finding>> {
         let mut undisciplined = crew.exited_workers();
         let killed = crew.end(self.patience).await?;
@@ -155,7 +155,6 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} must be a number, but is {text:?}")))
 }
 
-/// Sum of the unfenced counters' final values.
 fn counted(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for key in KEYS {

@@ -59,7 +59,7 @@ impl Store {
         }
     }
 
-    /// Creates the links of a server. Returns the URL for each worker.
+    /// Creates a link for each worker of a server. Returns the URL for each worker.
     pub(crate) async fn link(&mut self, workers: usize) -> io::Result<Vec<String>> {
         match self {
             Store::File { url } => Ok(vec![url.clone(); workers]),

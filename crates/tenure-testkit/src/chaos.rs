@@ -108,7 +108,7 @@ struct ChaosState {
 }
 
 impl Chaos {
-    /// Puts random faults in front of `inner`. `rates` says how often, and `seed` decides which calls have faults.
+    /// Puts random faults in front of `inner`, with these rates and this seed.
     pub fn new(inner: Arc<dyn Backend>, seed: u64, rates: FaultRates) -> FaultyBackend<Chaos> {
         let mut profile = inner.profile().clone();
         profile.wake_up = profile.wake_up.min(WakeUp::Lossy);

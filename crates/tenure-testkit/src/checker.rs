@@ -70,7 +70,6 @@ struct Checker {
     violations: Vec<Violation>,
 }
 
-/// State of one attempt.
 #[derive(Debug)]
 struct AttemptState {
     key: LockKey,
@@ -83,7 +82,7 @@ struct AttemptState {
     until: Option<Instant>,
     /// The `lost` event, if there was one.
     ended: Option<Event>,
-    /// False once the attempt failed or was released. Until then, the store may have its claim.
+    /// Whether the attempt has neither failed nor been released.
     open: bool,
 }
 
@@ -94,7 +93,6 @@ impl AttemptState {
     }
 }
 
-/// State of one key.
 #[derive(Debug, Default)]
 struct KeyHistory {
     holders: CurrentHolders,
@@ -237,8 +235,8 @@ impl Checker {
         }
     }
 
-    /// Checks V3: the token is greater than those that conflicting attempts received before this attempt began, and no
-    /// conflicting attempt has the same one.
+    /// Checks V3: the token is unique among conflicting attempts, and greater than each that one of them received
+    /// before this one began.
     fn check_token(&mut self, event: &Event, mode: Mode, invoked: Instant, token: FencingToken) {
         let (_, one) = self.state_of(event.attempt);
         let older = one.tokens.conflicting_grant(mode, invoked, token);
@@ -319,7 +317,7 @@ impl Checker {
         }
     }
 
-    /// Checks L4: the store shows at most as many holders and waiters of a key as attempts are open.
+    /// Checks L4: the store shows at most as many holders and waiters of a key as attempts have not ended.
     fn seen(&mut self, event: &Event, holders: u32, waiters: u32) {
         let (_, one) = self.state_of(event.attempt);
         let open = one.open;

@@ -88,7 +88,7 @@ pub enum EventKind {
     Sampled {
         /// Time of the question.
         since: Instant,
-        /// Whether the guard said that it is held.
+        /// Whether the guard said that its lock is held.
         held: bool,
     },
     /// The guarded resource accepted a write of this attempt.

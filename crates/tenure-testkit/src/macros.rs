@@ -122,7 +122,7 @@ macro_rules! __groups {
     };
 }
 
-/// Lists all cases by group, and passes those of one group to the macro `then`.
+/// Passes the cases of one group to the macro `then`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {

@@ -18,9 +18,9 @@ const ACCOUNT: &str = "alice";
 pub enum Writer {
     /// Writes without a fence, like most programs.
     Unfenced,
-    /// Writes if the stored token is not greater, with a statement of `tenure::fenced`.
+    /// With the condition of `tenure::fenced`: the stored token is not greater.
     Fenced,
-    /// Writes the token without that check. The table's guard, a trigger, refuses older ones.
+    /// Writes the token unconditionally. The table's guard, a trigger, refuses older ones.
     Guarded,
     /// Writes without a token, which the table's guard refuses.
     Forgetful,

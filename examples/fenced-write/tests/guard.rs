@@ -20,7 +20,6 @@ fn fence() -> Fence {
     Fence::new(Dialect::Sqlite, "accounts", &["branch", "id"]).unwrap()
 }
 
-/// Database with the table `accounts`.
 struct Accounts(Connection);
 
 impl Accounts {

@@ -23,7 +23,7 @@ const MEANWHILE: usize = 40;
 const TRIES: usize = 20;
 const LATER: Duration = Duration::from_secs(1);
 
-/// Headers that say how long a buyer thinks: the slow one long enough for the load to pause its shop.
+/// Headers that say how long a buyer thinks. The slow one thinks long enough for its shop to be paused.
 const DECIDES_AT_ONCE: &str = "think: 0s\r\n";
 const SLOW: &str = "think: 4s\r\n";
 
@@ -117,7 +117,6 @@ async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     ))
 }
 
-/// Counts of the answers to a crowd of buyers.
 #[derive(Default)]
 struct Crowd {
     sold: usize,

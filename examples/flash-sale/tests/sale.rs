@@ -17,7 +17,6 @@ use tenure_servers::Redis;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flash-sale");
 
-/// Three shops that share a stock and a lock store.
 struct Sale {
     fixture: Fixture,
     redis: Redis,

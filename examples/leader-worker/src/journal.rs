@@ -5,7 +5,6 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tenure::FencingToken;
 
-/// Database with the finished tasks.
 pub(crate) struct Journal(Connection);
 
 const SCHEMA: &str = "

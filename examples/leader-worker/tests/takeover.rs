@@ -11,7 +11,6 @@ use fixture::{Fixture, LIMIT, Process};
 use rusqlite::Connection;
 use rustix::process::Signal;
 
-/// The lease that the program requests.
 const LEASE: Duration = Duration::from_secs(2);
 /// Time for a take-over beyond the lease: a poll, on a busy machine.
 const A_LITTLE: Duration = Duration::from_secs(2);

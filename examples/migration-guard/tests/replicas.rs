@@ -28,7 +28,6 @@ fn half_way(fixture: &Fixture) -> Process {
     migrator
 }
 
-/// Replaces the pipe by a file.
 fn complete(fixture: &Fixture) {
     fs::remove_file(fixture.path("steps/2.sql")).unwrap();
     fs::write(fixture.path("steps/2.sql"), SECOND).unwrap();

@@ -65,7 +65,7 @@ fn fault(error: impl Display) -> Answer {
 }
 
 /// Answer if the lock was not held to the end. After `Lost` and `Backend`, the order may have been charged; the client
-/// learns it by repeating the request. After other errors, it was not.
+/// learns it by repeating the request.
 fn refusal(error: Error) -> Answer {
     let status = match error {
         Error::Invalid(_) => StatusCode::BAD_REQUEST,

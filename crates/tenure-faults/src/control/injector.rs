@@ -124,7 +124,7 @@ async fn course(
     }
 }
 
-/// Injects a fault into the worker of a seat. Returns the affected waiters, and a description.
+/// Injects a fault into a worker. Returns the affected waiters, and a description.
 async fn blow(
     crew: &mut Workers,
     seat: usize,

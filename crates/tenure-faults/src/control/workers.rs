@@ -113,7 +113,7 @@ impl Workers {
         Ok(dead)
     }
 
-    /// Starts a new worker on the seat of a killed one.
+    /// Starts a new worker on the seat of a dead one.
     pub(crate) fn fill(&mut self, seat: usize) -> io::Result<()> {
         let worker = self.launch(seat, self.seats[seat].args.clone())?;
         self.replaced

@@ -145,7 +145,7 @@ fn standstills(events: &[Event]) -> Vec<Span> {
     gaps.map(|gap| (gap[0], gap[1] + LONGEST_LEASE)).collect()
 }
 
-/// For each worker, the periods in which faults may have cost its waiters their places.
+/// For each worker, the periods in which its waiters may have lost their places.
 fn disturbances(
     notes: &[Observation],
     worked: &[WorkerRun],

@@ -31,8 +31,8 @@ fn history(text: &str) -> Vec<Event> {
     text.trim().lines().map(event).collect()
 }
 
-/// Rules that `judge` finds violated. The store's profile lists data loss as a hazard. Processes 1 to 3 have the seats
-/// 0 to 2; process 1 was killed at `died`.
+/// Rules that `judge` finds violated. The profile lists data loss as a hazard. Processes 1 to 3 have the seats 0 to 2;
+/// process 1 died at `died`.
 fn broken(
     events: Vec<Event>,
     notes: &[Observation],
@@ -86,7 +86,7 @@ fn a_renewal_extends_a_holding_period() {
     let broken = |notes: &[Observation]| broken(history(TWO_HOLDERS), notes, None, &[]);
     assert_eq!(broken(&[]), []);
     assert_eq!(broken(&[deadline(1, 101, 103), deadline(1, 102, 104)]), []);
-    // The deadline 0, which a guard reports after a loss, changes nothing: 106 s counts.
+    // A guard reports the deadline 0 after a loss. The earlier one, 106 s, still counts.
     assert_eq!(broken(&[deadline(1, 103, 106), deadline(1, 106, 0)]), [Rule::V1]);
 }
 

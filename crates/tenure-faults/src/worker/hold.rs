@@ -16,7 +16,7 @@ use super::resources::Resources;
 use crate::keys::is_alone;
 use crate::log::now;
 
-/// Interval at which a task asks its guard whether the lock is held.
+/// Interval at which a task asks whether its lock is held.
 const PACE: Duration = Duration::from_millis(20);
 
 /// Time limit for acquiring a held lock again, which returns at once unless the lock was lost.

@@ -89,7 +89,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let resources = Resources::of(folder.path(), 1);
-        // A key's register accepts tokens equal to its newest, and refuses older ones.
+        // The register accepts a token equal to its newest, but no older one.
         for (attempt, token, key) in [
             (1, 9, "k"),
             (2, 9, "k"),

@@ -27,7 +27,7 @@ pub(super) struct ExpiryRange {
 pub(super) struct KeyState {
     /// Holders and waiters, in the order in which they were placed.
     pub(super) placed: Vec<PlacedClaim>,
-    /// End of the cooldown after an eviction; no claim may be granted before.
+    /// End of the cooldown, in which no claim may be granted.
     cooldown_until: Option<Instant>,
     /// Time until which the store may reserve the key for a waiter that it woke.
     reserved_until: Option<Instant>,
@@ -118,7 +118,7 @@ impl KeyState {
         self.reserved_until.is_some_and(|until| at.before < until)
     }
 
-    /// Records that a claim left the key, which the store may then reserve.
+    /// Records that a claim left: the store may now reserve the key.
     pub(super) fn note_departure(&mut self, now: Instant) {
         self.reserved_until = self.reserved_until.max(Some(now + RESERVATION));
     }
@@ -142,7 +142,6 @@ impl KeyState {
         self.floor
     }
 
-    /// Records that tokens were issued.
     pub(super) fn record_tokens(&mut self, run: TokenRange) {
         self.greatest = self.greatest.max(Some(run.last()));
     }

@@ -7,16 +7,13 @@ use tenure_backend::{Fairness, Mode, Phase, Profile};
 use crate::Dice;
 use crate::suite::{Fixture, permits};
 
-/// Number of clients in a walk.
 pub(super) const CLIENTS: usize = 3;
 /// Number of keys that the clients share.
 pub(super) const KEYS: usize = 2;
 /// Number of slots. A slot holds a claim for later steps; a claim that is replaced in its slot is left to expire.
 pub(super) const SLOTS: usize = 6;
-/// Number of steps in a walk.
 const STEPS: usize = 40;
 
-/// Properties of a claim to create.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaimPlan {
     /// Slot for the claim, by which later steps refer to it.
@@ -69,7 +66,6 @@ pub(super) enum Step {
     Pass(Duration),
 }
 
-/// Generates the steps of one walk.
 struct StepGenerator {
     dice: Dice,
     served: Vec<(Mode, Fairness)>,

@@ -6,7 +6,7 @@ use super::key_state::{CallTimes, ExpiryRange, Phase};
 use super::state::{ClaimStatus, Ending, ModelState, Verdict, ensure};
 
 impl ModelState {
-    /// Checks the reply to a renewal, and updates the model.
+    /// Checks the reply to a renewal.
     pub(super) fn renew(&mut self, renewal: &RenewRequest, at: CallTimes, answer: &RenewReply) -> Verdict {
         let status = self.status(&renewal.claim);
         let fits = match status {

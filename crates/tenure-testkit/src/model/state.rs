@@ -39,7 +39,6 @@ pub(super) struct ModelState {
     pub(super) ended: HashMap<ClaimRef, Ending>,
 }
 
-/// How a claim ended.
 #[derive(Clone, Debug)]
 pub(super) enum Ending {
     Released,
@@ -51,7 +50,6 @@ pub(super) enum Ending {
     },
 }
 
-/// Status of a claim in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimStatus {
     Absent,
@@ -88,7 +86,7 @@ impl ModelState {
             .max()
     }
 
-    /// Returns whether a lease may have ended before the reply, which can then not be checked.
+    /// Returns whether a lease may have ended before the reply arrived.
     pub(super) fn may_have_expired_during(&self, at: CallTimes) -> bool {
         let mut placed = self.keys.values().flat_map(|key_state| &key_state.placed);
         placed.any(|one| one.ends.earliest <= at.after)

@@ -211,7 +211,6 @@ fn raising(run: TokenRange) -> impl FnOnce(&mut RenewRequest) {
     move |renewal| renewal.raise = Some(run)
 }
 
-/// Token range far above `run`.
 fn beyond(run: TokenRange) -> TokenRange {
     let first = token(run.last().get() + 1_000_000_000_000);
     TokenRange::new(first, run.count()).expect("far below the greatest token")

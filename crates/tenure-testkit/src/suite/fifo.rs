@@ -1,4 +1,4 @@
-//! The queue: first come, first served, and dead waiters do not block it.
+//! The queue: first come, first served, and dead waiters block it only until their leases end.
 
 use std::sync::Arc;
 use std::time::Duration;

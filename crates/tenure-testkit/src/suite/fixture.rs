@@ -43,7 +43,7 @@ pub struct Fixture {
     keys: Arc<AtomicU32>,
 }
 
-/// Wraps the connection of each client, for example to inject faults.
+/// Wraps the connection of each client, e.g. for faults.
 type Decorate = dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync;
 
 impl Fixture {

@@ -42,7 +42,7 @@ impl ReleaseOutcome {
     }
 }
 
-/// Request to release `claim`, without a successor or a cooldown.
+/// Release of `claim`, without a successor or a cooldown.
 pub(crate) fn release_request(claim: &Claim, cause: Cause) -> ReleaseRequest {
     ReleaseRequest {
         target: ReleaseTarget::Claim(claim.at.clone()),
@@ -52,7 +52,7 @@ pub(crate) fn release_request(claim: &Claim, cause: Cause) -> ReleaseRequest {
     }
 }
 
-/// Request to renew `claim` in phase `only`, with the claim's own lease.
+/// Renewal of `claim` in phase `only`, with the claim's own lease.
 pub(crate) fn renew_request(claim: &Claim, only: Phase) -> RenewRequest {
     RenewRequest {
         claim: claim.at.clone(),

@@ -196,7 +196,6 @@ async fn held_with_successor(client: &TestClient, key: &LockKey) -> (Arc<Claim>,
     (held, client.claim(key, Mode::Exclusive))
 }
 
-/// Asserts that the successor was granted, and returns the grant.
 fn granted_successor(released: &ReleaseOutcome) -> Grant {
     match &released.successor {
         Some(AcquireReply::Granted(grant)) => grant.clone(),
@@ -204,7 +203,6 @@ fn granted_successor(released: &ReleaseOutcome) -> Grant {
     }
 }
 
-/// Asserts that the successor waits.
 fn waits(released: &ReleaseOutcome) {
     let waits = matches!(released.successor, Some(AcquireReply::Waiting { .. }));
     assert!(waits, "the successor must wait, but is {:?}", released.successor);

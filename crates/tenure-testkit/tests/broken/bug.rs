@@ -3,7 +3,6 @@
 /// Defines the enum `Bug`, and tables that name the case which finds each bug.
 macro_rules! bugs {
     ($($(#[$doc:meta])* $table:ident { $($bug:ident: $case:ident,)+ })+) => {
-        /// Bug of a store.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Bug {
             $($($bug,)+)+

@@ -335,7 +335,6 @@ impl BuggyConnection {
         self.store.clone().renew(Batch::from_iter([renewal])).await;
     }
 
-    /// Status of a key in the store.
     async fn show(&self, key: &LockKey) -> Option<LockStatus> {
         let page = self.store.clone().inspect(Query::Key(key.clone())).await;
         page.ok()?.items.pop()

@@ -26,13 +26,10 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(super) struct Shop {
     pub(super) till: Arc<Till>,
-    /// Lock of the single shelf.
     pub(super) shelf: Mutex,
-    /// Locks of the ten shelves.
     pub(super) shelves: Striped,
 }
 
-/// Request of a buyer.
 struct Purchase {
     way: Way,
     buyer: String,

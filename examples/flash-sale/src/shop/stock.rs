@@ -27,7 +27,6 @@ pub(crate) enum Sale {
     Sold(i64),
     /// The buyer already had the order with this number.
     Had(i64),
-    /// The shelf is empty.
     SoldOut,
     /// A later holder of the lock was at the shelf: nothing was sold.
     Overtaken,
