@@ -6,8 +6,8 @@ use std::error::Error;
 use std::iter::successors;
 use std::process::ExitCode;
 
-/// `TENURE_URL`, as the `tenure` command reads it: an empty value counts as not set. One that is not UTF-8 is refused
-/// as a URL later.
+/// `TENURE_URL`, as the `tenure` command reads it: an empty value counts as not set, and one that is not UTF-8 is later
+/// refused as a URL.
 pub(crate) fn named_store() -> Option<String> {
     let url = std::env::var_os("TENURE_URL").filter(|url| !url.is_empty())?;
     Some(url.to_string_lossy().into_owned())

@@ -35,14 +35,11 @@ pub(crate) const KEYS: [Key; 10] = [
 
 const PERMITS: NonZeroU32 = NonZeroU32::new(3).expect("three is more than none");
 
-/// Leases that workers request, in milliseconds.
 pub(crate) const LEASES_MS: [u64; 3] = [500, 1_000, 2_000];
 
-/// Longest lease that workers request.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(2);
 
 impl Key {
-    /// Keys that a store with this profile serves.
     pub(crate) fn served(profile: &Profile) -> Vec<Key> {
         let serves = |key: &Key| {
             let fairness = if key.fair {
@@ -55,7 +52,6 @@ impl Key {
         KEYS.into_iter().filter(serves).collect()
     }
 
-    /// Chooses a random mode of the key's kind.
     pub(crate) fn choose_mode(&self, dice: &mut Dice) -> Mode {
         let take = 1 + dice.below(PERMITS.get().into()) as u32;
         self.mode(dice.chance(40), NonZeroU32::new(take).unwrap_or(PERMITS))

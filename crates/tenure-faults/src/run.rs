@@ -15,7 +15,7 @@ use crate::keys::KEYS;
 use crate::store::Store;
 use crate::worker::{Args, PlantedBug, Resources};
 
-/// Defaults of a run: worker processes, tasks of each, and time with faults.
+/// Defaults of a run: number of worker processes, tasks of each, and time with faults.
 const PROCESSES: usize = 4;
 const TASKS: u64 = 5;
 const SPAN: Duration = Duration::from_secs(30);

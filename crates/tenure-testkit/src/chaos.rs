@@ -124,7 +124,7 @@ impl Chaos {
         FaultyBackend::new(chaos).with_profile(profile)
     }
 
-    /// Waits for the call's random delay. Then repeats some earlier requests.
+    /// Waits for the call's random delay. Then sends some earlier requests again.
     async fn delay_call(&self) {
         let (delay, due) = self.next_delay();
         if delay.is_zero() {

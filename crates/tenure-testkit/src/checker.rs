@@ -103,7 +103,7 @@ struct KeyHistory {
     tokens: Tokens,
     /// Newest token that the guarded resource accepted.
     accepted: Option<(FencingToken, Event)>,
-    /// Number of attempts that are `open`.
+    /// Number of attempts that have not ended.
     open: u32,
 }
 
@@ -317,7 +317,7 @@ impl Checker {
         }
     }
 
-    /// Checks L4: the store shows at most as many holders and waiters of a key as attempts have not ended.
+    /// Checks L4: the store shows no more holders and waiters of a key than attempts that have not ended.
     fn seen(&mut self, event: &Event, holders: u32, waiters: u32) {
         let (_, one) = self.state_of(event.attempt);
         let open = one.open;

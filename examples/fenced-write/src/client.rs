@@ -8,7 +8,6 @@ use rusqlite::{Connection, ToSql, params_from_iter};
 
 use crate::value::Value;
 
-/// A connection to a SQLite file.
 #[derive(Debug)]
 pub(crate) struct Database(Connection);
 

@@ -46,7 +46,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = shop::open(&client) => outcome.map_err(Into::into),
         _ = asked_to_stop => Ok(()),
     };
-    // Closes last, so that every lock is released before the end.
+    // Closes last: every lock is released before the process ends.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }

@@ -45,7 +45,7 @@ async fn start() -> Result<(), Box<dyn Error>> {
         println!("ready");
         // A real replica would serve here.
     }
-    // Closes last, so that locks are released before the process ends and not when their leases end.
+    // Closes last: locks are released before the process ends, not when their leases end.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }
@@ -74,7 +74,7 @@ async fn apply(guard: &Guard, database: &Database, folder: &Path) -> Result<(), 
             continue;
         }
         println!("{name}: running");
-        // The only await of a step. Before it goes on, `while_held` checks that the lock is not lost.
+        // The only await of a step. After it, `while_held` ends a migrator that has lost the lock.
         let sql = tokio::fs::read_to_string(&file).await?;
         database.apply(&name, &sql, guard.token())?;
         println!("{name}: done");

@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Handles a request. The client sends the same `Idempotency-Key` with each repetition of the request.
 ///
-/// When a client closes its connection, the server drops the handler's future. The work runs in a separate task, so
-/// that it goes on; otherwise the lock would be released in the middle of a charge, and the answer would not be stored.
+/// The server drops this future when the client closes its connection. So the work runs in a separate task: otherwise
+/// the lock would be released in the middle of a charge, and the answer would not be stored.
 pub(crate) async fn place_order(State(shop): State<Shop>, headers: HeaderMap, body: String) -> Answer {
     let Some(key) = headers.get("idempotency-key").and_then(|key| key.to_str().ok()) else {
         return (StatusCode::BAD_REQUEST, "send an Idempotency-Key\n".to_owned());

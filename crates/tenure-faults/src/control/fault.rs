@@ -113,7 +113,7 @@ pub(crate) struct ClockHand {
 
 impl StoreFault {
     /// Chooses a fault of the server. No fault loses data while the clock is behind its largest offset, because no
-    /// store keeps tokens rising after both. `forgets` means that every restart loses data.
+    /// store could then keep tokens rising. `forgets` means that every restart loses data.
     pub(crate) fn choose(dice: &mut Dice, forgets: bool, clock: &mut ClockHand) -> StoreFault {
         let down = millis(dice, 0, 1_500);
         let behind = clock.furthest_ms - clock.now_ms;
@@ -123,7 +123,7 @@ impl StoreFault {
             2 if behind == 0 => StoreFault::Restart(Data::Lost, down),
             2 | 3 if behind == 0 || !forgets => StoreFault::Restart(Data::Kept, down),
             2 | 3 => StoreFault::Pause(down),
-            // Always beyond the largest offset: smaller steps would rarely get there.
+            // Sets the clock beyond its largest offset, which smaller steps would rarely reach.
             4 => StoreFault::Step(behind + step),
             _ => StoreFault::Step(-step),
         };

@@ -15,8 +15,8 @@ use super::workers::{Workers, within};
 use crate::log::now;
 use crate::store::Store;
 
-/// Longest pause of a worker that costs no waiter its place, even if the worker blocks the SQLite file. It is shorter
-/// than the rest of a lease at a renewal.
+/// Pause up to which a worker that blocks the SQLite file costs no waiter its place in the queue: less than is left of
+/// a lease at a renewal.
 const HARMLESS: Duration = Duration::from_secs(1);
 
 /// Time limit of a `Stall` fault for pausing the worker between reading and writing a counter.
@@ -43,7 +43,7 @@ pub(crate) struct InjectedFault {
     pub(crate) from: Instant,
     pub(crate) to: Instant,
     pub(crate) scope: Scope,
-    /// Hazard to which the fault belongs. A store whose profile lists it may break V1 to V3.
+    /// Hazard to which the fault belongs. If the store's profile lists it, the fault's effects are exempt from checks.
     pub(crate) hazard: Option<Hazard>,
     pub(crate) what: String,
 }
@@ -83,7 +83,7 @@ pub(crate) async fn inject(
         Ok((Scope::Seat(seat), None, format!("{fault:?}")))
     });
     let peace = |dice: &mut Dice| match dice.chance(30) {
-        // Sometimes long enough for checking the order of waiters.
+        // A pause that is long enough to check the order of waiters.
         true => millis(dice, 4_000, 8_000),
         false => millis(dice, 500, 2_500),
     };
@@ -187,7 +187,7 @@ async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
 }
 
 /// Pauses the worker if it is between reading and writing a counter, and returns the counter's key. Reads the log again
-/// after the pause: the worker may have written it in the meantime.
+/// after the pause: the worker may have written the counter meanwhile.
 fn stop_between(crew: &mut Workers, seat: usize) -> io::Result<Option<LockKey>> {
     if crew.look(seat)?.between_reading_and_writing().is_none() {
         return Ok(None);

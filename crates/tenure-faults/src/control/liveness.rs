@@ -16,7 +16,7 @@ use crate::store::Store;
 /// Time that a takeover or an expiry may take beyond the lease: one poll, and delays on a busy machine.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Time limit for waiting until a worker holds a lock. Its tasks may all wait for other holders, each for up to a
+/// Time limit for waiting until a worker holds a lock. The worker's tasks may all wait for others, each for up to a
 /// lease.
 const LOOKING: Duration = Duration::from_secs(20);
 

@@ -12,8 +12,8 @@ use crate::control::{InjectedFault, Scope, WorkerRun};
 use crate::keys::LONGEST_LEASE;
 use crate::log::{Observation, ObservationKind, process_of};
 
-/// Time after a stall of its process in which a waiter may be overtaken: a grant that it does not take within 100 ms
-/// goes to the next waiter.
+/// For this time after a stall of its process, a waiter may be overtaken: a grant that the waiter does not take within
+/// 100 ms goes to the next one.
 const AFTERMATH: Duration = Duration::from_millis(200);
 
 /// Longest silence of the store in which no waiting claim expires: waiters poll at least three times per lease. A disk
@@ -30,11 +30,11 @@ type Span = (Instant, Instant);
 /// Parts of one attempt that are not checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Exemption {
-    /// True if rule L3 (order) ignores the attempt.
+    /// True if the attempt's place in a queue is not checked (L3).
     pub(super) place: bool,
-    /// Time from which V1 and V2 ignore that the attempt holds.
+    /// Time from which the holding period is not checked (V1, V2).
     pub(super) holding: Option<Instant>,
-    /// True if V3 ignores the attempt's token.
+    /// True if the attempt's token is not checked (V3).
     pub(super) token: bool,
 }
 
@@ -93,7 +93,8 @@ impl Exemptions {
             for (&number, attempt) in attempts {
                 let Some(granted) = attempt.granted else { continue };
                 let before = granted <= deed.from;
-                // Time of the request, slightly too early: the local deadline is before the end of the lease.
+                // Time at which the grant was requested, slightly too early: the local deadline is before the end of
+                // the lease.
                 let confirmed = attempt.until - attempt.lease;
                 if attempt.ended > deed.from && (before || confirmed <= deed.to) {
                     let exemption = self.0.entry(number).or_default();

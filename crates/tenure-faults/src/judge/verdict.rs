@@ -23,10 +23,10 @@ pub struct Verdict {
     pub refused: usize,
     /// Writes to the unfenced counters.
     pub(crate) bumped: usize,
-    /// Number of waits in fair queues, and (`disturbed`) of those exempt from L3.
+    /// Number of waits in fair queues, and (`disturbed`) of those whose order is not checked.
     pub(crate) waits: usize,
     pub(crate) disturbed: usize,
-    /// Number of attempts exempt from V1 and V2.
+    /// Number of attempts with an exempt holding period.
     pub(crate) exempted: usize,
 }
 

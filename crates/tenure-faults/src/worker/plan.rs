@@ -51,7 +51,7 @@ impl LockPlan {
             _ => Patience::Endless,
         };
         let renewed = !dice.chance(10);
-        // Longer than a lease without renewals; otherwise over some renewals.
+        // 1.2 leases outlast a lease without renewals, and otherwise span some renewals.
         let lingers = match dice.below(60) {
             0 => lease.mul_f64(1.2),
             1..15 if !renewed => lease.mul_f64(1.2),

@@ -20,7 +20,6 @@ use crate::log::{ObservationKind, first_attempt, now};
 /// Pause before the next attempt to connect to a store that could not be reached.
 const REST: Duration = Duration::from_millis(50);
 
-/// Time limit for closing the client.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// Interval of the stall detector, and the delay from which it logs a stall. The delay is shorter than the 100 ms after

@@ -14,7 +14,6 @@ use super::args::PlantedBug;
 use super::attempt_log::Entry;
 use crate::log::ObservationKind;
 
-/// A task's access to the counters and registers.
 #[derive(Debug)]
 pub(crate) struct Resources {
     folder: PathBuf,

@@ -109,7 +109,7 @@ async fn ask(plan: &LockPlan, face: &AnyLock, entry: Entry) -> Result<Option<Gua
     face.lock(limit).on_waiting(log_queued).await.map(Some)
 }
 
-/// Completes when the task must drop its future: after `DroppedAfter`, or when the worker ends.
+/// Completes when the task must drop its future: after the time in `DroppedAfter`, or when the worker ends.
 async fn given_up(patience: Patience, ends: &mut watch::Receiver<bool>) {
     let end = async {
         // Never fails: the sender lives as long as the process.

@@ -21,7 +21,6 @@ pub(super) struct ClaimPlan {
     pub(super) mode: Mode,
     pub(super) fairness: Fairness,
     pub(super) lease: Duration,
-    /// Number of tokens to request.
     pub(super) grants: u32,
     /// Time until the claim's `not_after`; `None` for a request that is sent after it.
     pub(super) ahead: Option<Duration>,

@@ -13,7 +13,7 @@ use tenure_backend::{
 use super::key_state::{CallTimes, ExpiryRange, KeyState, Phase, PlacedClaim};
 use crate::{Reply, Request};
 
-/// Time, beyond the lease and the store's `expiry_slack`, by which a lease must have ended.
+/// A lease must have ended this long after its time and the store's `expiry_slack`.
 const GRACE: Duration = Duration::from_millis(100);
 /// Expected maximum duration of a call. Walks start no call if a lease may end within it.
 const CALL_TIME: Duration = Duration::from_millis(100);

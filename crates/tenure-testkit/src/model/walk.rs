@@ -102,7 +102,7 @@ impl Walk<'_> {
         self.clients[0].now()
     }
 
-    /// Checks a reply. Returns false on a transient error or if a lease may have ended.
+    /// Sends a request and checks the reply. Returns false on a transient error or if a lease may have ended.
     async fn exchange(
         &mut self,
         client: usize,

@@ -65,7 +65,7 @@ impl TestClient {
         self.backend.clock().now()
     }
 
-    /// Creates a claim with a long lease. It is unfair if the store serves that.
+    /// Creates a claim with a long lease. The claim is unfair if the store serves unfair claims.
     pub fn claim(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
         self.claim_as(key, mode, |_| {})
     }

@@ -86,7 +86,6 @@ fn try_case(fixture: impl AsyncFnOnce() -> Fixture, case: impl AsyncFnOnce(Fixtu
     runtime.shutdown_background();
 }
 
-/// Runtime of a case or a walk.
 pub(crate) fn runtime() -> Runtime {
     Builder::new_multi_thread()
         .worker_threads(2)

@@ -95,7 +95,7 @@ pub async fn a_successor_waits_when_another_client_watches(fixture: Fixture) {
     other.granted_soon(&waiting).await;
 }
 
-/// Watches of the client that releases do not prevent the grant of its successor.
+/// A client's own watches do not prevent the grant of its successor.
 pub async fn the_clients_own_watchers_do_not_block_its_successor(fixture: Fixture) {
     let (client, key) = (fixture.client().await, fixture.key());
     let (held, successor) = held_with_successor(&client, &key).await;

@@ -82,7 +82,7 @@ impl BuggyConnection {
         self.store.clock().now()
     }
 
-    /// Error of a store that the test makes fail, otherwise `None`.
+    /// Reply of a store that the test makes fail, otherwise `None`.
     fn set_failure(&self, request: &Request) -> Option<Result<Reply, BackendError>> {
         let failure = (*self.shared.failure.lock())?;
         let fault = match (self.bug, request) {

@@ -39,8 +39,8 @@ struct Purchase {
 
 /// Handles a buyer's request, whose headers `think` and `patience` set these times, such as `5ms`.
 ///
-/// When a client closes its connection, the server drops the handler's future. The sale runs in a separate task, so
-/// that it goes on; otherwise the lock would be released in the middle of the sale.
+/// The server drops this future when the client closes its connection. So the sale runs in a separate task: otherwise
+/// the lock would be released in the middle of the sale.
 pub(super) async fn buy(
     State(shop): State<Shop>,
     Path((way, buyer)): Path<(Way, String)>,

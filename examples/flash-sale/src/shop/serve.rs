@@ -24,7 +24,7 @@ pub(crate) async fn serve(address: &str, database: &str, lease: Duration) -> Res
     let store = program::named_store().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     let locks = tenure::connect_with(&store, Settings::default().lease(lease)).await?;
     let served = sell(&locks, address, database).await;
-    // Closes last, so that locks are released before the process ends and not when their leases end.
+    // Closes last: locks are released before the process ends, not when their leases end.
     let closed = locks.close(Duration::from_secs(5)).await;
     served.and(closed.map_err(Into::into))
 }

@@ -28,7 +28,7 @@ pub(crate) enum Sale {
     /// The buyer already had the order with this number.
     Had(i64),
     SoldOut,
-    /// A later holder of the lock was at the shelf: nothing was sold.
+    /// A later holder of the lock has used the shelf: nothing was sold.
     Overtaken,
 }
 

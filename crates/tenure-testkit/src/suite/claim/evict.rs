@@ -136,7 +136,7 @@ pub async fn an_eviction_starts_a_cooldown(fixture: Fixture) {
     );
 }
 
-/// Evicting an unknown holder, or all of a free key, has no effect.
+/// Evicting an unknown holder, or all holders of a free key, has no effect.
 pub async fn evicting_an_absent_holder_has_no_effect(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let held = a.holds(&key, Mode::Exclusive).await;

@@ -11,7 +11,7 @@ use crate::suite::fixture::permits;
 use crate::suite::{Fixture, TestClient};
 
 /// `inspect` shows a holder with its claim's ID and the details that the profile promises. If the profile has a
-/// `first_renewal`, the details may appear with that renewal.
+/// `first_renewal`, the details may be missing until then.
 pub async fn inspect_shows_a_holder_with_its_details(fixture: Fixture) {
     let ([holder, reader], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);

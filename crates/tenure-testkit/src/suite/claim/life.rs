@@ -36,7 +36,7 @@ pub async fn a_repeated_release_frees_no_other_claim(fixture: Fixture) {
     c.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// A release frees one client's claim: a claim of another client with the same number stays (R23).
+/// A client's release frees only its own claim, not another client's claim with the same number (R23).
 pub async fn a_release_by_another_client_frees_nothing(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let held = a.holds(&key, Mode::Exclusive).await;

@@ -207,8 +207,7 @@ pub async fn a_shorten_only_renewal_never_lengthens(fixture: Fixture) {
         let renewed = holder.stays_alive_as(claim, Phase::Granted, shorten_only).await;
         renewed.1
     };
-    // Under chaos, a repeated `acquire` restarts the lease. So one of five claims must show that the lease is not
-    // lengthened.
+    // Under chaos, a repeated `acquire` restarts the lease. So only one of five claims must show the remaining time.
     let mut shortened = false;
     for _ in 0..5 {
         let short_lease = holder.short_lease(&fixture.key(), Mode::Exclusive);
