@@ -59,7 +59,7 @@ pub enum EventKind {
     Invoked {
         /// Key that the attempt wants to hold.
         key: LockKey,
-        /// Owner for whom the attempt is made.
+        /// Owner of the attempt.
         owner: u64,
         /// Mode in which the attempt wants to hold the key.
         mode: Mode,
