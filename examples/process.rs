@@ -60,7 +60,7 @@ impl Process {
         line.unwrap_or_else(|| panic!("it ended without a line that begins with {start:?}"))
     }
 
-    /// Waits for the end of stdout. Returns its remaining lines.
+    /// Waits until stdout ends, and returns the remaining lines.
     pub(crate) fn rest(&self) -> Vec<String> {
         std::iter::from_fn(|| self.line()).collect()
     }

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Listens for Ctrl-C and for SIGTERM, which stops containers. The future returns what happened when one arrives.
+/// Listens for Ctrl-C and for SIGTERM, which stops containers. The future returns `interrupted` or `terminated`.
 pub(crate) fn signals() -> io::Result<impl Future<Output = &'static str>> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;

@@ -235,8 +235,8 @@ impl Checker {
         }
     }
 
-    /// Checks V3: the token is unique among conflicting attempts, and greater than each that one of them received
-    /// before this one began.
+    /// Checks V3: the token is greater than all that conflicting attempts received before this one began, and no
+    /// conflicting attempt has the same token.
     fn check_token(&mut self, event: &Event, mode: Mode, invoked: Instant, token: FencingToken) {
         let (_, one) = self.state_of(event.attempt);
         let older = one.tokens.conflicting_grant(mode, invoked, token);

@@ -52,8 +52,8 @@ pub enum Rule {
     /// A guard said "held" after its deadline or its loss, or while a conflicting attempt of another owner held the
     /// key.
     V2,
-    /// A token was not greater than that of a conflicting grant made before the attempt began, or was that of a
-    /// conflicting grant.
+    /// A token was not greater than that of a conflicting grant made before the attempt began, or two conflicting
+    /// grants had the same one.
     V3,
     /// The guarded resource accepted an older token after a newer one.
     V4,

@@ -73,7 +73,7 @@ async fn auditor(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Unlocks. A lost lock is no error here: the auditor may have evicted it just before.
+/// Unlocks. A lost lock is no error here: the auditor may just have evicted the holder.
 async fn give_back(guard: Guard) -> Result<(), Error> {
     match guard.unlock().await {
         Err(Error::Lost(_)) => Ok(()),

@@ -48,7 +48,7 @@ pub(crate) enum WorkerFault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkFault {
-    /// Data in this direction is delayed.
+    /// Data in this direction is delayed by this time.
     Delay(Way, Duration),
     /// A partition: all data is held back until the fault ends.
     Hold,

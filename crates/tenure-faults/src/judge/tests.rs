@@ -126,8 +126,8 @@ fn only_holders_before_a_data_loss_are_exempt() {
     }
 }
 
-/// Process 1 queues from 100 s to 110 s. Process 2 begins at 107 s and overtakes it at 108 s. The store replies to
-/// process 3 once per second, except in the seconds `silent`.
+/// Process 1 queues from 100 s to 110 s. Process 2 begins at 107 s and overtakes process 1 at 108 s. The store replies
+/// to process 3 once per second, except in the seconds `silent`.
 fn overtaken(silent: std::ops::Range<u64>) -> Vec<Event> {
     let mut text = "
         90s 3 invoked owner=3 mode=exclusive key=other

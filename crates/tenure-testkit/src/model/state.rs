@@ -92,7 +92,7 @@ impl ModelState {
         placed.any(|one| one.ends.earliest <= at.after)
     }
 
-    /// Removes claims whose leases have certainly ended, as expired.
+    /// Removes claims whose leases have certainly ended, and records that.
     pub(super) fn expire_leases(&mut self, now: Instant) {
         for key_state in self.keys.values_mut() {
             let dead: Vec<PlacedClaim> = key_state

@@ -130,7 +130,8 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Returns the request of a step and its client, or `None` if the slot is empty or the reply is not defined.
+    /// Returns the request of a step and its client. `None` if the slot is empty or the contract does not define the
+    /// reply.
     fn request(&mut self, step: &Step) -> Option<(usize, Request)> {
         match *step {
             Step::Pass(_) => None,

@@ -99,7 +99,7 @@ pub async fn poll_after_is_well_within_a_waiters_lease(fixture: Fixture) {
     client.polls_within(&claim, claim.lease.div_f64(2.9)).await;
 }
 
-/// A renewal of holders only (`Phase::Granted`) does not affect a waiter.
+/// A renewal that is only for holders (`Phase::Granted`) does not affect a waiter.
 pub async fn renewing_a_waiter_as_a_holder_has_no_effect(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_key(&fixture, Mode::Exclusive).await;

@@ -40,7 +40,7 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// Opens the database, and adds a row without items for each of these shelves that has none.
+    /// Opens the database, and adds a row without items for each of these shelves that has no row.
     pub(crate) fn open(path: &str, shelves: &[String]) -> Result<Stock, Box<dyn Error + Send + Sync>> {
         let fence = Fence::new(Dialect::Sqlite, "stock", &["shelf"])?;
         let connection = Connection::open(path)?;

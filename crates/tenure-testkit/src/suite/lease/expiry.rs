@@ -180,8 +180,8 @@ pub async fn a_short_lease_is_rounded_up_and_reported(fixture: Fixture) {
     assert!(grant.lease >= least, "{:?} is below {least:?}", grant.lease);
 }
 
-/// A renewal below the store's minimum lease gets the minimum. The reply reports it, and the store keeps the claim for
-/// it.
+/// A renewal below the store's minimum lease gets the minimum. The reply reports the minimum, and the store keeps the
+/// claim for that time.
 pub async fn a_short_renewal_is_rounded_up_and_reported(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let least = fixture.profile().limits.min_lease;
@@ -207,7 +207,7 @@ pub async fn a_shorten_only_renewal_never_lengthens(fixture: Fixture) {
         let renewed = holder.stays_alive_as(claim, Phase::Granted, shorten_only).await;
         renewed.1
     };
-    // Under chaos, a repeated `acquire` restarts the lease. So only one of five claims must show the remaining time.
+    // Under chaos, a repeated `acquire` restarts the lease. So only one of five claims must get the remaining time.
     let mut shortened = false;
     for _ in 0..5 {
         let short_lease = holder.short_lease(&fixture.key(), Mode::Exclusive);
