@@ -175,14 +175,8 @@ impl Quorum {
             let (members, majority) = (self.members.list.len(), self.members.majority());
             return Err(too_few(members, majority, errors, Effect::Unknown));
         }
-        let evidence = None;
         match (held_from, lease) {
-            (Some(held_from), Some(lease)) => Ok(Some(Grant {
-                tokens,
-                held_from,
-                lease,
-                evidence,
-            })),
+            (Some(held_from), Some(lease)) => Ok(Some(Grant::new(tokens, held_from, lease))),
             _ => unreachable!("a majority is at least one member"),
         }
     }

@@ -33,10 +33,7 @@ impl Quorum {
         }
         let held = merge(listings.into_iter().flatten(), majority);
         Ok(match query {
-            Query::Key(_) => Page {
-                items: held,
-                next: None,
-            },
+            Query::Key(_) => Page::new(held, None),
             Query::Prefix { after, limit, .. } => page(held, after.as_ref(), limit),
         })
     }
@@ -117,5 +114,5 @@ fn page(held: Vec<LockStatus>, after: Option<&Cursor>, limit: NonZeroU32) -> Pag
     items.truncate(limit);
     let last = items.last().filter(|_| more);
     let next = last.map(|status| Cursor(status.key.as_str().into()));
-    Page { items, next }
+    Page::new(items, next)
 }

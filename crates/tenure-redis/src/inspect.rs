@@ -255,7 +255,7 @@ fn status(lock: &Value) -> Option<LockStatus> {
         let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
         let id = holder_id(text(owner)?, label.is_some() || granted.is_some());
         // Before its first renewal a holder has no record, and is shown with its client's label, which is empty
-            // unless all claims of the client have
+        // unless all claims of the client have
         // the same.
         let label = granted
             .map(|(_, label)| label)

@@ -61,7 +61,7 @@ fn check_arrow(from: &str, dependency: &Dependency, may_use: &[&str]) -> Option<
         return allowed(to).map(|_| format!("takes `{to}` from a registry: depend on it by path"));
     }
     // Tests of a crate may depend on the crate itself, for a feature that only they use.
-    let for_tests = FOR_TESTS.contains(&to) || (from, to) == UNDER_TEST || from == to;
+    let for_tests = FOR_TESTS.contains(&to) || UNDER_TEST.contains(&(from, to)) || from == to;
     if dependency.kind.as_deref() == Some("dev") && for_tests {
         let has_version = dependency.req != "*";
         return has_version.then(|| format!("gives its tests `{to}` with a version: name its path alone"));

@@ -271,7 +271,11 @@ fn a_stub_of_another_parent_never_runs_the_command() {
         let mut error = Vec::new();
         // A stub that leaves its standard input unread resets the connection after its error.
         let _ = ours.read_to_end(&mut error);
-        assert_ne!(fixture.path("ran").exists(), !error.is_empty(), "an error or the command");
+        assert_ne!(
+            fixture.path("ran").exists(),
+            !error.is_empty(),
+            "an error or the command"
+        );
         error.is_empty()
     };
     let mut gone = Command::new("true").spawn().expect("true starts");
