@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::Fallible;
 
 /// The value for no holder, before the first grant.
-const NOBODY: u64 = u64::MAX;
+const NO_WORKER: u64 = u64::MAX;
 
 /// The last holder of one key, shared by all workers that compete for the key.
 #[derive(Debug)]
@@ -22,12 +22,12 @@ pub(crate) enum LastHolder {
 
 impl LastHolder {
     pub(crate) fn in_memory() -> Self {
-        LastHolder::Memory(AtomicU64::new(NOBODY))
+        LastHolder::Memory(AtomicU64::new(NO_WORKER))
     }
 
     /// Creates the file, with the value that means no holder.
     pub(crate) fn make(path: &Path) -> Fallible<()> {
-        Ok(std::fs::write(path, NOBODY.to_le_bytes())?)
+        Ok(std::fs::write(path, NO_WORKER.to_le_bytes())?)
     }
 
     pub(crate) fn open(path: &Path) -> Fallible<Self> {
@@ -44,7 +44,7 @@ impl LastHolder {
             LastHolder::Memory(holder) => holder.store(worker, Ordering::Relaxed),
             LastHolder::File(file) => file.write_all_at(&worker.to_le_bytes(), 0)?,
         }
-        Ok(last != NOBODY && last != worker)
+        Ok(last != NO_WORKER && last != worker)
     }
 
     /// Fails if another worker has acquired the key since `acquired`. To be called before the unlock.

@@ -18,7 +18,7 @@ const LAST_LOOK_LIMIT: Duration = Duration::from_millis(500);
 const KEYS_PER_LOOK: usize = 8;
 
 /// A query of the store in progress. Returns the state of the first key that another client holds.
-type Look<'a> = Pin<Box<dyn Future<Output = Option<LockStatus>> + 'a>>;
+type PendingQuery<'a> = Pin<Box<dyn Future<Output = Option<LockStatus>> + 'a>>;
 
 /// Finds the holder of a lock, to show it to people. A query that fails finds no holder and reports no error.
 pub(super) struct HolderSearch<'a> {
@@ -27,7 +27,7 @@ pub(super) struct HolderSearch<'a> {
     /// The claim of this process. Set when the claim begins to wait.
     waiting: Arc<OnceLock<ClaimRef>>,
     /// The query in progress. Kept here while no future of `look` polls it.
-    look: Option<Look<'a>>,
+    query: Option<PendingQuery<'a>>,
     /// Start of the last query.
     began: Option<Instant>,
     found: Option<SeenHolder>,
@@ -56,7 +56,7 @@ impl<'a> HolderSearch<'a> {
             client,
             keys: keys.to_vec(),
             waiting,
-            look: None,
+            query: None,
             began: None,
             found: None,
         }
@@ -67,15 +67,15 @@ impl<'a> HolderSearch<'a> {
     /// # Cancel safety
     /// If this future is dropped, its query is kept, and the next call goes on with it.
     pub(super) async fn look(&mut self) {
-        let look = match self.look.take() {
-            Some(look) => look,
+        let query = match self.query.take() {
+            Some(query) => query,
             None => {
                 self.began = Some(now());
                 Box::pin(first_held(self.client, self.keys_in_order(), self.own()))
             }
         };
-        let status = self.look.insert(look).await;
-        self.look = None;
+        let status = self.query.insert(query).await;
+        self.query = None;
         self.record(status.as_ref(), now());
     }
 
@@ -83,7 +83,7 @@ impl<'a> HolderSearch<'a> {
     /// last second has ended.
     async fn last_words(&mut self) -> Option<String> {
         let is_recent = self.began.is_some_and(|began| now() - began < LOOK_INTERVAL);
-        if self.look.is_some() || !is_recent {
+        if self.query.is_some() || !is_recent {
             // On a timeout, describe the holder that the previous query found.
             let _ = tokio::time::timeout(LAST_LOOK_LIMIT, self.look()).await;
         }

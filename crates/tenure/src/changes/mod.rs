@@ -105,13 +105,13 @@ pub struct Changes {
     /// Changes that were found and not returned yet.
     untold: VecDeque<Change>,
     /// The scan under way, which begins with a pause; `None` if there is none.
-    look: Option<Look>,
+    listing: Option<Listing>,
     unavailable: bool,
     ended: bool,
 }
 
 /// A scan in progress. Returns the state of the keys, and when the scan ended.
-type Look = Pin<Box<dyn Future<Output = Result<(Seen, Instant), Error>> + Send>>;
+type Listing = Pin<Box<dyn Future<Output = Result<(Seen, Instant), Error>> + Send>>;
 
 /// The keys that the caller watches.
 #[derive(Clone, Debug)]
@@ -137,7 +137,7 @@ impl Changes {
             watcher: None,
             seen: Seen::new(),
             untold: VecDeque::new(),
-            look: None,
+            listing: None,
             unavailable: false,
             ended: false,
         }
@@ -176,26 +176,26 @@ impl Changes {
             if let Some(change) = self.untold.pop_front() {
                 return Poll::Ready(Ok(change));
             }
-            let mut look = match self.look.take() {
-                Some(look) => look,
-                None => self.next_look(Instant::ORIGIN),
+            let mut listing = match self.listing.take() {
+                Some(listing) => listing,
+                None => self.next_listing(Instant::ORIGIN),
             };
-            match look.as_mut().poll(context) {
+            match listing.as_mut().poll(context) {
                 Poll::Pending => {
-                    self.look = Some(look);
+                    self.listing = Some(listing);
                     return Poll::Pending;
                 }
                 Poll::Ready(Err(error)) if !error.is_transient() => return Poll::Ready(Err(error)),
                 Poll::Ready(looked) => {
                     let ended = self.take_in(looked);
-                    self.look = Some(self.next_look(ended + self.interval));
+                    self.listing = Some(self.next_listing(ended + self.interval));
                 }
             }
         }
     }
 
     /// Makes the next scan, which pauses until `from`.
-    fn next_look(&mut self, from: Instant) -> Look {
+    fn next_listing(&mut self, from: Instant) -> Listing {
         let (engine, interval) = (self.engine.clone(), self.interval);
         let watched = match &self.scope {
             Err(error) => return Box::pin(ready(Err(error.clone()))),

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::effects::SuccessorRequest;
 use super::policy::Turn;
-use super::polls::{IsWanted, Look, PollFailed, PollGranted, PollerLooks, QueueFailed, QueueGranted};
+use super::polls::{IsWanted, PollerStep, PollFailed, PollGranted, PollerLooks, QueueFailed, QueueGranted};
 use super::shared::SharedQueue;
 use super::waiter::WaiterId;
 use crate::engine::poller::{self, Demand, Found, Next, Pause};
@@ -61,10 +61,10 @@ impl Demand for LocalDemand {
 
     fn next(&mut self) -> Next {
         match self.queue.apply(PollerLooks) {
-            Look::Exit => Next::Exit,
-            Look::Rest(time) => Next::Rest(time),
-            Look::Verify(hold) => Next::Verify(hold, self.queue.clone()),
-            Look::Ask(SuccessorRequest { request, reserve }, turn) => {
+            PollerStep::Exit => Next::Exit,
+            PollerStep::Rest(time) => Next::Rest(time),
+            PollerStep::Verify(hold) => Next::Verify(hold, self.queue.clone()),
+            PollerStep::Ask(SuccessorRequest { request, reserve }, turn) => {
                 let claim = self.queue.claim(&request, Fairness::Unfair, reserve);
                 self.request = Some(request);
                 let pause = match turn {

@@ -25,39 +25,39 @@ const SHORTEST_REST: Duration = Duration::from_millis(1);
 pub(crate) struct PollerLooks;
 
 impl Event for PollerLooks {
-    type Reply = Look;
+    type Reply = PollerStep;
 
-    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Look {
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> PollerStep {
         queue.expire_offers(now, effects);
         if queue.is_closed() {
-            return Look::Exit;
+            return PollerStep::Exit;
         }
         if queue.is_quiet() {
             queue.phase = Phase::Idle;
             queue.tidy();
-            return Look::Exit;
+            return PollerStep::Exit;
         }
         let rest = queue.next_look();
         let is_handing_over = queue.phase == Phase::HandingOver;
         let contention = queue.contention();
         let Some(request) = contention.waiters.first().map(|first| first.request.clone()) else {
-            return Look::Rest(rest);
+            return PollerStep::Rest(rest);
         };
         if is_handing_over || !queue.asking.is_empty() {
-            return Look::Rest(rest);
+            return PollerStep::Rest(rest);
         }
         if !queue.admits(now, request.mode) {
             return queue.behind_holders(now, rest);
         }
         let policy = &mut queue.contention().policy;
         let (reserve, turn) = (policy.reserve(), policy.turn(now));
-        Look::Ask(SuccessorRequest { request, reserve }, turn)
+        PollerStep::Ask(SuccessorRequest { request, reserve }, turn)
     }
 }
 
 /// The poller's next action.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub(crate) enum PollerStep {
     Exit,
     Rest(Duration),
     /// Ask the store whether this holder, whose lease is not renewed, was evicted.
@@ -260,10 +260,10 @@ impl KeyQueue {
     }
 
     /// The poller's action while this client holds the key: check a claim whose lease is not renewed, or rest.
-    pub(super) fn behind_holders(&mut self, now: Instant, rest: Duration) -> Look {
+    pub(super) fn behind_holders(&mut self, now: Instant, rest: Duration) -> PollerStep {
         let mut until = now + rest;
         let Some(contention) = &mut self.contention else {
-            return Look::Exit;
+            return PollerStep::Exit;
         };
         for Holder { hold, .. } in &self.holders {
             until = until.min(hold.deadline());
@@ -272,11 +272,11 @@ impl KeyQueue {
                 let ask_at = last + ASK_ABOUT.min(hold.lease() / 3);
                 if ask_at <= now {
                     contention.asked_about = now;
-                    return Look::Verify(hold.clone());
+                    return PollerStep::Verify(hold.clone());
                 }
                 until = until.min(ask_at);
             }
         }
-        Look::Rest((until - now).max(SHORTEST_REST))
+        PollerStep::Rest((until - now).max(SHORTEST_REST))
     }
 }

@@ -29,7 +29,7 @@ use crate::engine::queue::effects::{Effects, Granted, PollerEffect, ReleaseOrder
 use crate::engine::queue::holders::{Exit, HoldEnded, HolderDone};
 use crate::engine::queue::policy::{PolicyLimits, Turn};
 use crate::engine::queue::polls::{
-    IsWanted, Look, PollGranted, PollerLooks, QueueGranted, SuccessorAnswered,
+    IsWanted, PollerStep, PollGranted, PollerLooks, QueueGranted, SuccessorAnswered,
 };
 use crate::engine::queue::state::{Close, Event, KeyQueue, Rules};
 use crate::engine::queue::waiter::Places;
@@ -365,11 +365,11 @@ impl Fixture {
             return self.reply("nothing");
         }
         match self.apply(PollerLooks) {
-            Look::Exit => {
+            PollerStep::Exit => {
                 self.poller_runs = false;
                 self.reply("ends");
             }
-            Look::Ask(asked, turn) => {
+            PollerStep::Ask(asked, turn) => {
                 let reserve = asked.reserve;
                 self.poller_asks = Some(asked);
                 self.reply(match turn {
@@ -378,10 +378,17 @@ impl Fixture {
                     Turn::Others(time) => format!("asks for {reserve} in {time:?}"),
                 });
             }
-            Look::Rest(Duration::MAX) => self.reply("sleeps"),
-            Look::Rest(time) => self.reply(format!("rests {time:?}")),
-            Look::Verify(_) => self.reply("verifies"),
+            PollerStep::Rest(Duration::MAX) => self.reply("sleeps"),
+            PollerStep::Rest(time) => self.reply(format!("rests {time:?}")),
+            PollerStep::Verify(_) => self.reply("verifies"),
         }
+    }
+
+    /// The poller checks whether a waiter still wants the claim that it asks for.
+    fn poller_checks(&mut self) {
+        let asks = self.poller_asks.clone();
+        let is_wanted = asks.is_some_and(|asks| self.apply(IsWanted(&asks.request)).is_some());
+        self.reply(if is_wanted { "wanted" } else { "unwanted" });
     }
 
     /// Grants the poller's claim. The poller gets the answer later.

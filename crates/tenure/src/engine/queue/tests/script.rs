@@ -4,8 +4,8 @@
 //! - `a answered`, `a fails`: its own call ends; `a adopted`: a task adopts its call; `a served`: the store's queue grants
 //!   its claim; `a polls`, `a leaves`, `a unlocks`;
 //! - `other client`: another client takes the key, if it is free, or releases it;
-//! - `poller looks`, `poller granted` (the answer is on its way), `poller answered`, `poller fails`;
-//!   `successor answered`, `successor lost`;
+//! - `poller looks`, `poller checks` (whether to ask on), `poller granted` (the answer is on its way),
+//!   `poller answered`, `poller fails`; `successor answered`, `successor lost`;
 //! - `evicted` (the client knows), `evicted quietly`; `5 ms`; `linger over`; `closed`.
 
 use super::store::Holder;
@@ -51,6 +51,7 @@ impl Fixture {
         match *words {
             ["other", "client"] => self.other_client(),
             ["poller", "looks"] => self.poller_looks(),
+            ["poller", "checks"] => self.poller_checks(),
             ["poller", "granted"] => self.poller_granted(),
             ["poller", "answered"] => self.poller_answered(false),
             ["poller", "fails"] => self.poller_answered(true),
