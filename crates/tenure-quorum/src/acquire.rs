@@ -1,4 +1,4 @@
-//! `acquire`: asks every member for the claim, and grants it if a majority does.
+//! `acquire`: asks every member for the claim. The quorum grants a claim that a majority of members has granted.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::votes::{Votes, too_few};
 pub(crate) type Vote = Result<AcquireReply, BackendError>;
 
 impl Quorum {
-    /// Asks all members at once. Replies as soon as a majority has granted the claim and agrees on its tokens, or cannot
-    /// grant it any more.
+    /// Asks all members at once. Replies as soon as a majority has granted the claim and agrees on its tokens, or no
+    /// majority can grant it any more.
     pub(crate) async fn acquire_by_majority(
         self: &Arc<Self>,
         claim: Arc<Claim>,
@@ -42,13 +42,14 @@ impl Quorum {
         self.count(&mut votes, replies, known.is_none().then_some(&wanted))
             .await;
         if known.is_some() && !votes.is_granted() {
-            // The claim was granted before. A poll that fails changes nothing at the members that still have it.
+            // The quorum granted the claim before. A failed poll of a granted claim releases nothing.
             return votes.refusal();
         }
         self.decide(votes, claim, wanted, known).await
     }
 
-    /// What to do with a vote that arrives after the decision: a grant of a claim that is not wanted is released.
+    /// Returns the handler of votes that arrive after the decision. If the claim is not wanted any more, it releases
+    /// the claim at each member that granted it or may have.
     pub(crate) fn release_if_late(
         self: &Arc<Self>,
         claim: Arc<Claim>,
@@ -56,7 +57,7 @@ impl Quorum {
     ) -> impl Fn(Arc<dyn Backend>, Vote) + Clone + Send + 'static {
         let runtime = self.members.runtime.clone();
         move |member, vote| {
-            // A request without a reply may have been carried out.
+            // The member may have granted the claim if its reply was lost.
             let may_be_granted = match vote {
                 Ok(AcquireReply::Granted(_)) => true,
                 Ok(_) => false,
@@ -68,8 +69,9 @@ impl Quorum {
         }
     }
 
-    /// Reads votes until they decide. If the claim is refused, declares it unwanted and reads the votes that have arrived
-    /// until then.
+    /// Reads votes until a majority has granted the claim, no majority can, or the time limit has passed. Without a
+    /// majority, declares the claim unwanted, and counts the votes that arrived before that. `wanted` is `None` for a
+    /// claim that the quorum granted before: it stays wanted.
     async fn count(&self, votes: &mut Votes, mut replies: Replies<Vote>, wanted: Option<&Wanted>) {
         while !votes.is_granted() && !votes.is_refused() {
             match replies.next().await {
@@ -85,7 +87,8 @@ impl Quorum {
         }
     }
 
-    /// Turns the votes into the reply. A claim that only a minority granted is released there.
+    /// Turns the votes into the reply. Without a majority, releases the claim at the members that granted it. `known`
+    /// are the tokens of a claim that the quorum granted before.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         votes: Votes,
@@ -124,10 +127,10 @@ impl Quorum {
     /// Makes the members that granted the claim agree on its tokens, and returns the grant of the quorum. `None` if the
     /// claim has ended at one of them.
     ///
-    /// The greatest range of tokens counts. Each other member raises its counter to the end of that range, in the same
-    /// atomic step in which it finds the claim alive. So at each member of a majority, the counter reached the token of this
-    /// grant before the claim ended there. A majority that grants a later claim includes one of those members, which
-    /// draws a greater token.
+    /// The tokens of a claim that the quorum granted before stay; otherwise the greatest range counts. Each member with
+    /// another range raises its counter to the end of that range, in the same atomic step in which it finds the claim
+    /// alive. So at each member of a majority, the counter reached the tokens of this grant before the claim ended
+    /// there. A majority that grants a later claim includes one of those members, which assigns a greater token.
     async fn agree(
         &self,
         granted: &[(usize, Grant)],
@@ -167,7 +170,7 @@ impl Quorum {
                     errors.push(error);
                     break;
                 }
-                // The member did not reply in time, or its call panicked.
+                // The member's reply is empty or did not arrive in time, or its call panicked.
                 Some(None) | None => break,
             }
         }
@@ -182,7 +185,7 @@ impl Quorum {
     }
 
     /// Releases a claim at the members that granted it. Waits for their confirmations, so that the client's next claim does
-    /// not compete with this one, but no longer than for any reply.
+    /// not compete with this one, but no longer than `member_timeout`.
     async fn withdraw(&self, granted: &[(usize, Grant)], claim: Arc<Claim>) {
         let request = ReleaseRequest::of(&claim, Cause::Withdrawn);
         let longest = claim.lease;

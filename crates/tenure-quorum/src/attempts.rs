@@ -1,4 +1,5 @@
-//! What this client remembers of its claims: whether it still wants them, and the tokens that it decided on.
+//! The quorum's memory of this client's claims: whether the client still wants each, and the tokens on which the
+//! members agreed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,16 +9,16 @@ use parking_lot::Mutex;
 use tenure_backend::{ClaimId, Instant, TokenRange};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-/// The number of entries at which the first sweep takes place.
+/// Number of remembered claims at which `insert` first removes those whose time has passed.
 const MIN_SWEEP: usize = 1_024;
 
-/// Whether a claim is still wanted. Clones share the answer, so that a request to a slow member can read it when its
-/// reply arrives.
+/// A flag, cleared when the client no longer wants a claim. Clones share it, so that the task of a request to a slow
+/// member can read it when the reply arrives.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted(Arc<AtomicBool>);
 
 impl Wanted {
-    /// Declares the claim unwanted: every member that grants it from now on releases it again.
+    /// Declares the claim unwanted: if a member's grant of it arrives later, the quorum releases it at that member.
     pub(crate) fn give_up(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -28,7 +29,7 @@ impl Wanted {
     }
 }
 
-/// What is remembered of one claim.
+/// The remembered outcome of a claim.
 #[derive(Clone, Debug)]
 pub(crate) enum Attempt {
     /// A majority granted the claim.
@@ -37,19 +38,20 @@ pub(crate) enum Attempt {
         tokens: Option<TokenRange>,
         wanted: Wanted,
     },
-    /// Only a minority granted the claim, and it was released there. It can never be granted again.
+    /// Some members granted the claim, but no majority in time. It is released at those members, and the next `acquire`
+    /// for it returns `Ended`.
     Withdrawn,
 }
 
-/// The claims of this client that a member may know.
+/// The remembered claims of this client.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     table: Mutex<Table>,
-    /// One lock for each claim with a call in progress.
+    /// One lock for each claim with an acquire or release in progress.
     turns: Mutex<HashMap<ClaimId, Arc<AsyncMutex<()>>>>,
 }
 
-/// The right to decide about a claim. Calls for one claim take turns, so that a release comes after the acquire before it.
+/// Permission to acquire or release a claim. Only one call has it, so a release never overtakes an acquire.
 pub(crate) struct Turn<'a> {
     attempts: &'a Attempts,
     id: ClaimId,
@@ -60,7 +62,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.guard = None;
         let mut turns = self.attempts.turns.lock();
-        // The table has the last reference if no other call waits.
+        // If no other call waits, the map has the only reference.
         if turns
             .get(&self.id)
             .is_some_and(|turn| Arc::strong_count(turn) == 1)
@@ -72,14 +74,14 @@ impl Drop for Turn<'_> {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Each attempt, and the time at which its last lease ends unless it is renewed.
+    /// The outcome of each claim, and the time until which it is remembered: the end of the claim's lease.
     entries: HashMap<ClaimId, (Attempt, Instant)>,
-    /// The number of entries at which the next sweep takes place.
+    /// Number of entries at which `insert` next removes those whose time has passed, if it is more than `MIN_SWEEP`.
     sweep_at: usize,
 }
 
 impl Attempts {
-    /// Waits for earlier calls for the claim.
+    /// Waits until earlier acquires and releases of the claim have ended.
     pub(crate) async fn turn(&self, id: ClaimId) -> Turn<'_> {
         let turn = self.turns.lock().entry(id).or_default().clone();
         let guard = Some(turn.lock_owned().await);
@@ -98,7 +100,7 @@ impl Attempts {
             .map(|(attempt, _)| attempt.clone())
     }
 
-    /// Remembers an attempt until `until`, or until it is removed.
+    /// Remembers a claim at least until `until`, unless it is removed before.
     pub(crate) fn insert(&self, id: ClaimId, attempt: Attempt, now: Instant, until: Instant) {
         let mut table = self.table.lock();
         table.entries.insert(id, (attempt, until));
@@ -108,7 +110,7 @@ impl Attempts {
         }
     }
 
-    /// Remembers a renewed claim for longer, and with the tokens to which the renewal raised it.
+    /// Remembers a renewed claim until the end of its new lease. `raised`, if given, replaces its tokens.
     pub(crate) fn renewed(&self, id: ClaimId, until: Instant, raised: Option<TokenRange>) {
         if let Some((attempt, end)) = self.table.lock().entries.get_mut(&id) {
             *end = until;
@@ -118,7 +120,7 @@ impl Attempts {
         }
     }
 
-    /// Forgets a claim that has ended. A member that grants it later releases it. Returns whether this client held it.
+    /// Forgets a claim that has ended. If this client held the claim, declares it unwanted and returns true.
     pub(crate) fn remove(&self, id: ClaimId) -> bool {
         match self.table.lock().entries.remove(&id) {
             Some((Attempt::Granted { wanted, .. }, _)) => {

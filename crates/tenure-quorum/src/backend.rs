@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::members::Members;
 use crate::profile::profile;
 
-/// A store that consists of several independent stores. A claim holds a key if a majority of them says so.
+/// A store that consists of several independent stores. A claim holds a key if a majority of them has granted it.
 ///
 /// # Examples
 /// ```
@@ -69,7 +69,7 @@ impl Quorum {
         }))
     }
 
-    /// Runs `work` in a task on the quorum's runtime, because it uses timers.
+    /// Runs `work` in a task on the quorum's runtime, because `work` uses timers.
     fn run<T: Send + 'static>(
         self: Arc<Self>,
         work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
@@ -81,7 +81,7 @@ impl Quorum {
         })
     }
 
-    /// Sends the elements of a batch that pass `check`, and refuses the others.
+    /// Sends the elements of a batch that pass `check`. `refused` makes the replies to the others from their errors.
     fn run_batch<R, T, F>(
         self: Arc<Self>,
         batch: Batch<R>,

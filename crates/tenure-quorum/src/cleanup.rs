@@ -1,5 +1,5 @@
-//! Releases claims in the background at members that granted them although the quorum as a whole did not, or that did
-//! not confirm a release.
+//! Repeats releases at single members: of claims that a member granted but no majority did, and of releases that a
+//! member did not confirm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use tenure_backend::{Backend, Batch, Cause, Claim, ClaimRef, ReleaseReply, ReleaseRequest, ReleaseTarget};
 use tokio::time::{Instant, sleep};
 
-/// The first pause between two attempts to release. Each pause is twice the one before.
+/// The first pause between two attempts to release. Each pause is twice as long as the previous one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest pause between two attempts.
+/// The longest pause between two attempts to release.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Releases a claim at one member. Repeats that until the member confirms it, or until the claim's lease has ended.
+/// Releases a claim at one member. Repeats the request after transient errors, until the claim's lease has ended.
 pub(crate) async fn release_at(member: Arc<dyn Backend>, claim: Arc<Claim>) {
     let request = ReleaseRequest::of(&claim, Cause::Withdrawn);
     repeat(&member, request, claim.lease).await;
 }
 
-/// Repeats a release that was not confirmed. A release of other targets than a claim is not repeated, because another
-/// holder may have the key by now.
+/// Releases a claim at one member, without successor and cooldown. Repeats the request after transient errors, for at
+/// most `longest`. Does nothing for other targets than a claim, because another holder may have the key by now.
 pub(crate) async fn repeat_release(member: Arc<dyn Backend>, request: ReleaseRequest, longest: Duration) {
     if let ReleaseTarget::Claim(ClaimRef { .. }) = request.target {
         let request = ReleaseRequest {

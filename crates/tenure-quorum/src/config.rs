@@ -31,7 +31,7 @@ impl Config {
     /// Sets how long a call waits for members that have not replied (500 ms by default).
     ///
     /// A call that has the replies of a majority does not wait for the others. A request to a slow member is not
-    /// cancelled: if it is granted after the call has failed, the quorum releases it.
+    /// cancelled: if the member grants a claim after the call has failed, the quorum releases the claim there.
     pub fn member_timeout(mut self, time: Duration) -> Self {
         self.member_timeout = time;
         self
@@ -39,8 +39,8 @@ impl Config {
 
     /// Sets the longest lease (60 s by default). It must be equal for all clients of the members.
     ///
-    /// A member that restarted without its data must grant nothing for that time: by then every lease that it has
-    /// forgotten has ended.
+    /// A member that restarted without its data must grant nothing for that time. After it, every lease that the member
+    /// has forgotten has ended.
     pub fn max_lease(mut self, lease: Duration) -> Self {
         self.max_lease = lease;
         self

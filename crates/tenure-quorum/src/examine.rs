@@ -8,7 +8,7 @@ use crate::backend::Quorum;
 use crate::votes::too_few;
 
 impl Quorum {
-    /// Examines every member. Members are numbered from 1 in the order of the configuration.
+    /// Examines every member. The findings number the members from 1, in the order of the configuration.
     pub(crate) async fn examine_all(self: &Arc<Self>) -> Result<Vec<Finding>, BackendError> {
         let (members, majority) = (self.members.list.len(), self.members.majority());
         let mut replies = self.members.ask_all(|member| member.examine());

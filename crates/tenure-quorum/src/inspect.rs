@@ -1,4 +1,4 @@
-//! `inspect`: shows the claims that a majority of the members shows.
+//! `inspect`: shows the holders that a majority of the members shows.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -9,7 +9,7 @@ use tenure_backend::{Backend, BackendError, Cursor, Effect, HolderStatus, LockKe
 use crate::backend::Quorum;
 use crate::votes::too_few;
 
-/// The number of keys that a member lists in one page.
+/// Number of keys to read from a member in one page.
 const MEMBER_PAGE: NonZeroU32 = NonZeroU32::new(1_000).expect("not zero");
 
 impl Quorum {
@@ -39,7 +39,7 @@ impl Quorum {
     }
 }
 
-/// Reads all pages of a member.
+/// Reads the keys of a query from one member: the single key, or all pages of the prefix.
 async fn read_all(member: Arc<dyn Backend>, query: Query) -> Result<Vec<LockStatus>, BackendError> {
     let Query::Prefix { prefix, .. } = query else {
         return Ok(member.inspect(query).await?.items);
@@ -61,7 +61,7 @@ async fn read_all(member: Arc<dyn Backend>, query: Query) -> Result<Vec<LockStat
     }
 }
 
-/// Keeps the holders that are shown at least `majority` times, ordered by key.
+/// Keeps the holders that at least `majority` members show. Returns them ordered by key.
 fn merge(statuses: impl Iterator<Item = LockStatus>, majority: usize) -> Vec<LockStatus> {
     let mut keys: BTreeMap<LockKey, (LockStatus, Vec<Vec<HolderStatus>>)> = BTreeMap::new();
     for mut status in statuses {
@@ -84,8 +84,8 @@ fn merge(statuses: impl Iterator<Item = LockStatus>, majority: usize) -> Vec<Loc
     held.collect()
 }
 
-/// Merges what the members show of one holder. The token is the one that most members show: a member that granted the
-/// claim after the decision shows a token of its own.
+/// Merges the members' views of one holder. The token is the one that most members show, because a member that granted
+/// the claim after the decision shows a token of its own. The time left is the shortest.
 fn one_view(views: Vec<HolderStatus>) -> HolderStatus {
     let token = |holder: &&HolderStatus| {
         let same = views.iter().filter(|other| other.token == holder.token);
@@ -103,7 +103,7 @@ fn one_view(views: Vec<HolderStatus>) -> HolderStatus {
     merged
 }
 
-/// One page of `held`, which is ordered by key. The cursor is the last key of the page before.
+/// Returns the page of `held`, which is ordered by key, that follows the cursor: the last key of the previous page.
 fn page(held: Vec<LockStatus>, after: Option<&Cursor>, limit: NonZeroU32) -> Page<LockStatus> {
     let limit = limit.get() as usize;
     let mut items: Vec<LockStatus> = held

@@ -1,4 +1,4 @@
-//! The members of a quorum, and how one call is sent to all of them.
+//! The members of a quorum, and the functions that send a request to all of them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout_at};
 #[derive(Debug)]
 pub(crate) struct Members {
     pub(crate) list: Vec<Arc<dyn Backend>>,
-    /// The runtime on which every request to a member runs.
+    /// The runtime on which requests to members run.
     pub(crate) runtime: Handle,
-    /// The time that a call waits for replies.
+    /// Longest time for which a call waits for replies.
     pub(crate) time_limit: Duration,
 }
 
@@ -25,8 +25,9 @@ impl Members {
         self.list.len() / 2 + 1
     }
 
-    /// Sends a request to each of `members`. Each request is a task of its own and runs to its end, even if it is slow and
-    /// the caller no longer waits. `unread` gets a reply that came after the [`Replies`] were dropped.
+    /// Sends a request to each of `members` (indices of `list`). Each request is a task of its own and runs to its end,
+    /// even if the caller no longer waits. `unread` gets each reply that arrives after the [`Replies`] were closed or
+    /// dropped.
     pub(crate) fn ask<T, F>(
         &self,
         members: impl IntoIterator<Item = usize>,
@@ -70,7 +71,8 @@ pub(crate) struct Replies<T> {
 }
 
 impl<T> Replies<T> {
-    /// Waits for the next reply: the member's number and what it said. `None` if all have replied, or the time is over.
+    /// Waits for the next reply, and returns it with the member's index. `None` if all have replied, or the time is
+    /// over.
     pub(crate) async fn next(&mut self) -> Option<(usize, T)> {
         timeout_at(self.until, self.receiver.recv()).await.ok().flatten()
     }

@@ -1,10 +1,10 @@
-//! The profile of a quorum, from those of its members.
+//! Derives the profile of a quorum from those of its members.
 
 use std::time::Duration;
 
 use tenure_backend::{Order, Profile};
 
-/// What a quorum over members with these profiles promises: what all of them do.
+/// Returns the profile of a quorum: it promises only what all members promise, within the limits of all of them.
 ///
 /// `first` is the profile of one member and `others` are those of the rest.
 pub(crate) fn profile<'a>(
@@ -33,17 +33,19 @@ pub(crate) fn profile<'a>(
         all.inspection.labels &= member.inspection.labels;
         all.inspection.remaining &= member.inspection.remaining;
     }
-    // The queues of the members can differ, so a claim could be first in none of them.
+    // No fair locks: the members' queues can differ, so a claim could be first at no majority.
     all.mutex = both(all.mutex, all.mutex);
     all.read_write = both(all.read_write, all.read_write);
-    // Two claims meet at one member of any two majorities, but more than two may not all meet at one.
+    // No semaphores: any two majorities share a member, but three claims could be granted without a member that knows
+    // all three.
     all.semaphore = Order::None;
     all.inspection.queue = false;
     all.reports_waiters = false;
     all
 }
 
-/// The order in which a quorum serves a kind of lock that its members serve in these orders: unfair, if all of them can.
+/// The order in which a quorum serves a kind of lock that two members serve in these orders: unfair, if both serve
+/// unfair claims, otherwise none.
 fn both(one: Order, other: Order) -> Order {
     let is_unfair = |order| matches!(order, Order::Unfair | Order::Both | Order::FifoForBoth);
     if is_unfair(one) && is_unfair(other) {

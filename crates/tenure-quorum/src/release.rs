@@ -1,4 +1,5 @@
-//! `release`: makes claims absent at every member. A majority is enough, and the others follow in the background.
+//! `release`: releases claims at every member. For a claim that this client held, the reply waits only for a majority,
+//! and the other members follow in the background.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,21 +13,23 @@ use crate::backend::Quorum;
 use crate::cleanup;
 use crate::votes::{Votes, too_few};
 
-/// What the members replied to one element.
+/// The members' replies to one request of a batch.
 #[derive(Default)]
 struct Element {
-    /// Whether this client held the claim that is released. If it did, one member that frees it is enough to report that.
+    /// True if this client held the claim to release. The reply then reports the claim as freed if one member freed it.
     is_held: bool,
+    /// Number of members that confirmed the release.
     done: usize,
-    /// The holders that members have freed, each with the number of those members.
+    /// The holders that were freed, each with the number of members that freed it.
     freed: Vec<(HolderId, usize)>,
     others: Option<u32>,
     errors: Vec<BackendError>,
+    /// The votes for the successor, if the request names one.
     votes: Option<(Votes, Wanted)>,
 }
 
-/// The claims that a batch names, in an order that is the same for all batches, so that two batches cannot wait for each
-/// other.
+/// Returns the claims that a batch releases or names as successors, sorted. Batches take their turns in this order, so
+/// two batches cannot wait for each other.
 fn claims(batch: &Batch<ReleaseRequest>) -> BTreeSet<ClaimId> {
     let released = batch.iter().filter_map(|request| match &request.target {
         ReleaseTarget::Claim(claim) => Some(claim.id),
@@ -39,7 +42,7 @@ fn claims(batch: &Batch<ReleaseRequest>) -> BTreeSet<ClaimId> {
 }
 
 impl Quorum {
-    /// Releases a batch at all members.
+    /// Sends a batch of releases to all members, and merges their replies.
     pub(crate) async fn release_by_majority(
         self: &Arc<Self>,
         batch: Batch<ReleaseRequest>,
@@ -81,7 +84,7 @@ impl Quorum {
         answers
     }
 
-    /// Prepares to count the replies to one request. The claim that it releases is no longer wanted.
+    /// Prepares to count the replies to one request. Declares the claim to release unwanted, if this client held it.
     fn element(&self, request: &ReleaseRequest) -> Element {
         let is_held = match &request.target {
             ReleaseTarget::Claim(claim) => self.attempts.remove(claim.id),
@@ -100,7 +103,7 @@ impl Quorum {
         }
     }
 
-    /// Sends the batch to every member. A member that does not confirm an element is asked again in the background.
+    /// Sends the batch to every member. A release that a member does not confirm is repeated there in the background.
     fn ask_to_release(
         self: &Arc<Self>,
         batch: &Batch<ReleaseRequest>,
@@ -148,13 +151,13 @@ impl Quorum {
         )
     }
 
-    /// Turns the replies to one element into one.
+    /// Turns the members' replies to one request into the quorum's reply.
     async fn conclude(self: &Arc<Self>, element: Element, request: ReleaseRequest) -> ReleaseReply {
         let (members, majority) = (self.members.list.len(), self.members.majority());
         let successor = match (element.votes, request.successor) {
             (Some((votes, wanted)), Some(successor)) => {
                 let decided = self.decide(votes, successor.claim, wanted, None).await;
-                // A successor without a majority waits, and asks again by itself.
+                // After an error some members may still have the successor, so the client must place another claim.
                 Some(decided.unwrap_or(AcquireReply::Ended))
             }
             _ => None,
@@ -202,8 +205,9 @@ impl Element {
         }
     }
 
-    /// Returns whether later replies cannot change the answer. What an eviction has freed is known only when all have
-    /// replied.
+    /// Returns whether the quorum can reply: a majority has confirmed the release of a claim that this client held, or
+    /// all members have replied, because what an eviction has freed is known only then; and the successor's votes are
+    /// decided.
     fn is_decided(&self, members: usize, majority: usize) -> bool {
         let needed = if self.is_held { majority } else { members };
         let released = self.done >= needed || self.done + self.errors.len() == members;

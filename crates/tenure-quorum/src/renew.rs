@@ -12,19 +12,20 @@ use crate::backend::Quorum;
 use crate::cleanup;
 use crate::votes::too_few;
 
-/// What the members replied to one element.
+/// The members' replies to one request of a batch.
 #[derive(Default)]
 struct Element {
     /// The members that confirmed the claim, with the start and the length of the lease.
     alive: Vec<(usize, Instant, Duration)>,
+    /// Number of members at which the claim is gone.
     gone: usize,
-    /// The reason that a member gave for the loss. A reason that says more replaces one that says less.
+    /// The first reason other than `Missing` that a member gave for the loss; `Missing` if there is no other.
     loss: Option<Loss>,
     errors: Vec<BackendError>,
 }
 
 impl Quorum {
-    /// Renews a batch at all members.
+    /// Sends a batch of renewals to all members, and merges their replies.
     pub(crate) async fn renew_by_majority(self: &Arc<Self>, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         let (members, majority) = (self.members.list.len(), self.members.majority());
         let mut elements: Vec<Element> = batch.iter().map(|_| Element::default()).collect();
@@ -59,7 +60,8 @@ impl Quorum {
         }
         if members - element.gone < majority {
             self.attempts.remove(id);
-            // The claim is lost. The members that still have it would keep it until the end of its lease.
+            // The claim is lost. Without a release, members that still have it would keep it until the end of its
+            // lease.
             for (member, ..) in element.alive {
                 let release = ReleaseRequest {
                     target: ReleaseTarget::Claim(request.claim.clone()),
@@ -92,7 +94,8 @@ impl Element {
         }
     }
 
-    /// Returns whether later replies cannot change the answer.
+    /// Returns whether the quorum can reply: a majority has confirmed the claim, can no longer confirm it, or can no
+    /// longer reply without an error.
     fn is_decided(&self, members: usize, majority: usize) -> bool {
         self.alive.len() >= majority
             || members - self.gone < majority

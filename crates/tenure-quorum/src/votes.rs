@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tenure_backend::{AcquireReply, BackendError, Effect, Fault, Grant};
 
-/// The time after which a claim that split the votes with others should be tried again. The engine adds a random part.
+/// Pause before the next poll of a claim that some members granted while others granted a competing one. The engine
+/// adds a random part.
 const SPLIT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The replies of the members to one claim.
@@ -12,13 +13,14 @@ const SPLIT_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct Votes {
     members: usize,
     majority: usize,
-    /// The members that granted the claim.
+    /// The indices of the members that granted the claim, and their grants.
     pub(crate) granted: Vec<(usize, Grant)>,
-    /// `poll_after` of the members at which another claim holds the key.
+    /// `poll_after` of each member that replied `Waiting`.
     waiting: Vec<Duration>,
     ended: bool,
     too_late: bool,
     recovering: bool,
+    /// Number of replies that are not grants, including errors.
     refusals: usize,
     errors: Vec<BackendError>,
 }
@@ -64,7 +66,7 @@ impl Votes {
     /// The reply for a claim that no majority granted.
     pub(crate) fn refusal(mut self) -> Result<AcquireReply, BackendError> {
         let unanswered = self.members - self.refusals - self.granted.len();
-        // Without a decision the time is over, and a member that has not replied counts as one that failed.
+        // If the votes are not decided, the time limit has passed: members that have not replied count as failed.
         let silent = if self.is_refused() { 0 } else { unanswered };
         if self.members - self.errors.len() - silent < self.majority {
             return Err(self.unavailable(silent));
@@ -75,7 +77,7 @@ impl Votes {
         if !self.waiting.is_empty() {
             self.waiting.sort_unstable();
             let poll_after = if self.granted.is_empty() {
-                // A majority must become free. Each member does at the latest when the holder's lease there ends.
+                // A majority of the members must become free, so the client polls when enough of them may be.
                 self.waiting[(self.majority - 1).min(self.waiting.len() - 1)]
             } else {
                 SPLIT_PAUSE
@@ -92,9 +94,11 @@ impl Votes {
         })
     }
 
-    /// The error if fewer than a majority gave an answer. A fault that waiting does not cure comes first.
+    /// The error if fewer than a majority of the members answered. `silent` is the number of members that did not reply
+    /// within the time limit.
     ///
-    /// The claim is not placed if a majority refused it without effect: a grant of the others is released again.
+    /// The error's effect is `None` if no member is silent and no member's error had an effect: grants of a minority
+    /// are released.
     fn unavailable(self, silent: usize) -> BackendError {
         let is_refused = self.errors.iter().all(|error| error.effect() == Effect::None);
         let effect = if is_refused && silent == 0 {
@@ -106,8 +110,8 @@ impl Votes {
     }
 }
 
-/// The error if fewer than a majority of the members replied. Its fault is that of a member: one that waiting does not
-/// cure, if there is one.
+/// The error if fewer than a majority of the members answered. Its fault is that of a member's error, preferably of one
+/// that is not transient.
 pub(crate) fn too_few(
     members: usize,
     majority: usize,

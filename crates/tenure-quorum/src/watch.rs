@@ -12,12 +12,13 @@ use tokio::time::timeout;
 
 use crate::backend::Quorum;
 
-/// The time to wait for the wake-ups of a majority after the first one. A poll that comes before the release has reached a
-/// majority would be refused.
+/// Longest wait for the wake-ups of a majority after the first one. A poll before the release has reached a majority
+/// would be refused.
 const GATHER: Duration = Duration::from_millis(2);
 
 impl Quorum {
-    /// Subscribes to the wake-ups of all members. Fails if no member accepts.
+    /// Subscribes to the wake-ups of all members, and leaves out those that fail or do not reply in time. Fails if a
+    /// member's reply is an error and no member accepts.
     pub(crate) async fn watch_all(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Wakes, BackendError> {
         let calls = self.members.list.iter().map(|member| {
             let call = member.clone().watch(claim.clone());
@@ -37,8 +38,8 @@ impl Quorum {
         }
     }
 
-    /// Returns a stream with one wake-up for those that arrive together. A task reads the members' wake-ups until the
-    /// stream is dropped.
+    /// Merges the members' wake-ups into one stream, with one wake-up for those that arrive within [`GATHER`]. A task
+    /// reads the members' wake-ups until the stream is dropped.
     fn gather(&self, mut streams: SelectAll<Wakes>) -> Wakes {
         let signal = WakeSignal::default();
         let majority = self.members.majority();
@@ -53,7 +54,7 @@ impl Quorum {
         signal.wakes(move || task.abort())
     }
 
-    /// Wake-ups after any member's connection was replaced; `None` if no member has connections.
+    /// Returns a stream that wakes after a member's connection was replaced. `None` if no member has connections.
     pub(crate) fn all_reconnects(&self) -> Option<Wakes> {
         let streams: Vec<Wakes> = self
             .members
@@ -65,6 +66,7 @@ impl Quorum {
     }
 }
 
+/// The wake-ups of several members as one stream.
 struct Merged(SelectAll<Wakes>);
 
 impl futures_util::Stream for Merged {
