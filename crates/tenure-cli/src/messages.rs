@@ -146,7 +146,7 @@ pub fn note_as_is(quiet: bool, words: &str) {
     }
 }
 
-/// Prints the result of a verb as one line without a prefix. Silent with `-q`.
+/// Prints the result of a verb as one line, without `note:`. Silent with `-q`.
 pub fn summary(quiet: bool, words: &str) {
     if !quiet {
         print_line(&escape_control(words));

@@ -41,7 +41,7 @@ pub struct Environment {
     pub state_home: Option<OsString>,
     /// `HOME`, or else the home directory in the user database.
     pub home: Option<PathBuf>,
-    /// The administrator's file.
+    /// Path of the administrator's URL file, `/etc/tenure/url`.
     pub etc_url: PathBuf,
     /// The working directory.
     pub here: Option<PathBuf>,

@@ -18,7 +18,7 @@ macro_rules! key_fields {
                   the store cannot tell another's
   waiters       the queue in order, null where the store cannot tell: a list,
                 each with claim, foreign, label and mode as above, and
-    position      its place, from 0; null where there is no order"
+    position      its place, from 0"
     };
 }
 

@@ -1,4 +1,4 @@
-//! Parses arguments to a verb, or to a usage error with the verb's exit code and without passwords.
+//! Parses arguments into a verb. Usage errors mask passwords and have the exit code of the verb.
 
 use std::ffi::{OsStr, OsString};
 

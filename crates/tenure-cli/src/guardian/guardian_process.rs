@@ -19,7 +19,7 @@ use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, li
 use super::sweep::{RoundResult, Sweep, ended, reap, signal_all};
 use super::{LONGEST_SLEEP, StopReason, now, process_tree, signals, stdin_passing, terminal};
 
-/// Limit, in bytes, of reports that wait for `tenure` to read. Beyond this limit only `Ended` is queued.
+/// Limit, in bytes, of the reports that are queued while the socket is full. Beyond it only `Ended` is queued.
 const OUTBOX_LIMIT: usize = 64 * 1024;
 
 pub(super) fn main() -> ExitCode {
@@ -48,7 +48,7 @@ struct Guardian {
 
 struct Command {
     leader: Pid,
-    /// The stub's socket, until the stub has become the command.
+    /// The stub's socket, until the stub has become the command or died.
     stub: Option<UnixStream>,
     stopped: bool,
     /// Number of CONT signals that `tenure` has ordered, for the report `Stopped`.
@@ -131,7 +131,8 @@ impl Guardian {
         }
     }
 
-    /// Sleeps until an order arrives, a child changes or a signal is due, but at most one second.
+    /// Sleeps until an order or a message of the stub arrives, a child changes or a signal is due, but at most one
+    /// second. Queued reports are sent afterwards, or as soon as the socket takes them.
     fn sleep(&mut self) {
         let due = if self.command.is_some() {
             self.deadline_state.next_at()
@@ -276,7 +277,8 @@ impl Guardian {
         }
     }
 
-    /// Kills every descendant and sends `Ended`. Does nothing if no command was started.
+    /// Reports `KillSent` if there is a reason, kills every descendant, and reports `Ended`. Does nothing if no command
+    /// was started.
     fn end(mut self, why: Option<StopReason>) {
         let Some(leader) = self.command.as_ref().map(|command| command.leader) else {
             return;
@@ -316,7 +318,7 @@ impl Command {
         };
         self.continued += u64::from(signal == Signal::CONT);
         // The leader is not reaped, so its process id and group id cannot have been reused. An error means that it has
-        // ended.
+        // ended, or runs as another user.
         let _ = match to {
             Recipient::Group => kill_process_group(self.leader, signal),
             Recipient::Leader => kill_process(self.leader, signal),
@@ -389,7 +391,7 @@ impl Caller {
         }
     }
 
-    /// Waits until `tenure` has read all reports, or is gone.
+    /// Waits until the socket has taken all reports, or `tenure` is gone.
     fn flush_all(&mut self) {
         self.flush();
         while !self.outbox.is_empty() {

@@ -11,7 +11,7 @@ use super::{Inbox, terminal};
 #[derive(Debug)]
 pub(super) struct JobControl {
     signals: Inbox,
-    /// True if the command gets the terminal while `tenure` is in the foreground.
+    /// True if `tenure`, when it is in the terminal's foreground, puts the command there.
     pub(super) shares_terminal: bool,
     /// Number of CONT signals that this process has sent to the command.
     continued: u64,

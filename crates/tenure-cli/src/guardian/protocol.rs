@@ -43,7 +43,7 @@ pub(super) enum Report {
     ExecFailed {
         errno: i32,
     },
-    /// The command was not started: the guardian had no deadline, or the deadline's time of TERM had passed.
+    /// The guardian refused to start the command: it had received no deadline, or `term_at` had passed.
     Refused,
     /// `signal`, such as TSTP, stopped the command's first process, and `tenure` has the terminal back. `continued` is
     /// the number of CONTs that `tenure` had ordered by then.

@@ -12,7 +12,7 @@ pub enum StartError {
     /// The system could not execute the program.
     #[error("the command could not be executed")]
     Exec(#[source] io::Error),
-    /// The guardian had no deadline, or the deadline's time of TERM had passed: the lock could end at any moment.
+    /// The guardian refused to start the command: it had received no deadline, or `term_at` had passed.
     #[error("the lock's deadline had passed before the command could start")]
     TooLate,
     /// The guardian has died, or no handler for job control could be installed.

@@ -32,9 +32,9 @@ const EXIT_LIMIT: Duration = Duration::from_secs(1);
 /// A change of the command's state, reported by the guardian or, if the guardian died, found by `tenure`.
 #[derive(Debug, PartialEq)]
 pub enum Event {
-    /// The guardian sent TERM to the command. KILL follows after `--grace`, or sooner.
+    /// The guardian sends TERM to the command. KILL follows after `--grace`, or sooner.
     TermSent(StopReason),
-    /// The guardian sent KILL to the command. `Ended` follows once no process is left.
+    /// The guardian sends KILL to the command. `Ended` follows once no process is left.
     KillSent(StopReason),
     /// This signal stopped the command. `tenure` does not stop too, because no shell could continue it.
     Stuck(i32),
@@ -63,7 +63,7 @@ pub struct Supervisor {
     deadline_state: DeadlineState,
     /// True once the guardian has reported TERM or KILL.
     ending: bool,
-    /// The reason for KILL, once the guardian has reported KILL.
+    /// The reason in the guardian's report `KillSent`, once it has arrived.
     killing: Option<StopReason>,
     job: Option<JobControl>,
     /// True if the guardian reported TERM or KILL while job control had stopped this process.

@@ -1,4 +1,5 @@
-//! The objects of `ls`, `show` and `watch` with `--json`. Programs rely on the fields and their order. See `--help`.
+//! The objects that `ls`, `show` and `watch` print with `--json`. Programs rely on the fields and their order, which
+//! `--help` documents.
 
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ pub struct KeyStatus {
     pub kind: Option<&'static str>,
     /// The holders.
     pub holders: Vec<Holder>,
-    /// The queue of the store, in order. `None` if the store does not show it.
+    /// The store's queue of fair waiters, in order. `None` if the store does not show it.
     pub waiters: Option<Vec<Waiter>>,
 }
 
@@ -20,9 +21,9 @@ pub struct KeyStatus {
 pub struct Claimant {
     /// The claim, as `evict --claim` accepts it.
     pub claim: String,
-    /// True if the claim belongs to another kind of client.
+    /// True if the holder or waiter is not a claim of a Tenure client.
     pub foreign: bool,
-    /// The label that the claim's client chose, `None` if unknown.
+    /// The label that the claim's client chose. `None` if unknown.
     pub label: Option<String>,
     /// `exclusive`, `read`, `write` or `permits`.
     pub mode: &'static str,
@@ -36,7 +37,7 @@ pub struct Holder {
     pub who: Claimant,
     /// Number of permits of a semaphore that this claim holds. `None` for other kinds.
     pub permits: Option<u32>,
-    /// The holder's fencing token, or the first one if the claim has reserved several.
+    /// The holder's fencing token, or the first one if the claim has reserved several. `None` if there is none.
     pub token: Option<u64>,
     /// Time left of the holder's lease. `None` if the store has no time limit or does not show it.
     pub remaining_ms: Option<u64>,
@@ -48,7 +49,7 @@ pub struct Waiter {
     /// The fields that holders and waiters share.
     #[serde(flatten)]
     pub who: Claimant,
-    /// The waiter's place in the queue, from 0. `None` if the queue has no order.
+    /// The waiter's place in the queue, from 0.
     pub position: Option<u32>,
 }
 

@@ -46,7 +46,7 @@ enum Guards {
 /// The result of an attempt to acquire a lock.
 pub(super) enum Outcome {
     Held(HeldLock),
-    /// Another client holds the lock, and `--no-wait` was given.
+    /// The lock, or one of several, was not free, and `--no-wait` was given.
     Busy,
     /// The time of `--wait` has passed without a grant.
     Timeout,

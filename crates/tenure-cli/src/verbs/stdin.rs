@@ -19,7 +19,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Stdin, whose end a caller can wait for.
 pub(super) struct Stdin {
-    /// Channel that closes at the end of stdin. `None` if stdin is ignored.
+    /// Channel that the reading thread closes at the end of stdin. `None` if stdin is ignored.
     open: Option<watch::Receiver<()>>,
 }
 

@@ -1,5 +1,5 @@
-//! Fixture of one test: a folder, a probe (which replaces `tenure`) with its command, and functions that wait for
-//! events.
+//! Functions of a test's [`Fixture`]: they start the probe, a test program in the place of `tenure run`, with a command
+//! to supervise, and wait for its events.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
