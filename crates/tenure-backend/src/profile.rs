@@ -77,8 +77,10 @@ pub struct Profile {
 
 /// Which clients can share a store's locks.
 ///
+/// The locks of a store on the network also exclude other processes of the same machine.
+///
 /// # Examples
-/// See [`Profile`]. The locks of a store on the network also exclude other processes of the same machine.
+/// See [`Profile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",

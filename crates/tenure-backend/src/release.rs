@@ -98,7 +98,7 @@ pub enum ReleaseTarget {
     Foreign {
         /// The key that the holder holds.
         key: LockKey,
-        /// The store's name for the holder, as in [`HolderId::Foreign`].
+        /// The text of [`HolderId::Foreign`] for this holder.
         id: Arc<str>,
     },
     /// All holders of the key. Its waiters stay.

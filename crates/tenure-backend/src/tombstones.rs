@@ -90,7 +90,7 @@ impl Tombstones {
     }
 }
 
-/// Returns whether a claim that is not before the range is in it or directly after its end.
+/// Returns whether `id` is in the range or directly after it. `id` must not be before the range.
 fn reaches(range: &Range, id: ClaimId) -> bool {
     id.number() <= range.last.saturating_add(1)
 }

@@ -23,7 +23,8 @@ local function raise_counter(last)
     end
 end
 
--- Makes the queue's keys live 1 s longer than the renewed lease, or a day longer if Java's waiters are in the queue.
+-- Makes the queue's keys live at least 1 s longer than the renewed lease, or a day longer if Java's clients wait in the
+-- queue.
 local function extend_queue(tag, lease)
     local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local left = redis.call('PTTL', queue)
@@ -42,7 +43,7 @@ end
 local function renew(name, owner, lease, phase, shorten, last, granted)
     local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local record = 'tenure_claim:' .. tag .. ':' .. owner
-    -- A key of another type has no holder, so that error counts as "absent". Other errors say nothing about the
+    -- A key of another type has no holder, so that error counts as "not held". Other errors say nothing about the
     -- claim.
     local held = redis.pcall('HEXISTS', name, owner)
     if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
@@ -96,7 +97,7 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
         lease = math.min(lease, ends - now_ms)
     end
     redis.call('ZADD', waiters, now_ms + lease, owner)
-    -- Moves the waiter's score for Java as far as the end of its lease.
+    -- Moves the waiter's score for Java by as much as the end of its lease moved.
     if redis.call('ZSCORE', timeouts, owner) then
         redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
     end
@@ -114,7 +115,8 @@ for i = 3, #KEYS do
     local ok, code = pcall(renew, KEYS[i], owner, tonumber(lease), phase, shorten == '1', tonumber(last), granted)
     reply[i - 1] = ok and code or 'R' .. (type(code) == 'table' and code.err or tostring(code))
 end
--- Makes the client's record outlive its longest lease by 12 s. If the server has lost the record, writes it again.
+-- Makes the client's record outlive the renewed leases of its holders by 12 s. If the server has lost the record,
+-- writes it again.
 local left = redis.call('PTTL', claims)
 if longest > 0 and longest + 12000 > left then
     if left == -2 then

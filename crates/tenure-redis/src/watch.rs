@@ -20,10 +20,10 @@ use crate::claims::names::{Owner, channel, owner_channel};
 use crate::connection::dial::Dialer;
 use crate::error::{ConnectError, not_subscribed};
 
-/// Pause before the client subscribes again after a lost connection.
+/// Pause before the client subscribes again after a connection was lost or could not be opened.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Interval at which waiters poll while the subscription is lost.
+/// Interval of the wake-ups that make waiters poll while their subscription is lost.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Interval of pings, to find a dead connection: without messages, a waiter gets a free lock only at its next poll.
@@ -37,8 +37,8 @@ pub(crate) struct Subscriptions {
     dialer: Dialer,
     registry: Arc<Registry>,
     task: Mutex<Task>,
-    /// Changes when the connection for calls was replaced. Then the subscribing one is replaced too, because the host
-    /// name may lead to another server.
+    /// Changes when the connection for calls was replaced. Then the subscribed connection is replaced too, because the
+    /// host name may lead to another server.
     replaced: watch::Receiver<()>,
 }
 
@@ -64,14 +64,14 @@ struct Registry {
 #[derive(Default)]
 struct RegistryState {
     channels: HashMap<Arc<str>, Channel>,
-    /// Channels whose first waiter came or last waiter left: the task may have to subscribe or unsubscribe.
+    /// Channels that the task may have to subscribe to, unsubscribe from, or remove.
     changed: Vec<Arc<str>>,
 }
 
 #[derive(Default)]
 struct Channel {
     signals: SmallVec<[WakeSignal; 1]>,
-    /// The server has confirmed the subscription.
+    /// True if the server has confirmed the subscription, and the task has not begun to unsubscribe.
     subscribed: bool,
     /// Callers of `watch` that wait for the confirmation. Dropping a sender tells the caller that none will come.
     confirmations: SmallVec<[oneshot::Sender<()>; 1]>,
@@ -155,8 +155,8 @@ impl Drop for Subscriptions {
 }
 
 impl Registry {
-    /// Adds a waiter to a channel. Dropping the returned wake-ups removes the waiter; with a channel's last waiter the
-    /// subscription ends.
+    /// Adds a waiter to a channel. Dropping the returned wake-ups removes the waiter. The task unsubscribes from a
+    /// channel without waiters.
     fn add(self: &Arc<Self>, name: Arc<str>, confirmation: oneshot::Sender<()>) -> Wakes {
         let signal = WakeSignal::default();
         let mut state = self.state.lock();
@@ -186,7 +186,8 @@ impl Registry {
         }
     }
 
-    /// Returns the channels to subscribe to, and those to unsubscribe from, which at once count as not subscribed.
+    /// Returns the channels to subscribe to, and those to unsubscribe from. Marks the latter as not subscribed, and
+    /// removes channels that have neither waiters nor a subscription.
     fn take_changes(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let mut state = self.state.lock();
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
@@ -230,8 +231,8 @@ impl Registry {
         signals.iter().for_each(WakeSignal::notify);
     }
 
-    /// Marks all channels as not subscribed after the connection was lost, and queues those with waiters for
-    /// subscription.
+    /// Marks all channels as not subscribed, after the connection was lost or could not be opened. Queues those with
+    /// waiters for subscription, fails the calls of `watch` that wait for a confirmation, and makes waiters poll.
     fn reset(&self) {
         let mut state = self.state.lock();
         let RegistryState { channels, changed } = &mut *state;
@@ -287,7 +288,8 @@ async fn poll_while_lost(registry: &Registry) {
     }
 }
 
-/// Subscribes for all waiters. Opens another connection when the current one, or the one for calls, was lost.
+/// Subscribes for all waiters. Opens another connection when this one was lost, or the one for calls was replaced, once
+/// a claim is watched.
 async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watch::Receiver<()>) {
     let config = &dialer.config;
     loop {
@@ -322,7 +324,7 @@ async fn notify_waiters(mut stream: PubSubStream, registry: &Registry) {
     }
 }
 
-/// Subscribes and unsubscribes as waiters come and go, until the connection ends.
+/// Subscribes and unsubscribes as waiters come and go. Returns when such a command fails or is not confirmed in time.
 async fn apply_changes(mut sink: PubSubSink, registry: &Registry, limit: Duration) -> Option<()> {
     loop {
         let (wanted, unwanted) = registry.take_changes();
@@ -342,7 +344,7 @@ async fn apply_changes(mut sink: PubSubSink, registry: &Registry, limit: Duratio
     }
 }
 
-/// Pings the connection while there are channels. Returns when the server does not answer.
+/// Pings the connection while there are channels. Returns when a ping fails or is not answered in time.
 async fn ping_until_dead(mut sink: PubSubSink, registry: &Registry, limit: Duration) {
     loop {
         sleep(PING_INTERVAL).await;

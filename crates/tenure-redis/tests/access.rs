@@ -291,7 +291,7 @@ async fn error_sources_do_not_repeat_each_other() {
     }
 }
 
-/// A finding about a refused command contains no duration, because the server refused it at once.
+/// A finding about a missing permission names no duration, because the server refuses the command at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_missing_permission_is_one_finding() {
     for (rules, words) in [

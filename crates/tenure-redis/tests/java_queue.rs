@@ -276,7 +276,8 @@ async fn polls_respect_what_java_subtracts_from_a_score() {
     }
 }
 
-/// An older Java client that is woken during an eviction's cooldown finds the key held, and would sleep for minutes.
+/// An older Java client that wakes during the cooldown finds the key held. Without another wake-up it sleeps for
+/// minutes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_head_is_woken_again_after_the_cooldown() {
     let (fixture, [holder, operator], key) = Fixture::two().await;

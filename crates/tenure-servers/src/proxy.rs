@@ -27,11 +27,11 @@ pub enum Way {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct LinkFaults {
     delay: Duration,
-    /// Whether bytes are kept back until the network heals, and then delivered in order.
+    /// True if bytes are kept back until the network heals, and then delivered in order.
     held: bool,
-    /// Whether bytes are thrown away.
+    /// True if bytes are thrown away.
     swallowed: bool,
-    /// Number of bytes that are still delivered. The connection with the last of them is cut then. `None`: no limit.
+    /// Number of bytes until the next cut. The proxy cuts the connection that carries the last one. `None`: no cut.
     allowance: Option<usize>,
 }
 

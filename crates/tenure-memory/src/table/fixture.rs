@@ -72,7 +72,7 @@ impl Fixture {
         }
     }
 
-    /// Runs `act`, and notifies the signals that it collected.
+    /// Runs `act`, then notifies the signals that `act` collected.
     pub(super) fn act<T>(&mut self, act: impl FnOnce(&mut Table, Moment, &mut Signals) -> T) -> T {
         let (at, mut signals) = (self.at(), Signals::new());
         let reply = act(&mut self.table, at, &mut signals);

@@ -15,7 +15,7 @@ const LONGEST_IDLE: Duration = TURN.saturating_mul(2);
 
 struct Client {
     number: u8,
-    /// Whether this client, once it waits, never polls and never withdraws.
+    /// True if this client, once it waits, never polls and never withdraws.
     is_stuck: bool,
     grants: u32,
     state: ClientState,

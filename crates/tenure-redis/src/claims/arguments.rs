@@ -43,7 +43,7 @@ pub(crate) fn write_claim(
     }
 }
 
-/// Converts a time to live to whole milliseconds.
+/// Converts a time to live to milliseconds, rounded down.
 pub(crate) fn ttl_ms(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }

@@ -58,7 +58,7 @@ struct Entry {
 #[derive(Clone, Copy)]
 struct HeldGrant {
     run: TokenRange,
-    /// Earliest end of the lease on the server's clock, in microseconds.
+    /// Lower bound for the end of the lease, in microseconds of the server's clock.
     ends: u64,
     /// A renewal may have written a record of the claim in Redis.
     has_record: bool,
@@ -138,7 +138,7 @@ impl ClaimTable {
         if entry.releasing {
             return Lookup::Ended;
         }
-        // If another request may be in flight, the server must be asked: that request may have drawn other tokens.
+        // Answers without the server unless another request may be in flight, which may get other tokens.
         if let (Some(held), false) = (entry.grant, entry.may_be_in_flight(now)) {
             return Lookup::Granted(held.run);
         }

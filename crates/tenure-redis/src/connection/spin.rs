@@ -47,7 +47,7 @@ enum Spin {
     Skipped,
 }
 
-/// Decides whether to spin, by the success of recent spins.
+/// Lets fewer calls spin after spins that missed the reply.
 #[derive(Debug, Default)]
 struct SpinBudget {
     /// Number of calls that will not spin after the next spin that misses its reply.

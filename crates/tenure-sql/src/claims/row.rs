@@ -86,7 +86,8 @@ impl Row {
         }
     }
 
-    /// Time from which the row may be deleted. An expired claim is remembered for 10 s, like a released one.
+    /// Time from which the row may be deleted. An expired claim is remembered for 10 s after its lease, so that a late
+    /// acquire cannot place it again.
     pub(crate) fn forget_at(&self) -> Instant {
         match self.phase {
             Phase::Waiting | Phase::Granted => self.expires_at + MAX_NOT_AFTER,
@@ -94,20 +95,19 @@ impl Row {
         }
     }
 
-    /// Latest time in the row. The column `lease` stores how far it is ahead of the clock when the row is
-    /// written.
+    /// Latest time in the row. When the row is written, the column `lease` stores how far that time is ahead of the
+    /// clock.
     pub(crate) fn latest(&self) -> Instant {
         self.forget_at().max(self.reserved_until)
     }
 
-    /// Returns whether the machine, and so its clock, was restarted after the row was written. Within a boot, no time
-    /// of a row is further ahead of the clock than its column `lease`.
+    /// Returns true if the row is surely from before a restart, which resets the clock: its latest time is further
+    /// ahead of `now` than when the row was written (column `lease`).
     pub(crate) fn is_of_earlier_boot(&self, lease: Duration, now: Instant) -> bool {
         self.latest() - now > lease
     }
 
-    /// Returns whether the key was reserved for this unfair waiter, which did not poll in that time. Its process may
-    /// be dead.
+    /// Returns whether this unfair waiter let a reservation of the key pass without a poll. Its process may be dead.
     pub(crate) fn missed_reservation(&self, now: Instant) -> bool {
         self.reserved_until != Instant::ORIGIN && self.reserved_until <= now
     }

@@ -110,7 +110,7 @@ impl View {
 
     /// Adds a row read from the table, with its column `lease`, which rows of older builds do not have.
     ///
-    /// A row that was written before a restart of the machine is deleted at once.
+    /// A row that is surely from before a restart of the machine is deleted at once.
     pub(crate) fn add(&mut self, row: Row, lease: Option<Duration>) {
         let is_of_earlier_boot = lease.is_some_and(|lease| row.is_of_earlier_boot(lease, self.now()));
         let stored = Some(row.phase);

@@ -55,7 +55,7 @@ pub(super) fn check_clock(path: &Path, there: &Origin, here: &Origin) -> Result<
     Err(refused(path, why, then))
 }
 
-/// Returns whether the file's boot id or clock differs, so that [`adopt`] must change its rows before use.
+/// Returns true if the file is of another boot or clock than this process, so that [`adopt`] must convert the file.
 pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
     there.boot != here.boot || !here.shares_clock_with(there)
 }
