@@ -1,5 +1,5 @@
-//! The interface of a client under test. To add another lock library, add a type in `peers`, a variant of
-//! `plan::Client`, and a line in `tasks::work`.
+//! The interface of a client under test. To add another lock library, add a type in `peers` and a variant of
+//! `plan::Client`, then follow `Client::Rlock` through `plan.rs`, `tasks.rs` and `report.rs`.
 
 pub(crate) mod peers;
 pub(crate) mod polling;

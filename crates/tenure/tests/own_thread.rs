@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 const LEASE: Duration = Duration::from_secs(1);
 
-/// A program with one thread, which runs its tasks and may block.
+/// A program on a current-thread runtime. The tests block its thread.
 struct Program {
     runtime: Runtime,
     client: Client,

@@ -74,7 +74,7 @@ fn shop(fixture: &Fixture, redis: &Redis, address: &str, lease: &str) -> Process
     Process::start(command)
 }
 
-/// The counts in a printed line: sold, left, oversold, updates lost, sold out, refused, at once.
+/// The seven counts in a line that `load.rs` prints, in the order of its header: `sold` to `at once`.
 fn counts(line: &str) -> [i64; 7] {
     let words: Vec<_> = line.split_whitespace().collect();
     std::array::from_fn(|n| words[n + 1].parse().unwrap())

@@ -38,7 +38,7 @@ fn allowed(from: &str) -> Option<Vec<&'static str>> {
     })
 }
 
-/// Finds every dependency between crates of this workspace that `allowed` does not list.
+/// Returns a message for each crate that `allowed` lacks, and for each dependency in the workspace that breaks a rule.
 pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     let mut found = Vec::new();
     for package in metadata.members() {

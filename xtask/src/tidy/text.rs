@@ -8,7 +8,7 @@ const MAX_LINES: usize = 600;
 /// The comment that must be on or above each sleep in a test. It says why the test cannot wait for an event.
 const SLEEP: &str = "// sleep:";
 
-/// The only file of the crate `tenure` that may name a store's crate.
+/// The only file in `crates/tenure/src` that may name a store's crate.
 const CONNECT: &str = "crates/tenure/src/connect.rs";
 
 /// Crates that are not published. Their functions need no `# Cancel safety` section.

@@ -20,8 +20,8 @@ const AFTERMATH: Duration = Duration::from_millis(200);
 /// that needs seconds for a write causes a longer one.
 const STANDSTILL: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
-/// Time within which a client detects a silent connection: the time limit of a call, and a quarter. Until then, the
-/// client's waiters may lose their places in the queue.
+/// Time within which a Redis client detects a silent connection: 1.25 times the default `command_timeout` (3 s),
+/// rounded up. Until then, the client's waiters may lose their places in the queue.
 const NOTICED: Duration = Duration::from_secs(4);
 
 /// Period in which waiters may have lost their places in a queue.

@@ -11,7 +11,7 @@ use tenure_testkit::{Event, EventKind};
 use super::args::PlantedBug;
 use crate::log::{Observation, ObservationKind, now};
 
-/// Writes the events of an attempt to its worker's log: the start of a holding period right after the grant, its end
+/// Logs the events of one attempt in its worker's file. A logged holding period starts right after the grant and ends
 /// right before the release.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {

@@ -6,7 +6,7 @@ use super::key_state::{CallTimes, PlacedClaim};
 use super::state::{Ending, ModelState, Origin, Verdict, ensure};
 
 impl ModelState {
-    /// Checks the reply to a release, withdrawal or eviction.
+    /// Checks the reply to a release, withdrawal or eviction, and removes the released claims from the model.
     pub(super) fn release(
         &mut self,
         release: &ReleaseRequest,

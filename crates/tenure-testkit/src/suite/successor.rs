@@ -164,7 +164,7 @@ pub async fn the_successor_of_an_absent_claim_is_placed(fixture: Fixture) {
     other.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// If the released claim was only waiting, its successor waits for the actual holder.
+/// Releasing a claim that only waits does not grant the key to its successor.
 pub async fn a_waiters_successor_does_not_bypass_the_holder(fixture: Fixture) {
     let ([holder, client], key) = (fixture.two().await, fixture.key());
     let held = holder.holds(&key, Mode::Exclusive).await;

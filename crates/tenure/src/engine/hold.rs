@@ -282,7 +282,7 @@ impl Hold {
         self.extra.as_ref()?.kept_until
     }
 
-    /// The token at index `nth`, from 0, of those that the claim reserved.
+    /// The reserved token at index `nth`, from 0. `None` if the store has no tokens.
     pub(crate) fn token(&self, nth: u32) -> Option<FencingToken> {
         FencingToken::new(self.first_token?.get() + u64::from(nth))
     }

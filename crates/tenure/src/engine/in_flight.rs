@@ -145,8 +145,8 @@ impl<W: Adoptable> Adopt for Cell<W> {
 /// Number of ended calls that each insert removes: more than one, so that the list shrinks after a slow call.
 const PRUNED: usize = 2;
 
-/// Calls in flight, by the time at which tasks must adopt them. Entries are weak: most calls end first, and are pruned
-/// on the next insert.
+/// In-flight calls, ordered by the time at which a task of the client adopts them. Entries are weak: most calls end
+/// before that time, and later inserts prune them.
 #[derive(Default)]
 pub(crate) struct OverdueCalls(VecDeque<(Instant, Weak<dyn Adopt>)>);
 

@@ -47,7 +47,7 @@ pub(crate) enum Next {
     Rest(Duration),
     /// Ask the store whether this hold was evicted: its lease is not renewed, so no renewal would find out.
     Verify(Arc<Hold>, Arc<dyn HoldObserver>),
-    /// Ask the store for this claim, after a pause.
+    /// Acquire this claim after this pause.
     Ask(Arc<Claim>, Pause),
 }
 

@@ -156,11 +156,11 @@ impl Renewer {
         }
     }
 
-    /// Makes the store keep a claim until `until`, although its holder has unlocked it. `tell` receives the first
-    /// answer.
+    /// Renews a claim until `until`, although its holder has unlocked it. `tell` receives `Ok` after the first renewal,
+    /// or the error that ended the attempts.
     ///
-    /// Returns true at `until`: the claim must be released. Returns false if the store ends the claim by itself: the
-    /// client closes, or the claim is gone or was not renewed.
+    /// Returns true at `until`: the claim must be released. Returns false if the claim is lost, cannot be renewed, or
+    /// the client closes after a renewal: then no release is needed, because the lease ends.
     pub(crate) async fn keep(
         &self,
         hold: &Hold,

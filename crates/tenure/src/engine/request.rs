@@ -55,9 +55,10 @@ impl Options {
 }
 
 impl LockRequest {
-    /// Whether a claim for this request may be handed over in memory, to a request with the same options.
+    /// Returns whether a claim for this request may be handed over in memory, to a request with the same options.
     ///
-    /// The claim of an owner may not, because it counts the guards of that owner.
+    /// Only unfair mutexes and write locks with a renewed lease may, outside of a multi-lock. The claim of an owner may
+    /// not, because it counts the guards of that owner.
     pub(crate) fn may_hand_over(&self) -> bool {
         let options = &self.options;
         matches!(self.mode, Mode::Exclusive | Mode::Write)

@@ -30,7 +30,7 @@ pub struct Fence {
     pub(crate) fence: Name,
 }
 
-/// The reason why a statement cannot be made.
+/// The reason why a fence or a statement cannot be built.
 ///
 /// # Examples
 /// ```

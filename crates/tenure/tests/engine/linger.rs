@@ -16,7 +16,7 @@ fn calls(backend: &FaultyBackend) -> (usize, usize) {
     )
 }
 
-/// Locks the key `k` with linger, and unlocks it. Returns the token.
+/// Locks the key `k` with a linger time, and unlocks it. Returns the token.
 async fn turn(client: &Client) -> u64 {
     let guard = client
         .mutex("k")

@@ -113,7 +113,7 @@ async fn a_suspended_machine_wakes_without_the_lock() {
     );
 }
 
-/// R22: timers do not count a suspend, so `lost` reads the lease clock once a second.
+/// R22: timers stop during a suspend, so `lost` reads the lease clock, which goes on, once a second.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_loss_notices_a_suspend_within_a_second() {
     let (fixture, [client]) = Fixture::clients();

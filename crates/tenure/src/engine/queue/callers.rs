@@ -50,7 +50,7 @@ pub(crate) enum Arrival {
     Held(Arc<Hold>, u32),
     /// The caller waits in this queue.
     Wait(WaiterId),
-    /// This client holds the key: a try fails without I/O.
+    /// This client's own holds exclude the request: a try fails without I/O.
     Busy,
     Closed,
 }

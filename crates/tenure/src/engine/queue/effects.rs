@@ -1,4 +1,4 @@
-//! The effects of an event on a queue: wakes, notifications and releases, carried out after it is unlocked.
+//! The effects of an event on a queue: wakes, notifications and releases, carried out after the queue is unlocked.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -16,13 +16,13 @@ use crate::engine::request::LockRequest;
 pub(crate) struct Effects {
     pub(crate) wakes: SmallVec<[Waker; 1]>,
     pub(crate) poller: Option<PollerEffect>,
-    /// Signals to pollers whose fair waiter left, to withdraw its claim.
+    /// Wake-ups for the pollers of fair waiters that have left: such a poller withdraws its waiter's claim.
     pub(crate) notify: Vec<Arc<Notify>>,
     /// Releases to send in the background.
     pub(crate) releases: Vec<ReleaseOrder>,
-    /// Whether a claim was handed over in memory, for a metric.
+    /// True if a claim was handed over in memory. Counted by a metric.
     pub(crate) handed_over: bool,
-    /// `Some`: start a timer for [`LingerOver`](super::linger::LingerOver) at this time.
+    /// The time for which to start a timer that applies [`LingerOver`](super::linger::LingerOver). `None`: no timer.
     pub(crate) linger_until: Option<Instant>,
 }
 
@@ -38,7 +38,7 @@ impl Effects {
     }
 }
 
-/// A hold that has left the queue and must be released.
+/// A hold to release, which its queue has removed.
 #[derive(Debug)]
 pub(crate) struct ReleaseOrder {
     pub(crate) hold: Arc<Hold>,
@@ -47,7 +47,7 @@ pub(crate) struct ReleaseOrder {
     pub(crate) token: TaskTrackerToken,
 }
 
-/// A claim to ask for: by the poller, or as the successor that a release names.
+/// A claim that the poller acquires, or that a release names as its successor.
 #[derive(Clone, Debug)]
 pub(crate) struct SuccessorRequest {
     pub(crate) request: LockRequest,

@@ -180,12 +180,13 @@ impl SharedQueue {
         self.withdraw(hold.claim.clone());
     }
 
-    /// Handles an unlock, or a passed local deadline. Returns what becomes of the claim, and the time.
+    /// Handles an unlock, or a passed local deadline. Returns what becomes of the claim, and the time of the event.
     pub(crate) fn done(self: &Arc<Self>, hold: &Arc<Hold>) -> (Exit, Instant) {
         self.apply_at(HolderDone(hold))
     }
 
-    /// Handles an unlock, or a passed local deadline, and sends the release in the background. Returns the time.
+    /// Handles an unlock, or a passed local deadline, and sends the release in the background. Returns the time of the
+    /// event.
     pub(crate) fn done_behind(self: &Arc<Self>, hold: &Arc<Hold>) -> Instant {
         let (exit, now) = self.done(hold);
         if let Exit::Release(order) = exit {

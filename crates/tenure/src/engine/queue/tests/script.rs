@@ -1,12 +1,12 @@
-//! Runs the events of a [`Fixture`] from words, and checks the invariants of `queue/mod.rs` after each event.
+//! Applies events to a [`Fixture`], each written as text, and checks Q1 and Q2 of `queue/mod.rs` after each event.
 //!
-//! - `locks`, `tries`, `queues`: a caller arrives, for example `a locks with linger`;
-//! - `a answered`, `a fails`: its own call ends; `a adopted`: a task adopts its call; `a served`: the store's queue grants
-//!   its claim; `a polls`, `a leaves`, `a unlocks`;
+//! - `locks`, `tries`, `queues`: a caller arrives, for example `a locks with linger`. The first caller is `a`;
+//! - `a answered`, `a fails`: the caller's own call gets a reply or an error; `a adopted`: a task takes over that call;
+//!   `a served`: the store grants the caller's queued claim; `a polls`, `a leaves`, `a unlocks`;
 //! - `other client`: another client takes the key, if it is free, or releases it;
 //! - `poller looks`, `poller checks` (whether to ask on), `poller granted` (the answer is on its way),
-//!   `poller answered`, `poller fails`; `successor answered`, `successor lost`;
-//! - `evicted` (the client knows), `evicted quietly`; `5 ms`; `linger over`; `closed`.
+//!   `poller answered`, `poller fails`; `successor answered`, `successor lost`: the reply to a release that names a successor arrives, or is lost;
+//! - `evicted` (the client knows), `evicted quietly`; `5 ms` pass; `linger over` (its timer fires); `closed`.
 
 use super::store::Holder;
 use super::{Caller, CallerState, Fixture};

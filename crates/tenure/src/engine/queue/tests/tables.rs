@@ -224,7 +224,7 @@ fn calls_end_with_or_without_their_callers() {
     );
 }
 
-/// This client lets others have the key: it serves no late caller while others wait, and pauses after a second.
+/// If other clients wait, callers that came after a grant get no hand-over; a second of hand-overs ends with a pause.
 #[test]
 fn other_clients_have_their_turns() {
     play(
@@ -286,7 +286,7 @@ fn claims_linger_for_the_next_caller() {
     );
 }
 
-/// Q3 and Q5: closing the queue returns each claim, and wakes each caller that waits.
+/// Q3 and Q5: closing the queue returns the list of all claims to release, and wakes each waiting caller.
 #[test]
 fn closing_ends_every_caller() {
     play(
