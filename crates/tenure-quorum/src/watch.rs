@@ -7,35 +7,37 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{SelectAll, StreamExt, select_all};
-use tenure_backend::{BackendError, Claim, WakeSignal, Wakes};
+use tenure_backend::{BackendError, Claim, Effect, WakeSignal, Wakes};
 use tokio::time::timeout;
 
 use crate::backend::Quorum;
+use crate::votes::too_few;
 
 /// Longest wait for the wake-ups of a majority after the first one. A poll before the release has reached a majority
 /// would be refused.
 const GATHER: Duration = Duration::from_millis(2);
 
 impl Quorum {
-    /// Subscribes to the wake-ups of all members, and leaves out those that fail or do not reply in time. Fails if a
-    /// member's reply is an error and no member accepts.
+    /// Subscribes to the wake-ups of all members, and leaves out those that fail or do not reply in time. Fails if no
+    /// member accepts.
     pub(crate) async fn watch_all(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Wakes, BackendError> {
         let calls = self.members.list.iter().map(|member| {
             let call = member.clone().watch(claim.clone());
             timeout(self.members.time_limit, call)
         });
         let mut streams = Vec::new();
-        let mut error = None;
+        let mut errors = Vec::new();
         for reply in join_all(calls).await.into_iter().flatten() {
             match reply {
                 Ok(wakes) => streams.push(wakes),
-                Err(failed) => error = Some(failed),
+                Err(error) => errors.push(error),
             }
         }
-        match error {
-            Some(error) if streams.is_empty() => Err(error),
-            _ => Ok(self.gather(select_all(streams))),
+        if streams.is_empty() {
+            let (members, majority) = (self.members.list.len(), self.members.majority());
+            return Err(too_few(members, majority, errors, Effect::None));
         }
+        Ok(self.gather(select_all(streams)))
     }
 
     /// Merges the members' wake-ups into one stream, with one wake-up for those that arrive within [`GATHER`]. A task

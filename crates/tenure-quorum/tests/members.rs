@@ -1,0 +1,197 @@
+//! What a quorum does when some of its members fail.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
+    FencingToken, LockKey, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, SystemClock,
+    TokenRange,
+};
+use tenure_memory::MemoryStore;
+use tenure_quorum::{Config, Quorum};
+use tenure_testkit::{Exchange, Faults, FaultyBackend, When};
+
+/// A member whose requests fail before they reach the store.
+#[derive(Debug)]
+struct Unreachable(Arc<dyn Backend>);
+
+impl Faults for Unreachable {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.0.clone()
+    }
+
+    async fn on(&self, when: When, call: &mut [Exchange]) {
+        for element in call.iter_mut().filter(|_| when == When::Before) {
+            element.fail(BackendError::new(
+                Fault::Unavailable,
+                Effect::Unknown,
+                "unreachable",
+            ));
+        }
+    }
+}
+
+/// A member that never replies.
+#[derive(Debug)]
+struct Silent(Arc<dyn Backend>);
+
+impl Faults for Silent {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.0.clone()
+    }
+
+    async fn on(&self, _: When, _: &mut [Exchange]) {
+        std::future::pending().await
+    }
+}
+
+fn stores() -> [MemoryStore; 3] {
+    std::array::from_fn(|_| MemoryStore::new(Arc::new(SystemClock)))
+}
+
+fn member(store: &MemoryStore) -> Arc<dyn Backend> {
+    store.client(Arc::new(SystemClock))
+}
+
+fn quorum(members: Vec<Arc<dyn Backend>>) -> Arc<Quorum> {
+    let config = Config::default().member_timeout(Duration::from_millis(50));
+    Quorum::new(members, config).unwrap()
+}
+
+fn key() -> LockKey {
+    LockKey::new("k").unwrap()
+}
+
+/// A claim of the client with this number.
+fn claim(client: u8) -> Arc<Claim> {
+    let id = ClaimId::new(ClientId::from_random([client; 16]), 1);
+    Arc::new(Claim::of(ClaimRef { key: key(), id }, Duration::from_secs(30)))
+}
+
+async fn acquire(quorum: &Arc<Quorum>, claim: &Arc<Claim>) -> Result<AcquireReply, BackendError> {
+    let not_after = quorum.clock().now() + Duration::from_secs(5);
+    quorum.clone().acquire(claim.clone(), not_after).await
+}
+
+async fn release(quorum: &Arc<Quorum>, claim: &Claim) -> ReleaseReply {
+    let request = ReleaseRequest::of(claim, Cause::Unlocked);
+    let mut replies = quorum.clone().release(Batch::from_iter([request])).await;
+    replies.pop().expect("one reply")
+}
+
+/// Whether a store shows a holder of the key.
+async fn is_held(store: &MemoryStore) -> bool {
+    let page = member(store).inspect(Query::Key(key())).await.unwrap();
+    !page.items.is_empty()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_of_three_works_with_one_silent_member() {
+    let stores = stores();
+    let silent = Arc::new(FaultyBackend::new(Silent(member(&stores[0]))));
+    let quorum = quorum(vec![silent, member(&stores[1]), member(&stores[2])]);
+    let began = tokio::time::Instant::now();
+    assert!(matches!(
+        acquire(&quorum, &claim(1)).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+    assert!(matches!(
+        acquire(&quorum, &claim(2)).await,
+        Ok(AcquireReply::Waiting { .. })
+    ));
+    assert!(matches!(
+        release(&quorum, &claim(1)).await,
+        ReleaseReply::Done { .. }
+    ));
+    assert!(
+        began.elapsed() < Duration::from_millis(50),
+        "only a majority was waited for"
+    );
+    assert!(matches!(
+        acquire(&quorum, &claim(3)).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_without_a_majority_refuses_and_cleans_up() {
+    let stores = stores();
+    let unreachable = |store| Arc::new(FaultyBackend::new(Unreachable(member(store))));
+    let quorum = quorum(vec![
+        unreachable(&stores[0]),
+        unreachable(&stores[1]),
+        member(&stores[2]),
+    ]);
+    let error = acquire(&quorum, &claim(1)).await.expect_err("no majority");
+    assert!(error.is_transient(), "{error}");
+    assert_eq!(error.effect(), Effect::Unknown);
+    // sleep: the release may run in the background, in paused time.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!is_held(&stores[2]).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_split_vote_is_withdrawn_and_the_next_poll_ends_the_claim() {
+    let stores = stores();
+    let quorum = quorum(stores.iter().map(member).collect());
+    // Another client holds the key at two members.
+    let other = claim(9);
+    for store in &stores[..2] {
+        let not_after = quorum.clock().now() + Duration::from_secs(5);
+        let granted = member(store).acquire(other.clone(), not_after).await;
+        assert!(matches!(granted, Ok(AcquireReply::Granted(_))));
+    }
+    assert!(matches!(
+        acquire(&quorum, &claim(1)).await,
+        Ok(AcquireReply::Waiting { .. })
+    ));
+    assert!(!is_held(&stores[2]).await, "the minority's grant was released");
+    assert!(matches!(
+        acquire(&quorum, &claim(1)).await,
+        Ok(AcquireReply::Ended)
+    ));
+}
+
+/// Lifts the key's token counter of one member far above those of the others.
+async fn lift_counter(store: &MemoryStore) {
+    let member = member(store);
+    let claim = claim(9);
+    let not_after = member.clock().now() + Duration::from_secs(5);
+    let Ok(AcquireReply::Granted(grant)) = member.clone().acquire(claim.clone(), not_after).await else {
+        panic!("the key is free");
+    };
+    let drawn = grant.tokens.expect("memory has tokens").first().get();
+    let high = FencingToken::new(drawn + 1_000_000_000_000)
+        .and_then(|token| TokenRange::new(token, NonZeroU32::MIN));
+    let raise = RenewRequest {
+        raise: high,
+        ..RenewRequest::of(&claim)
+    };
+    let raised = member.clone().renew(Batch::from_iter([raise])).await;
+    assert!(matches!(raised[..], [RenewReply::Alive { .. }]));
+    let release = ReleaseRequest::of(&claim, Cause::Unlocked);
+    let released = member.release(Batch::from_iter([release])).await;
+    assert!(matches!(released[..], [ReleaseReply::Done { .. }]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_rise_after_the_member_with_the_greatest_is_lost() {
+    let stores = stores();
+    lift_counter(&stores[0]).await;
+    let mut members: Vec<_> = stores.iter().map(member).collect();
+    let all = quorum(members.clone());
+    let Ok(AcquireReply::Granted(grant)) = acquire(&all, &claim(1)).await else {
+        panic!("the key is free");
+    };
+    let last = grant.tokens.expect("memory has tokens").first();
+    release(&all, &claim(1)).await;
+    members.remove(0);
+    let rest = quorum(members);
+    let Ok(AcquireReply::Granted(grant)) = acquire(&rest, &claim(2)).await else {
+        panic!("the key is free");
+    };
+    let next = grant.tokens.expect("memory has tokens").first();
+    assert!(last < next, "{last} < {next}");
+}
