@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::effects::SuccessorRequest;
 use super::policy::Turn;
-use super::polls::{IsWanted, PollerStep, PollFailed, PollGranted, PollerLooks, QueueFailed, QueueGranted};
+use super::polls::{IsWanted, PollFailed, PollGranted, PollerLooks, PollerStep, QueueFailed, QueueGranted};
 use super::shared::SharedQueue;
 use super::waiter::WaiterId;
 use crate::engine::poller::{self, Demand, Found, Next, Pause};

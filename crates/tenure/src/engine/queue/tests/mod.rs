@@ -29,7 +29,7 @@ use crate::engine::queue::effects::{Effects, Granted, PollerEffect, ReleaseOrder
 use crate::engine::queue::holders::{Exit, HoldEnded, HolderDone};
 use crate::engine::queue::policy::{PolicyLimits, Turn};
 use crate::engine::queue::polls::{
-    IsWanted, PollerStep, PollGranted, PollerLooks, QueueGranted, SuccessorAnswered,
+    IsWanted, PollGranted, PollerLooks, PollerStep, QueueGranted, SuccessorAnswered,
 };
 use crate::engine::queue::state::{Close, Event, KeyQueue, Rules};
 use crate::engine::queue::waiter::Places;

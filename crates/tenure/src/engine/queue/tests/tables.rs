@@ -192,7 +192,7 @@ fn one_caller_asks_the_store() {
         d locks: waits, notifies the poller
         # the poller stops while a caller asks
         other client; a locks; a answered; poller looks; poller checks: wanted
-        other client; b tries; poller checks: unwanted
+        a leaves; b locks; c locks; poller checks: unwanted
         # the poller stops when a call was granted
         other client; a locks; a answered; poller looks: asks for 2
         other client; b tries; b answered: holds 2, notifies the poller
