@@ -47,8 +47,9 @@ impl RedisStore {
     /// Dropping the future closes the connections that were opened.
     ///
     /// # Errors
-    /// `Unavailable` if the server cannot be reached, `Denied` if it refuses the user or the password, `Unsupported` if
-    /// it cannot serve locks, `Invalid` for a wrong certificate or database. The server has then done nothing.
+    /// `Unavailable` if the server cannot be reached or the TLS handshake fails, `Denied` if it refuses the user or the
+    /// password, `Unsupported` if it cannot serve locks, `Invalid` if a configured certificate is malformed or the
+    /// database does not exist. The server has then changed no lock.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
         let dialer = Dialer::new(config)?;
         let link = Link::open(dialer.clone()).await?;

@@ -186,7 +186,8 @@ async fn serve(client: TcpStream, state: Arc<State>) {
 /// Error that ends both directions of a connection that is cut.
 struct Cut;
 
-/// Carries bytes in one direction until the sender closes, and then closes the receiver's connection.
+/// Carries bytes in one direction until the sender closes, and then closes this direction to the receiver. The other
+/// direction stays open.
 async fn carry(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, direction: Way) -> Result<(), Cut> {
     let (send, arriving) = mpsc::unbounded_channel();
     tokio::try_join!(

@@ -80,7 +80,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Opens the existing table.
+    /// Opens the database file. Does not check that the table exists.
     pub fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
         Ok(Ledger {
             database: Database::open(path)?,

@@ -24,7 +24,7 @@ pub(crate) trait BareStore: Send + Sync + 'static {
     fn free(&self, key: &str, holder: i64) -> impl Future<Output = Fallible<bool>> + Send;
 }
 
-/// A key of a store without a library, as one worker uses it.
+/// One worker's handle to a key that it locks with the store's own statements, without a lock library.
 pub(crate) struct Key<S> {
     name: String,
     store: Arc<S>,

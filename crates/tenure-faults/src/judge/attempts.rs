@@ -68,7 +68,8 @@ pub(super) fn attempts(events: &[Event], notes: &[Observation]) -> HashMap<u64, 
     attempts
 }
 
-/// Adds a `lost` event for each attempt of a killed worker, at the time of its death: the worker cannot log that itself.
+/// Adds a `lost` event to each attempt of a killed worker, at the time of its death, which the worker cannot log itself.
+/// Attempts that had ended before keep their end.
 pub(super) fn end_dead_attempts(events: &mut Vec<Event>, worked: &[WorkerRun]) {
     let dead = worked
         .iter()

@@ -28,7 +28,7 @@ async fn proceeds_after(fixture: &Fixture, end: impl AsyncFnOnce(&TestClient, &C
     proceeds(fixture, &waiter, &waiting, wakes).await;
 }
 
-/// A watch stays armed until it is dropped: each of several releases wakes the watcher.
+/// A watch stays armed until it is dropped: each of several releases wakes the watcher, if the store loses no wake-ups.
 pub async fn a_watch_stays_armed_until_dropped(fixture: Fixture) {
     let ([holder, waiter], key) = (fixture.two().await, fixture.key());
     let waiting = waiter.claim(&key, Mode::Exclusive);

@@ -326,7 +326,8 @@ impl Shared {
         });
     }
 
-    /// Renews or ends every claim that is due. Returns the time at which the next claim is due.
+    /// Starts the renewal of claims that are due, and ends those past their deadline: at most a portion in one call.
+    /// Returns the time of the next call, if one is needed.
     fn look(self: &Arc<Self>) -> Option<Instant> {
         let context = &self.context;
         let now = context.now();

@@ -44,7 +44,8 @@ pub(crate) struct ObservedHold {
 }
 
 impl ObservedHold {
-    /// Returns the guard's local deadline on the simulation's clock; `None` if the guard is not held.
+    /// Returns the guard's local deadline on the simulation's clock, and stores it in `until`. `None` if the guard is
+    /// not held.
     pub(crate) fn look(&self, sim: &Simulation) -> Option<Instant> {
         let guard = self.guard.lock();
         let guard = guard.as_ref().filter(|guard| guard.is_held())?;

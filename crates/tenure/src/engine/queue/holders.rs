@@ -34,7 +34,7 @@ pub(crate) enum Exit {
     Release(ReleaseOrder),
 }
 
-/// The event that a hold ends without a release: the store does not have the claim, or will end it.
+/// The event that a hold ended and the queue sends no release: the claim is gone, or `SharedQueue::keep` handles it.
 pub(crate) struct HoldEnded<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HoldEnded<'_> {

@@ -247,7 +247,8 @@ impl KeyQueue {
             return window / 4;
         }
         match contention.watch {
-            // Offers did not notify the poller, which would cost more than the hand-overs. So it checks again.
+            // An offer does not notify a poller that is awake, because that would cost more than the hand-over itself.
+            // Offers were made since the last check, so the poller checks once more before it sleeps.
             OfferWatch::Busy => {
                 contention.watch = OfferWatch::Quiet;
                 window
@@ -259,7 +260,8 @@ impl KeyQueue {
         }
     }
 
-    /// The poller's action while this client holds the key: check a claim whose lease is not renewed, or rest.
+    /// The poller's action while this client holds the key: check a claim whose lease is not renewed, rest, or exit if
+    /// no caller waits.
     pub(super) fn behind_holders(&mut self, now: Instant, rest: Duration) -> PollerStep {
         let mut until = now + rest;
         let Some(contention) = &mut self.contention else {

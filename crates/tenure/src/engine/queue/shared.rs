@@ -81,7 +81,7 @@ impl SharedQueue {
         (reply, now)
     }
 
-    /// The claims that callers of this client hold or are offered.
+    /// This client's granted claims on the key: held, offered to a waiter, or unlocked but not yet released.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.state.lock().holds()
     }
