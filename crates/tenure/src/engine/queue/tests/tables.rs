@@ -75,7 +75,7 @@ fn claims_are_handed_over_while_they_are_fresh() {
         other client; a locks; a answered; other client; poller looks; poller granted; evicted quietly; 11 ms
         other client; other client; b locks; a leaves; poller answered: notifies the poller, rejects the grant
         # a fresh grant goes to a newcomer
-        other client; a locks; a answered; other client; poller looks; poller granted; b locks
+        other client; a locks; a answered; other client; poller looks; poller granted; 1 ms; b locks
         a leaves; poller answered: wakes b
         ",
     );
