@@ -55,7 +55,7 @@ impl Quorum {
         claim: Arc<Claim>,
         wanted: Wanted,
     ) -> impl Fn(Arc<dyn Backend>, Vote) + Clone + Send + 'static {
-        let runtime = self.members.runtime.clone();
+        let quorum = self.clone();
         move |member, vote| {
             // The member may have granted the claim if its reply was lost.
             let may_be_granted = match vote {
@@ -64,9 +64,32 @@ impl Quorum {
                 Err(error) => error.effect() == Effect::Unknown,
             };
             if may_be_granted && !wanted.is_wanted() {
-                runtime.spawn(cleanup::release_at(member, claim.clone()));
+                quorum.release_unless_granted(member, claim.clone());
             }
         }
+    }
+
+    /// Releases a claim at one member in the background, unless the quorum has granted it since in a later poll: then
+    /// the member's grant counts, and a release would take it away from the holder.
+    fn release_unless_granted(self: &Arc<Self>, member: Arc<dyn Backend>, claim: Arc<Claim>) {
+        let quorum = self.clone();
+        self.members.runtime.spawn(async move {
+            {
+                let _turn = quorum.attempts.turn(claim.at.id).await;
+                if let Some(Attempt::Granted { .. }) = quorum.attempts.get(claim.at.id) {
+                    return;
+                }
+                quorum.mark_withdrawn(&claim);
+            }
+            cleanup::release_at(member, claim).await;
+        });
+    }
+
+    /// Remembers that the claim is released at members, so that a later poll of it cannot count their grants.
+    fn mark_withdrawn(&self, claim: &Claim) {
+        let now = self.clock.now();
+        self.attempts
+            .insert(claim.at.id, Attempt::Withdrawn, now, now + claim.lease);
     }
 
     /// Reads votes until a majority has granted the claim, no majority can, or the time limit has passed. Without a
@@ -96,29 +119,27 @@ impl Quorum {
         wanted: Wanted,
         known: Option<Option<TokenRange>>,
     ) -> Result<AcquireReply, BackendError> {
-        let id = claim.at.id;
         if votes.is_granted() && wanted.is_wanted() {
-            return match self.agree(&votes.granted, &claim, known).await {
-                Ok(Some(grant)) => {
-                    let attempt = Attempt::Granted {
-                        tokens: grant.tokens,
-                        wanted,
-                    };
-                    self.attempts
-                        .insert(id, attempt, self.clock.now(), grant.held_from + grant.lease);
-                    Ok(AcquireReply::Granted(grant))
-                }
-                refused => {
-                    wanted.give_up();
-                    self.withdraw(&votes.granted, claim).await;
-                    refused.map(|_| AcquireReply::Ended)
-                }
-            };
+            let agreed = self.agree(&votes.granted, &claim, known).await;
+            if let Ok(Some(grant)) = agreed {
+                let (tokens, until) = (grant.tokens, grant.held_from + grant.lease);
+                let attempt = Attempt::Granted { tokens, wanted };
+                self.attempts
+                    .insert(claim.at.id, attempt, self.clock.now(), until);
+                return Ok(AcquireReply::Granted(grant));
+            }
+            if known.is_none() {
+                wanted.give_up();
+                self.mark_withdrawn(&claim);
+                self.withdraw(&votes.granted, claim).await;
+            }
+            return agreed.map(|_| AcquireReply::Ended);
+        }
+        for member in &votes.uncertain {
+            self.release_unless_granted(self.members.list[*member].clone(), claim.clone());
         }
         if !votes.granted.is_empty() {
-            let now = self.clock.now();
-            self.attempts
-                .insert(id, Attempt::Withdrawn, now, now + claim.lease);
+            self.mark_withdrawn(&claim);
             self.withdraw(&votes.granted, claim).await;
         }
         votes.refusal()

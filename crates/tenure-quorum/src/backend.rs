@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use crate::attempts::Attempts;
 use crate::config::Config;
 use crate::members::Members;
-use crate::profile::profile;
+use crate::profile::{is_alike, profile};
 
 /// A store that consists of several independent stores. A claim holds a key if a majority of them has granted it.
 ///
@@ -45,7 +45,7 @@ impl Quorum {
     /// Creates a quorum of these stores. Requests to them run on the current tokio runtime.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] without members, or outside of a tokio runtime.
+    /// [`Fault::Invalid`] without members, with members of different kinds, or outside of a tokio runtime.
     pub fn new(members: Vec<Arc<dyn Backend>>, config: Config) -> Result<Arc<Self>, BackendError> {
         let invalid = |message| BackendError::new(Fault::Invalid, Effect::None, message);
         let Some((first, others)) = members.split_first() else {
@@ -55,9 +55,14 @@ impl Quorum {
         };
         let runtime =
             Handle::try_current().map_err(|_| invalid("a quorum must be opened inside a tokio runtime"))?;
-        let others = others.iter().map(|member| member.profile());
+        let others: Vec<&Profile> = others.iter().map(|member| member.profile()).collect();
+        if !others.iter().all(|other| is_alike(first.profile(), other)) {
+            return Err(invalid(
+                "all servers of a quorum must be of one kind, with the same layout",
+            ));
+        }
         Ok(Arc::new(Quorum {
-            profile: profile(first.profile(), others, config.max_lease),
+            profile: profile(first.profile(), others.into_iter(), config.max_lease),
             clock: first.clock().clone(),
             attempts: Attempts::default(),
             is_closed: AtomicBool::new(false),

@@ -4,9 +4,23 @@ use std::time::Duration;
 
 use tenure_backend::{Order, Profile};
 
+/// Returns whether two stores can be members of one quorum: they are of the same kind, and so have the same hazards.
+pub(crate) fn is_alike(one: &Profile, other: &Profile) -> bool {
+    let kind = |profile: &Profile| {
+        (
+            profile.store,
+            profile.layout,
+            profile.reach,
+            profile.liveness,
+            profile.hazards,
+        )
+    };
+    kind(one) == kind(other)
+}
+
 /// Returns the profile of a quorum: it promises only what all members promise, within the limits of all of them.
 ///
-/// `first` is the profile of one member and `others` are those of the rest.
+/// `first` is the profile of one member and `others` are those of the rest, which are [alike](is_alike).
 pub(crate) fn profile<'a>(
     first: &Profile,
     others: impl Iterator<Item = &'a Profile>,

@@ -11,6 +11,7 @@ use tenure_backend::{
 use crate::attempts::Wanted;
 use crate::backend::Quorum;
 use crate::cleanup;
+use crate::members::Replies;
 use crate::votes::{Votes, too_few};
 
 /// The members' replies to one request of a batch.
@@ -108,7 +109,7 @@ impl Quorum {
         self: &Arc<Self>,
         batch: &Batch<ReleaseRequest>,
         elements: &[Element],
-    ) -> crate::members::Replies<Batch<ReleaseReply>> {
+    ) -> Replies<Batch<ReleaseReply>> {
         let runtime = self.members.runtime.clone();
         let longest = self.profile.limits.max_lease;
         let late: Vec<_> = batch
@@ -136,15 +137,12 @@ impl Quorum {
             },
             move |member, replies: Batch<ReleaseReply>| {
                 for (late, reply) in late.iter().zip(replies) {
-                    if let (
-                        Some(late),
-                        ReleaseReply::Done {
-                            successor: Some(reply),
-                            ..
-                        },
-                    ) = (late, reply)
-                    {
-                        late(member.clone(), Ok(reply));
+                    let vote = match reply {
+                        ReleaseReply::Done { successor, .. } => successor.map(Ok),
+                        ReleaseReply::Unknown(error) => Some(Err(error)),
+                    };
+                    if let (Some(late), Some(vote)) = (late, vote) {
+                        late(member.clone(), vote);
                     }
                 }
             },

@@ -20,6 +20,8 @@ pub(crate) struct Votes {
     ended: bool,
     too_late: bool,
     recovering: bool,
+    /// The indices of the members whose request failed with an unknown effect: they may have granted the claim.
+    pub(crate) uncertain: Vec<usize>,
     /// Number of replies that are not grants, including errors.
     refusals: usize,
     errors: Vec<BackendError>,
@@ -35,6 +37,7 @@ impl Votes {
             ended: false,
             too_late: false,
             recovering: false,
+            uncertain: Vec::new(),
             refusals: 0,
             errors: Vec::new(),
         }
@@ -48,7 +51,12 @@ impl Votes {
             Ok(AcquireReply::Ended) => self.ended = true,
             Ok(AcquireReply::TooLate) => self.too_late = true,
             Ok(AcquireReply::Recovering) => self.recovering = true,
-            Err(error) => self.errors.push(error),
+            Err(error) => {
+                if error.effect() == Effect::Unknown {
+                    self.uncertain.push(member);
+                }
+                self.errors.push(error);
+            }
         }
         self.refusals += 1;
     }

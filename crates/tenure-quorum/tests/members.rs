@@ -2,16 +2,18 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
-    FencingToken, LockKey, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, SystemClock,
-    TokenRange,
+    FencingToken, Hazard, LockKey, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    SystemClock, TokenRange,
 };
 use tenure_memory::MemoryStore;
 use tenure_quorum::{Config, Quorum};
-use tenure_testkit::{Exchange, Faults, FaultyBackend, When};
+use tenure_testkit::{Exchange, Faults, FaultyBackend, Request, When};
+use tokio::sync::Notify;
 
 /// A member whose requests fail before they reach the store.
 #[derive(Debug)]
@@ -44,6 +46,33 @@ impl Faults for Silent {
 
     async fn on(&self, _: When, _: &mut [Exchange]) {
         std::future::pending().await
+    }
+}
+
+/// A member that withholds its reply to the first `acquire` until `send` is notified.
+#[derive(Debug)]
+struct LateOnce {
+    store: Arc<dyn Backend>,
+    is_first: AtomicBool,
+    send: Arc<Notify>,
+}
+
+impl Faults for LateOnce {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.store.clone()
+    }
+
+    async fn on(&self, when: When, call: &mut [Exchange]) {
+        let is_acquire = matches!(
+            call,
+            [Exchange {
+                request: Request::Acquire(..),
+                ..
+            }]
+        );
+        if when == When::After && is_acquire && self.is_first.swap(false, Ordering::Relaxed) {
+            self.send.notified().await;
+        }
     }
 }
 
@@ -152,6 +181,47 @@ async fn a_split_vote_is_withdrawn_and_the_next_poll_ends_the_claim() {
         acquire(&quorum, &claim(1)).await,
         Ok(AcquireReply::Ended)
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_reply_does_not_release_a_claim_that_was_granted_since() {
+    let stores = stores();
+    let send: [Arc<Notify>; 2] = Default::default();
+    let late = |at: usize| -> Arc<dyn Backend> {
+        Arc::new(FaultyBackend::new(LateOnce {
+            store: member(&stores[at]),
+            is_first: AtomicBool::new(true),
+            send: send[at].clone(),
+        }))
+    };
+    let quorum = quorum(vec![late(0), late(1), member(&stores[2])]);
+    let not_after = quorum.clock().now() + Duration::from_secs(5);
+    let taken = member(&stores[2]).acquire(claim(9), not_after).await;
+    assert!(matches!(taken, Ok(AcquireReply::Granted(_))));
+    let error = acquire(&quorum, &claim(1))
+        .await
+        .expect_err("two members are silent");
+    assert!(error.is_transient());
+    assert!(matches!(
+        acquire(&quorum, &claim(1)).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+    send.iter().for_each(|send| send.notify_one());
+    // sleep: the late replies are handled in the background, in paused time.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for store in &stores[..2] {
+        assert!(is_held(store).await);
+    }
+}
+
+#[tokio::test]
+async fn members_of_different_kinds_are_refused() {
+    let [one, other, _] = stores();
+    let mut profile = member(&other).profile().clone();
+    profile.hazards = &[Hazard::ClockSet];
+    let other = Arc::new(FaultyBackend::new(Silent(member(&other))).with_profile(profile));
+    let refused = Quorum::new(vec![member(&one), other], Config::default()).expect_err("hazards differ");
+    assert_eq!(refused.fault(), Fault::Invalid);
 }
 
 /// Lifts the key's token counter of one member far above those of the others.
