@@ -8,6 +8,7 @@ mod claim;
 mod error;
 mod escape;
 mod finding;
+mod guarantee;
 mod id;
 #[cfg(feature = "serde")]
 mod json;
@@ -30,12 +31,11 @@ pub use claim::{Claim, HANDOVER_WINDOW, MAX_NOT_AFTER, TURN};
 pub use error::{BackendError, Effect, Fault};
 pub use escape::escape_control;
 pub use finding::{Finding, Severity};
+pub use guarantee::Guarantee;
 pub use id::{ClaimId, ClaimRef, ClientId, OwnerId, ParseClaimIdError};
 pub use key::{InvalidKey, LockKey};
 pub use mode::{Fairness, Kind, Mode};
-pub use profile::{
-    Fencing, Guarantee, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp,
-};
+pub use profile::{Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp};
 pub use query::{Cursor, HolderStatus, LockStatus, Page, Query, WaiterStatus};
 pub use release::{Cause, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor};
 pub use renew::{Loss, Phase, RenewReply, RenewRequest};

@@ -27,7 +27,7 @@ impl<T> Blocking<T> {
     }
 
     /// Wraps another value of the same client.
-    pub(super) fn beside<U>(&self, inner: U) -> Blocking<U> {
+    pub(super) fn sibling<U>(&self, inner: U) -> Blocking<U> {
         Blocking::over(inner, &self.runtime)
     }
 
@@ -102,7 +102,7 @@ macro_rules! blocking {
                 #[doc = concat!("See [`tenure::", stringify!($type), "::", stringify!($make), "`](crate::",
                     stringify!($type), "::", stringify!($make), ").")]
                 pub fn $make(&self, $($make_arg: $make_of),*) -> $made {
-                    self.beside(self.inner.$make($($make_arg),*))
+                    self.sibling(self.inner.$make($($make_arg),*))
                 }
             )*)?
             $($(

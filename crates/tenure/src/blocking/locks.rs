@@ -67,7 +67,7 @@ impl From<Mutex> for Lock {
 
 impl From<&Mutex> for Lock {
     fn from(mutex: &Mutex) -> Self {
-        mutex.beside((&mutex.inner).into())
+        mutex.sibling((&mutex.inner).into())
     }
 }
 
@@ -145,12 +145,12 @@ pub type Striped = Blocking<crate::Striped>;
 impl Striped {
     /// The mutex for `name`. Its key is `key#stripe`, such as `carts#7`.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
-        self.beside(self.inner.mutex(name).clone())
+        self.sibling(self.inner.mutex(name).clone())
     }
 
     /// All mutexes, from stripe 0 on. To acquire any free one, try them one after the other.
     pub fn stripes(&self) -> impl ExactSizeIterator<Item = Mutex> {
         let all = self.inner.stripes().iter();
-        all.map(|stripe| self.beside(stripe.clone()))
+        all.map(|stripe| self.sibling(stripe.clone()))
     }
 }

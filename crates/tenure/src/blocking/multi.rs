@@ -93,7 +93,7 @@ impl MultiGuard {
         self.inner
             .members()
             .iter()
-            .map(|guard| self.beside(guard))
+            .map(|guard| self.sibling(guard))
             .collect()
     }
 }

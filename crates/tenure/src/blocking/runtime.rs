@@ -57,7 +57,7 @@ impl Runtime {
 
     /// Wraps a runtime that other code drives and ends.
     #[cfg(feature = "testing")]
-    pub(crate) fn beside(handle: Handle) -> Self {
+    pub(crate) fn driven_elsewhere(handle: Handle) -> Self {
         Self::with(handle, None)
     }
 

@@ -102,7 +102,7 @@ impl Trigger {
         if *dialect == Dialect::Postgres {
             return Ok(vec![format!(
                 "DROP FUNCTION IF EXISTS {} CASCADE",
-                self.beside("fence")?
+                self.quoted("fence")?
             )]);
         }
         let suffixes: &[&str] = match dialect {
@@ -121,7 +121,7 @@ impl Trigger {
             all.push(format!("DROP TRIGGER IF EXISTS {name}"));
         }
         if *dialect == Dialect::Sqlite {
-            all.push(format!("DROP TABLE IF EXISTS {}", self.beside("fence_brought")?));
+            all.push(format!("DROP TABLE IF EXISTS {}", self.quoted("fence_brought")?));
         }
         Ok(all)
     }
@@ -167,7 +167,7 @@ impl Trigger {
         let mut all = vec![
             format!(
                 "CREATE TABLE {} ({}, PRIMARY KEY ({}))",
-                self.beside("fence_brought")?,
+                self.quoted("fence_brought")?,
                 keys.join(", "),
                 keys.join(", ")
             ),
@@ -176,20 +176,20 @@ impl Trigger {
                  SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE {no_token}; \
                  SELECT RAISE(ABORT, '{REFUSED}: {OLD}') WHERE NEW.{fence} {too_old} OLD.{fence}; \
                  {key_changes}; INSERT INTO {brought} VALUES ({}); END",
-                self.beside("fence_bring")?,
+                self.quoted("fence_bring")?,
                 new_keys.join(", ")
             ),
             format!(
                 "CREATE TRIGGER {} BEFORE UPDATE ON {table} FOR EACH ROW BEGIN \
                  DELETE FROM {brought} WHERE {}; END",
-                self.beside("fence_clear")?,
+                self.quoted("fence_clear")?,
                 same("IS")
             ),
             format!(
                 "CREATE TRIGGER {} AFTER UPDATE ON {table} FOR EACH ROW BEGIN \
                  SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE NOT EXISTS (SELECT 1 FROM {brought} WHERE {same}); \
                  DELETE FROM {brought} WHERE {same}; END",
-                self.beside("fence_check")?,
+                self.quoted("fence_check")?,
                 same = same("IS")
             ),
             // Also checks the old row: `INSERT OR REPLACE` removes it without firing the DELETE triggers.
@@ -197,14 +197,14 @@ impl Trigger {
                 "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW BEGIN \
                  SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE {no_token}; \
                  {unless_replaced}; END",
-                self.beside("fence_insert")?
+                self.quoted("fence_insert")?
             ),
         ];
         if !self.deletes {
             all.push(format!(
                 "CREATE TRIGGER {} BEFORE DELETE ON {table} FOR EACH ROW BEGIN \
                  SELECT RAISE(ABORT, '{REFUSED}: {DELETED}'); END",
-                self.beside("fence_delete")?
+                self.quoted("fence_delete")?
             ));
         }
         Ok(all)
@@ -217,7 +217,7 @@ impl Trigger {
         let dialect = self.fence.dialect;
         let table = dialect.quote_table(&self.fence.table);
         let fence = dialect.quote(&self.fence.fence);
-        let function = self.beside("fence")?;
+        let function = self.quoted("fence")?;
         let too_old = if self.once { "<=" } else { "<" };
         let raise = |what: &str| format!("RAISE EXCEPTION '{REFUSED}: {what}'");
         let unless_moved = if self.deletes {
@@ -296,7 +296,7 @@ impl Trigger {
         for (suffix, event, body) in triggers {
             all.push(format!(
                 "CREATE TRIGGER {} BEFORE {event} ON {table} FOR EACH ROW BEGIN {body} END",
-                self.beside(suffix)?
+                self.quoted(suffix)?
             ));
         }
         Ok(all)
@@ -315,7 +315,7 @@ impl Trigger {
     }
 
     /// The quoted name of a trigger, function or table of this guard, with the table's schema.
-    fn beside(&self, suffix: &str) -> Result<String, BadName> {
+    fn quoted(&self, suffix: &str) -> Result<String, BadName> {
         Ok(self
             .fence
             .dialect

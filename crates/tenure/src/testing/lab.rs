@@ -115,7 +115,7 @@ impl Lab {
     #[cfg(feature = "blocking")]
     #[expect(clippy::missing_panics_doc, reason = "the expectation cannot fail")]
     pub fn blocking_client(&self) -> crate::blocking::Client {
-        let runtime = crate::blocking::Runtime::beside(self.0.clock.runtime.clone());
+        let runtime = crate::blocking::Runtime::driven_elsewhere(self.0.clock.runtime.clone());
         crate::blocking::Client::on(runtime, self.client())
             .expect("a client that was just made is open, and its runtime is the lab's")
     }
@@ -151,7 +151,7 @@ impl Lab {
     /// On a thread that drives async tasks.
     #[cfg(feature = "blocking")]
     pub fn blocking_advance(&self, time: Duration) {
-        crate::blocking::Runtime::beside(self.0.clock.runtime.clone()).block_on(self.advance(time));
+        crate::blocking::Runtime::driven_elsewhere(self.0.clock.runtime.clone()).block_on(self.advance(time));
     }
 
     /// The current time of the lab's clock, on which local deadlines are measured.
