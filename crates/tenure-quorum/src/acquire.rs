@@ -7,7 +7,7 @@ use tenure_backend::{
     RenewReply, RenewRequest, TokenRange,
 };
 
-use crate::attempts::{Attempt, Wanted};
+use crate::attempts::{Attempt, Pending, Wanted};
 use crate::backend::Quorum;
 use crate::cleanup;
 use crate::members::Replies;
@@ -25,27 +25,17 @@ impl Quorum {
         not_after: Instant,
     ) -> Result<AcquireReply, BackendError> {
         let _turn = self.attempts.turn(claim.at.id).await;
-        let (known, wanted) = match self.attempts.get(claim.at.id) {
-            Some(Attempt::Withdrawn) => {
-                self.attempts.remove(claim.at.id);
-                return Ok(AcquireReply::Ended);
-            }
-            Some(Attempt::Granted { tokens, wanted }) => (Some(tokens), wanted),
-            None => (None, Wanted::default()),
+        let Some(pending) = self.attempts.begin(claim.at.id) else {
+            return Ok(AcquireReply::Ended);
         };
         let replies = self.members.ask(
             0..self.members.list.len(),
             |member| member.acquire(claim.clone(), not_after),
-            self.release_if_late(claim.clone(), wanted.clone()),
+            self.release_if_late(claim.clone(), pending.wanted.clone()),
         );
         let mut votes = Votes::new(self.members.list.len(), self.members.majority());
-        self.count(&mut votes, replies, known.is_none().then_some(&wanted))
-            .await;
-        if known.is_some() && !votes.is_granted() {
-            // The quorum granted the claim before. A failed poll of a granted claim releases nothing.
-            return votes.refusal();
-        }
-        self.decide(votes, claim, wanted, known).await
+        self.count(&mut votes, replies, &pending).await;
+        self.decide(votes, claim, pending).await
     }
 
     /// Returns the handler of votes that arrive after the decision. If the claim is not wanted any more, it releases
@@ -93,32 +83,35 @@ impl Quorum {
     }
 
     /// Reads votes until a majority has granted the claim, no majority can, or the time limit has passed. Without a
-    /// majority, declares the claim unwanted, and counts the votes that arrived before that. `wanted` is `None` for a
-    /// claim that the quorum granted before: it stays wanted.
-    async fn count(&self, votes: &mut Votes, mut replies: Replies<Vote>, wanted: Option<&Wanted>) {
+    /// majority, declares the claim unwanted, and counts the votes that arrived before that. A claim that the quorum
+    /// granted before stays wanted.
+    async fn count(&self, votes: &mut Votes, mut replies: Replies<Vote>, pending: &Pending) {
         while !votes.is_granted() && !votes.is_refused() {
             match replies.next().await {
                 Some((member, vote)) => votes.add(member, vote),
                 None => break,
             }
         }
-        if let Some(wanted) = wanted.filter(|_| !votes.is_granted()) {
-            wanted.give_up();
+        if !votes.is_granted() && !pending.is_held() {
+            pending.wanted.give_up();
             for (member, vote) in replies.close() {
                 votes.add(member, vote);
             }
         }
     }
 
-    /// Turns the votes into the reply. Without a majority, releases the claim at the members that granted it. `known`
-    /// are the tokens of a claim that the quorum granted before.
+    /// Turns the votes into the reply. Without a majority, releases the claim at the members that granted it, unless the
+    /// quorum granted it before: a failed poll of a granted claim releases nothing.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         votes: Votes,
         claim: Arc<Claim>,
-        wanted: Wanted,
-        known: Option<Option<TokenRange>>,
+        pending: Pending,
     ) -> Result<AcquireReply, BackendError> {
+        let Pending { wanted, known } = pending;
+        if known.is_some() && !votes.is_granted() {
+            return votes.refusal();
+        }
         if votes.is_granted() && wanted.is_wanted() {
             let agreed = self.agree(&votes.granted, &claim, known).await;
             if let Ok(Some(grant)) = agreed {

@@ -43,6 +43,21 @@ pub(crate) enum Attempt {
     Withdrawn,
 }
 
+/// A claim that the client still wants, at the start of a request for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) wanted: Wanted,
+    /// The tokens of a claim that the quorum granted before: they stay.
+    pub(crate) known: Option<Option<TokenRange>>,
+}
+
+impl Pending {
+    /// Returns whether the quorum granted the claim before.
+    pub(crate) fn is_held(&self) -> bool {
+        self.known.is_some()
+    }
+}
+
 /// The remembered claims of this client.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
@@ -98,6 +113,22 @@ impl Attempts {
             .entries
             .get(&id)
             .map(|(attempt, _)| attempt.clone())
+    }
+
+    /// Returns what is known of a claim that is requested now. `None` if it was withdrawn, and so has ended; it is
+    /// forgotten then.
+    pub(crate) fn begin(&self, id: ClaimId) -> Option<Pending> {
+        match self.get(id) {
+            Some(Attempt::Withdrawn) => {
+                self.remove(id);
+                None
+            }
+            Some(Attempt::Granted { tokens, wanted }) => Some(Pending {
+                wanted,
+                known: Some(tokens),
+            }),
+            None => Some(Pending::default()),
+        }
     }
 
     /// Remembers a claim at least until `until`, unless it is removed before.

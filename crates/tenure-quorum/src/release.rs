@@ -8,7 +8,7 @@ use tenure_backend::{
     AcquireReply, BackendError, Batch, ClaimId, Effect, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget,
 };
 
-use crate::attempts::Wanted;
+use crate::attempts::Pending;
 use crate::backend::Quorum;
 use crate::cleanup;
 use crate::members::Replies;
@@ -25,8 +25,8 @@ struct Element {
     freed: Vec<(HolderId, usize)>,
     others: Option<u32>,
     errors: Vec<BackendError>,
-    /// The votes for the successor, if the request names one.
-    votes: Option<(Votes, Wanted)>,
+    /// The votes for the successor, if the request names one that has not ended.
+    votes: Option<(Votes, Pending)>,
 }
 
 /// Returns the claims that a batch releases or names as successors, sorted. Batches take their turns in this order, so
@@ -54,7 +54,12 @@ impl Quorum {
             turns.push(self.attempts.turn(id).await);
         }
         let mut elements: Vec<Element> = batch.iter().map(|request| self.element(request)).collect();
-        let mut replies = self.ask_to_release(&batch, &elements);
+        let mut sent = batch.clone();
+        for (request, element) in sent.iter_mut().zip(&elements) {
+            // A successor that was withdrawn has ended: the members are not asked for it.
+            request.successor = request.successor.take().filter(|_| element.votes.is_some());
+        }
+        let mut replies = self.ask_to_release(&sent, &elements);
         while !elements
             .iter()
             .all(|element| element.is_decided(members, majority))
@@ -67,10 +72,11 @@ impl Quorum {
             }
         }
         for element in &elements {
-            if let Some((votes, wanted)) = &element.votes
+            if let Some((votes, pending)) = &element.votes
                 && !votes.is_granted()
+                && !pending.is_held()
             {
-                wanted.give_up();
+                pending.wanted.give_up();
             }
         }
         for (member, replies) in replies.close() {
@@ -91,15 +97,12 @@ impl Quorum {
             ReleaseTarget::Claim(claim) => self.attempts.remove(claim.id),
             _ => false,
         };
-        let votes = || {
-            (
-                Votes::new(self.members.list.len(), self.members.majority()),
-                Wanted::default(),
-            )
-        };
+        let successor = request.successor.as_ref();
+        let pending = successor.and_then(|successor| self.attempts.begin(successor.claim.at.id));
+        let votes = Votes::new(self.members.list.len(), self.members.majority());
         Element {
             is_held,
-            votes: request.successor.is_some().then(votes),
+            votes: pending.map(|pending| (votes, pending)),
             ..Element::default()
         }
     }
@@ -116,9 +119,9 @@ impl Quorum {
             .iter()
             .zip(elements)
             .map(|(request, element)| {
-                let (_, wanted) = element.votes.as_ref()?;
+                let (_, pending) = element.votes.as_ref()?;
                 let claim = request.successor.as_ref()?.claim.clone();
-                Some(self.release_if_late(claim, wanted.clone()))
+                Some(self.release_if_late(claim, pending.wanted.clone()))
             })
             .collect();
         self.members.ask(
@@ -153,12 +156,13 @@ impl Quorum {
     async fn conclude(self: &Arc<Self>, element: Element, request: ReleaseRequest) -> ReleaseReply {
         let (members, majority) = (self.members.list.len(), self.members.majority());
         let successor = match (element.votes, request.successor) {
-            (Some((votes, wanted)), Some(successor)) => {
-                let decided = self.decide(votes, successor.claim, wanted, None).await;
+            (Some((votes, pending)), Some(successor)) => {
+                let decided = self.decide(votes, successor.claim, pending).await;
                 // After an error some members may still have the successor, so the client must place another claim.
                 Some(decided.unwrap_or(AcquireReply::Ended))
             }
-            _ => None,
+            (None, Some(_)) => Some(AcquireReply::Ended),
+            (_, None) => None,
         };
         if element.done < majority {
             return ReleaseReply::Unknown(too_few(members, majority, element.errors, Effect::Unknown));

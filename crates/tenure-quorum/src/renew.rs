@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Batch, Cause, Effect, Instant, Loss, ReleaseRequest, ReleaseTarget, RenewReply,
+    BackendError, Batch, Cause, Effect, Instant, Loss, Phase, ReleaseRequest, ReleaseTarget, RenewReply,
     RenewRequest,
 };
 
@@ -59,7 +59,9 @@ impl Quorum {
             }
         }
         if members - element.gone < majority {
-            self.attempts.remove(id);
+            if request.only == Phase::Granted {
+                self.attempts.remove(id);
+            }
             // The claim is lost. Without a release, members that still have it would keep it until the end of its
             // lease.
             for (member, ..) in element.alive {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
-    FencingToken, Hazard, LockKey, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
-    SystemClock, TokenRange,
+    FencingToken, Hazard, LockKey, Phase, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    Successor, SystemClock, TokenRange,
 };
 use tenure_memory::MemoryStore;
 use tenure_quorum::{Config, Quorum};
@@ -212,6 +212,69 @@ async fn a_late_reply_does_not_release_a_claim_that_was_granted_since() {
     for store in &stores[..2] {
         assert!(is_held(store).await);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewing_a_held_claim_as_a_waiter_keeps_it_at_a_slow_member() {
+    let stores = stores();
+    let send = Arc::new(Notify::new());
+    let slow = Arc::new(FaultyBackend::new(LateOnce {
+        store: member(&stores[0]),
+        is_first: AtomicBool::new(true),
+        send: send.clone(),
+    }));
+    let quorum = quorum(vec![slow, member(&stores[1]), member(&stores[2])]);
+    let claim = claim(1);
+    assert!(matches!(
+        acquire(&quorum, &claim).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+    let as_waiter = RenewRequest {
+        only: Phase::Waiting,
+        ..RenewRequest::of(&claim)
+    };
+    let renewed = quorum.clone().renew(Batch::from_iter([as_waiter])).await;
+    assert!(matches!(renewed[..], [RenewReply::Gone(_)]));
+    send.notify_one();
+    // sleep: the late reply is handled in the background, in paused time.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for store in &stores {
+        assert!(is_held(store).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_claim_named_as_successor_keeps_its_tokens() {
+    let stores = stores();
+    lift_counter(&stores[0]).await;
+    // The member with the greatest tokens replies too late to count for the grant.
+    let slow = Arc::new(FaultyBackend::new(LateOnce {
+        store: member(&stores[0]),
+        is_first: AtomicBool::new(true),
+        send: Arc::default(),
+    }));
+    let quorum = quorum(vec![slow, member(&stores[1]), member(&stores[2])]);
+    let held = claim(1);
+    let Ok(AcquireReply::Granted(grant)) = acquire(&quorum, &held).await else {
+        panic!("the key is free");
+    };
+    let not_after = quorum.clock().now() + Duration::from_secs(5);
+    let request = ReleaseRequest {
+        successor: Some(Successor {
+            claim: held,
+            not_after,
+        }),
+        ..ReleaseRequest::of(&claim(2), Cause::Unlocked)
+    };
+    let mut replies = quorum.clone().release(Batch::from_iter([request])).await;
+    let Some(ReleaseReply::Done {
+        successor: Some(AcquireReply::Granted(again)),
+        ..
+    }) = replies.pop()
+    else {
+        panic!("the claim is held");
+    };
+    assert_eq!(again.tokens, grant.tokens);
 }
 
 #[tokio::test]
