@@ -77,6 +77,9 @@ fn claims_are_handed_over_while_they_are_fresh() {
         # a fresh grant goes to a newcomer
         other client; a locks; a answered; other client; poller looks; poller granted; 1 ms; b locks
         a leaves; poller answered: wakes b
+        # a grant that was long on the way goes to a waiter that was there before
+        other client; a locks; a answered; other client; poller looks; poller granted; 11 ms
+        poller answered: wakes a
         ",
     );
 }
@@ -193,6 +196,10 @@ fn one_caller_asks_the_store() {
         # the poller stops while a caller asks
         other client; a locks; a answered; poller looks; poller checks: wanted
         a leaves; b locks; c locks; poller checks: unwanted
+        # the poller checks a holder whose lease is not renewed, after a third of the lease
+        a locks with fixed lease; a answered; b locks; poller looks: rests 100ms
+        9999 ms; poller looks: rests 1ms
+        1 ms; poller looks: verifies
         # the poller stops when a call was granted
         other client; a locks; a answered; poller looks: asks for 2
         other client; b tries; b answered: holds 2, notifies the poller
