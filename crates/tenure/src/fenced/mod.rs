@@ -1,5 +1,5 @@
-//! Writes that only the newest holder of a lock can make: SQL for any client, and a cell for tests. This module does
-//! not connect to a database: it makes SQL text and parameters, and interprets the row count.
+//! Writes that only the newest holder of a lock can make: SQL and Redis scripts for any client, and a cell for tests.
+//! This module does not connect to a database: it makes statements and their parameters, and interprets the replies.
 //!
 //! A holder that was paused beyond its lease, or whose request was on the wire for too long, writes after another has
 //! taken the lock; no lock can prevent that. The resource can: it keeps the greatest [token](crate::Guard::token) that
@@ -19,6 +19,8 @@
 //! fenced::applied(rows)?; // no row: a newer holder has written
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! On Redis, a script does the same: [`RedisFence`].
 //!
 //! # What it gives, and what not
 //! - **Old holders do not interleave.** Once a token has written a row, no smaller token writes it again, even if
@@ -41,6 +43,7 @@ mod cell;
 mod dialect;
 mod fence;
 mod name;
+mod redis;
 mod stale;
 mod statement;
 mod trigger;
@@ -49,6 +52,7 @@ pub use cell::FencedCell;
 pub use dialect::{Dialect, Placeholders};
 pub use fence::{BadStatement, Fence};
 pub use name::BadName;
+pub use redis::{BadKey, RedisFence, RedisWrite};
 pub use stale::{REFUSED, Stale, applied};
 pub use statement::{Slot, Statement};
 pub use trigger::Trigger;

@@ -2,8 +2,8 @@
 
 use tenure_backend::FencingToken;
 
-/// The first words of every error of a [guard](crate::fenced::Fence::guard)'s triggers, which distinguish it from other
-/// errors of the database.
+/// The words in every error of a [guard](crate::fenced::Fence::guard)'s triggers, and of a
+/// [`RedisFence`](crate::fenced::RedisFence)'s scripts, which distinguish it from other errors of the database.
 pub const REFUSED: &str = "refused by fence";
 
 /// The error of a refused write: its token is older than that of an earlier write. Stop: another client holds the lock.
@@ -26,6 +26,28 @@ pub const REFUSED: &str = "refused by fence";
 pub struct Stale {
     /// The greatest token that has written; `None` if only a row count is known.
     pub newest: Option<FencingToken>,
+}
+
+impl Stale {
+    /// Reads the text of an error of a database or of Redis. `None` if it is not the refusal of a fenced write.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::fenced::Stale;
+    ///
+    /// assert_eq!(Stale::in_error("OOM command not allowed"), None);
+    /// let stale = Stale::in_error("refused by fence: a newer token has written this row");
+    /// assert_eq!(stale, Some(Stale { newest: None }));
+    /// ```
+    pub fn in_error(text: &str) -> Option<Stale> {
+        let (_, rest) = text.split_once(REFUSED)?;
+        let newest = rest
+            .strip_prefix(": token ")
+            .and_then(|rest| rest.split(' ').next());
+        Some(Stale {
+            newest: newest.and_then(|newest| newest.parse().ok()),
+        })
+    }
 }
 
 /// Interprets the number of rows that a fenced statement has written: zero means that the write was refused.
