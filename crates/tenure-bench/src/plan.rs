@@ -19,6 +19,10 @@ pub(crate) enum Workload {
     HotProcesses,
     /// 64 tasks of one process on one key, and one task of another process that pauses after each unlock
     LoneWaiter,
+    /// 64 tasks on one read-write lock: 8 write, the others read
+    Readers,
+    /// 64 tasks on one semaphore of 8 permits, each with one permit
+    Permits,
 }
 
 /// The store of the locks.
@@ -74,7 +78,7 @@ impl Workload {
         match self {
             Workload::Solo => &[1],
             Workload::Many => &[256],
-            Workload::Hot => &[64],
+            Workload::Hot | Workload::Readers | Workload::Permits => &[64],
             Workload::Pair => &[1, 1],
             Workload::HotProcesses => &[8; 8],
             Workload::LoneWaiter => &[64, 1],
@@ -83,6 +87,11 @@ impl Workload {
 
     pub(crate) fn has_one_key(self) -> bool {
         self != Workload::Many
+    }
+
+    /// Returns whether the workload's lock has one holder at a time.
+    pub(crate) fn is_exclusive(self) -> bool {
+        !matches!(self, Workload::Readers | Workload::Permits)
     }
 
     /// Returns whether the process is that of the lone waiter.
@@ -157,7 +166,7 @@ fn clients(workload: Workload, store: Store) -> Vec<Client> {
     if workload == Workload::Solo {
         clients.push(Client::TenureLinger);
     }
-    if store == Store::Redis {
+    if store == Store::Redis && workload.is_exclusive() {
         clients.extend([Client::Rslock, Client::Rlock]);
     }
     clients.push(Client::Bare);
@@ -167,6 +176,9 @@ fn clients(workload: Workload, store: Store) -> Vec<Client> {
 fn impossible(workload: Workload, store: Store, distance: Distance) -> Option<&'static str> {
     if !store.can_be(distance) {
         return Some("it has no server that could be elsewhere");
+    }
+    if store != Store::Memory && !workload.is_exclusive() {
+        return Some("no other client has such a lock there to compare with");
     }
     (store == Store::Memory && workload.tasks().len() > 1).then_some("memory is not shared between processes")
 }
@@ -178,10 +190,15 @@ mod tests {
     #[test]
     fn every_workload_is_paired_with_every_store_and_bare() {
         let (made, notes) = pairings(&[], &[], Distance::Near);
-        assert_eq!(made.len(), 15);
-        let lone = ["pair", "hot-processes", "lone-waiter"];
-        let why = "on memory is left out: memory is not shared between processes.";
-        assert_eq!(notes, lone.map(|workload| format!("{workload} {why}")));
+        assert_eq!(made.len(), 17);
+        let processes = ["pair", "hot-processes", "lone-waiter"];
+        let left_out = |store: &'static str, why: &'static str| {
+            move |workload| format!("{workload} on {store} is left out: {why}.")
+        };
+        let unshared = processes.map(left_out("memory", "memory is not shared between processes"));
+        let no_peer = "no other client has such a lock there to compare with";
+        let shared = ["sqlite", "redis"].map(|store| ["readers", "permits"].map(left_out(store, no_peer)));
+        assert_eq!(notes, [&unshared[..], shared.as_flattened()].concat());
         for pairing in &made {
             assert_eq!(pairing.clients.first(), Some(&Client::Tenure));
             assert_eq!(pairing.clients.last(), Some(&Client::Bare));
@@ -212,7 +229,7 @@ mod tests {
         for distance in [Distance::Apart, Distance::Away] {
             let (made, notes) = pairings(&[], &[], distance);
             assert!(made.iter().all(|pairing| pairing.store == Store::Redis));
-            assert_eq!((made.len(), notes.len()), (6, 0));
+            assert_eq!((made.len(), notes.len()), (6, 2));
             let (made, notes) = pairings(&[Workload::Solo], &[Store::Memory, Store::Redis], distance);
             let why = "solo on memory is left out: it has no server that could be elsewhere.";
             assert_eq!((made.len(), notes), (1, vec![why.to_owned()]));

@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use rlock::async_lock::RLock;
 use rslock::LockManager;
 use tenure::Settings;
+use tokio::sync::{RwLock, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::Fallible;
 use crate::client::polling::Polling;
 use crate::client::statements::Statements;
-use crate::client::{Lock, peers, waiting};
+use crate::client::{Lock, Side, peers, waiting};
 use crate::last_holder::LastHolder;
-use crate::plan::{Client, Store};
+use crate::plan::{Client, Store, Workload};
 use crate::processes::Work;
 use crate::tally::Round;
 
@@ -32,11 +33,18 @@ const LINGER: Duration = Duration::from_millis(10);
 /// Time limit of `close`, far longer than it takes to release all locks of a benchmark.
 const CLOSING: Duration = Duration::from_secs(10);
 
+/// With `Workload::Readers`, one of this number of workers writes, and the others read.
+const WRITES_ONE_OF: u32 = 8;
+
+/// Number of permits of the semaphore of `Workload::Permits`.
+const PERMITS: u32 = 8;
+
 /// A task that locks one key, kept from round to round.
 struct Worker<L> {
     worker: u32,
     lock: L,
-    last_holder: Arc<LastHolder>,
+    /// `None` if the lock may have several holders.
+    last_holder: Option<Arc<LastHolder>>,
     /// Time for which the worker holds each lock.
     section: Duration,
     /// Pause after each unlock.
@@ -59,7 +67,21 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
                 manager.shutdown().await;
                 Ok(())
             }
-            (Client::Bare, Store::Memory) => serve(waiting::mutexes(), work).await,
+            (Client::Bare, Store::Memory) => match work.workload {
+                Workload::Readers => {
+                    let lock = Arc::new(RwLock::new(()));
+                    let side = |writes| Side {
+                        lock: lock.clone(),
+                        writes,
+                    };
+                    serve(sides(side), work).await
+                }
+                Workload::Permits => {
+                    let semaphore = Arc::new(Semaphore::new(PERMITS as usize));
+                    serve(|_| semaphore.clone(), work).await
+                }
+                _ => serve(waiting::mutexes(), work).await,
+            },
             (Client::Bare, Store::Sqlite) => {
                 serve(waiting::keys(Statements::open(&location.lock_file())?), work).await
             }
@@ -70,8 +92,29 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
 
 async fn tenure(settings: Settings, work: &Work) -> Fallible<()> {
     let client = tenure::connect_with(&work.location.url, settings).await?;
-    serve(|key| client.mutex(key), work).await?;
+    match work.workload {
+        Workload::Readers => {
+            let lock = client.rwlock("one");
+            let side = |writes| if writes { lock.writer() } else { lock.reader() };
+            serve(sides(side), work).await?;
+        }
+        Workload::Permits => serve(|key| client.semaphore(key, PERMITS).permits(1), work).await?,
+        _ => serve(|key| client.mutex(key), work).await?,
+    }
     Ok(client.close(CLOSING).await?)
+}
+
+/// Returns a function that makes the locks of the workers of `Workload::Readers`. `side` makes the write side or the
+/// read side.
+fn sides<L>(mut side: impl FnMut(bool) -> L) -> impl FnMut(&str) -> L {
+    let mut worker = 0..;
+    move |_| {
+        side(
+            worker
+                .next()
+                .is_some_and(|worker: u32| worker.is_multiple_of(WRITES_ONE_OF)),
+        )
+    }
 }
 
 /// Runs a round for each line of stdin, which is its length in microseconds, and prints the counters.
@@ -105,7 +148,7 @@ fn crew<L: Lock>(mut lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<Ve
         Arc::new(Worker {
             worker,
             lock: lock_of(&key),
-            last_holder,
+            last_holder: work.workload.is_exclusive().then_some(last_holder),
             section: work.section,
             rest,
         })
@@ -142,9 +185,10 @@ impl<L: Lock> Worker<L> {
                 }
             };
             let granted = Instant::now();
-            let handed_over = self.last_holder.acquired(self.worker.into())?;
+            let last_holder = self.last_holder.as_deref();
+            let handed_over = last_holder.map_or(Ok(false), |last| last.acquired(self.worker.into()))?;
             stay_busy(granted, self.section);
-            self.last_holder.releases(self.worker.into())?;
+            last_holder.map_or(Ok(()), |last| last.releases(self.worker.into()))?;
             self.lock.unlock(guard).await?;
             round.waited(granted - asked);
             if granted < until {
