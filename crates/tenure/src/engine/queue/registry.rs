@@ -103,3 +103,59 @@ impl<T> Registry<T> {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> LockKey {
+        LockKey::new(name).expect("the key is valid")
+    }
+
+    fn get(registry: &Registry<LockKey>, name: &str) -> Arc<LockKey> {
+        let is_for = |item: &LockKey, key: &LockKey| item == key;
+        registry.get(key(name), Kind::Mutex, is_for, |key, _| key)
+    }
+
+    fn entries(registry: &Registry<LockKey>) -> usize {
+        let lens = registry.shards.iter().map(|shard| shard.lock().len());
+        lens.sum()
+    }
+
+    #[test]
+    fn a_key_has_one_item_while_somebody_has_it() {
+        let registry = Registry::default();
+        let item = get(&registry, "a");
+        assert!(Arc::ptr_eq(&item, &get(&registry, "a")));
+        assert!(!Arc::ptr_eq(&item, &get(&registry, "b")));
+    }
+
+    #[test]
+    fn only_dropped_items_are_forgotten() {
+        let registry = Registry::default();
+        let (a, b) = (get(&registry, "a"), get(&registry, "b"));
+        registry.forget(&a, Kind::Mutex);
+        assert!(Arc::ptr_eq(&a, &get(&registry, "a")), "the item is in use");
+        drop(b);
+        registry.forget(&a, Kind::Mutex);
+        assert_eq!(entries(&registry), 2);
+        registry.forget(&key("b"), Kind::Mutex);
+        assert_eq!(entries(&registry), 1);
+    }
+
+    #[test]
+    fn closing_returns_all_items_and_marks_later_ones() {
+        let registry = Registry::default();
+        let items = [get(&registry, "a"), get(&registry, "b")];
+        let mut closed = registry.close();
+        closed.sort();
+        assert_eq!(closed, items);
+        let is_for = |item: &LockKey, key: &LockKey| item == key;
+        let mut is_closed = false;
+        registry.get(key("c"), Kind::Mutex, is_for, |key, closed| {
+            is_closed = closed;
+            key
+        });
+        assert!(is_closed);
+    }
+}
