@@ -1,9 +1,7 @@
 //! The guardian process: one thread, one command, one deadline. It writes to no terminal and knows no lock. It sends
 //! its reports to `tenure`, which prints them.
 
-use std::ffi::OsString;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,8 +12,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, 
 use signal_hook::consts::SIGCHLD;
 
 use super::deadline::{DeadlineState, Due};
-use super::helper::{STUB, helper, own_binary};
 use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, line};
+use super::stub::Stub;
 use super::sweep::{RoundResult, Sweep, ended, reap, signal_all};
 use super::{LONGEST_SLEEP, StopReason, now, process_tree, signals, stdin_passing, terminal};
 
@@ -43,6 +41,8 @@ struct Guardian {
     /// Becomes readable after each SIGCHLD.
     child_changed: UnixStream,
     deadline_state: DeadlineState,
+    /// The stub that will become the command. It starts while `tenure` waits for the lock.
+    idle_stub: Option<Stub>,
     command: Option<Command>,
 }
 
@@ -91,6 +91,8 @@ impl Guardian {
             caller,
             child_changed,
             deadline_state: DeadlineState::default(),
+            // If this fails, `start` tries again and reports the error.
+            idle_stub: Stub::spawn().ok(),
             command: None,
         }))
     }
@@ -198,8 +200,19 @@ impl Guardian {
             self.caller.report(&Report::Refused);
             return Next::Exit;
         }
-        match spawn_stub(&launch) {
-            Ok((leader, stub)) => {
+        let stub = match self.idle_stub.take() {
+            Some(stub) if !ended(stub.pid) => Ok(stub),
+            dead => {
+                dead.map(|stub| stub.pid).into_iter().for_each(reap);
+                Stub::spawn()
+            }
+        };
+        let stub = stub.and_then(|mut stub| stub.take(&launch).map(|()| stub));
+        match stub {
+            Ok(Stub {
+                pid: leader,
+                socket: stub,
+            }) => {
                 let terminal_owner = launch.terminal_owner.and_then(Pid::from_raw);
                 self.command = Some(Command {
                     leader,
@@ -402,19 +415,6 @@ impl Caller {
             self.flush();
         }
     }
-}
-
-/// Starts the stub in a process group of its own. The stub waits for the command's standard input.
-fn spawn_stub(launch: &Launch) -> io::Result<(Pid, UnixStream)> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    let binary: OsString = own_binary()?.into();
-    let child = helper(binary, STUB, OwnedFd::from(theirs))
-        .arg(getpid().as_raw_pid().to_string())
-        .args(&launch.argv)
-        .envs(launch.env.iter().map(|(name, value)| (name, value)))
-        .spawn()?;
-    Ok((Pid::from_child(&child), ours))
 }
 
 fn drain(mut woken: &UnixStream) {

@@ -11,7 +11,8 @@
 //! # Algorithm
 //!
 //! `tenure` and the guardian exchange one JSON object per line over a socket pair (`protocol`). The guardian knows a
-//! deadline and a process tree, but no key, lease or store. It passes through these states:
+//! deadline and a process tree, but no key, lease or store. It starts the stub at once, so that the stub is ready when the
+//! lock is granted. It passes through these states:
 //!
 //! ```text
 //!             Arm or Waive                Start                      leader ended

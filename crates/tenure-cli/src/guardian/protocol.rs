@@ -15,7 +15,7 @@ pub(super) enum Order {
     Arm(Deadline),
     /// Removes the deadline. The guardian still kills the command when `tenure` dies.
     Waive,
-    /// Starts the stub, which waits for `Go` before it becomes the command.
+    /// Gives the stub its command line. It waits for `Go` before it becomes the command.
     Start(Launch),
     /// Lets the stub become the command. Before this, `tenure` gives the terminal to a command that may have it.
     Go,

@@ -1,21 +1,63 @@
-//! The stub: asks the kernel to kill it when the guardian dies, waits for the command's standard input, and becomes
-//! the command (`exec`). It keeps no descriptor open that the command could inherit.
+//! The stub: asks the kernel to kill it when the guardian dies, waits for the command line and the standard input, and
+//! becomes the command (`exec`). It keeps no descriptor open that the command could inherit.
+//!
+//! The guardian starts it before the command line is complete, because the lock's token is in the environment: so the
+//! stub gets ready while `tenure` waits for the lock.
 
 use std::env::ArgsOs;
-use std::ffi::OsStr;
-use std::io::Write;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, getppid};
+use rustix::process::{Pid, getpid, getppid};
 
+use super::helper::{STUB, helper, own_binary};
+use super::protocol::Launch;
 use super::stdin_passing;
+
+/// Longest time for which the stub may take nothing of the command line, for example because it is stopped.
+const TAKE_LIMIT: Duration = Duration::from_secs(1);
+
+/// A stub as the guardian sees it.
+pub(super) struct Stub {
+    pub(super) pid: Pid,
+    pub(super) socket: UnixStream,
+}
+
+impl Stub {
+    /// Starts a stub in a process group of its own. It waits for [`take`](Self::take), then for the command's standard
+    /// input.
+    pub(super) fn spawn() -> io::Result<Stub> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_write_timeout(Some(TAKE_LIMIT))?;
+        let binary: OsString = own_binary()?.into();
+        let child = helper(binary, STUB, OwnedFd::from(theirs))
+            .arg(getpid().as_raw_pid().to_string())
+            .spawn()?;
+        Ok(Stub {
+            pid: Pid::from_child(&child),
+            socket: ours,
+        })
+    }
+
+    /// Sends the command line and its environment. Afterwards, reads of the socket do not block.
+    pub(super) fn take(&mut self, launch: &Launch) -> io::Result<()> {
+        let launch = serde_json::to_vec(launch)?;
+        self.socket.write_all(&(launch.len() as u64).to_ne_bytes())?;
+        self.socket.write_all(&launch)?;
+        self.socket.set_nonblocking(true)
+    }
+}
 
 /// Error number that the stub reports if the error of `exec` has none.
 const UNKNOWN: i32 = Errno::IO.raw_os_error();
 
-/// Runs `tenure-stub GUARDIAN-PID PROGRAM ARG…`, with the guardian's socket as standard input.
+/// Runs `tenure-stub GUARDIAN-PID`, with the guardian's socket as standard input.
 ///
 /// Returns only if the command did not start. The guardian then gets an error number over the socket. When the command
 /// does start, `exec` closes the socket.
@@ -25,18 +67,14 @@ pub(super) fn main(mut args: ArgsOs) -> ExitCode {
         .as_deref()
         .and_then(OsStr::to_str)
         .and_then(|pid| pid.parse().ok());
-    let (Some(guardian), Some(program)) = (guardian.and_then(Pid::from_raw), args.next()) else {
+    let Some(guardian) = guardian.and_then(Pid::from_raw) else {
         return ExitCode::FAILURE;
     };
     let Ok(mut socket) = stdin_passing::own_socket() else {
         return ExitCode::FAILURE;
     };
     let error = if dies_with(guardian) {
-        match stdin_passing::receive_stdin(&socket) {
-            Ok(Some(())) => Command::new(program).args(args).exec().raw_os_error(),
-            Ok(None) => None,
-            Err(error) => error.raw_os_error(),
-        }
+        become_the_command(&mut socket).raw_os_error()
     } else {
         None
     };
@@ -44,6 +82,32 @@ pub(super) fn main(mut args: ArgsOs) -> ExitCode {
     // Sending fails only if the guardian has died.
     let _ = socket.write_all(&errno.to_ne_bytes());
     ExitCode::FAILURE
+}
+
+/// Waits for the command line and the standard input, and executes the command. Returns only if that fails.
+fn become_the_command(socket: &mut UnixStream) -> io::Error {
+    let launch = match read_launch(socket) {
+        Ok(launch) => launch,
+        Err(error) => return error,
+    };
+    let [program, args @ ..] = &launch.argv[..] else {
+        return io::ErrorKind::InvalidInput.into();
+    };
+    match stdin_passing::receive_stdin(socket) {
+        Ok(Some(())) => Command::new(program).args(args).envs(launch.env).exec(),
+        Ok(None) => io::ErrorKind::UnexpectedEof.into(),
+        Err(error) => error,
+    }
+}
+
+/// Reads what [`Stub::take`] sent, and no byte more: the next byte comes with the descriptor of the standard input.
+fn read_launch(socket: &mut UnixStream) -> io::Result<Launch> {
+    let mut length = [0; 8];
+    socket.read_exact(&mut length)?;
+    let mut launch = Vec::new();
+    let length = u64::from_ne_bytes(length);
+    Read::by_ref(socket).take(length).read_to_end(&mut launch)?;
+    Ok(serde_json::from_slice(&launch)?)
 }
 
 /// Asks the kernel to kill this process when its parent dies. Returns false if the parent is not the guardian.

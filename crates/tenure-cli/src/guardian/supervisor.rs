@@ -150,6 +150,8 @@ impl Supervisor {
             match read_report(&mut self.incoming, &mut self.socket).await {
                 Some(Report::Spawned { pid }) => {
                     self.leader = Pid::from_raw(pid);
+                    // The stub may have existed already.
+                    self.spared.retain(|spared| Some(spared.pid) != self.leader);
                     self.order_with_terminal(&Order::Go);
                 }
                 // `KillSent`: the command was stopped before it ran. `Ended` follows.

@@ -1,5 +1,8 @@
 //! `tenure run`: runs a command under a lock.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::command::{Ending, STOPPED, claim_cap, ended_by, guardian, run_under};
@@ -16,15 +19,18 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let request = LockRequest::of(&run.lock)?;
     let store = ChosenStore::of(global)?;
     let mut inbox = listen()?;
-    // Start the guardian first: it gets ready while this process connects and waits.
+    let mut connecting = pin!(request.connect(&store));
+    // Begins to connect, then starts the guardian: both go on while this process waits.
+    let begun = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await;
     let supervisor = guardian()?;
-
-    let connected = tokio::select! {
-        biased;
-        signal = termination_signal(&mut inbox) => return Ok(ended_by(signal)),
-        connected = request.connect(&store) => connected,
+    let client = match begun {
+        Poll::Ready(connected) => connected?,
+        Poll::Pending => tokio::select! {
+            biased;
+            signal = termination_signal(&mut inbox) => return Ok(ended_by(signal)),
+            connected = connecting => connected?,
+        },
     };
-    let client = connected?;
     let (quiet, names) = (!global.verbose, request.names());
     let waits = move |_: &_| note_as_is(quiet, &format!("waiting for {names}"));
     let lease = request.lease(&client);

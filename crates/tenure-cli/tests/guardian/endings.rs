@@ -1,7 +1,7 @@
 //! Tests how a command ends: no process that the command started outlives it.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tenure_cli::guardian::send_stdin;
+use tenure_cli::guardian::{Launch, send_stdin};
 
 use crate::fixture::{FAR, Fixture, Process, alive, assert_dead, send, wait_for};
 use crate::trials;
@@ -28,6 +28,7 @@ trials![
     orphans_are_reaped_while_the_command_runs,
     a_guardian_without_a_command_exits_with_tenure,
     a_stub_of_another_parent_never_runs_the_command,
+    a_stub_that_died_while_it_waited_is_replaced,
     the_guardian_survives_signals_of_a_terminal,
 ];
 
@@ -258,12 +259,16 @@ fn a_stub_of_another_parent_never_runs_the_command() {
     let fixture = Fixture::new();
     let stub = |parent: u32| {
         let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
-        // Sent before the stub starts, so that the stub does not wait for its standard input.
+        // Sent before the stub starts, so that the stub does not wait for them.
+        let launch = launch(&["touch", "ran"]);
+        ours.write_all(&(launch.len() as u64).to_ne_bytes())
+            .and_then(|()| ours.write_all(launch.as_bytes()))
+            .expect("it is sent");
         let input = File::open("/dev/null").expect("the null device");
         send_stdin(&ours, input.as_fd()).expect("it is sent");
         let stub = Command::new(env!("CARGO_BIN_EXE_tenure"))
             .arg0("tenure-stub")
-            .args([&parent.to_string(), "touch", "ran"])
+            .arg(parent.to_string())
             .current_dir(fixture.folder.path())
             .stdin(std::os::fd::OwnedFd::from(theirs))
             .spawn();
@@ -282,6 +287,42 @@ fn a_stub_of_another_parent_never_runs_the_command() {
     gone.wait().expect("our child");
     assert!(!stub(gone.id()), "the parent had died");
     assert!(stub(std::process::id()), "the parent is alive");
+}
+
+/// The launch of a command as the guardian and the stub receive it.
+fn launch(argv: &[&str]) -> String {
+    let argv = argv.iter().map(Into::into).collect();
+    serde_json::to_string(&Launch::new(argv, Vec::new())).expect("JSON")
+}
+
+fn a_stub_that_died_while_it_waited_is_replaced() {
+    let fixture = Fixture::new();
+    let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let guardian = Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .arg0("tenure-guardian")
+        .current_dir(fixture.folder.path())
+        .stdin(std::os::fd::OwnedFd::from(theirs))
+        .spawn()
+        .expect("the guardian starts");
+    let input = File::open("/dev/null").expect("the null device");
+    send_stdin(&ours, input.as_fd()).expect("it is sent");
+    let children = format!("/proc/{0}/task/{0}/children", guardian.id());
+    let stub = || {
+        let children = std::fs::read_to_string(&children).unwrap_or_default();
+        children.trim().parse::<i32>().ok()
+    };
+    wait_for("the stub", || stub().is_some());
+    let dead = stub().expect("the guardian has a child");
+    send(dead, Signal::KILL);
+    wait_for("the stub's end", || !alive(dead));
+    writeln!(
+        ours,
+        "\"Waive\"\n{{\"Start\":{}}}\n\"Go\"",
+        launch(&["touch", "ran"])
+    )
+    .expect("it is sent");
+    fixture.wait_for_file("ran");
+    assert_eq!(Process::of(guardian).finish().code, 0);
 }
 
 fn the_guardian_survives_signals_of_a_terminal() {
