@@ -156,6 +156,19 @@ async fn a_holder_that_its_own_client_evicts_learns_at_once() {
     }
 }
 
+/// The renewal that finds the claim gone also wakes this client's waiters: they do not wait for the local deadline.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_an_evicted_holder_is_served_after_its_renewal() {
+    let (fixture, [client]) = Fixture::clients();
+    let guard = client.mutex("k").lock().await.unwrap();
+    let waiting = spawned(client.mutex("k").lock()).await;
+    evict(&fixture.client(), "k").await;
+    let evicted = tokio::time::Instant::now();
+    drop(served(waiting).await);
+    assert!(evicted.elapsed() <= 11 * SECOND, "{:?}", evicted.elapsed());
+    assert!(!guard.is_held());
+}
+
 /// No renewal detects the eviction of a fixed lease. The client asks the store for its waiters: after a third of the
 /// lease, at most 10 s.
 #[tokio::test(start_paused = true)]

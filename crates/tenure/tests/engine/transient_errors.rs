@@ -292,6 +292,24 @@ async fn a_store_that_forgets_claims_gets_a_second_withdrawal() {
     }
 }
 
+/// The second withdrawal of a claim is left out if a repeated call has acquired it.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_held_after_all_is_not_withdrawn() {
+    for fair in [false, true] {
+        let fixture = Fixture::new();
+        let (client, backend) = fixture.faulty_client_where(|profile| profile.remembers_ended = false);
+        let other = fixture.client().mutex("k").lock().await.unwrap();
+        let waiting = spawned(mutex(&client, fair).lock()).await;
+        settle().await;
+        backend.control(Verb::Acquire).fail_after(1);
+        other.unlock().await.unwrap();
+        let guard = served(waiting).await;
+        pass(20 * SECOND).await;
+        assert!(guard.is_held(), "fair {fair}");
+        guard.unlock().await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_does_not_delay_the_next_poll() {
     for fair in [false, true] {

@@ -102,6 +102,12 @@ impl<T> Registry<T> {
         }
         all
     }
+
+    /// The number of entries, including those of dropped items that were not forgotten.
+    #[cfg(test)]
+    pub(crate) fn entries(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
 }
 
 #[cfg(test)]
@@ -115,11 +121,6 @@ mod tests {
     fn get(registry: &Registry<LockKey>, name: &str) -> Arc<LockKey> {
         let is_for = |item: &LockKey, key: &LockKey| item == key;
         registry.get(key(name), Kind::Mutex, is_for, |key, _| key)
-    }
-
-    fn entries(registry: &Registry<LockKey>) -> usize {
-        let lens = registry.shards.iter().map(|shard| shard.lock().len());
-        lens.sum()
     }
 
     #[test]
@@ -138,9 +139,9 @@ mod tests {
         assert!(Arc::ptr_eq(&a, &get(&registry, "a")), "the item is in use");
         drop(b);
         registry.forget(&a, Kind::Mutex);
-        assert_eq!(entries(&registry), 2);
+        assert_eq!(registry.entries(), 2);
         registry.forget(&key("b"), Kind::Mutex);
-        assert_eq!(entries(&registry), 1);
+        assert_eq!(registry.entries(), 1);
     }
 
     #[test]
