@@ -276,6 +276,7 @@ fn renewal(hold: &Hold, lease: Duration, shorten_only: bool) -> RenewRequest {
         only: Phase::Granted,
         shorten_only,
         raise: None,
+        downgrade: false,
     }
 }
 
