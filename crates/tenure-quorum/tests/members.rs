@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
-    FencingToken, Hazard, LockKey, Phase, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
-    Successor, SystemClock, TokenRange,
+    FencingToken, Hazard, LockKey, Mode, Phase, Query, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, Successor, SystemClock, TokenRange,
 };
 use tenure_memory::MemoryStore;
 use tenure_quorum::{Config, Quorum};
@@ -285,6 +285,46 @@ async fn members_of_different_kinds_are_refused() {
     let other = Arc::new(FaultyBackend::new(Silent(member(&other))).with_profile(profile));
     let refused = Quorum::new(vec![member(&one), other], Config::default()).expect_err("hazards differ");
     assert_eq!(refused.fault(), Fault::Invalid);
+}
+
+/// A minority of downgraded members admits no reader; a majority does, and the quorum then confirms the downgrade.
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_needs_a_majority_of_the_members() {
+    let stores = stores();
+    let quorum_with = |reached: usize| {
+        let members = stores.iter().map(member).enumerate();
+        quorum(
+            members
+                .map(|(number, member)| match number < reached {
+                    true => member,
+                    false => Arc::new(FaultyBackend::new(Unreachable(member))) as Arc<dyn Backend>,
+                })
+                .collect(),
+        )
+    };
+    let in_mode = |client, mode| {
+        Arc::new(Claim {
+            mode,
+            ..(*claim(client)).clone()
+        })
+    };
+    let all = quorum_with(3);
+    let writer = in_mode(1, Mode::Write);
+    assert!(matches!(
+        acquire(&all, &writer).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+    for (reached, client) in [(1, 2), (2, 3)] {
+        let request = RenewRequest::downgrading(&writer);
+        let reply = quorum_with(reached).renew(Batch::from_iter([request])).await;
+        let confirmed = matches!(reply[..], [RenewReply::Alive { .. }]);
+        assert_eq!(confirmed, reached == 2, "{reply:?}");
+        let reader = acquire(&all, &in_mode(client, Mode::Read)).await;
+        let is_admitted = matches!(reader, Ok(AcquireReply::Granted(_)));
+        assert_eq!(is_admitted, confirmed, "{reader:?}");
+    }
+    let another = acquire(&all, &in_mode(4, Mode::Write)).await;
+    assert!(!matches!(another, Ok(AcquireReply::Granted(_))), "{another:?}");
 }
 
 /// Lifts the key's token counter of one member far above those of the others.

@@ -16,7 +16,7 @@ use crate::claims::reply::{integer, list, text};
 use crate::claims::script::RENEW;
 use crate::connection::wire::Wire;
 use crate::error::{renewal_timed_out, unexpected_reply};
-use crate::profile::{LIMITS, lease_ms};
+use crate::profile::{LIMITS, PROFILE, lease_ms};
 
 /// The most claims in one call. The server runs it for about 3 ms, and serves no other client meanwhile.
 const MAX_CHUNK: usize = 640;
@@ -48,10 +48,8 @@ impl RedisStore {
     /// Renews one chunk within a sixth of its shortest lease, so that there is time for another attempt. A request
     /// that was given up may arrive later, which does no harm.
     async fn renew_chunk(&self, chunk: &[RenewRequest]) -> Batch<RenewReply> {
-        let checked: Batch<Result<(), BackendError>> = chunk
-            .iter()
-            .map(|renewal| LIMITS.check_lease(renewal.lease))
-            .collect();
+        let checked: Batch<Result<(), BackendError>> =
+            chunk.iter().map(|renewal| renewal.check(&PROFILE)).collect();
         let valid: Vec<&RenewRequest> = chunk
             .iter()
             .zip(&checked)

@@ -1,7 +1,8 @@
 //! Checks histories for violations of the rules in `violation.rs`, in one sweep over the events sorted by time.
 //!
 //! An attempt *holds* its key from its `acquired` event up to its `release` event, its `lost` event or its local
-//! deadline, whichever comes first. The end is exclusive: another attempt may be granted at that very time. An attempt
+//! deadline, whichever comes first. The end is exclusive: another attempt may be granted at that very time. From its
+//! `downgrade` event on, a writer holds its key as a reader. An attempt
 //! with an unknown outcome proves nothing. The check is complete: a correct lock can have produced the history if and
 //! only if holding periods whose modes [`Mode::admits`] refuses do not overlap.
 
@@ -52,6 +53,7 @@ fn sort_rank(kind: &EventKind) -> u8 {
         EventKind::Invoked { .. } => 0,
         EventKind::ReleaseInvoked
         | EventKind::Released
+        | EventKind::DowngradeInvoked
         | EventKind::Lost
         | EventKind::Failed
         | EventKind::Unknown => 1,
@@ -127,6 +129,7 @@ impl Checker {
             EventKind::Unknown => self.leave_queue(event.attempt),
             EventKind::Failed | EventKind::Released => self.closed(event),
             EventKind::ReleaseInvoked => self.stop_holding(event, false),
+            EventKind::DowngradeInvoked => self.downgraded(event),
             EventKind::Lost => self.stop_holding(event, true),
             EventKind::Sampled { since, held: true } => self.sampled(event, *since),
             EventKind::Sampled { held: false, .. } => {}
@@ -247,6 +250,20 @@ impl Checker {
         } else if let Some(other) = duplicate {
             self.report_pair(Rule::V3, format!("token {token} was issued twice"), other, event);
         }
+    }
+
+    /// Turns a writer into a reader.
+    fn downgraded(&mut self, event: &Event) {
+        let (attempt, one) = self.state_of(event.attempt);
+        let Some(granted) = attempt.acquired.as_ref().filter(|_| attempt.mode == Mode::Write) else {
+            let description = "a downgrade of an attempt that was not granted the write lock";
+            return self.report(Rule::History, description, vec![event.clone()]);
+        };
+        one.holders.remove(Mode::Write, granted.at, event.attempt);
+        if attempt.until.is_some_and(|until| event.at < until) {
+            one.holders.insert(Mode::Read, granted.at, event.attempt);
+        }
+        attempt.mode = Mode::Read;
     }
 
     /// Ends the holding period of an attempt, because of its release or its loss.

@@ -21,7 +21,7 @@ use tenure_backend::{Clock, FencingToken, Instant, LockKey, Mode};
 /// 1800 7 released
 /// 1900 7 seen holders=0 waiters=0
 /// ```
-/// `failed`, `unknown` and `lost` have no fields. A grant without a token has `token=-`; the modes are
+/// `failed`, `unknown`, `lost` and `downgrade` have no fields. A grant without a token has `token=-`; the modes are
 /// `exclusive`, `read`, `write` and `permits:2/5`. The key comes last because it may contain spaces.
 ///
 /// # Examples
@@ -82,6 +82,8 @@ pub enum EventKind {
     ReleaseInvoked,
     /// The store confirmed the release.
     Released,
+    /// The holder began to turn its write lock into a read lock, and counts as a reader from now on.
+    DowngradeInvoked,
     /// The holder learned that it lost the key, or its process died.
     Lost,
     /// The holder asked its guard whether it holds the key. The event's time is that of the answer.
@@ -107,7 +109,7 @@ pub enum EventKind {
 
 /// Records a history from any number of tasks and threads. Clones share one history.
 ///
-/// Record the end of a holding period right before the release is sent, and its start right after the grant arrived.
+/// Record the end of a holding period right before the release or downgrade is sent, and its start right after the grant arrived.
 /// Otherwise the recorded periods are longer than the real ones, and the checker reports overlaps that did not happen.
 ///
 /// # Examples

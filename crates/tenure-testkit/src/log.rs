@@ -28,6 +28,7 @@ impl fmt::Display for Event {
             EventKind::Unknown => f.write_str("unknown"),
             EventKind::ReleaseInvoked => f.write_str("release"),
             EventKind::Released => f.write_str("released"),
+            EventKind::DowngradeInvoked => f.write_str("downgrade"),
             EventKind::Lost => f.write_str("lost"),
             EventKind::Sampled { since, held } => write!(f, "sampled since={} held={held}", since.as_nanos()),
             EventKind::Accepted { token } => write!(f, "accepted token={token}"),
@@ -91,6 +92,7 @@ fn read(line: &str) -> Option<Event> {
         "unknown" => EventKind::Unknown,
         "release" => EventKind::ReleaseInvoked,
         "released" => EventKind::Released,
+        "downgrade" => EventKind::DowngradeInvoked,
         "lost" => EventKind::Lost,
         "sampled" => EventKind::Sampled {
             since: instant(field(&mut rest, "since=")?)?,

@@ -14,6 +14,7 @@ struct Attempt {
     invoked: u64,
     queued: Option<u64>,
     acquired: Option<(u64, u64, Option<u64>)>,
+    downgraded: Option<u64>,
     release: Option<u64>,
     lost: Option<u64>,
     sample: Option<(u64, u64)>,
@@ -39,6 +40,7 @@ impl Attempt {
             let until = Instant::from_nanos(until);
             event(at, EventKind::Acquired { token, until })
         }));
+        events.extend(self.downgraded.map(|at| event(at, EventKind::DowngradeInvoked)));
         events.extend(self.release.map(|at| event(at, EventKind::ReleaseInvoked)));
         events.extend(self.lost.map(|at| event(at, EventKind::Lost)));
         events.extend(self.sample.map(|(since, at)| {
@@ -60,6 +62,14 @@ impl Attempt {
         (from < until).then_some((from, until))
     }
 
+    fn mode_at(&self, time: u64) -> Mode {
+        if self.downgraded.is_some_and(|at| at <= time) {
+            Mode::Read
+        } else {
+            self.mode
+        }
+    }
+
     fn conflicts(&self, other: &Attempt) -> bool {
         !self.mode.admits([other.mode])
     }
@@ -76,7 +86,7 @@ fn oracle(history: &[Attempt]) -> BTreeSet<Rule> {
                     b.holding_period()
                         .is_some_and(|(start, end)| start <= from && from < end)
                 })
-                .map(|b| b.mode)
+                .map(|b| b.mode_at(from))
                 .collect();
             if !together.is_empty() && !a.mode.admits(together) {
                 broken.insert(Rule::V1);
@@ -91,9 +101,9 @@ fn oracle(history: &[Attempt]) -> BTreeSet<Rule> {
                     b.holding_period()
                         .is_some_and(|(start, end)| start <= since && at < end)
                 })
-                .map(|b| b.mode)
+                .map(|b| b.mode_at(at))
                 .collect();
-            if overdue || told || !around.is_empty() && !a.mode.admits(around) {
+            if overdue || told || !around.is_empty() && !a.mode_at(at).admits(around) {
                 broken.insert(Rule::V2);
             }
         }
@@ -151,15 +161,18 @@ fn any_history(dice: &mut Dice) -> Vec<Attempt> {
             let acquired = later(queued);
             let (until, release, lost) = (later(acquired), later(acquired), later(acquired));
             let sample = (later(invoked), later(invoked));
+            let downgraded = later(acquired);
+            let is_granted = dice.chance(80);
             Attempt {
                 number,
                 mode,
                 invoked,
                 queued: dice.chance(30).then_some(queued),
-                acquired: dice.chance(80).then(|| {
+                acquired: is_granted.then(|| {
                     let token = dice.chance(80).then(|| 1 + dice.below(6));
                     (acquired, until, token)
                 }),
+                downgraded: (is_granted && mode == Mode::Write && dice.chance(40)).then_some(downgraded),
                 release: dice.chance(60).then_some(release),
                 lost: dice.chance(20).then_some(lost),
                 sample: dice

@@ -14,6 +14,17 @@ V1: holding periods that overlap by one nanosecond
   right: 101 1 release
   wrong: 102 1 release
 
+V1: a writer that is granted after a downgrade
+  0 1 invoked owner=1 mode=write key=k
+  10 1 acquired token=- until=1000
+  20 1 downgrade
+  30 2 invoked owner=2 mode=read key=k
+  40 2 acquired token=- until=1000
+  50 3 invoked owner=3 mode=write key=k
+  60 2 release
+  right: 70 1 release
+  wrong: 70 3 acquired token=- until=1000
+
 V3: a token that equals the one before
   0 1 invoked owner=1 mode=exclusive key=k
   10 1 acquired token=7 until=1000
@@ -101,6 +112,12 @@ fn a_contradictory_history_is_reported() {
     ];
     assert_eq!(broken(begun_twice), [Rule::History]);
     assert_eq!(broken(["5 1 released"]), [Rule::History]);
+    let downgraded_reader = [
+        "0 1 invoked owner=1 mode=read key=k",
+        "5 1 acquired token=- until=1000",
+        "6 1 downgrade",
+    ];
+    assert_eq!(broken(downgraded_reader), [Rule::History]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness, HolderId, Instant, LockKey, Mode,
-    ReleaseReply, ReleaseRequest, Successor,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
 };
 
 use super::*;
@@ -165,6 +165,36 @@ fn a_freed_key_is_reserved_for_the_oldest_watcher() {
         assert!(!key.is_granted(early), "the key is reserved for another client");
     }
     assert!(key.is_granted(&first));
+}
+
+#[test]
+fn a_downgrade_wakes_readers_here_and_in_other_processes() {
+    let mut key = TestKey::new();
+    let in_mode = |client, mode| Claim {
+        mode,
+        ..claim(client, 1)
+    };
+    let (writer, reader) = (in_mode(1, Mode::Write), in_mode(2, Mode::Read));
+    assert!(key.is_granted(&writer));
+    key.start_watching(&reader);
+    for wakes in [true, false] {
+        let before = key.visit(|view| view.fingerprint());
+        let request = RenewRequest::downgrading(&writer);
+        let woken = key.visit(|view| {
+            assert!(matches!(renew(view, &request), RenewReply::Alive { .. }));
+            view.needs_wake()
+        });
+        // Other processes compare the fingerprints.
+        let is_seen = key.visit(|view| view.fingerprint()) != before;
+        assert_eq!(
+            (woken, is_seen),
+            (wakes, wakes),
+            "only the first downgrade changes the claim"
+        );
+    }
+    assert_eq!(key.next_poll(&reader), NextPoll::Now);
+    assert!(!key.is_granted(&in_mode(3, Mode::Write)));
+    assert!(key.is_granted(&reader));
 }
 
 #[test]

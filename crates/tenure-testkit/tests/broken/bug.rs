@@ -46,6 +46,7 @@ bugs! {
         LatePollIsRefused: a_holder_may_be_polled_after_its_not_after,
         RenewalHidesItsRounding: a_short_renewal_is_rounded_up_and_reported,
         ShortenOnlyIsIgnored: a_shorten_only_renewal_never_lengthens,
+        DowngradeIsIgnored: a_downgraded_writer_holds_together_with_readers,
     }
     /// Other bugs: clocks within a call, wake-ups, key names, listings, batches, closing and failures of the store.
     /// Random walks do not find them.

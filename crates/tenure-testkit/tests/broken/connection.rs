@@ -112,6 +112,7 @@ impl BuggyConnection {
                 RenewalNeverLengthens => renewal.shorten_only = true,
                 ShortenOnlyIsIgnored => renewal.shorten_only = false,
                 RaiseIsIgnored => renewal.raise = None,
+                DowngradeIsIgnored => renewal.downgrade = false,
                 _ => {}
             },
             Request::Release(release) => {
@@ -331,6 +332,7 @@ impl BuggyConnection {
             only,
             shorten_only: false,
             raise: None,
+            downgrade: false,
         };
         self.store.clone().renew(Batch::from_iter([renewal])).await;
     }

@@ -13,7 +13,7 @@ use crate::lock::options::{LockHandle, options};
 ///
 /// By default, a writer may wait as long as new readers keep arriving. With [`fair`](RwLock::fair), readers and writers
 /// are served in order of arrival. To run work under one side, see [`reader`](RwLock::reader) and
-/// [`writer`](RwLock::writer).
+/// [`writer`](RwLock::writer). [`Guard::downgrade`] turns a held write lock into a read lock.
 ///
 /// # Examples
 /// ```

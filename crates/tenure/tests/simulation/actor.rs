@@ -265,8 +265,37 @@ impl Actor {
                     .violated("L2", format!("re-entry was refused: {again:?}"));
             }
         }
+        let downgraded = ask.mode == Mode::Write && self.dice.chance(40);
+        if downgraded {
+            self.downgrade(hold).await;
+        }
         self.wait(time / 2).await;
-        self.write(hold, ask);
+        if !downgraded {
+            self.write(hold, ask);
+        }
+    }
+
+    /// Turns a write lock into a read lock, or drops the future half-way. The lock must stay held, unless it was lost.
+    async fn downgrade(&mut self, hold: &ObservedHold) {
+        let Some(guard) = hold.guard.lock().clone() else {
+            return;
+        };
+        self.sim.record(hold.attempt, EventKind::DowngradeInvoked);
+        let dropped_after = self.dice.chance(20).then(|| self.ms(5));
+        let downgrade = self.alive(guard.downgrade());
+        let outcome = match dropped_after {
+            Some(time) => tokio::time::timeout(time, downgrade).await.ok(),
+            None => Some(downgrade.await),
+        };
+        let is_right = match &outcome {
+            None => true,
+            Some(Ok(())) => guard.mode() == Mode::Read,
+            Some(Err(error)) => error.is_transient() || matches!(error, Error::Lost(_)),
+        };
+        if !is_right {
+            self.sim
+                .violated("L2", format!("a downgrade ended with {outcome:?}"));
+        }
     }
 
     /// Calls `verify`, which must not confirm a claim that had ended in the store before the call.
