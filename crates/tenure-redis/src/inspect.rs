@@ -14,7 +14,7 @@ use tenure_backend::{
 use crate::backend::RedisStore;
 use crate::claims::names::{QUEUE_PREFIX, lock_of_queue};
 use crate::claims::reply::{integer, list, parse_granted_record, parse_waiting_record, text};
-use crate::claims::script::INSPECT;
+use crate::claims::script::Layout;
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
 use crate::release::holder_id;
@@ -48,14 +48,14 @@ impl RedisStore {
         let wire = &session.wire;
         match query {
             Query::Key(key) => {
-                let items = inspect_one(wire, key.as_str()).await?;
+                let items = inspect_one(wire, self.layout, key.as_str()).await?;
                 Ok(Page::new(items, None))
             }
             Query::Prefix { prefix, after, limit } => {
                 if prefix.is_empty() && after.is_none() {
                     self.warn_of_many(wire).await;
                 }
-                list_from(wire, &prefix, after.as_ref(), limit).await
+                list_from(wire, self.layout, &prefix, after.as_ref(), limit).await
             }
         }
     }
@@ -81,6 +81,7 @@ impl RedisStore {
 
 async fn list_from(
     wire: &Wire,
+    layout: &Layout,
     prefix: &str,
     after: Option<&Cursor>,
     limit: NonZeroU32,
@@ -102,7 +103,10 @@ async fn list_from(
         }
         let names = std::mem::take(&mut position.names);
         let of_phase = |status: &LockStatus| status.holders.is_empty() == (position.phase == QUEUED);
-        let mut statuses = inspect_names(wire, &names).await?.into_iter().filter(of_phase);
+        let mut statuses = inspect_names(wire, layout, &names)
+            .await?
+            .into_iter()
+            .filter(of_phase);
         let left = limit - items.len();
         items.extend(statuses.by_ref().take(left));
         // The page is full, and there is another lock: the next page starts with it.
@@ -209,10 +213,16 @@ fn escaped(text: &str) -> String {
 }
 
 /// Returns the status of those of the named locks that have a holder or a waiter.
-async fn inspect_names(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
+async fn inspect_names(
+    wire: &Wire,
+    layout: &Layout,
+    names: &[String],
+) -> Result<Vec<LockStatus>, BackendError> {
     let mut statuses = Vec::new();
     for names in names.chunks(CHUNK) {
-        let mut command = INSPECT.command(names.len(), 0, names.iter().map(String::len).sum());
+        let mut command = layout
+            .inspect
+            .command(names.len(), 0, names.iter().map(String::len).sum());
         for name in names {
             command.text(name);
         }
@@ -225,8 +235,8 @@ async fn inspect_names(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>,
 }
 
 /// Returns the status of one lock. Fails if the key exists and is no mutex: it is not free, and its holder is unknown.
-async fn inspect_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, BackendError> {
-    let mut command = INSPECT.command(1, 0, name.len());
+async fn inspect_one(wire: &Wire, layout: &Layout, name: &str) -> Result<Vec<LockStatus>, BackendError> {
+    let mut command = layout.inspect.command(1, 0, name.len());
     let reply = wire.call(command.text(name)).await?;
     match list(&reply).ok_or_else(unexpected_reply)? {
         [Value::Array(fields)] if fields.len() == 1 => Err(BackendError::new(

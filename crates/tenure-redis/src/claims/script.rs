@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
-use tenure_backend::TURN;
+use tenure_backend::{Kind, TURN};
 
 /// Parts that several scripts share. A script includes one with a line `--: include NAME`.
 const INCLUDES: [(&str, &str); 4] = [
@@ -31,11 +31,60 @@ macro_rules! script {
     };
 }
 
-pub(crate) static ACQUIRE: LazyLock<Script> = script!("redisson_acquire");
-pub(crate) static RELEASE: LazyLock<Script> = script!("redisson_release");
-pub(crate) static RENEW: LazyLock<Script> = script!("redisson_renew");
-pub(crate) static INSPECT: LazyLock<Script> = script!("redisson_inspect");
+static ACQUIRE: LazyLock<Script> = script!("redisson_acquire");
+static RELEASE: LazyLock<Script> = script!("redisson_release");
+static RENEW: LazyLock<Script> = script!("redisson_renew");
+static INSPECT: LazyLock<Script> = script!("redisson_inspect");
 pub(crate) static BATCH: LazyLock<Script> = script!("redisson_batch");
+
+/// The scripts of one layout. A kind of lock that the layout does not serve has none.
+pub(crate) struct Layout {
+    mutex: ScriptSet,
+    read_write: Option<ScriptSet>,
+    semaphore: Option<ScriptSet>,
+    /// Shows locks of every kind.
+    pub(crate) inspect: &'static LazyLock<Script>,
+}
+
+/// The scripts of one kind of lock.
+///
+/// All sets take the same arguments and reply in the same form. A claim of one kind is only sent to its own set: see
+/// [`Layout::scripts`].
+pub(crate) struct ScriptSet {
+    pub(crate) acquire: &'static LazyLock<Script>,
+    pub(crate) release: &'static LazyLock<Script>,
+    pub(crate) renew: &'static LazyLock<Script>,
+    /// Under load, unfair claims travel in calls of [`BATCH`].
+    pub(crate) batches: bool,
+}
+
+pub(crate) static REDISSON: Layout = Layout {
+    mutex: ScriptSet {
+        acquire: &ACQUIRE,
+        release: &RELEASE,
+        renew: &RENEW,
+        batches: true,
+    },
+    read_write: None,
+    semaphore: None,
+    inspect: &INSPECT,
+};
+
+impl Layout {
+    /// The scripts for claims of this kind; `None` if the layout does not serve it.
+    pub(crate) fn scripts(&self, kind: Kind) -> Option<&ScriptSet> {
+        match kind {
+            Kind::Mutex => Some(&self.mutex),
+            Kind::ReadWrite => self.read_write.as_ref(),
+            Kind::Semaphore { .. } => self.semaphore.as_ref(),
+        }
+    }
+
+    /// The scripts for a claim of a kind that may be unknown: the mutex's scripts then report which kind the key has.
+    pub(crate) fn scripts_or_mutex(&self, kind: Option<Kind>) -> &ScriptSet {
+        kind.and_then(|kind| self.scripts(kind)).unwrap_or(&self.mutex)
+    }
+}
 
 static ALL: [&LazyLock<Script>; 5] = [&ACQUIRE, &RELEASE, &RENEW, &INSPECT, &BATCH];
 
