@@ -4,24 +4,14 @@
 -- A lock has Redisson's keys (the hash, the list `queue`, the zset `timeouts` of scores for Java) and these of ours:
 --   waiters            zset: the members of the queue that are our claims, with the time (ms) when each one's lease ends.
 --                      From then on the claim is dead, whatever its score for Java says.
---   records .. owner   the record of a claim.  W:LABEL it waits.  E it has ended.  V[BY] it was evicted; this outlives the
---                      lease by 12 s, in which a delayed request can still arrive.  G:FIRST:COUNT:LABEL tokens and label
---                      of a granted claim that was renewed; this expires with the lease, and the release deletes it.
--- For each client:
---   tenure_claims      hash with the client's `label`.
---   tenure_doubts      exists while a request of an ended claim may be in flight. Only then do the common cases look for
---                      records of ended claims.
 local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
 local channel = 'redisson_lock__channel:' .. tag
-local records = 'tenure_claim:' .. tag .. ':'
-local now_ms = math.floor(now / 1000)
-local RECORD_TTL = 12000
 -- The time (ms) for which Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by Java's clock.
 local JAVA_TIMEOUT = 300000
 local DAY = 86400000
--- The time (ms) after which a successor polls again if it was not granted because others wait. script.rs inserts it.
-local TURN = TURN_MS
+--: include redisson_records
 --: include redisson_foreign
+--: include redisson_vacate
 
 -- Removes a waiter from the queue. The scores of waiters behind it stay: a Java waiter whose score fell below its
 -- clock would move itself to the tail.
@@ -29,24 +19,6 @@ local function remove_from_queue(owner)
     redis.call('LREM', queue, 1, owner)
     redis.call('ZREM', timeouts, owner)
     redis.call('ZREM', waiters, owner)
-end
-
-local function client_key(owner)
-    return 'tenure_claims:' .. string.sub(owner, 1, 36)
-end
-
--- Returns whether an owner is a claim of ours: Redis then has a record of the claim or its client.
-local function is_ours(owner)
-    return redis.call('EXISTS', client_key(owner), records .. owner) > 0
-end
-
--- Writes or extends a client's record, if a time to live (ms) is given. The label is '' if the client's claims have
--- different ones.
-local function write_client_record(claims, ttl, label)
-    if ttl then
-        redis.call('HSET', claims, 'label', label)
-        redis.call('PEXPIRE', claims, math.max(ttl, redis.call('PTTL', claims)))
-    end
 end
 
 -- Sets when the queue's keys expire, so that dead waiters do not stay for ever: 1 s after the last lease of our waiters
@@ -143,7 +115,9 @@ end
 -- Places or polls one claim. `yields` is true for a successor if other clients wait: then it is not granted. Returns the
 -- three numbers that `redisson_acquire` replies before the time.
 local function place(owner, lease, not_after, grants, label, fair, yields)
-    local held = redis.call('HMGET', name, owner, 'mode')
+    local held = redis.pcall('HMGET', name, owner, 'mode')
+    -- Fails if the key has yet another type.
+    local is_string = held.err and redis.call('GET', name)
     local record = redis.call('GET', records .. owner)
     local kind = record and string.sub(record, 1, 1)
     if kind == 'G' and held[1] then
@@ -160,6 +134,14 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
             return 3, 0, 0
         elseif held[2] then
             return 4, -1, 0
+        elseif is_string then
+            local size, cooldown = vacate(name, tag, now_ms)
+            if size ~= 0 then
+                return size and 4 or 6, size or 0, 0
+            elseif cooldown then
+                redis.call('HSET', name, 'tenure:bar', 1)
+                redis.call('PEXPIRE', name, cooldown)
+            end
         end
     end
     local left = held[1] and -2 or redis.call('PTTL', name)

@@ -9,7 +9,7 @@
 -- Atomicity  one script: the release, the message and the successor's grant are one step.
 -- Reply      numbers in one text, separated by blanks: freed (1 or 0), how many others wait, and for a successor the reply
 --            of redisson_acquire. -1 and the kind if an eviction or the release of a claim of unknown kind finds a lock of
---            another kind (-1 a read-write lock), which it leaves alone. Without an owner a list: {owner, 1 if it is our claim} for each freed holder, and how many others wait.
+--            another kind (-1 a read-write lock, 1 a semaphore), which it leaves alone. Without an owner a list: {owner, 1 if it is our claim} for each freed holder, and how many others wait.
 -- Closes     the race between the release and a delayed request of the same claim: if such a request may be in flight, the
 --            same step writes the record that the claim has ended. The successor is granted only if no other client
 --            subscribes or queues, so no waiter of another client is passed over.
@@ -25,8 +25,9 @@ local plain = ending == '' or ending == 'N'
 local evicted, holders, left = not plain and string.sub(ending, 1, 1) == 'V', {}, 0
 
 if evicted or ending == 'U' then
-    if call('TYPE', name).ok == 'hash' and call('HEXISTS', name, 'mode') == 1 then
-        return '-1 -1'
+    local type = call('TYPE', name).ok
+    if type == 'string' or type == 'hash' and call('HEXISTS', name, 'mode') == 1 then
+        return type == 'string' and '-1 1' or '-1 -1'
     end
     ending = evicted and ending or 'E'
 end
@@ -81,29 +82,7 @@ end
 local tag = open .. name .. close
 local queue = 'redisson_lock_queue:' .. tag
 --: include redisson_place
--- Deletes the record of a released claim. But if a request of the claim may be in flight, or the claim was evicted, writes
--- a record of its end instead, for that request or for the evicted holder's next renewal. The latter comes at the latest
--- when the lease would have ended.
-local function end_claim(one)
-    if plain then
-        -- Deletes the record of a waiting (W) or granted (G) claim. The record of an ended claim stays.
-        local kind = string.sub(call('GET', records .. one) or '', 1, 1)
-        if kind == 'W' or kind == 'G' then
-            call('DEL', records .. one)
-        end
-        return
-    end
-    if evicted and client == '' and not is_ours(one) then
-        -- The owner is a Java thread, which does not read our records.
-        return
-    end
-    local doubts, ttl = 'tenure_doubts:' .. string.sub(one, 1, 36), RECORD_TTL + left
-    if evicted then
-        ttl = math.max(ttl, call('PTTL', records .. one))
-    end
-    call('SET', records .. one, ending, 'PX', ttl)
-    call('SET', doubts, '1', 'PX', math.max(RECORD_TTL, call('PTTL', doubts)))
-end
+--: include redisson_end
 
 local before = call('LINDEX', queue, 0)
 sweep()
@@ -117,15 +96,15 @@ if owner == '' then
         held = true
         freed[#freed + 1] = { one, is_ours(one) and 1 or 0 }
         call('HDEL', name, one)
-        end_claim(one)
+        end_claim(one, left)
     end
 elseif held then
-    end_claim(owner)
+    end_claim(owner, left)
 elseif call('ZSCORE', timeouts, owner) then
     freed = 1
     remove_from_queue(owner)
     set_queue_expiry()
-    end_claim(owner)
+    end_claim(owner, left)
     if evicted then
         -- Wakes the evicted waiter, so that it learns of its eviction.
         wake_head(owner)
@@ -135,7 +114,7 @@ elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then
     if evicted then
         ending, evicted = 'E', false
     end
-    end_claim(owner)
+    end_claim(owner, left)
 end
 if held and tonumber(cooldown or 0) > 0 then
     -- During the cooldown a field of no client holds the key. Java respects this field like any holder.

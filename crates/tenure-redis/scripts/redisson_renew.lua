@@ -1,4 +1,4 @@
--- Renews claims, holders and waiters, of one client on mutexes. Each claim is judged alone.
+-- Renews claims, holders and waiters, of one client on mutexes and semaphores. Each claim is judged alone.
 --
 -- Inputs     KEYS  the token counter, the record of the claims' client, then the lock's name of each claim
 --            ARGV  the client's label; then for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E'
@@ -40,13 +40,19 @@ local function extend_queue(tag, lease)
     end
 end
 
+--: include redisson_permits
 local function renew(name, owner, lease, phase, shorten, last, granted)
     local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local record = 'tenure_claim:' .. tag .. ':' .. owner
-    -- A key of another type has no holder, so that error counts as "not held". Other errors say nothing about the
-    -- claim.
-    local held = redis.pcall('HEXISTS', name, owner)
-    if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
+    -- A key of another type is a semaphore, or has no holder: that error counts as "not held". Other errors say nothing
+    -- about the claim.
+    local held, taken, ends = redis.pcall('HEXISTS', name, owner), nil, nil
+    if type(held) == 'table' and string.find(held.err, 'WRONGTYPE', 1, true) then
+        use_semaphore(tag)
+        taken, ends = permits_of(owner)
+        held = ends and ends > now_ms and 1
+    end
+    if type(held) == 'table' then
         return 'R' .. held.err
     elseif held == 1 then
         if phase == 'W' then
@@ -54,9 +60,11 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
         elseif last and last >= 2 ^ 53 then
             return 3
         end
-        local left = shorten and redis.call('PTTL', name) or -1
+        local left = shorten and (taken and ends - now_ms or redis.call('PTTL', name)) or -1
         if left >= 0 and left <= lease then
             lease = left
+        elseif taken then
+            set_lease(owner, taken, now_ms + lease)
         else
             redis.call('PEXPIRE', name, lease)
         end

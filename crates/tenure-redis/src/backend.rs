@@ -19,7 +19,7 @@ use crate::watch::Subscriptions;
 
 /// Locks in Redis, in Redisson's layout.
 ///
-/// All rules of [`Backend`] hold for mutexes, unfair and fair. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
+/// All rules of [`Backend`] hold for mutexes, unfair and fair, and for unfair semaphores. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
 ///
 /// # Examples
 /// ```no_run
@@ -100,7 +100,10 @@ impl Backend for RedisStore {
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        Call::new(async move { self.subscriptions.watch(&claim).await })
+        Call::new(async move {
+            let scripts = self.layout.scripts_or_mutex(Some(claim.mode.kind()));
+            self.subscriptions.watch(scripts, &claim).await
+        })
     }
 
     fn reconnects(&self) -> Option<Wakes> {

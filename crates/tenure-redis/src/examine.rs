@@ -116,7 +116,7 @@ impl RedisStore {
         let heard = async {
             let mut wakes = self
                 .subscriptions
-                .watch(&probe)
+                .watch(self.layout.scripts_or_mutex(None), &probe)
                 .await
                 .map_err(|_| cannot_subscribe())?;
             // The first wake-up only confirms the subscription. Then the message is sent.

@@ -12,7 +12,7 @@ use tenure_backend::{
 };
 
 use crate::backend::RedisStore;
-use crate::claims::names::{QUEUE_PREFIX, lock_of_queue};
+use crate::claims::names::{PERMITS_SUFFIX, QUEUE_PREFIX, lock_of_queue, semaphore_of_permits};
 use crate::claims::reply::{integer, list, parse_granted_record, parse_waiting_record, text};
 use crate::claims::script::Layout;
 use crate::connection::wire::Wire;
@@ -28,9 +28,11 @@ const MANY_KEYS: u64 = 100_000;
 /// The most locks in one call of `redisson_inspect.lua`.
 const CHUNK: usize = 100;
 
-/// Phases of a listing: `HELD` scans held locks, then `QUEUED` scans the queues of locks without a holder.
+/// Phases of a listing: `HELD` scans held locks, `PERMITS` the permits that are taken of semaphores, and `QUEUED` the
+/// queues of locks without a holder.
 const HELD: u8 = 0;
 const QUEUED: u8 = 1;
+const PERMITS: u8 = 2;
 
 /// Position between two pages of a listing. Keeps the names that were scanned but not shown, because a repeated `SCAN`
 /// call may return other names.
@@ -97,12 +99,19 @@ async fn list_from(
                     let width = left.unwrap_or(limit).clamp(10, 1000);
                     (position.cursor, position.names) = scan(wire, prefix, phase, cursor, width).await?;
                 }
-                (None, HELD) => position = Position::start_of(QUEUED),
+                (None, HELD) => position = Position::start_of(PERMITS),
+                (None, PERMITS) => position = Position::start_of(QUEUED),
                 (None, _) => return Ok(Page::new(items, None)),
             }
         }
         let names = std::mem::take(&mut position.names);
-        let of_phase = |status: &LockStatus| status.holders.is_empty() == (position.phase == QUEUED);
+        let of_phase = |status: &LockStatus| match position.phase {
+            PERMITS => matches!(status.kind, Kind::Semaphore { .. }),
+            phase => {
+                status.holders.is_empty() == (phase == QUEUED)
+                    && !matches!(status.kind, Kind::Semaphore { .. })
+            }
+        };
         let mut statuses = inspect_names(wire, layout, &names)
             .await?
             .into_iter()
@@ -148,7 +157,7 @@ impl Position {
             phase: phase
                 .parse()
                 .ok()
-                .filter(|phase| [HELD, QUEUED].contains(phase))?,
+                .filter(|phase| [HELD, QUEUED, PERMITS].contains(phase))?,
             cursor: match cursor {
                 "" => None,
                 cursor => Some(cursor.parse().ok()?),
@@ -175,6 +184,7 @@ async fn scan(
 ) -> Result<(Option<u64>, Vec<String>), BackendError> {
     let (pattern, kind) = match phase {
         HELD => (format!("{}*", escaped(prefix)), "hash"),
+        PERMITS => (format!("*{}*{PERMITS_SUFFIX}", escaped(prefix)), "zset"),
         _ => (format!("{QUEUE_PREFIX}*"), "list"),
     };
     let mut command = redis::cmd("SCAN");
@@ -187,12 +197,10 @@ async fn scan(
     let next = integer(next).ok_or_else(unexpected_reply)?;
     let keys = list(keys).ok_or_else(unexpected_reply)?.iter().filter_map(text);
     let names: BTreeSet<_> = keys
-        .filter_map(|key| {
-            if phase == HELD {
-                Some(key)
-            } else {
-                lock_of_queue(key)
-            }
+        .filter_map(|key| match phase {
+            HELD => Some(key),
+            PERMITS => semaphore_of_permits(key),
+            _ => lock_of_queue(key),
         })
         .filter(|name| name.starts_with(prefix) && !name.contains(char::is_control))
         .collect();
@@ -242,8 +250,8 @@ async fn inspect_one(wire: &Wire, layout: &Layout, name: &str) -> Result<Vec<Loc
         [Value::Array(fields)] if fields.len() == 1 => Err(BackendError::new(
             Fault::UnknownKind,
             Effect::None,
-            "the key is no mutex, so who holds it is not known: a read-write lock or a semaphore of Java's, or what another \
-             program keeps there",
+            "the key is no lock that is served here, so who holds it is not known: a read-write lock of Java's, or what \
+             another program keeps there",
         )),
         statuses => Ok(statuses.iter().filter_map(status).collect()),
     }
@@ -252,7 +260,7 @@ async fn inspect_one(wire: &Wire, layout: &Layout, name: &str) -> Result<Vec<Loc
 /// Decodes a lock's status; `None` if its name is no valid key.
 fn status(lock: &Value) -> Option<LockStatus> {
     let [key, left, holders, waiters] = list(lock)? else {
-        return None;
+        return semaphore_status(lock);
     };
     let key = LockKey::new(text(key)?).ok()?;
     // Redis expires a key after the last millisecond, so 1 ms is added. A lock without expiry has a negative time
@@ -262,17 +270,7 @@ fn status(lock: &Value) -> Option<LockStatus> {
         let [owner, record, label] = list(entry)? else {
             return None;
         };
-        let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
-        let id = holder_id(text(owner)?, label.is_some() || granted.is_some());
-        // Before its first renewal a holder has no record, and is shown with its client's label, which is empty
-        // unless all claims of the client have
-        // the same.
-        let label = granted
-            .map(|(_, label)| label)
-            .or(label.filter(|label| !label.is_empty()))
-            .map(Into::into);
-        let token = granted.map(|(run, _)| run.first());
-        Some(HolderStatus::new(id, label, Mode::Exclusive, token, remaining))
+        holder_status(owner, record, label, Mode::Exclusive, remaining)
     });
     let waiters = list(waiters)?.iter().filter_map(|entry| {
         let [owner, record] = list(entry)? else {
@@ -284,4 +282,51 @@ fn status(lock: &Value) -> Option<LockStatus> {
     });
     let (holders, waiters) = (holders.collect(), Some(waiters.collect()));
     Some(LockStatus::new(key, Kind::Mutex, holders, waiters))
+}
+
+/// Decodes a semaphore's status; `None` if its name is no valid key.
+fn semaphore_status(semaphore: &Value) -> Option<LockStatus> {
+    let [key, size, holders] = list(semaphore)? else {
+        return None;
+    };
+    let count = |value| u32::try_from(integer(value)?).ok().and_then(NonZeroU32::new);
+    let (key, of) = (LockKey::new(text(key)?).ok()?, count(size)?);
+    let holders = list(holders)?.iter().filter_map(|entry| {
+        let [owner, record, label, take, left] = list(entry)? else {
+            return None;
+        };
+        let mode = Mode::Permits {
+            take: count(take)?,
+            of,
+        };
+        holder_status(
+            owner,
+            record,
+            label,
+            mode,
+            integer(left).map(Duration::from_millis),
+        )
+    });
+    let kind = Kind::Semaphore { of };
+    Some(LockStatus::new(key, kind, holders.collect(), Some(Vec::new())))
+}
+
+/// Decodes one holder: its owner, its record, and its client's label.
+fn holder_status(
+    owner: &Value,
+    record: &Value,
+    label: &Value,
+    mode: Mode,
+    remaining: Option<Duration>,
+) -> Option<HolderStatus> {
+    let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
+    let id = holder_id(text(owner)?, label.is_some() || granted.is_some());
+    // Before its first renewal a holder has no record, and is shown with its client's label, which is empty unless all
+    // claims of the client have the same.
+    let label = granted
+        .map(|(_, label)| label)
+        .or(label.filter(|label| !label.is_empty()))
+        .map(Into::into);
+    let token = granted.map(|(run, _)| run.first());
+    Some(HolderStatus::new(id, label, mode, token, remaining))
 }

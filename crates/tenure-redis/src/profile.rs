@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, Effect, Fault, Fencing, Hazard, Inspection, Kind, LeaseClock, Limits, Liveness,
-    Order, Profile, Reach, ReleaseRequest, WakeUp,
+    BackendError, Claim, Effect, Fairness, Fault, Fencing, Hazard, Inspection, Kind, LeaseClock, Limits,
+    Liveness, Mode, Order, Profile, Reach, ReleaseRequest, WakeUp,
 };
 
 use crate::claims::names::is_reserved;
@@ -19,6 +19,9 @@ pub(crate) const LIMITS: Limits = {
     limits
 };
 
+/// The most permits of one claim: the server runs its script for less than a millisecond.
+pub(crate) const MAX_PERMITS: u32 = 1000;
+
 const HAZARDS: &[Hazard] = &[
     Hazard::DataLoss,
     Hazard::Restart,
@@ -31,6 +34,7 @@ pub(crate) static PROFILE: Profile = {
     let mut profile = Profile::new("redis", "redisson", liveness, HAZARDS, LIMITS);
     profile.reach = Reach::Network;
     profile.mutex = Order::Both;
+    profile.semaphore = Order::Unfair;
     profile.fencing = Fencing::UntilDataLossAndBackwardClock;
     profile.wake_up = WakeUp::Lossy;
     profile.remembers_ended = true;
@@ -68,7 +72,20 @@ pub(crate) fn check_claim<'a>(claim: &Claim, layout: &'a Layout) -> Result<&'a S
             _ => "read-write locks are not served on Redis: use a mutex here, or another store",
         }));
     };
-    LIMITS.check_lease(claim.lease)?;
+    claim.check(&LIMITS)?;
+    let Mode::Permits { take, .. } = claim.mode else {
+        return Ok(scripts);
+    };
+    if claim.fairness == Fairness::Fifo {
+        return Err(BackendError::unsupported(
+            "fair semaphores are not served on Redis: use an unfair one here, or another store",
+        ));
+    }
+    if take.get() > MAX_PERMITS {
+        let message =
+            format!("a claim takes at most {MAX_PERMITS} permits on Redis, not {take}: use several");
+        return Err(BackendError::new(Fault::Limit, Effect::None, message));
+    }
     Ok(scripts)
 }
 

@@ -60,6 +60,7 @@ impl RedisStore {
     async fn release_in_batch(
         &self,
         session: &Session,
+        scripts: &ScriptSet,
         request: &ReleaseRequest,
         has_record: bool,
     ) -> Result<Option<ReleaseReply>, BackendError> {
@@ -72,7 +73,7 @@ impl RedisStore {
         else {
             return Ok(None);
         };
-        let own = u64::from(self.subscriptions.is_subscribed(&target.key));
+        let own = u64::from(self.subscriptions.is_subscribed(scripts, &target.key));
         let entry = BatchEntry::Release {
             claim: target.clone(),
             with_record: has_record,
@@ -130,7 +131,7 @@ impl RedisStore {
             && scripts.batches
             && session.is_busy()
             && let Some(released) = self
-                .release_in_batch(session, request, end == EndState::SettledWithRecord)
+                .release_in_batch(session, scripts, request, end == EndState::SettledWithRecord)
                 .await?
         {
             return Ok(released);
@@ -321,7 +322,7 @@ impl RedisStore {
             (_, EndState::MayBeInFlight) => command.text("E"),
             (_, EndState::Unknown) => command.text("U"),
         };
-        let own = client.is_some() && self.subscriptions.is_subscribed(key);
+        let own = client.is_some() && self.subscriptions.is_subscribed(scripts, key);
         command
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));

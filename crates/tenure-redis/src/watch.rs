@@ -16,7 +16,8 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::claims::names::{Owner, channel, owner_channel};
+use crate::claims::names::{Owner, owner_channel, tagged};
+use crate::claims::script::ScriptSet;
 use crate::connection::dial::Dialer;
 use crate::error::{ConnectError, not_subscribed};
 
@@ -88,22 +89,22 @@ impl Subscriptions {
     }
 
     /// Returns whether the server counts this client among the lock's subscribers, as far as the client knows.
-    pub(crate) fn is_subscribed(&self, key: &LockKey) -> bool {
+    pub(crate) fn is_subscribed(&self, scripts: &ScriptSet, key: &LockKey) -> bool {
         if self.registry.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let state = self.registry.state.lock();
         state
             .channels
-            .get(&*channel(key))
+            .get(&*tagged(scripts.channel, key))
             .is_some_and(|channel| channel.subscribed)
     }
 
     /// Watches a claim. Returns once the server has confirmed the subscription, so later messages are received.
-    pub(crate) async fn watch(&self, claim: &Claim) -> Result<Wakes, BackendError> {
+    pub(crate) async fn watch(&self, scripts: &ScriptSet, claim: &Claim) -> Result<Wakes, BackendError> {
         self.dialer.check_process()?;
         let name: Arc<str> = match claim.fairness {
-            Fairness::Unfair => channel(&claim.at.key),
+            Fairness::Unfair => tagged(scripts.channel, &claim.at.key),
             Fairness::Fifo => owner_channel(&claim.at.key, &Owner::of(claim.at.id)),
         }
         .into();
@@ -359,6 +360,7 @@ async fn ping_until_dead(mut sink: PubSubSink, registry: &Registry, limit: Durat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims::script::REDISSON;
     use crate::config::Config;
     use tenure_backend::{ClaimId, ClaimRef, ClientId, Fault};
     use tenure_endpoint::StoreUrl;
@@ -373,7 +375,7 @@ mod tests {
         let subscriptions = Subscriptions::new(dialer(&url), watch::Sender::new(()).subscribe());
         subscriptions.close();
         let refusal = subscriptions
-            .watch(&claim())
+            .watch(REDISSON.scripts_or_mutex(None), &claim())
             .await
             .map(drop)
             .expect_err("it is closed");
@@ -388,7 +390,7 @@ mod tests {
         child.process = std::process::id() + 1;
         let subscriptions = Subscriptions::new(child, watch::Sender::new(()).subscribe());
         let refusal = subscriptions
-            .watch(&claim())
+            .watch(REDISSON.scripts_or_mutex(None), &claim())
             .await
             .map(drop)
             .expect_err("it is a child");

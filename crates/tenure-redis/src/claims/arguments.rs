@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Claim, ClientId, Fairness};
+use tenure_backend::{Claim, ClientId, Fairness, Mode};
 
 use crate::claims::names::{Owner, client_key, doubts_key};
 use crate::claims::script::Command;
@@ -33,10 +33,11 @@ pub(crate) fn write_claim(
         .number(lease_ms(claim.lease))
         .number(not_after)
         .number(grants(claim));
-    match claim.fairness {
-        Fairness::Fifo => _ = command.text(&claim.label).text("1"),
-        Fairness::Unfair if record.is_some() => _ = command.text("").text(""),
-        Fairness::Unfair => {}
+    match (claim.mode, claim.fairness) {
+        (Mode::Permits { take, of }, _) => _ = command.number(take.get().into()).number(of.get().into()),
+        (_, Fairness::Fifo) => _ = command.text(&claim.label).text("1"),
+        (_, Fairness::Unfair) if record.is_some() => _ = command.text("").text(""),
+        (_, Fairness::Unfair) => {}
     }
     if let Some(ClientRecord { ttl, label }) = record {
         command.number(ttl_ms(*ttl)).text(label);

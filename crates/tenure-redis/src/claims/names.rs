@@ -85,10 +85,14 @@ fn key_of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID_LEN] {
     key
 }
 
-/// The channel to which Redisson publishes releases of a lock.
+/// The channel to which Redisson publishes releases of a mutex.
 pub(crate) fn channel(key: &LockKey) -> String {
-    tagged("redisson_lock__channel:", key)
+    tagged(CHANNEL, key)
 }
+
+/// What the names of the channels begin with to which Redisson publishes releases of mutexes, and of semaphores.
+pub(crate) const CHANNEL: &str = "redisson_lock__channel:";
+pub(crate) const SEMAPHORE_CHANNEL: &str = "redisson_sc:";
 
 /// Key of the list of a lock's fair waiters.
 pub(crate) fn queue(key: &LockKey) -> String {
@@ -96,7 +100,7 @@ pub(crate) fn queue(key: &LockKey) -> String {
 }
 
 /// The name of a further key of a lock, with the lock's name as hash tag: a cluster keeps such keys in one slot.
-fn tagged(kind: &str, key: &LockKey) -> String {
+pub(crate) fn tagged(kind: &str, key: &LockKey) -> String {
     let name = key.as_str();
     if name.contains('{') {
         format!("{kind}{name}")
@@ -115,12 +119,13 @@ pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
 
 /// Returns whether a lock of this name could collide with a key that holds data of other locks.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    const RESERVED: [&str; 7] = [
+    const RESERVED: [&str; 8] = [
         "tenure_tokens",
         "tenure_claim:",
         "tenure_claims:",
         "tenure_doubts:",
         "tenure_waiters:",
+        "tenure_holders:",
         "redisson_lock_queue:",
         "redisson_lock_timeout:",
     ];
@@ -130,15 +135,26 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 /// Prefix of the keys of fair queues.
 pub(crate) const QUEUE_PREFIX: &str = "redisson_lock_queue:";
 
+/// What the key of a semaphore's taken permits ends with.
+pub(crate) const PERMITS_SUFFIX: &str = ":timeout";
+
 /// Extracts a lock's name from its queue's key; `None` for any other key.
 pub(crate) fn lock_of_queue(queue: &str) -> Option<&str> {
-    let tag = queue.strip_prefix(QUEUE_PREFIX)?;
+    queue.strip_prefix(QUEUE_PREFIX).map(lock_of_tag)
+}
+
+/// Extracts a semaphore's name from the key of its taken permits; `None` for any other key.
+pub(crate) fn semaphore_of_permits(permits: &str) -> Option<&str> {
+    permits.strip_suffix(PERMITS_SUFFIX).map(lock_of_tag)
+}
+
+fn lock_of_tag(tag: &str) -> &str {
     let bare = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}'));
     // A queue's key ends in `{k}` for the lock `k`, but in `a{b` for `a{b`, which has a brace. (By Redisson's rule
     // `{k}` shares the queue of `k`.)
     match bare {
-        Some(bare) if !bare.is_empty() && !bare.contains('{') => Some(bare),
-        _ => Some(tag),
+        Some(bare) if !bare.is_empty() && !bare.contains('{') => bare,
+        _ => tag,
     }
 }
 

@@ -5,8 +5,11 @@ use std::sync::LazyLock;
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 use tenure_backend::{Kind, TURN};
 
+use crate::claims::names::{CHANNEL, SEMAPHORE_CHANNEL};
+use crate::profile::MAX_PERMITS;
+
 /// Parts that several scripts share. A script includes one with a line `--: include NAME`.
-const INCLUDES: [(&str, &str); 4] = [
+const INCLUDES: [(&str, &str); 9] = [
     ("redisson_place", include_str!("../../scripts/redisson_place.lua")),
     (
         "redisson_owners",
@@ -17,6 +20,23 @@ const INCLUDES: [(&str, &str); 4] = [
         include_str!("../../scripts/redisson_foreign.lua"),
     ),
     ("redisson_draw", include_str!("../../scripts/redisson_draw.lua")),
+    (
+        "redisson_semaphore_place",
+        include_str!("../../scripts/redisson_semaphore_place.lua"),
+    ),
+    (
+        "redisson_permits",
+        include_str!("../../scripts/redisson_permits.lua"),
+    ),
+    (
+        "redisson_vacate",
+        include_str!("../../scripts/redisson_vacate.lua"),
+    ),
+    (
+        "redisson_records",
+        include_str!("../../scripts/redisson_records.lua"),
+    ),
+    ("redisson_end", include_str!("../../scripts/redisson_end.lua")),
 ];
 
 /// A script, with the SHA-1 hash by which the server finds it.
@@ -36,6 +56,8 @@ static RELEASE: LazyLock<Script> = script!("redisson_release");
 static RENEW: LazyLock<Script> = script!("redisson_renew");
 static INSPECT: LazyLock<Script> = script!("redisson_inspect");
 pub(crate) static BATCH: LazyLock<Script> = script!("redisson_batch");
+static SEMAPHORE_ACQUIRE: LazyLock<Script> = script!("redisson_semaphore_acquire");
+static SEMAPHORE_RELEASE: LazyLock<Script> = script!("redisson_semaphore_release");
 
 /// The scripts of one layout. A kind of lock that the layout does not serve has none.
 pub(crate) struct Layout {
@@ -54,6 +76,8 @@ pub(crate) struct ScriptSet {
     pub(crate) acquire: &'static LazyLock<Script>,
     pub(crate) release: &'static LazyLock<Script>,
     pub(crate) renew: &'static LazyLock<Script>,
+    /// What the name of the channel of an unfair waiter begins with; the lock's name follows.
+    pub(crate) channel: &'static str,
     /// Under load, unfair claims travel in calls of [`BATCH`].
     pub(crate) batches: bool,
 }
@@ -63,10 +87,17 @@ pub(crate) static REDISSON: Layout = Layout {
         acquire: &ACQUIRE,
         release: &RELEASE,
         renew: &RENEW,
+        channel: CHANNEL,
         batches: true,
     },
     read_write: None,
-    semaphore: None,
+    semaphore: Some(ScriptSet {
+        acquire: &SEMAPHORE_ACQUIRE,
+        release: &SEMAPHORE_RELEASE,
+        renew: &RENEW,
+        channel: SEMAPHORE_CHANNEL,
+        batches: false,
+    }),
     inspect: &INSPECT,
 };
 
@@ -86,7 +117,15 @@ impl Layout {
     }
 }
 
-static ALL: [&LazyLock<Script>; 5] = [&ACQUIRE, &RELEASE, &RENEW, &INSPECT, &BATCH];
+static ALL: [&LazyLock<Script>; 7] = [
+    &ACQUIRE,
+    &RELEASE,
+    &RENEW,
+    &INSPECT,
+    &BATCH,
+    &SEMAPHORE_ACQUIRE,
+    &SEMAPHORE_RELEASE,
+];
 
 /// The commands that load every script into a server.
 pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {
@@ -114,6 +153,7 @@ impl Script {
             text = text.replace(&format!("--: include {name}\n"), part);
         }
         text = text.replace("TURN_MS", &TURN.as_millis().to_string());
+        text = text.replace("MAX_PERMITS", &MAX_PERMITS.to_string());
         // Leaves comments out, to stay below 16 kB: before login, Redis refuses a longer argument as if the password were missing.
         let text: String = text
             .split_inclusive('\n')
