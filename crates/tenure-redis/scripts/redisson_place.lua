@@ -11,7 +11,6 @@ local JAVA_TIMEOUT = 300000
 local DAY = 86400000
 --: include redisson_records
 --: include redisson_foreign
---: include redisson_vacate
 
 -- Removes a waiter from the queue. The scores of waiters behind it stay: a Java waiter whose score fell below its
 -- clock would move itself to the tail.
@@ -135,12 +134,9 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         elseif held[2] then
             return 4, -1, 0
         elseif is_string then
-            local size, cooldown = vacate(name, tag, now_ms)
+            local size = vacate_for_hash(name, tag)
             if size ~= 0 then
                 return size and 4 or 6, size or 0, 0
-            elseif cooldown then
-                redis.call('HSET', name, 'tenure:bar', 1)
-                redis.call('PEXPIRE', name, cooldown)
             end
         end
     end

@@ -9,7 +9,7 @@
 -- Atomicity  one script: the release, the message and the successor's grant are one step.
 -- Reply      numbers in one text, separated by blanks: freed (1 or 0), how many others wait, and for a successor the reply
 --            of redisson_acquire. -1 and the kind if an eviction or the release of a claim of unknown kind finds a lock of
---            another kind (-1 a read-write lock, 1 a semaphore), which it leaves alone. Without an owner a list: {owner, 1 if it is our claim} for each freed holder, and how many others wait.
+--            another kind (-1 a read-write lock, or the size of a semaphore), which it leaves alone. Without an owner a list: {owner, 1 if it is our claim} for each freed holder, and how many others wait.
 -- Closes     the race between the release and a delayed request of the same claim: if such a request may be in flight, the
 --            same step writes the record that the claim has ended. The successor is granted only if no other client
 --            subscribes or queues, so no waiter of another client is passed over.
@@ -24,10 +24,12 @@ end
 local plain = ending == '' or ending == 'N'
 local evicted, holders, left = not plain and string.sub(ending, 1, 1) == 'V', {}, 0
 
+--: include redisson_vacate
 if evicted or ending == 'U' then
     local type = call('TYPE', name).ok
-    if type == 'string' or type == 'hash' and call('HEXISTS', name, 'mode') == 1 then
-        return type == 'string' and '-1 1' or '-1 -1'
+    local size = type == 'string' and vacate_for_hash(name, open .. name .. close) or 0
+    if size > 0 or type == 'hash' and call('HEXISTS', name, 'mode') == 1 then
+        return '-1 ' .. (size > 0 and size or -1)
     end
     ending = evicted and ending or 'E'
 end

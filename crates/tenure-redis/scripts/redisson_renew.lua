@@ -44,10 +44,9 @@ end
 local function renew(name, owner, lease, phase, shorten, last, granted)
     local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local record = 'tenure_claim:' .. tag .. ':' .. owner
-    -- A key of another type is a semaphore, or has no holder: that error counts as "not held". Other errors say nothing
-    -- about the claim.
+    -- A key of another type may be a semaphore: that error counts as "not held". Other errors say nothing about the claim.
     local held, taken, ends = redis.pcall('HEXISTS', name, owner), nil, nil
-    if type(held) == 'table' and string.find(held.err, 'WRONGTYPE', 1, true) then
+    if held == 0 or type(held) == 'table' and string.find(held.err, 'WRONGTYPE', 1, true) then
         use_semaphore(tag)
         taken, ends = permits_of(owner)
         held = ends and ends > now_ms and 1

@@ -32,7 +32,7 @@ local function prepare(of)
     end
     local is_number = available and string.find(available, '^%-?%d+$')
     if available and not (is_number and available + redis.call('ZCARD', permits) == of) then
-        local in_use, cooldown = vacate(name, tag, now_ms)
+        local in_use, cooldown = vacate(name, tag)
         if not in_use then
             return nil, 6, 0, 0
         elseif in_use > 0 then

@@ -6,9 +6,10 @@ local MADE_BY_US, CENTURY = 7258118400000, 3153600000000
 
 -- Deletes the semaphore if it is not in use, and returns 0 and, in a cooldown, the ms until that ends. Otherwise returns the
 -- semaphore's size; nil if the string is no semaphore.
-local function vacate(name, tag, now_ms)
+local function vacate(name, tag)
     local permits, holders = tag .. ':timeout', 'tenure_holders:' .. tag
-    local available = redis.call('GET', name)
+    local available, time = redis.call('GET', name), redis.call('TIME')
+    local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
     local size = string.find(available, '^%-?%d+$') and available + redis.call('ZCARD', permits) or 0
     if size < 1 or size >= 2 ^ 32 then
         return nil
@@ -23,4 +24,14 @@ local function vacate(name, tag, now_ms)
     local ends = taken and redis.call('ZSCORE', permits, taken)
     redis.call('UNLINK', name, permits, holders)
     return 0, ends and ends - now_ms
+end
+
+-- As `vacate`, for a key that is to be a hash: its field `tenure:bar` then lasts for the rest of the cooldown.
+local function vacate_for_hash(name, tag)
+    local size, cooldown = vacate(name, tag)
+    if cooldown then
+        redis.call('HSET', name, 'tenure:bar', 1)
+        redis.call('PEXPIRE', name, cooldown)
+    end
+    return size
 end

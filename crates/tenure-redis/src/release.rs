@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
-    AcquireReply, BackendError, Batch, Cause, Effect, HolderId, Kind, ReleaseReply, ReleaseRequest,
+    AcquireReply, BackendError, Batch, Cause, Effect, Fairness, HolderId, Kind, ReleaseReply, ReleaseRequest,
     ReleaseTarget, Successor, TURN,
 };
 use tokio::time::sleep;
@@ -29,7 +29,8 @@ use crate::profile::{LIMITS, check_release};
 /// The longest cooldown, in milliseconds: a year, like the longest lease.
 const MAX_COOLDOWN: u64 = 365 * 24 * 3600 * 1000;
 
-/// The reply for a successor of another kind than the released claim: its next poll finds the key free or a mismatch.
+/// The reply for a successor of another kind than the released claim, if it is not placed: its next poll finds the key free
+/// or a mismatch.
 const OTHER_KIND: AcquireReply = AcquireReply::Waiting {
     ahead: None,
     poll_after: TURN,
@@ -147,7 +148,7 @@ impl RedisStore {
         if kind.is_some_and(|kind| !self.is_served_by(scripts, kind)) {
             let scripts = self.layout.scripts_or_mutex(kind);
             let released = self.release_alone(session, scripts, request, end, None).await?;
-            return Ok(with_successor(released, OTHER_KIND));
+            return Ok(self.place_after(released, successor).await);
         }
         match self
             .claims
@@ -172,6 +173,22 @@ impl RedisStore {
                 Ok(with_successor(released, successor))
             }
         }
+    }
+
+    /// Places a successor of another kind than the released claim, in a call of its own.
+    async fn place_after(&self, released: ReleaseReply, successor: &Successor) -> ReleaseReply {
+        let yields = matches!(
+            released,
+            ReleaseReply::Done {
+                others: Some(1..),
+                ..
+            }
+        );
+        if yields && successor.claim.fairness == Fairness::Unfair {
+            return with_successor(released, OTHER_KIND);
+        }
+        let placed = Box::pin(self.acquire_claim(&successor.claim, successor.not_after)).await;
+        with_successor(released, placed.unwrap_or(OTHER_KIND))
     }
 
     /// Returns whether these scripts serve claims of the kind.
@@ -202,7 +219,7 @@ impl RedisStore {
             && let Ok(released) = Box::pin(self.try_scripts(session, others, request, end, None)).await?
         {
             return Ok(match successor {
-                Some(_) => with_successor(released, OTHER_KIND),
+                Some((successor, _)) => self.place_after(released, successor).await,
                 None => released,
             });
         }
