@@ -1,28 +1,31 @@
--- Returns mutexes with their holders and waiters. Changes nothing.
+-- Returns locks with their holders and waiters. Changes nothing.
 --
 -- Inputs     KEYS  the names of the locks
 -- Atomicity  one script: each lock is shown as it was at one moment.
--- Reply      for each name: {name, time left (ms), holders, waiters}. A holder is {owner, its record or '', its client's
---            label or false if Redis has no record of the client}, a waiter {owner, its record or ''}. Names that are no
---            mutex, or have no live holder and no live waiter, are left out. If KEYS has a single name, which exists and
---            is no mutex: {name}
+-- Reply      for each name: {name, holders, waiters}. A holder is {owner, its record or '', its client's label or false if
+--            Redis has no record of the client, mode ('' in a mutex, 'R' a reader, 'W' a writer), time left (ms)}, a waiter
+--            {owner, its record or ''}. Names that are no lock, or have no live holder and no live waiter, are left out. If
+--            KEYS has a single name, which exists and is no lock: {name}
 -- Closes     no race: nothing is decided by the reply.
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply = {}
+local name, tag
 
-local function describe_holder(tag, owner)
+local function describe_holder(owner, mode, left)
     local record = redis.call('GET', 'tenure_claim:' .. tag .. ':' .. owner)
-    return { owner, record or '', redis.call('HGET', 'tenure_claims:' .. string.sub(owner, 1, 36), 'label') }
+    return { owner, record or '', redis.call('HGET', 'tenure_claims:' .. string.sub(owner, 1, 36), 'label'), mode, left }
 end
 
 --: include redisson_owners
-for _, name in ipairs(KEYS) do
-    local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
+for _, key in ipairs(KEYS) do
+    name = key
+    tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local holders, waiting = {}, {}
-    for _, owner in ipairs(owners_of(name)) do
-        holders[#holders + 1] = describe_holder(tag, owner)
+    local owners, modes, left = owners_of()
+    for _, owner in ipairs(owners) do
+        holders[#holders + 1] = describe_holder(owner, modes[owner], left[owner])
     end
     local members = redis.pcall('LRANGE', queue, 0, -1)
     for _, member in ipairs(members.err and {} or members) do
@@ -33,9 +36,12 @@ for _, name in ipairs(KEYS) do
         end
     end
     if #holders > 0 or #waiting > 0 then
-        reply[#reply + 1] = { name, redis.call('PTTL', name), holders, waiting }
-    elseif #KEYS == 1 and redis.call('EXISTS', name) == 1 and redis.pcall('HEXISTS', name, 'tenure:bar') ~= 1 then
-        reply[1] = { name }
+        reply[#reply + 1] = { name, holders, waiting }
+    elseif #KEYS == 1 and redis.call('EXISTS', name) == 1 then
+        local bars = redis.pcall('HMGET', name, 'tenure:bar', 'tenure:bar:write')
+        if bars.err or not (bars[1] or bars[2]) then
+            reply[1] = { name }
+        end
     end
 end
 return reply

@@ -13,7 +13,7 @@ use tenure_backend::{
 
 use crate::backend::RedisStore;
 use crate::claims::names::{QUEUE_PREFIX, lock_of_queue};
-use crate::claims::reply::{integer, list, parse_granted_record, parse_waiting_record, text};
+use crate::claims::reply::{integer, list, parse_granted_record, parse_mode, parse_waiting_record, text};
 use crate::claims::script::Layout;
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
@@ -251,15 +251,12 @@ async fn inspect_one(wire: &Wire, layout: &Layout, name: &str) -> Result<Vec<Loc
 
 /// Decodes a lock's status; `None` if its name is no valid key.
 fn status(lock: &Value) -> Option<LockStatus> {
-    let [key, left, holders, waiters] = list(lock)? else {
+    let [key, holders, waiters] = list(lock)? else {
         return None;
     };
     let key = LockKey::new(text(key)?).ok()?;
-    // Redis expires a key after the last millisecond, so 1 ms is added. A lock without expiry has a negative time
-    // left, and so no `remaining`.
-    let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
     let holders = list(holders)?.iter().filter_map(|entry| {
-        let [owner, record, label] = list(entry)? else {
+        let [owner, record, label, mode, left] = list(entry)? else {
             return None;
         };
         let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
@@ -272,16 +269,28 @@ fn status(lock: &Value) -> Option<LockStatus> {
             .or(label.filter(|label| !label.is_empty()))
             .map(Into::into);
         let token = granted.map(|(run, _)| run.first());
-        Some(HolderStatus::new(id, label, Mode::Exclusive, token, remaining))
+        // Redis expires a key after the last millisecond, so 1 ms is added. A lock without expiry has a negative time
+        // left, and so no `remaining`.
+        let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
+        let mode = parse_mode(text(mode)?)?;
+        Some(HolderStatus::new(id, label, mode, token, remaining))
     });
     let waiters = list(waiters)?.iter().filter_map(|entry| {
         let [owner, record] = list(entry)? else {
             return None;
         };
-        let label = parse_waiting_record(text(record)?);
-        let id = holder_id(text(owner)?, label.is_some());
-        Some(WaiterStatus::new(id, label.map(Into::into), Mode::Exclusive))
+        let known = parse_waiting_record(text(record)?);
+        let id = holder_id(text(owner)?, known.is_some());
+        let (mode, label) = known.map_or((Mode::Exclusive, None), |(mode, label)| {
+            (mode, Some(label.into()))
+        });
+        Some(WaiterStatus::new(id, label, mode))
     });
-    let (holders, waiters) = (holders.collect(), Some(waiters.collect()));
-    Some(LockStatus::new(key, Kind::Mutex, holders, waiters))
+    let (holders, waiters): (Vec<_>, Vec<_>) = (holders.collect(), waiters.collect());
+    let mut modes = holders
+        .iter()
+        .map(|holder| holder.mode)
+        .chain(waiters.iter().map(|waiter| waiter.mode));
+    let kind = modes.next().map_or(Kind::Mutex, Mode::kind);
+    Some(LockStatus::new(key, kind, holders, Some(waiters)))
 }

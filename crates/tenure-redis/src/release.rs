@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use crate::acquire::acquire_reply;
 use crate::backend::RedisStore;
 use crate::claims::arguments::{COUNTER, write_claim, write_client};
-use crate::claims::names::{Owner, channel, queue};
+use crate::claims::names::{MUTEX_CHANNEL, Owner, channel, queue};
 use crate::claims::reply::{self, decode, integer, list, numbers, text};
 use crate::claims::script::{Command, ScriptSet};
 use crate::claims::table::{ClientRecord, EndState, Lookup};
@@ -72,7 +72,7 @@ impl RedisStore {
         else {
             return Ok(None);
         };
-        let own = u64::from(self.subscriptions.is_subscribed(&target.key));
+        let own = u64::from(self.subscriptions.is_subscribed(MUTEX_CHANNEL, &target.key));
         let entry = BatchEntry::Release {
             claim: target.clone(),
             with_record: has_record,
@@ -266,7 +266,7 @@ impl RedisStore {
                 return Ok(());
             };
             let mut call = redis::cmd("PUBLISH");
-            call.arg(format!("{}:{head}", channel(key))).arg(0);
+            call.arg(format!("{}:{head}", channel(MUTEX_CHANNEL, key))).arg(0);
             wire.query(&call).await.map(drop)
         };
         let woken: Result<(), BackendError> = woken.await;
@@ -321,7 +321,7 @@ impl RedisStore {
             (_, EndState::MayBeInFlight) => command.text("E"),
             (_, EndState::Unknown) => command.text("U"),
         };
-        let own = client.is_some() && self.subscriptions.is_subscribed(key);
+        let own = client.is_some() && self.subscriptions.is_subscribed(scripts.channel, key);
         command
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));

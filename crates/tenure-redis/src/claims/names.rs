@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use tenure_backend::{ClaimId, ClientId, LockKey};
+use tenure_backend::{ClaimId, ClientId, Kind, LockKey};
 
 /// Length of a client's UUID in text.
 pub(crate) const UUID_LEN: usize = 36;
@@ -85,9 +85,23 @@ fn key_of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID_LEN] {
     key
 }
 
-/// The channel to which Redisson publishes releases of a lock.
-pub(crate) fn channel(key: &LockKey) -> String {
-    tagged("redisson_lock__channel:", key)
+/// Prefix of the channel to which Redisson publishes releases of a mutex, and of ours on which one fair waiter is woken.
+pub(crate) const MUTEX_CHANNEL: &str = "redisson_lock__channel:";
+
+/// Prefix of the channel to which Redisson publishes releases of a read-write lock.
+pub(crate) const READ_WRITE_CHANNEL: &str = "redisson_rwlock:";
+
+/// The channel on which unfair waiters of a lock are woken.
+pub(crate) fn channel(prefix: &str, key: &LockKey) -> String {
+    tagged(prefix, key)
+}
+
+/// Prefix of the channel for locks of this kind.
+pub(crate) fn channel_prefix(kind: Kind) -> &'static str {
+    match kind {
+        Kind::ReadWrite => READ_WRITE_CHANNEL,
+        Kind::Mutex | Kind::Semaphore { .. } => MUTEX_CHANNEL,
+    }
 }
 
 /// Key of the list of a lock's fair waiters.
@@ -107,7 +121,7 @@ fn tagged(kind: &str, key: &LockKey) -> String {
 
 /// The channel on which a fair waiter is woken when it is at the head of the queue.
 pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
-    let mut channel = channel(key);
+    let mut channel = channel(MUTEX_CHANNEL, key);
     channel.push(':');
     channel.push_str(&String::from_utf8_lossy(owner.as_bytes()));
     channel
@@ -124,7 +138,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
         "redisson_lock_queue:",
         "redisson_lock_timeout:",
     ];
-    RESERVED.iter().any(|reserved| name.starts_with(reserved))
+    RESERVED.iter().any(|reserved| name.starts_with(reserved)) || name.contains(":rwlock_timeout:")
 }
 
 /// Prefix of the keys of fair queues.
