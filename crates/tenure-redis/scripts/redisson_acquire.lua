@@ -49,7 +49,7 @@ then
 end
 local tag = open .. name .. close
 local queue = 'redisson_lock_queue:' .. tag
---: include redisson_vacate
+--: include redisson_mutex
 --: include redisson_place
 write_client_record(claims, client_ttl, client_label)
 local code, first, second =

@@ -1,9 +1,10 @@
 -- Functions for the records of claims and clients. Included in scripts, which define `tag` and `now` (µs).
 --
 -- For each claim, at most one record:
---   records .. owner   W:LABEL it waits.  E it has ended.  V[BY] it was evicted; this outlives the lease by 12 s, in which
---                      a delayed request can still arrive.  G:FIRST:COUNT:LABEL tokens and label of a granted claim that
---                      was renewed; this expires with the lease, and the release deletes it.
+--   records .. owner   W:LABEL it waits; in a read-write lock WR:LABEL or WW:LABEL, by its mode.  E it has ended.  V[BY]
+--                      it was evicted; this outlives the lease by 12 s, in which a delayed request can still arrive.
+--                      G:FIRST:COUNT:LABEL tokens and label of a granted claim that was renewed; this expires with the
+--                      lease, and the release deletes it.
 -- For each client:
 --   tenure_claims      hash with the client's `label`.
 --   tenure_doubts      exists while a request of an ended claim may be in flight. Only then do the common cases look for

@@ -97,7 +97,7 @@ local function place(owner, lease, not_after, grants, take, of, yields)
     for number = 0, take - 2 do
         ids[number + 2] = permit(prefix, number, false)
     end
-    local added = set_lease(owner, ids, now_ms + lease)
+    local added = set_lease(owner, ids, now_ms + lease + 1)
     available = added > 0 and redis.call('DECRBY', name, added) or available
     if added > 0 and available + added == of then
         -- The first permit makes the key, which expires with the semaphore, as in Redisson.

@@ -41,7 +41,7 @@ local function free(one)
         for i = 1, #ids do
             ids[i] = BAR .. struct.pack('>I3I3', now % 2 ^ 24, barred + i)
         end
-        barred = barred + set_lease(BAR, ids, now_ms + cooldown)
+        barred = barred + set_lease(BAR, ids, now_ms + cooldown + 1)
     else
         freed = freed + #ids
     end

@@ -100,10 +100,7 @@ impl Backend for RedisStore {
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        Call::new(async move {
-            let scripts = self.layout.scripts_or_mutex(Some(claim.mode.kind()));
-            self.subscriptions.watch(scripts, &claim).await
-        })
+        Call::new(async move { self.subscriptions.watch(&claim).await })
     }
 
     fn reconnects(&self) -> Option<Wakes> {

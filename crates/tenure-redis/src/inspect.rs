@@ -13,7 +13,7 @@ use tenure_backend::{
 
 use crate::backend::RedisStore;
 use crate::claims::names::{PERMITS_SUFFIX, QUEUE_PREFIX, lock_of_queue, semaphore_of_permits};
-use crate::claims::reply::{integer, list, parse_granted_record, parse_waiting_record, text};
+use crate::claims::reply::{integer, list, parse_granted_record, parse_mode, parse_waiting_record, text};
 use crate::claims::script::Layout;
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
@@ -105,12 +105,9 @@ async fn list_from(
             }
         }
         let names = std::mem::take(&mut position.names);
-        let of_phase = |status: &LockStatus| match position.phase {
-            PERMITS => matches!(status.kind, Kind::Semaphore { .. }),
-            phase => {
-                status.holders.is_empty() == (phase == QUEUED)
-                    && !matches!(status.kind, Kind::Semaphore { .. })
-            }
+        let of_phase = |status: &LockStatus| match (position.phase, status.kind) {
+            (phase, Kind::Semaphore { .. }) => phase == PERMITS,
+            (phase, _) => phase != PERMITS && status.holders.is_empty() == (phase == QUEUED),
         };
         let mut statuses = inspect_names(wire, layout, &names)
             .await?
@@ -242,7 +239,7 @@ async fn inspect_names(
     Ok(statuses)
 }
 
-/// Returns the status of one lock. Fails if the key exists and is no mutex: it is not free, and its holder is unknown.
+/// Returns the status of one lock. Fails if the key exists and is no lock: it is not free, and its holder is unknown.
 async fn inspect_one(wire: &Wire, layout: &Layout, name: &str) -> Result<Vec<LockStatus>, BackendError> {
     let mut command = layout.inspect.command(1, 0, name.len());
     let reply = wire.call(command.text(name)).await?;
@@ -250,8 +247,7 @@ async fn inspect_one(wire: &Wire, layout: &Layout, name: &str) -> Result<Vec<Loc
         [Value::Array(fields)] if fields.len() == 1 => Err(BackendError::new(
             Fault::UnknownKind,
             Effect::None,
-            "the key is no lock that is served here, so who holds it is not known: a read-write lock of Java's, or what \
-             another program keeps there",
+            "the key is no lock, so who holds it is not known: another program keeps something there",
         )),
         statuses => Ok(statuses.iter().filter_map(status).collect()),
     }
@@ -259,74 +255,46 @@ async fn inspect_one(wire: &Wire, layout: &Layout, name: &str) -> Result<Vec<Loc
 
 /// Decodes a lock's status; `None` if its name is no valid key.
 fn status(lock: &Value) -> Option<LockStatus> {
-    let [key, left, holders, waiters] = list(lock)? else {
-        return semaphore_status(lock);
+    let [key, holders, waiters] = list(lock)? else {
+        return None;
     };
     let key = LockKey::new(text(key)?).ok()?;
-    // Redis expires a key after the last millisecond, so 1 ms is added. A lock without expiry has a negative time
-    // left, and so no `remaining`.
-    let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
     let holders = list(holders)?.iter().filter_map(|entry| {
-        let [owner, record, label] = list(entry)? else {
+        let [owner, record, label, mode, left] = list(entry)? else {
             return None;
         };
-        holder_status(owner, record, label, Mode::Exclusive, remaining)
+        let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
+        let id = holder_id(text(owner)?, label.is_some() || granted.is_some());
+        // Before its first renewal a holder has no record, and is shown with its client's label, which is empty
+        // unless all claims of the client have
+        // the same.
+        let label = granted
+            .map(|(_, label)| label)
+            .or(label.filter(|label| !label.is_empty()))
+            .map(Into::into);
+        let token = granted.map(|(run, _)| run.first());
+        // Redis expires a key after the last millisecond, so 1 ms is added. A lock without expiry has a negative time
+        // left, and so no `remaining`.
+        let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
+        let mode = parse_mode(text(mode)?)?;
+        Some(HolderStatus::new(id, label, mode, token, remaining))
     });
     let waiters = list(waiters)?.iter().filter_map(|entry| {
         let [owner, record] = list(entry)? else {
             return None;
         };
-        let label = parse_waiting_record(text(record)?);
-        let id = holder_id(text(owner)?, label.is_some());
-        Some(WaiterStatus::new(id, label.map(Into::into), Mode::Exclusive))
+        let known = parse_waiting_record(text(record)?);
+        let id = holder_id(text(owner)?, known.is_some());
+        let (mode, label) = known.map_or((Mode::Exclusive, None), |(mode, label)| {
+            (mode, Some(label.into()))
+        });
+        Some(WaiterStatus::new(id, label, mode))
     });
-    let (holders, waiters) = (holders.collect(), Some(waiters.collect()));
-    Some(LockStatus::new(key, Kind::Mutex, holders, waiters))
-}
-
-/// Decodes a semaphore's status; `None` if its name is no valid key.
-fn semaphore_status(semaphore: &Value) -> Option<LockStatus> {
-    let [key, size, holders] = list(semaphore)? else {
-        return None;
-    };
-    let count = |value| u32::try_from(integer(value)?).ok().and_then(NonZeroU32::new);
-    let (key, of) = (LockKey::new(text(key)?).ok()?, count(size)?);
-    let holders = list(holders)?.iter().filter_map(|entry| {
-        let [owner, record, label, take, left] = list(entry)? else {
-            return None;
-        };
-        let mode = Mode::Permits {
-            take: count(take)?,
-            of,
-        };
-        holder_status(
-            owner,
-            record,
-            label,
-            mode,
-            integer(left).map(Duration::from_millis),
-        )
-    });
-    let kind = Kind::Semaphore { of };
-    Some(LockStatus::new(key, kind, holders.collect(), Some(Vec::new())))
-}
-
-/// Decodes one holder: its owner, its record, and its client's label.
-fn holder_status(
-    owner: &Value,
-    record: &Value,
-    label: &Value,
-    mode: Mode,
-    remaining: Option<Duration>,
-) -> Option<HolderStatus> {
-    let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
-    let id = holder_id(text(owner)?, label.is_some() || granted.is_some());
-    // Before its first renewal a holder has no record, and is shown with its client's label, which is empty unless all
-    // claims of the client have the same.
-    let label = granted
-        .map(|(_, label)| label)
-        .or(label.filter(|label| !label.is_empty()))
-        .map(Into::into);
-    let token = granted.map(|(run, _)| run.first());
-    Some(HolderStatus::new(id, label, mode, token, remaining))
+    let (holders, waiters): (Vec<_>, Vec<_>) = (holders.collect(), waiters.collect());
+    let mut modes = holders
+        .iter()
+        .map(|holder| holder.mode)
+        .chain(waiters.iter().map(|waiter| waiter.mode));
+    let kind = modes.next().map_or(Kind::Mutex, Mode::kind);
+    Some(LockStatus::new(key, kind, holders, Some(waiters)))
 }

@@ -34,6 +34,7 @@ pub(crate) static PROFILE: Profile = {
     let mut profile = Profile::new("redis", "redisson", liveness, HAZARDS, LIMITS);
     profile.reach = Reach::Network;
     profile.mutex = Order::Both;
+    profile.read_write = Order::Both;
     profile.semaphore = Order::Unfair;
     profile.fencing = Fencing::UntilDataLossAndBackwardClock;
     profile.wake_up = WakeUp::Lossy;

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use crate::acquire::acquire_reply;
 use crate::backend::RedisStore;
 use crate::claims::arguments::{COUNTER, write_claim, write_client};
-use crate::claims::names::{Owner, channel, queue};
+use crate::claims::names::{MUTEX_CHANNEL, Owner, channel, queue};
 use crate::claims::reply::{self, decode, integer, list, numbers, text};
 use crate::claims::script::{Command, ScriptSet};
 use crate::claims::table::{ClientRecord, EndState, Lookup};
@@ -61,7 +61,6 @@ impl RedisStore {
     async fn release_in_batch(
         &self,
         session: &Session,
-        scripts: &ScriptSet,
         request: &ReleaseRequest,
         has_record: bool,
     ) -> Result<Option<ReleaseReply>, BackendError> {
@@ -74,7 +73,7 @@ impl RedisStore {
         else {
             return Ok(None);
         };
-        let own = u64::from(self.subscriptions.is_subscribed(scripts, &target.key));
+        let own = u64::from(self.subscriptions.is_subscribed(MUTEX_CHANNEL, &target.key));
         let entry = BatchEntry::Release {
             claim: target.clone(),
             with_record: has_record,
@@ -132,7 +131,7 @@ impl RedisStore {
             && scripts.batches
             && session.is_busy()
             && let Some(released) = self
-                .release_in_batch(session, scripts, request, end == EndState::SettledWithRecord)
+                .release_in_batch(session, request, end == EndState::SettledWithRecord)
                 .await?
         {
             return Ok(released);
@@ -284,7 +283,7 @@ impl RedisStore {
                 return Ok(());
             };
             let mut call = redis::cmd("PUBLISH");
-            call.arg(format!("{}:{head}", channel(key))).arg(0);
+            call.arg(format!("{}:{head}", channel(MUTEX_CHANNEL, key))).arg(0);
             wire.query(&call).await.map(drop)
         };
         let woken: Result<(), BackendError> = woken.await;
@@ -339,7 +338,7 @@ impl RedisStore {
             (_, EndState::MayBeInFlight) => command.text("E"),
             (_, EndState::Unknown) => command.text("U"),
         };
-        let own = client.is_some() && self.subscriptions.is_subscribed(scripts, key);
+        let own = client.is_some() && self.subscriptions.is_subscribed(scripts.channel, key);
         command
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));

@@ -16,8 +16,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::claims::names::{Owner, owner_channel, tagged};
-use crate::claims::script::ScriptSet;
+use crate::claims::names::{Owner, channel, channel_prefix, owner_channel};
 use crate::connection::dial::Dialer;
 use crate::error::{ConnectError, not_subscribed};
 
@@ -89,22 +88,22 @@ impl Subscriptions {
     }
 
     /// Returns whether the server counts this client among the lock's subscribers, as far as the client knows.
-    pub(crate) fn is_subscribed(&self, scripts: &ScriptSet, key: &LockKey) -> bool {
+    pub(crate) fn is_subscribed(&self, prefix: &str, key: &LockKey) -> bool {
         if self.registry.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let state = self.registry.state.lock();
         state
             .channels
-            .get(&*tagged(scripts.channel, key))
+            .get(&*channel(prefix, key))
             .is_some_and(|channel| channel.subscribed)
     }
 
     /// Watches a claim. Returns once the server has confirmed the subscription, so later messages are received.
-    pub(crate) async fn watch(&self, scripts: &ScriptSet, claim: &Claim) -> Result<Wakes, BackendError> {
+    pub(crate) async fn watch(&self, claim: &Claim) -> Result<Wakes, BackendError> {
         self.dialer.check_process()?;
         let name: Arc<str> = match claim.fairness {
-            Fairness::Unfair => tagged(scripts.channel, &claim.at.key),
+            Fairness::Unfair => channel(channel_prefix(claim.mode.kind()), &claim.at.key),
             Fairness::Fifo => owner_channel(&claim.at.key, &Owner::of(claim.at.id)),
         }
         .into();
@@ -360,7 +359,6 @@ async fn ping_until_dead(mut sink: PubSubSink, registry: &Registry, limit: Durat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::script::REDISSON;
     use crate::config::Config;
     use tenure_backend::{ClaimId, ClaimRef, ClientId, Fault};
     use tenure_endpoint::StoreUrl;
@@ -375,7 +373,7 @@ mod tests {
         let subscriptions = Subscriptions::new(dialer(&url), watch::Sender::new(()).subscribe());
         subscriptions.close();
         let refusal = subscriptions
-            .watch(REDISSON.scripts_or_mutex(None), &claim())
+            .watch(&claim())
             .await
             .map(drop)
             .expect_err("it is closed");
@@ -390,7 +388,7 @@ mod tests {
         child.process = std::process::id() + 1;
         let subscriptions = Subscriptions::new(child, watch::Sender::new(()).subscribe());
         let refusal = subscriptions
-            .watch(REDISSON.scripts_or_mutex(None), &claim())
+            .watch(&claim())
             .await
             .map(drop)
             .expect_err("it is a child");

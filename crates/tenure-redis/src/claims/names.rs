@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use tenure_backend::{ClaimId, ClientId, LockKey};
+use tenure_backend::{ClaimId, ClientId, Kind, LockKey};
 
 /// Length of a client's UUID in text.
 pub(crate) const UUID_LEN: usize = 36;
@@ -85,14 +85,28 @@ fn key_of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID_LEN] {
     key
 }
 
-/// The channel to which Redisson publishes releases of a mutex.
-pub(crate) fn channel(key: &LockKey) -> String {
-    tagged(CHANNEL, key)
+/// Prefix of the channel to which Redisson publishes releases of a mutex, and of ours on which one fair waiter is woken.
+pub(crate) const MUTEX_CHANNEL: &str = "redisson_lock__channel:";
+
+/// Prefix of the channel to which Redisson publishes releases of a read-write lock.
+pub(crate) const READ_WRITE_CHANNEL: &str = "redisson_rwlock:";
+
+/// Prefix of the channel to which Redisson publishes releases of a semaphore.
+pub(crate) const SEMAPHORE_CHANNEL: &str = "redisson_sc:";
+
+/// The channel on which unfair waiters of a lock are woken.
+pub(crate) fn channel(prefix: &str, key: &LockKey) -> String {
+    tagged(prefix, key)
 }
 
-/// What the names of the channels begin with to which Redisson publishes releases of mutexes, and of semaphores.
-pub(crate) const CHANNEL: &str = "redisson_lock__channel:";
-pub(crate) const SEMAPHORE_CHANNEL: &str = "redisson_sc:";
+/// Prefix of the channel for locks of this kind.
+pub(crate) fn channel_prefix(kind: Kind) -> &'static str {
+    match kind {
+        Kind::ReadWrite => READ_WRITE_CHANNEL,
+        Kind::Semaphore { .. } => SEMAPHORE_CHANNEL,
+        Kind::Mutex => MUTEX_CHANNEL,
+    }
+}
 
 /// Key of the list of a lock's fair waiters.
 pub(crate) fn queue(key: &LockKey) -> String {
@@ -100,7 +114,7 @@ pub(crate) fn queue(key: &LockKey) -> String {
 }
 
 /// The name of a further key of a lock, with the lock's name as hash tag: a cluster keeps such keys in one slot.
-pub(crate) fn tagged(kind: &str, key: &LockKey) -> String {
+fn tagged(kind: &str, key: &LockKey) -> String {
     let name = key.as_str();
     if name.contains('{') {
         format!("{kind}{name}")
@@ -111,7 +125,7 @@ pub(crate) fn tagged(kind: &str, key: &LockKey) -> String {
 
 /// The channel on which a fair waiter is woken when it is at the head of the queue.
 pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
-    let mut channel = channel(key);
+    let mut channel = channel(MUTEX_CHANNEL, key);
     channel.push(':');
     channel.push_str(&String::from_utf8_lossy(owner.as_bytes()));
     channel
@@ -129,7 +143,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
         "redisson_lock_queue:",
         "redisson_lock_timeout:",
     ];
-    RESERVED.iter().any(|reserved| name.starts_with(reserved))
+    RESERVED.iter().any(|reserved| name.starts_with(reserved)) || name.contains(":rwlock_timeout:")
 }
 
 /// Prefix of the keys of fair queues.

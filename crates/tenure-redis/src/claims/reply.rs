@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use redis::Value;
-use tenure_backend::{FencingToken, Kind, TokenRange};
+use tenure_backend::{FencingToken, Kind, Mode, TokenRange};
 
 /// A script's reply after it has placed or polled a claim.
 pub(crate) enum PlaceReply {
@@ -109,9 +109,26 @@ pub(crate) fn parse_granted_record(record: &str) -> Option<(TokenRange, &str)> {
     Some((token_range(first, count)?, parts.next()?))
 }
 
-/// The label in the record of a waiting claim.
-pub(crate) fn parse_waiting_record(record: &str) -> Option<&str> {
-    record.strip_prefix("W:")
+/// The mode and the label in the record of a waiting claim.
+pub(crate) fn parse_waiting_record(record: &str) -> Option<(Mode, &str)> {
+    let (mode, label) = record.strip_prefix('W')?.split_once(':')?;
+    Some((parse_mode(mode)?, label))
+}
+
+/// Decodes what [`mode_code`](super::arguments::mode_code) encodes, and permits as `TAKEN/SIZE`.
+pub(crate) fn parse_mode(code: &str) -> Option<Mode> {
+    Some(match code {
+        "" => Mode::Exclusive,
+        "R" => Mode::Read,
+        "W" => Mode::Write,
+        permits => {
+            let (take, of) = permits.split_once('/')?;
+            Mode::Permits {
+                take: take.parse().ok()?,
+                of: of.parse().ok()?,
+            }
+        }
+    })
 }
 
 #[cfg(test)]
