@@ -242,8 +242,8 @@ async fn inspect_one(wire: &Wire, layout: &Layout, name: &str) -> Result<Vec<Loc
         [Value::Array(fields)] if fields.len() == 1 => Err(BackendError::new(
             Fault::UnknownKind,
             Effect::None,
-            "the key is no mutex, so who holds it is not known: a read-write lock or a semaphore of Java's, or what another \
-             program keeps there",
+            "the key is no mutex and no read-write lock, so who holds it is not known: a semaphore of Java's, or what \
+             another program keeps there",
         )),
         statuses => Ok(statuses.iter().filter_map(status).collect()),
     }
