@@ -30,6 +30,8 @@ local function hold(owner, lease)
     extend(owner, lease)
 end
 
+local downgrade
+
 -- Returns whether the claim holds. If not: for how many ms the lock cannot be granted to it (-2 if it can, -1 without end),
 -- the kind of the key if it is another one, and whether nothing but a cooldown holds the key.
 local function look(owner)

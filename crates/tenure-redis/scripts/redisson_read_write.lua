@@ -76,6 +76,22 @@ local function hold(owner, lease)
     extend(owner, lease)
 end
 
+-- Makes a writer a reader, and wakes the readers that wait. A reader stays one.
+local function downgrade(owner, lease)
+    local was_writer = mode == 'W'
+    mode = 'R'
+    hold(owner, lease)
+    if was_writer then
+        redis.call('HDEL', name, owner .. ':write')
+        redis.call('PEXPIRE', name, lease)
+        local head = redis.call('LINDEX', 'redisson_lock_queue:' .. tag, 0)
+        if head then
+            redis.call('PUBLISH', 'redisson_lock__channel:' .. tag .. ':' .. head, '0')
+        end
+        redis.call('PUBLISH', CHANNEL .. tag, '1')
+    end
+end
+
 local function look(owner)
     if holds(owner) then
         return true, -2

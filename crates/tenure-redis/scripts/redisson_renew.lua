@@ -2,13 +2,13 @@
 -- how the locks are kept.
 --
 -- Inputs     KEYS  the token counter, the record of the claims' client, then the lock's name of each claim
---            ARGV  the client's label; then for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E'
---                  either), '1' if the lease may only be shortened or '', last token to raise the counter to or '', and the
+--            ARGV  the client's label; then for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'D'
+--                  granted, and a writer becomes a reader, 'E' either), '1' if the lease may only be shortened or '', last token to raise the counter to or '', and the
 --                  record of a granted claim, G:FIRST:COUNT:LABEL ('' to leave it as it is)
 -- Atomicity  one script for all. A failure of one claim does not affect the others.
 -- Reply      the time, then for each claim: -1 - lease (ms) if it is alive; 1 absent; 2 its lease ended while it waited;
---            3 the counter would be raised beyond what can be counted exactly; 4 it is in another phase; the text 'V' and
---            who evicted it; or the text 'R' and the server's error
+--            3 the counter would be raised beyond what can be counted exactly; 4 it is in another phase; 5 it holds and
+--            cannot be downgraded; the text 'V' and who evicted it; or the text 'R' and the server's error
 -- Closes     the race between a renewal and the release: only a holder whose field exists is renewed, so a late renewal
 --            restores neither the lock nor its record.
 local time = redis.call('TIME')
@@ -48,13 +48,18 @@ local function renew(owner, lease, phase, shorten, last, granted)
     if holds(owner) then
         if phase == 'W' then
             return 4
+        elseif phase == 'D' and KIND ~= -1 then
+            return 5
         elseif last and last >= 2 ^ 53 then
             return 3
         end
         local left = shorten and left_of(owner) or -1
         if left >= 0 and left <= lease then
             lease = left
-        else
+        end
+        if phase == 'D' then
+            downgrade(owner, lease)
+        elseif lease ~= left then
             extend(owner, lease)
         end
         extend_queue(lease)
@@ -84,7 +89,7 @@ local function renew(owner, lease, phase, shorten, last, granted)
     local ends = redis.call('ZSCORE', waiters, owner)
     if not ends or tonumber(ends) < now_ms then
         return 2
-    elseif phase == 'G' then
+    elseif phase == 'G' or phase == 'D' then
         return 4
     elseif last and last >= 2 ^ 53 then
         return 3

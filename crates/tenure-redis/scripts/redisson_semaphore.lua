@@ -1,5 +1,6 @@
 -- How a semaphore is kept, for redisson_renew. This is the part `kind`, see redisson_mutex.
 --: include redisson_permits
+local KIND, downgrade = 1, nil
 local taken, ends
 
 local function holds(owner)

@@ -43,7 +43,8 @@ impl RedisStore {
         reply
     }
 
-    async fn acquire_on(
+    /// Places or polls a claim on this connection, with the scripts of its kind.
+    pub(crate) async fn acquire_on(
         &self,
         session: &Session,
         scripts: &ScriptSet,

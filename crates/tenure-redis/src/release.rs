@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
-    AcquireReply, BackendError, Batch, Cause, Effect, Fairness, HolderId, Kind, ReleaseReply, ReleaseRequest,
+    AcquireReply, BackendError, Batch, Cause, Effect, HolderId, Kind, ReleaseReply, ReleaseRequest,
     ReleaseTarget, Successor, TURN,
 };
 use tokio::time::sleep;
@@ -24,17 +24,10 @@ use crate::connection::batch::{BatchEntry, BatchReply};
 use crate::connection::session::Session;
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
-use crate::profile::{LIMITS, check_release};
+use crate::profile::{LIMITS, check_claim, check_release};
 
 /// The longest cooldown, in milliseconds: a year, like the longest lease.
 const MAX_COOLDOWN: u64 = 365 * 24 * 3600 * 1000;
-
-/// The reply for a successor of another kind than the released claim, if it is not placed: its next poll finds the key free
-/// or a mismatch.
-const OTHER_KIND: AcquireReply = AcquireReply::Waiting {
-    ahead: None,
-    poll_after: TURN,
-};
 
 impl RedisStore {
     pub(crate) async fn release_all(&self, batch: Batch<ReleaseRequest>) -> Batch<ReleaseReply> {
@@ -143,12 +136,9 @@ impl RedisStore {
             }
             return Ok(released);
         };
-        let scripts = self.layout.scripts_or_mutex(Some(successor.claim.mode.kind()));
-        if kind.is_some_and(|kind| !self.is_served_by(scripts, kind)) {
-            let scripts = self.layout.scripts_or_mutex(kind);
-            let released = self.release_alone(session, scripts, request, end, None).await?;
-            return Ok(self.place_after(released, successor).await);
-        }
+        let scripts = self
+            .layout
+            .scripts_or_mutex(kind.or(Some(successor.claim.mode.kind())));
         match self
             .claims
             .begin_placement(&successor.claim, self.now(), successor.not_after, wire.number)
@@ -174,30 +164,8 @@ impl RedisStore {
         }
     }
 
-    /// Places a successor of another kind than the released claim, in a call of its own.
-    async fn place_after(&self, released: ReleaseReply, successor: &Successor) -> ReleaseReply {
-        let yields = matches!(
-            released,
-            ReleaseReply::Done {
-                others: Some(1..),
-                ..
-            }
-        );
-        if yields && successor.claim.fairness == Fairness::Unfair {
-            return with_successor(released, OTHER_KIND);
-        }
-        let placed = Box::pin(self.acquire_claim(&successor.claim, successor.not_after)).await;
-        with_successor(released, placed.unwrap_or(OTHER_KIND))
-    }
-
-    /// Returns whether these scripts serve claims of the kind.
-    fn is_served_by(&self, scripts: &ScriptSet, kind: Kind) -> bool {
-        let serve = self.layout.scripts(kind);
-        serve.is_some_and(|serve| ptr::eq(serve, scripts))
-    }
-
-    /// Releases in a call of its own. If the claim's kind is not known, and the key has another kind than the scripts
-    /// serve, calls the scripts of that kind, without the successor.
+    /// Releases in a call of its own, and places the successor. If the claim's kind is not known, and the key has another
+    /// kind than the scripts serve, calls the scripts of that kind. A successor of another kind is placed in a second call.
     async fn release_alone(
         &self,
         session: &Session,
@@ -206,27 +174,54 @@ impl RedisStore {
         end: EndState,
         successor: Option<(&Successor, Option<&ClientRecord>)>,
     ) -> Result<ReleaseReply, BackendError> {
-        let held = match self
-            .try_scripts(session, scripts, request, end, successor)
-            .await?
-        {
-            Ok(released) => return Ok(released),
-            Err(held) => held,
+        let same_kind = |successor: &Successor| {
+            let serve = self.layout.scripts(successor.claim.mode.kind());
+            serve.is_some_and(|serve| ptr::eq(serve, scripts))
         };
-        if let Some(others) = self.layout.scripts(held)
+        let mut together = successor.filter(|(successor, _)| same_kind(successor));
+        let mut released = self.try_scripts(session, scripts, request, end, together).await?;
+        if let Err(held) = released
+            && let Some(others) = self.layout.scripts(held)
             && !ptr::eq(others, scripts)
-            && let Ok(released) = Box::pin(self.try_scripts(session, others, request, end, None)).await?
         {
-            return Ok(match successor {
-                Some((successor, _)) => self.place_after(released, successor).await,
-                None => released,
-            });
+            together = None;
+            released = Box::pin(self.try_scripts(session, others, request, end, None)).await?;
         }
-        let asked = match request.successor {
-            Some(ref successor) => successor.claim.mode.kind(),
-            None => Kind::Mutex,
-        };
-        Err(BackendError::mismatch(held, asked))
+        let released = released.map_err(|held| {
+            let asked = successor.map_or(Kind::Mutex, |(successor, _)| successor.claim.mode.kind());
+            BackendError::mismatch(held, asked)
+        })?;
+        match successor {
+            Some((successor, record)) if together.is_none() => {
+                Box::pin(self.place_after(session, released, successor, record)).await
+            }
+            _ => Ok(released),
+        }
+    }
+
+    /// Places a successor of another kind than the released claim.
+    async fn place_after(
+        &self,
+        session: &Session,
+        released: ReleaseReply,
+        successor: &Successor,
+        record: Option<&ClientRecord>,
+    ) -> Result<ReleaseReply, BackendError> {
+        let Successor { claim, not_after } = successor;
+        let scripts = check_claim(claim, self.layout)?;
+        let placed = self.acquire_on(session, scripts, claim, *not_after, record).await;
+        Ok(match placed {
+            Ok(placed) => with_successor(released, placed),
+            // Its next poll gets the error.
+            Err(error) if error.effect() == Effect::None => with_successor(
+                released,
+                AcquireReply::Waiting {
+                    ahead: None,
+                    poll_after: TURN,
+                },
+            ),
+            Err(error) => ReleaseReply::Unknown(error),
+        })
     }
 
     /// Releases with the scripts of one kind of lock. The inner error is the kind of the key, if it is another one.

@@ -19,7 +19,7 @@ use crate::claims::reply::{integer, list, text};
 use crate::claims::script::ScriptSet;
 use crate::connection::wire::Wire;
 use crate::error::{renewal_timed_out, unexpected_reply};
-use crate::profile::{LIMITS, lease_ms};
+use crate::profile::{LIMITS, PROFILE, lease_ms};
 
 /// The most claims in one call. The server runs it for about 3 ms, and serves no other client meanwhile.
 const MAX_CHUNK: usize = 640;
@@ -66,7 +66,7 @@ impl RedisStore {
         };
         let checked: Batch<Result<(), BackendError>> = chunk
             .iter()
-            .map(|(_, renewal, _)| LIMITS.check_lease(renewal.lease))
+            .map(|(_, renewal, _)| renewal.check(&PROFILE))
             .collect();
         let valid: Vec<&RenewRequest> = chunk
             .iter()
@@ -153,6 +153,7 @@ impl RedisStore {
                 .bytes(Owner::of(renewal.claim.id).as_bytes())
                 .number(lease_ms(renewal.lease))
                 .text(match renewal.only {
+                    _ if renewal.downgrade => "D",
                     Phase::Waiting => "W",
                     Phase::Granted => "G",
                     Phase::Either => "E",
@@ -236,6 +237,11 @@ fn decode(reply: &Value, held_from: Instant) -> RenewReply {
             Fault::Limit,
             Effect::None,
             "tokens are raised to 2^53 at the most, beyond which Redis's scripts do not count exactly",
+        )),
+        Some(5) => RenewReply::Unknown(BackendError::new(
+            Fault::Invalid,
+            Effect::None,
+            "only a write lock can be downgraded, and this claim is no read-write lock's",
         )),
         _ => RenewReply::Unknown(unexpected_reply()),
     }
