@@ -65,6 +65,6 @@ local function set_lease(owner, ids, ends)
         scores[2 * i - 1], scores[2 * i] = ends, id
     end
     redis.call('ZADD', holders, ends, owner)
-    redis.call('PEXPIREAT', holders, redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2])
+    redis.call('PEXPIREAT', holders, redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] - 1)
     return redis.call('ZADD', permits, unpack(scores))
 end

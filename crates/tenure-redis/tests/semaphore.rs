@@ -244,7 +244,7 @@ async fn our_free_semaphore_may_become_another_lock() {
     for mode in [permits(1, 3), Mode::Exclusive, permits(2, 2)] {
         let dead = client.claim_as(&key, permits(1, 2), |claim| claim.lease = Duration::from_secs(1));
         client.granted(&dead).await;
-        fixture.store.pass(Duration::from_secs(1)).await;
+        fixture.store.pass(Duration::from_millis(1_001)).await;
         let claim = client.holds(&key, mode).await;
         client.release(&claim).await.freed_it(&claim);
         fixture.command(&["DEL", key.as_str()]);
