@@ -48,6 +48,18 @@ then
     return text('1 %d %d %d', first, count, now)
 end
 local tag = open .. name .. close
+-- The common refusal, of an unfair claim: another claim holds the key, and no client's record is to be written.
+if fair ~= '1' and not client_ttl and now <= tonumber(not_after) then
+    local held, left = redis.pcall('HMGET', name, owner, 'mode', 'tenure:bar'), call('PTTL', name)
+    if left >= 0 and not (held.err or held[1] or held[2] or held[3]) and call('EXISTS', 'tenure_claim:' .. tag .. ':' .. owner) == 0 then
+        --: include redisson_foreign
+        left = math.min(left + 1, lease)
+        if left > FOREIGN_POLL and is_shared_with_foreign(name, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag) then
+            left = FOREIGN_POLL
+        end
+        return string.format('0 %d -1 %d', left, now)
+    end
+end
 local queue = 'redisson_lock_queue:' .. tag
 --: include redisson_mutex
 --: include redisson_place

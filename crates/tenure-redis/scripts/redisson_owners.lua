@@ -5,16 +5,15 @@
 -- value is the hold count. A read-write lock also has the field `mode`; see redisson_read_write. Hashes with many fields are
 -- not read, because reading them would block the server: a mutex has at most 64. A lock usually expires; Java leaves one
 -- without expiry if it asked for a lease that the server does not accept.
-local hex = string.rep('%x', 4)
-local OWNER = '^' .. hex .. hex .. string.rep('%-' .. hex, 4) .. hex .. hex .. ':%-?%d+'
-local function is_owner(field)
-    return string.find(field, OWNER .. '$') or string.find(field, OWNER .. ':%x+$')
-end
---: include redisson_read_left
-
 -- Returns the owners, and for each one its mode ('' in a mutex, 'R' a reader, 'W' a writer) and the rest of its lease (ms).
 -- A writer's own reads are not listed.
 local function owners_of()
+    local function is_owner(field)
+        local hex = string.rep('%x', 4)
+        local owner = '^' .. hex .. hex .. string.rep('%-' .. hex, 4) .. hex .. hex .. ':%-?%d+'
+        return string.find(field, owner .. '$') or string.find(field, owner .. ':%x+$')
+    end
+    --: include redisson_read_left
     local owners, modes, left = {}, {}, {}
     if redis.call('TYPE', name).ok ~= 'hash' then
         return owners

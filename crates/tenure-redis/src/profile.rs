@@ -9,7 +9,7 @@ use tenure_backend::{
 };
 
 use crate::claims::names::is_reserved;
-use crate::claims::script::{Layout, ScriptSet};
+use crate::claims::script::{Layout, MAX_PERMITS, ScriptSet};
 
 pub(crate) const LIMITS: Limits = {
     let mut limits = Limits::new(Duration::from_millis(100), Duration::from_secs(365 * 24 * 3600));
@@ -18,9 +18,6 @@ pub(crate) const LIMITS: Limits = {
     limits.expiry_slack = Duration::from_millis(1);
     limits
 };
-
-/// The most permits of one claim: the server runs its script for less than a millisecond.
-pub(crate) const MAX_PERMITS: u32 = 1000;
 
 const HAZARDS: &[Hazard] = &[
     Hazard::DataLoss,

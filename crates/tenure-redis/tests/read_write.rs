@@ -265,7 +265,7 @@ async fn a_java_writer_is_shown_and_evicted_with_its_reads() {
     assert_eq!(fixture.keys(), [""; 0]);
 }
 
-/// Java's readers are shown, and a client of each kind is told of the other.
+/// Java's readers are shown. A claim of either kind is refused on a key of the other kind.
 #[tokio::test(flavor = "multi_thread")]
 async fn mutexes_and_read_write_locks_refuse_each_others_keys() {
     let (fixture, client, key) = Fixture::one().await;

@@ -6,7 +6,9 @@ use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 use tenure_backend::{Kind, TURN};
 
 use crate::claims::names::{MUTEX_CHANNEL, READ_WRITE_CHANNEL, SEMAPHORE_CHANNEL};
-use crate::profile::MAX_PERMITS;
+
+/// The most permits of one claim, and the most ended ones that a call removes: the server runs its script for less than a millisecond.
+pub(crate) const MAX_PERMITS: u32 = 1000;
 
 macro_rules! part {
     ($name:literal) => {
