@@ -1,7 +1,7 @@
 -- Renews claims, holders and waiters, of one client on locks of one kind. Each claim is judged alone. The part `kind` says
 -- how the locks are kept.
 --
--- Inputs     KEYS  the token counter, the record of the claims' client, then the lock's name of each claim
+-- Inputs     KEYS  the token counter ('' for the counter of each lock, RFencedLock's), the record of the claims' client, then the lock's name of each claim
 --            ARGV  the client's label; then for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'D'
 --                  granted, and a writer becomes a reader, 'E' either), '1' if the lease may only be shortened or '', last token to raise the counter to or '', and the
 --                  record of a granted claim, G:FIRST:COUNT:LABEL ('' to leave it as it is)
@@ -21,6 +21,7 @@ local name, tag
 --: include kind
 
 local function raise_counter(last)
+    local counter = counter ~= '' and counter or 'redisson_lock_token:' .. tag
     if last > (tonumber(redis.call('GET', counter)) or 0) then
         redis.call('SET', counter, last)
     end

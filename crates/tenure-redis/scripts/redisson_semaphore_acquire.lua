@@ -10,11 +10,10 @@ local owner, lease, not_after, grants, take, of, client_ttl, client_label = unpa
 local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local channel = 'redisson_sc:' .. tag
+local channel, queue = 'redisson_sc:' .. tag, 'redisson_lock_queue:' .. tag
 --: include redisson_draw
 --: include redisson_records
 --: include redisson_permits
---: include redisson_vacate
 --: include redisson_semaphore_place
 use_semaphore(tag)
 write_client_record(claims, client_ttl, client_label)

@@ -1,17 +1,19 @@
 -- Places or polls a claim for permits. Included in redisson_semaphore_acquire and redisson_semaphore_release, which define
--- `name`, `tag`, `now` (µs), `draw`, and the functions of redisson_records, redisson_permits and redisson_vacate.
+-- `name`, `tag`, `now` (µs), `draw`, and the functions of redisson_records and redisson_permits.
+--: include redisson_vacate
+--: include redisson_queued_kind
 
 -- Returns the reply of `place` for a key that holds no string: three numbers.
 local function reply_other_type()
-    local fields = redis.pcall('HMGET', name, 'mode', BAR)
+    local fields, left = redis.pcall('HMGET', name, 'mode', BAR, BAR .. ':write'), redis.call('PTTL', name)
     if fields.err then
         return 6, 0, 0
+    elseif (fields[2] or fields[3]) and redis.call('HLEN', name) == (fields[1] and 2 or 1) then
+        return 0, math.max(left + 1, 1), -1
     elseif fields[1] then
         return 4, -1, 0
-    elseif fields[2] then
-        return 0, math.max(redis.call('PTTL', name) + 1, 1), -1
     end
-    return redis.call('PTTL', name) == -1 and 6 or 4, 0, 0
+    return left == -1 and 6 or 4, 0, 0
 end
 
 -- Removes members whose time has come from a zset, at most MAX_TAKE. Returns how many.
@@ -42,9 +44,11 @@ local function prepare(of)
         end
         available = false
     end
-    if not available and redis.call('ZCOUNT', 'redisson_lock_timeout:' .. tag, now_ms, '+inf') > 0 then
-        -- Live waiters queue for a mutex.
-        return nil, 4, 0, 0
+    local timeouts = 'redisson_lock_timeout:' .. tag
+    local waiter = not available and redis.call('ZRANGEBYSCORE', timeouts, now_ms, '+inf', 'LIMIT', 0, 1)[1]
+    if waiter then
+        -- It queues for a lock of another kind, and is alive.
+        return nil, 4, kind_of_waiter(waiter), 0
     end
     local ended = remove_ended(permits)
     if ended > 0 then
@@ -106,7 +110,9 @@ local function place(owner, lease, not_after, grants, take, of, yields)
             redis.call('PEXPIRE', permits, left)
         end
     end
-    redis.call('PEXPIRE', records .. owner, lease)
+    if record then
+        redis.call('PEXPIRE', records .. owner, lease)
+    end
     if ended and available > 0 then
         redis.call('PUBLISH', channel, available)
     end

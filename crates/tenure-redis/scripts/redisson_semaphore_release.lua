@@ -17,11 +17,10 @@ end
 ending = ending == 'U' and 'E' or ending
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local channel = 'redisson_sc:' .. tag
+local channel, queue = 'redisson_sc:' .. tag, 'redisson_lock_queue:' .. tag
 --: include redisson_draw
 --: include redisson_records
 --: include redisson_permits
---: include redisson_vacate
 --: include redisson_semaphore_place
 --: include redisson_end
 use_semaphore(tag)

@@ -9,7 +9,7 @@ use tenure_backend::{
 };
 
 use crate::backend::RedisStore;
-use crate::claims::arguments::{COUNTER, write_claim, write_client};
+use crate::claims::arguments::{write_claim, write_client};
 use crate::claims::refusal::NOT_A_LOCK;
 use crate::claims::reply::{PlaceReply, decode, numbers, token_range};
 use crate::claims::script::ScriptSet;
@@ -136,7 +136,9 @@ impl RedisStore {
     ) -> Result<AcquireReply, BackendError> {
         let wire = &session.wire;
         let mut command = scripts.acquire.command(4, 8, 320 + claim.label.len());
-        command.text(claim.at.key.as_str()).text(COUNTER);
+        command
+            .text(claim.at.key.as_str())
+            .text(&self.counter(&claim.at.key));
         write_client(&mut command, claim.at.id.client());
         write_claim(&mut command, claim, wire.clock.at(not_after), record);
         let sent = self.now();

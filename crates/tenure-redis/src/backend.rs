@@ -1,14 +1,17 @@
 //! The store and its implementation of [`Backend`]: each method returns a future that the caller polls.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus,
-    Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockKey,
+    LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
+use crate::claims::arguments::COUNTER;
+use crate::claims::names::lock_counter;
 use crate::claims::script::{Layout, REDISSON};
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
@@ -63,6 +66,15 @@ impl RedisStore {
             layout: &REDISSON,
             warned_of_many: AtomicBool::new(false),
         }))
+    }
+
+    /// Key of the counter from which a lock's tokens are drawn.
+    pub(crate) fn counter(&self, key: &LockKey) -> Cow<'static, str> {
+        if self.link.dialer.config.redisson_fencing {
+            lock_counter(key).into()
+        } else {
+            COUNTER.into()
+        }
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::acquire::acquire_reply;
 use crate::backend::RedisStore;
-use crate::claims::arguments::{COUNTER, write_claim, write_client};
+use crate::claims::arguments::{write_claim, write_client};
 use crate::claims::names::{MUTEX_CHANNEL, Owner, channel, queue};
 use crate::claims::reply::{self, decode, integer, list, numbers, text};
 use crate::claims::script::{Command, ScriptSet};
@@ -308,7 +308,7 @@ impl RedisStore {
         };
         command.text(key.as_str());
         if let Some((successor, _)) = successor {
-            command.text(COUNTER);
+            command.text(&self.counter(key));
             write_client(&mut command, successor.claim.at.id.client());
         }
         let client = match target {

@@ -142,7 +142,11 @@ impl RedisStore {
         let count = renewals.len();
         let client = first.claim.id.client();
         let mut command = scripts.renew.command(2 + count, 1 + 6 * count, 192 * (1 + count));
-        command.text(COUNTER).bytes(&client_key(client));
+        // With an empty name the script raises the counter of each lock.
+        let per_lock = self.link.dialer.config.redisson_fencing;
+        command
+            .text(if per_lock { "" } else { COUNTER })
+            .bytes(&client_key(client));
         for renewal in renewals {
             command.text(renewal.claim.key.as_str());
         }

@@ -39,7 +39,6 @@ fn unsupported_urls_are_refused_with_a_reason() {
     for (url, fault, words) in [
         ("redis://h?layout=plain", Unsupported, "`plain` is not served"),
         ("redis://h?layout=spring", Unsupported, "`spring` is not served"),
-        ("redis://h?fencing=redisson", Unsupported, "not served"),
         ("redis://h?replicas=1", Unsupported, "not served"),
         ("redis://h?replica_wait=1s", Unsupported, "not served"),
         ("redis://a,b", Invalid, "names one server"),

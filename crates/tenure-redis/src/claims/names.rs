@@ -108,6 +108,11 @@ pub(crate) fn channel_prefix(kind: Kind) -> &'static str {
     }
 }
 
+/// Key of the token counter of Redisson's RFencedLock.
+pub(crate) fn lock_counter(key: &LockKey) -> String {
+    tagged("redisson_lock_token:", key)
+}
+
 /// Key of the list of a lock's fair waiters.
 pub(crate) fn queue(key: &LockKey) -> String {
     tagged(QUEUE_PREFIX, key)
@@ -133,13 +138,14 @@ pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
 
 /// Returns whether a lock of this name could collide with a key that holds data of other locks.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    const RESERVED: [&str; 8] = [
+    const RESERVED: [&str; 9] = [
         "tenure_tokens",
         "tenure_claim:",
         "tenure_claims:",
         "tenure_doubts:",
         "tenure_waiters:",
         "tenure_holders:",
+        "redisson_lock_token:",
         "redisson_lock_queue:",
         "redisson_lock_timeout:",
     ];

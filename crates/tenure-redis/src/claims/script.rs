@@ -23,13 +23,13 @@ const INCLUDES: [(&str, &str); 15] = [
     part!("redisson_read_write"),
     part!("redisson_leave"),
     part!("redisson_place"),
+    part!("redisson_semaphore_place"),
     part!("redisson_queued_kind"),
     part!("redisson_owners"),
     part!("redisson_foreign"),
     part!("redisson_read_left"),
     part!("redisson_draw"),
     part!("redisson_semaphore"),
-    part!("redisson_semaphore_place"),
     part!("redisson_permits"),
     part!("redisson_vacate"),
     part!("redisson_records"),
@@ -168,12 +168,16 @@ impl Script {
         }
         text = text.replace("TURN_MS", &TURN.as_millis().to_string());
         text = text.replace("MAX_PERMITS", &MAX_PERMITS.to_string());
-        // Leaves comments and indentation out, to stay below 16 kB: before login, Redis refuses a longer argument as if the password were missing.
+        // Leaves comments and indentation out and shortens calls, to stay below 16 kB: before login, Redis refuses a longer argument as if the password were missing.
         let text: String = text
             .split_inclusive('\n')
             .map(str::trim_start)
             .filter(|line| !line.starts_with("--"))
             .collect();
+        let text = format!(
+            "local call = redis.call\n{}",
+            text.replace("redis.call(", "call(")
+        );
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Script { text, hash }
     }
