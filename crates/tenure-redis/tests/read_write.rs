@@ -9,8 +9,8 @@ use std::time::Duration;
 use fixture::*;
 use futures_util::StreamExt;
 use tenure_backend::{
-    Claim, Fairness, Fault, HolderId, Kind, LockKey, Loss, Mode, Phase, ReleaseRequest, ReleaseTarget,
-    RenewReply, RenewRequest,
+    Claim, Effect, Fairness, Fault, HolderId, Kind, LockKey, Loss, Mode, Phase, ReleaseRequest,
+    ReleaseTarget, RenewReply, RenewRequest,
 };
 use tenure_testkit::suite::TestClient;
 
@@ -64,6 +64,44 @@ async fn a_writer_is_a_field_with_write_behind_its_owner() {
     assert_eq!(fixture.text(&["GET", "tenure_tokens"]), last);
     client.release(&claim).await.freed_it(&claim);
     assert_eq!(fixture.keys(), [&*known, "tenure_tokens"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_downgraded_writer_has_the_keys_of_a_reader() {
+    let (fixture, client, key) = Fixture::one().await;
+    let claim = client.holds(&key, Mode::Write).await;
+    client.downgrades(&claim).await;
+    let name = key.as_str();
+    let hold = format!("{{{key}}}:{}:rwlock_timeout:1", owner(&claim));
+    assert_eq!(
+        fixture.text(&["HGETALL", name]),
+        fields("read", &[&owner(&claim)])
+    );
+    assert_eq!(fixture.text(&["GET", &hold]), "1");
+    for key in [name, &hold] {
+        fixture.assert_expires_after(key, 60);
+    }
+    client.release(&claim).await.freed_it(&claim);
+    assert!(!fixture.exists(name) && !fixture.exists(&hold));
+}
+
+/// Renewals only set expiry times, which a server with full memory permits. A downgrade writes, and has no effect then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_memory_renews_holders_and_refuses_downgrades() {
+    let (fixture, client, key) = Fixture::one().await;
+    let reader = client.holds(&fixture.store.key(), Mode::Read).await;
+    let writer = client.holds(&key, Mode::Write).await;
+    fixture.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    for claim in [&reader, &writer] {
+        client.stays_alive(claim, Phase::Granted).await;
+    }
+    match renew(client.backend(), RenewRequest::downgrading(&writer)).await {
+        RenewReply::Unknown(error) => assert_error(&error, (Fault::Unavailable, Effect::None), ""),
+        other => panic!("{other:?}"),
+    }
+    let status = client.status(&key).await.expect("it is held");
+    assert_eq!(status.holders[0].mode, Mode::Write);
+    client.release(&writer).await.freed_it(&writer);
 }
 
 /// Redisson's writers and readers listen on one channel. A read unlock sends `0`, a write unlock `1`, each only when the

@@ -140,6 +140,22 @@ mod tests {
     }
 
     #[test]
+    fn kinds_and_modes_are_decoded() {
+        assert_eq!([kind(0), kind(-1)], [Some(Kind::Mutex), Some(Kind::ReadWrite)]);
+        let of = NonZeroU32::new(3).unwrap();
+        assert_eq!(kind(3), Some(Kind::Semaphore { of }));
+        assert_eq!([kind(-2), kind(i64::MAX)], [None, None]);
+        let waiting = |record| parse_waiting_record(record);
+        assert_eq!(waiting("W:a:b"), Some((Mode::Exclusive, "a:b")));
+        assert_eq!(waiting("WR:"), Some((Mode::Read, "")));
+        assert_eq!(waiting("WW:x"), Some((Mode::Write, "x")));
+        assert_eq!(
+            [waiting("E"), waiting("G:1:1:x"), waiting("WX:")],
+            [None, None, None]
+        );
+    }
+
+    #[test]
     fn numbers_are_parsed_all_or_none() {
         assert_eq!(
             read("1 1795311524581932 8 -1"),
