@@ -9,7 +9,8 @@
 -- Reply      four numbers in one text, separated by blanks: a list would cost the server several microseconds more.
 --            1, first token, number of tokens, time      granted; the lease starts now
 --            0, poll after (ms), claims ahead or -1, time   waits
---            2, 0, 0, time   ended      3, 0, 0, time   not_after has passed   4, 0, 0, time   a read-write lock
+--            2, 0, 0, time   ended      3, 0, 0, time   not_after has passed
+--            4, kind, 0, time   a lock of another kind: -1 a read-write lock
 --            5, 0, 0, time   no further token can be counted exactly; nothing was done
 --            6, 0, 0, time   the key is no lock
 -- Closes     the race between a delayed request and the release of its claim: the late request finds its not_after passed,
@@ -47,7 +48,20 @@ then
     return text('1 %d %d %d', first, count, now)
 end
 local tag = open .. name .. close
+-- The common refusal, of an unfair claim: another claim holds the key, and no client's record is to be written.
+if fair ~= '1' and not client_ttl and now <= tonumber(not_after) then
+    local held, left = redis.pcall('HMGET', name, owner, 'mode', 'tenure:bar'), call('PTTL', name)
+    if left >= 0 and not (held.err or held[1] or held[2] or held[3]) and call('EXISTS', 'tenure_claim:' .. tag .. ':' .. owner) == 0 then
+        --: include redisson_foreign
+        left = math.min(left + 1, lease)
+        if left > FOREIGN_POLL and is_shared_with_foreign(name, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag) then
+            left = FOREIGN_POLL
+        end
+        return string.format('0 %d -1 %d', left, now)
+    end
+end
 local queue = 'redisson_lock_queue:' .. tag
+--: include redisson_mutex
 --: include redisson_place
 write_client_record(claims, client_ttl, client_label)
 local code, first, second =

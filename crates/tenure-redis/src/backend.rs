@@ -1,14 +1,18 @@
 //! The store and its implementation of [`Backend`]: each method returns a future that the caller polls.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus,
-    Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockKey,
+    LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
+use crate::claims::arguments::COUNTER;
+use crate::claims::names::lock_counter;
+use crate::claims::script::{Layout, REDISSON};
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
@@ -18,7 +22,7 @@ use crate::watch::Subscriptions;
 
 /// Locks in Redis, in Redisson's layout.
 ///
-/// All rules of [`Backend`] hold for mutexes, unfair and fair. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
+/// All rules of [`Backend`] hold for mutexes, unfair and fair, and for unfair semaphores. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
 ///
 /// # Examples
 /// ```no_run
@@ -36,6 +40,7 @@ pub struct RedisStore {
     pub(crate) link: Link,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) claims: ClaimTable,
+    pub(crate) layout: &'static Layout,
     /// A listing has already logged the warning that the server has many keys.
     pub(crate) warned_of_many: AtomicBool,
 }
@@ -58,8 +63,18 @@ impl RedisStore {
             link,
             subscriptions,
             claims: ClaimTable::default(),
+            layout: &REDISSON,
             warned_of_many: AtomicBool::new(false),
         }))
+    }
+
+    /// Key of the counter from which a lock's tokens are drawn.
+    pub(crate) fn counter(&self, key: &LockKey) -> Cow<'static, str> {
+        if self.link.dialer.config.redisson_fencing {
+            lock_counter(key).into()
+        } else {
+            COUNTER.into()
+        }
     }
 
     pub(crate) fn now(&self) -> Instant {

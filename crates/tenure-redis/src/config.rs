@@ -71,6 +71,9 @@ pub struct Config {
     pub(crate) clock: Arc<dyn Clock>,
     /// Claims are batched while at least this many calls are in flight: by default 12, in tests also fewer.
     pub(crate) batch_from: usize,
+    /// Tokens come from a counter of each lock, that of Redisson's RFencedLock. Claims are not batched then, because a
+    /// batch draws the tokens of all its claims at once.
+    pub(crate) redisson_fencing: bool,
     /// Number of batches in flight at once. `None`, the default, derives it from the round-trip time; tests fix it.
     pub(crate) concurrent_batches: Option<usize>,
 }
@@ -104,6 +107,7 @@ impl Config {
             clock: Arc::new(SystemClock),
             batch_from: BATCH_FROM,
             concurrent_batches: None,
+            redisson_fencing: false,
         }
     }
 
@@ -148,6 +152,7 @@ impl Config {
             command_timeout: limit(&options, "command_timeout")?.unwrap_or(defaults.command_timeout),
             tls: tls(url, &options)?,
             spin: options.flag("spin").unwrap_or(defaults.spin),
+            redisson_fencing: options.one_of("fencing").is_some(),
             ..defaults
         })
     }
@@ -245,6 +250,15 @@ impl Config {
         Config { spin, ..self }
     }
 
+    /// Sets whether tokens come from a counter of each lock, which Redisson's `RFencedLock` shares: false by default.
+    #[must_use]
+    pub fn redisson_fencing(self, redisson_fencing: bool) -> Self {
+        Config {
+            redisson_fencing,
+            ..self
+        }
+    }
+
     /// Sets the clock that measures leases: the system's by default.
     #[must_use]
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
@@ -283,11 +297,6 @@ fn refuse_unsupported(options: &Options) -> Result<(), BackendError> {
         return Err(BackendError::unsupported(format!(
             "the layout `{layout}` is not served: leave `layout` out, for Redisson's"
         )));
-    }
-    if options.one_of("fencing").is_some() {
-        return Err(BackendError::unsupported(
-            "RFencedLock's own counter is not served: leave `fencing` out, for tokens that leave nothing behind per lock",
-        ));
     }
     if options.text("replicas").is_some() || options.duration("replica_wait").is_some() {
         return Err(BackendError::unsupported(

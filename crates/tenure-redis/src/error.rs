@@ -130,8 +130,8 @@ pub(crate) fn tokens_exhausted(fairness: Fairness) -> BackendError {
         Fairness::Unfair => Effect::None,
         Fairness::Fifo => Effect::Unknown,
     };
-    let message = "the token counter `tenure_tokens` stands too high for any further token: while no lock is held, delete \
-                   that key, and tokens go on from the server's time";
+    let message = "the token counter (`tenure_tokens`, with `fencing=redisson` `redisson_lock_token:{NAME}`) stands too high for any \
+                   further token: while no lock is held, delete that key, and tokens go on from the server's time";
     BackendError::new(Fault::Store, effect, message)
 }
 

@@ -39,7 +39,6 @@ fn unsupported_urls_are_refused_with_a_reason() {
     for (url, fault, words) in [
         ("redis://h?layout=plain", Unsupported, "`plain` is not served"),
         ("redis://h?layout=spring", Unsupported, "`spring` is not served"),
-        ("redis://h?fencing=redisson", Unsupported, "not served"),
         ("redis://h?replicas=1", Unsupported, "not served"),
         ("redis://h?replica_wait=1s", Unsupported, "not served"),
         ("redis://a,b", Invalid, "names one server"),
@@ -138,17 +137,10 @@ async fn the_documented_permissions_are_sufficient_and_minimal() {
         assert!(fixture.text(&["CLIENT", "LIST"]).contains("user=tenure"));
     }
     // The documented permissions are exactly the commands that the scripts and the client call.
-    let scripts = [
-        include_str!("../scripts/redisson_acquire.lua"),
-        include_str!("../scripts/redisson_draw.lua"),
-        include_str!("../scripts/redisson_owners.lua"),
-        include_str!("../scripts/redisson_place.lua"),
-        include_str!("../scripts/redisson_release.lua"),
-        include_str!("../scripts/redisson_renew.lua"),
-        include_str!("../scripts/redisson_inspect.lua"),
-        include_str!("../scripts/redisson_batch.lua"),
-    ]
-    .concat();
+    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts")).expect("it is there");
+    let scripts: String = folder
+        .map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("a script"))
+        .collect();
     let quoted = scripts.split("('").skip(1);
     let words = quoted.filter_map(|call| call.split('\'').next());
     let by_scripts = words

@@ -36,7 +36,11 @@ impl Session {
         let batcher = Batcher::new(&Arc::downgrade(&wire), &config.clock, limit);
         Ok(Arc::new(Session {
             wire,
-            batch_from: config.batch_from,
+            batch_from: if config.redisson_fencing {
+                usize::MAX
+            } else {
+                config.batch_from
+            },
             batcher,
             single_calls: Semaphore::new(MAX_SINGLE_CALLS),
         }))
