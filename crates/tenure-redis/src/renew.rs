@@ -144,7 +144,7 @@ impl RedisStore {
         let mut command = scripts.renew.command(2 + count, 1 + 6 * count, 192 * (1 + count));
         command.text(COUNTER).bytes(&client_key(client));
         for renewal in renewals {
-            command.text(renewal.claim.key.as_str());
+            command.text(&self.format().key(renewal.claim.key.as_str()));
         }
         command.text(&self.claims.client_label(client));
         for renewal in renewals {

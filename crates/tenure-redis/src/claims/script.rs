@@ -6,7 +6,9 @@ use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 use tenure_backend::{Kind, TURN};
 
 /// Parts that several scripts share. A script includes one with a line `--: include NAME`.
-const INCLUDES: [(&str, &str); 4] = [
+const INCLUDES: [(&str, &str); 6] = [
+    ("string_value", include_str!("../../scripts/string_value.lua")),
+    ("string_place", include_str!("../../scripts/string_place.lua")),
     ("redisson_place", include_str!("../../scripts/redisson_place.lua")),
     (
         "redisson_owners",
@@ -36,6 +38,10 @@ static RELEASE: LazyLock<Script> = script!("redisson_release");
 static RENEW: LazyLock<Script> = script!("redisson_renew");
 static INSPECT: LazyLock<Script> = script!("redisson_inspect");
 pub(crate) static BATCH: LazyLock<Script> = script!("redisson_batch");
+static STRING_ACQUIRE: LazyLock<Script> = script!("string_acquire");
+static STRING_RELEASE: LazyLock<Script> = script!("string_release");
+static STRING_RENEW: LazyLock<Script> = script!("string_renew");
+static STRING_INSPECT: LazyLock<Script> = script!("string_inspect");
 
 /// The scripts of one layout. A kind of lock that the layout does not serve has none.
 pub(crate) struct Layout {
@@ -70,7 +76,25 @@ pub(crate) static REDISSON: Layout = Layout {
     inspect: &INSPECT,
 };
 
+/// The scripts of the layouts `plain` and `spring`.
+pub(crate) static STRING: Layout = Layout {
+    mutex: ScriptSet {
+        acquire: &STRING_ACQUIRE,
+        release: &STRING_RELEASE,
+        renew: &STRING_RENEW,
+        batches: false,
+    },
+    read_write: None,
+    semaphore: None,
+    inspect: &STRING_INSPECT,
+};
+
 impl Layout {
+    /// Returns whether locks are strings, as in the layouts `plain` and `spring`.
+    pub(crate) fn is_string(&self) -> bool {
+        std::ptr::eq(self, &raw const STRING)
+    }
+
     /// The scripts for claims of this kind; `None` if the layout does not serve it.
     pub(crate) fn scripts(&self, kind: Kind) -> Option<&ScriptSet> {
         match kind {
@@ -86,7 +110,17 @@ impl Layout {
     }
 }
 
-static ALL: [&LazyLock<Script>; 5] = [&ACQUIRE, &RELEASE, &RENEW, &INSPECT, &BATCH];
+static ALL: [&LazyLock<Script>; 9] = [
+    &ACQUIRE,
+    &RELEASE,
+    &RENEW,
+    &INSPECT,
+    &BATCH,
+    &STRING_ACQUIRE,
+    &STRING_RELEASE,
+    &STRING_RENEW,
+    &STRING_INSPECT,
+];
 
 /// The commands that load every script into a server.
 pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {
