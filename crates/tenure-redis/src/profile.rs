@@ -57,6 +57,7 @@ const fn string_profile(layout: &'static str) -> Profile {
     let liveness = Liveness::Lease(LeaseClock::ServerWall);
     let mut profile = Profile::new("redis", layout, liveness, HAZARDS, LIMITS);
     profile.reach = Reach::Network;
+    profile.fuller_layout = Some("redisson");
     profile.mutex = Order::Unfair;
     profile.fencing = Fencing::UntilDataLossAndBackwardClock;
     profile.wake_up = WakeUp::Lossy;

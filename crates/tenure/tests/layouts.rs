@@ -48,6 +48,7 @@ async fn a_lock_waits_for_a_foreign_holder_and_excludes_it() {
         ] {
             let error = result.expect_err("this layout has unfair mutexes only");
             assert!(matches!(error, Error::Unsupported(_)), "{error:?}");
+            assert!(error.to_string().contains("its layout `redisson`"), "{error}");
         }
         client.close(SOON).await.expect("it closes");
     }
