@@ -41,6 +41,8 @@ pub struct Profile {
     pub store: &'static str,
     /// The name of the store's data format, such as `claims` or `redisson`.
     pub layout: &'static str,
+    /// Another layout of the store, which serves kinds of locks that this one does not; `None` if there is none.
+    pub fuller_layout: Option<&'static str>,
     /// Which clients can share the store's locks.
     pub reach: Reach,
     /// Whether mutexes are fair, unfair or both.
@@ -270,7 +272,8 @@ pub enum WakeUp {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Whether `inspect` lists keys by prefix.
+    /// Whether `inspect` lists keys by any prefix. A store that cannot list all keys may still accept a prefix that is not
+    /// empty.
     pub lists: bool,
     /// Whether `inspect` shows waiters, in their order.
     pub queue: bool,
@@ -377,6 +380,7 @@ impl Profile {
         Profile {
             store,
             layout,
+            fuller_layout: None,
             reach: Reach::Process,
             mutex: Order::None,
             read_write: Order::None,

@@ -28,6 +28,7 @@ pub(crate) fn profile<'a>(
 ) -> Profile {
     let mut all = first.clone();
     all.store = "quorum";
+    all.fuller_layout = None;
     all.limits.max_lease = all.limits.max_lease.min(max_lease);
     for member in others {
         all.fencing = all.fencing.min(member.fencing);

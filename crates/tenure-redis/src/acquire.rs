@@ -10,7 +10,7 @@ use tenure_backend::{
 
 use crate::backend::RedisStore;
 use crate::claims::arguments::{write_claim, write_client};
-use crate::claims::refusal::NOT_A_LOCK;
+use crate::claims::refusal::{NOT_A_LOCK, OTHER_FORMAT};
 use crate::claims::reply::{PlaceReply, decode, numbers, token_range};
 use crate::claims::script::ScriptSet;
 use crate::claims::table::{ClientRecord, Lookup};
@@ -137,10 +137,11 @@ impl RedisStore {
         let wire = &session.wire;
         let mut command = scripts.acquire.command(4, 8, 320 + claim.label.len());
         command
-            .text(claim.at.key.as_str())
+            .text(&self.format().key(claim.at.key.as_str()))
             .text(&self.counter(&claim.at.key));
         write_client(&mut command, claim.at.id.client());
-        write_claim(&mut command, claim, wire.clock.at(not_after), record);
+        let labelled = self.format().is_string();
+        write_claim(&mut command, claim, wire.clock.at(not_after), record, labelled);
         let sent = self.now();
         let reply = session.call_limited(&command).await?;
         let [code, first, second, time] = numbers(&reply).ok_or_else(unexpected_reply)?;
@@ -148,6 +149,9 @@ impl RedisStore {
         match decode(code, first, second).ok_or_else(unexpected_reply)? {
             PlaceReply::OtherKind(held) => Err(BackendError::mismatch(held, claim.mode.kind())),
             PlaceReply::TokensExhausted => Err(tokens_exhausted(claim.fairness)),
+            PlaceReply::NotALock if labelled => {
+                Err(BackendError::new(Fault::UnknownKind, Effect::None, OTHER_FORMAT))
+            }
             PlaceReply::NotALock => Err(BackendError::new(Fault::Store, Effect::None, NOT_A_LOCK)),
             reply => Ok(acquire_reply(reply, claim, sent)),
         }

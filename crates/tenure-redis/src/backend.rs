@@ -12,17 +12,16 @@ use tenure_backend::{
 
 use crate::claims::arguments::COUNTER;
 use crate::claims::names::lock_counter;
-use crate::claims::script::{Layout, REDISSON};
+use crate::claims::script::Layout;
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
 use crate::connection::link::Link;
-use crate::profile::PROFILE;
 use crate::watch::Subscriptions;
 
-/// Locks in Redis, in Redisson's layout.
+/// Locks in Redis, in the configured [`Layout`](crate::Layout).
 ///
-/// All rules of [`Backend`] hold for mutexes, unfair and fair, and for unfair semaphores. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
+/// All rules of [`Backend`] hold for the locks that the [`profile`](Backend::profile) lists. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
 ///
 /// # Examples
 /// ```no_run
@@ -56,6 +55,7 @@ impl RedisStore {
     /// password, `Unsupported` if it cannot serve locks, `Invalid` if a configured certificate is malformed or the
     /// database does not exist. The server has then changed no lock.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
+        let layout = config.layout.scripts();
         let dialer = Dialer::new(config)?;
         let link = Link::open(dialer.clone()).await?;
         let subscriptions = Subscriptions::new(dialer, link.replacements());
@@ -63,7 +63,7 @@ impl RedisStore {
             link,
             subscriptions,
             claims: ClaimTable::default(),
-            layout: &REDISSON,
+            layout,
             warned_of_many: AtomicBool::new(false),
         }))
     }
@@ -75,6 +75,11 @@ impl RedisStore {
         } else {
             COUNTER.into()
         }
+    }
+
+    /// The configured layout: how locks are named in Redis.
+    pub(crate) fn format(&self) -> &crate::layout::Layout {
+        &self.link.dialer.config.layout
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -92,7 +97,7 @@ impl fmt::Debug for RedisStore {
 
 impl Backend for RedisStore {
     fn profile(&self) -> &Profile {
-        &PROFILE
+        self.format().profile()
     }
 
     fn clock(&self) -> &Arc<dyn Clock> {

@@ -1,4 +1,4 @@
-//! The guarantees and limits of the layout `redisson` on one Redis server, and the check of requests against them.
+//! The guarantees and limits of each layout on one Redis server, and the check of requests against them.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -44,6 +44,31 @@ pub(crate) static PROFILE: Profile = {
     profile
 };
 
+pub(crate) static PLAIN: Profile = {
+    let mut profile = string_profile("plain");
+    // Only with a prefix: without one, every string of the database looks like a lock.
+    profile.inspection.lists = false;
+    profile
+};
+
+pub(crate) static SPRING: Profile = string_profile("spring");
+
+/// The profile of a layout that keeps a mutex as a string. Each grant of ours has tokens; foreign holders have none. Foreign
+/// waiters are not seen, so a release reports only waiters that are known.
+const fn string_profile(layout: &'static str) -> Profile {
+    let liveness = Liveness::Lease(LeaseClock::ServerWall);
+    let mut profile = Profile::new("redis", layout, liveness, HAZARDS, LIMITS);
+    profile.reach = Reach::Network;
+    profile.fuller_layout = Some("redisson");
+    profile.mutex = Order::Unfair;
+    profile.fencing = Fencing::UntilDataLossAndBackwardClock;
+    profile.wake_up = WakeUp::Lossy;
+    profile.remembers_ended = true;
+    profile.inspection = Inspection::ALL;
+    profile.inspection.queue = false;
+    profile
+}
+
 /// The lease granted for a requested one: at least `min_lease`, rounded up to milliseconds.
 pub(crate) fn lease_ms(requested: Duration) -> u64 {
     let whole = LIMITS.lease(requested).as_nanos().div_ceil(1_000_000);
@@ -62,6 +87,12 @@ pub(crate) fn check_claim<'a>(claim: &Claim, layout: &'a Layout) -> Result<&'a S
         return Err(BackendError::new(Fault::Invalid, Effect::None, message));
     }
     let kind = claim.mode.kind();
+    if layout.is_string() && (kind != Kind::Mutex || claim.fairness == Fairness::Fifo) {
+        return Err(BackendError::unsupported(
+            "the layouts `plain` and `spring` have unfair mutexes only: the layout `redisson` has fair mutexes, read-write locks \
+             and semaphores",
+        ));
+    }
     let Some(scripts) = layout.scripts(kind) else {
         return Err(BackendError::unsupported(match kind {
             Kind::Semaphore { .. } => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
-    AcquireReply, BackendError, Batch, Cause, Effect, HolderId, Kind, ReleaseReply, ReleaseRequest,
+    AcquireReply, BackendError, Batch, Cause, Effect, Fault, HolderId, Kind, ReleaseReply, ReleaseRequest,
     ReleaseTarget, Successor, TURN,
 };
 use tokio::time::sleep;
@@ -24,10 +24,14 @@ use crate::connection::batch::{BatchEntry, BatchReply};
 use crate::connection::session::Session;
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
+use crate::layout::{foreign_name, foreign_value};
 use crate::profile::{LIMITS, check_claim, check_release};
 
 /// The longest cooldown, in milliseconds: a year, like the longest lease.
 const MAX_COOLDOWN: u64 = 365 * 24 * 3600 * 1000;
+
+const HELD_BY_REDISSON: &str = "the key is held by another kind of client, whose waiters only a client of its own layout wakes: \
+     evict it with `layout=redisson`";
 
 impl RedisStore {
     pub(crate) async fn release_all(&self, batch: Batch<ReleaseRequest>) -> Batch<ReleaseReply> {
@@ -132,7 +136,7 @@ impl RedisStore {
         let Some(successor) = &request.successor else {
             let released = self.release_alone(session, scripts, request, end, None).await?;
             if !request.cooldown.is_zero() {
-                self.wake_head_after_cooldown(wire, request).await;
+                self.wake_after_cooldown(wire, request).await;
             }
             return Ok(released);
         };
@@ -240,9 +244,20 @@ impl RedisStore {
         if let Some([freed, others]) = list(&reply) {
             return Ok(Ok(ReleaseReply::Done {
                 freed: freed_holders(freed).ok_or_else(unexpected_reply)?,
-                others: integer(others).and_then(|others| u32::try_from(others).ok()),
+                others: self.reported_others(
+                    integer(others)
+                        .and_then(|others| others.try_into().ok())
+                        .unwrap_or_default(),
+                ),
                 successor: None,
             }));
+        }
+        if numbers(&reply) == Some([-2, 0]) {
+            return Err(BackendError::new(
+                Fault::UnknownKind,
+                Effect::None,
+                HELD_BY_REDISSON,
+            ));
         }
         if let Some([-1, held]) = numbers(&reply) {
             return reply::kind(held).map(Err).ok_or_else(unexpected_reply);
@@ -258,16 +273,33 @@ impl RedisStore {
         };
         Ok(Ok(ReleaseReply::Done {
             freed: target_id(target).filter(|_| freed == 1).into_iter().collect(),
-            others: u32::try_from(others).ok(),
+            others: self.reported_others(others),
             successor,
         }))
     }
 
-    /// Wakes the first fair waiter once more after an eviction's cooldown. An older Java client that was woken during
-    /// the cooldown found the key held, and may sleep for minutes or for ever.
-    async fn wake_head_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) {
+    /// The number of other waiters; `None` for no known ones if there may be some that Redis does not count.
+    fn reported_others(&self, others: i64) -> Option<u32> {
+        let counts_all = self.format().profile().reports_waiters;
+        u32::try_from(others)
+            .ok()
+            .filter(|others| *others > 0 || counts_all)
+    }
+
+    /// Wakes the first fair waiter once more after an eviction's cooldown; in the layouts `plain` and `spring` all waiters.
+    /// A Java client that was woken during the cooldown found the key held, and may sleep for minutes or for ever.
+    async fn wake_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) {
         let key = request.target.key();
         let woken = async {
+            if let Some(channels) = self.format().channels(key) {
+                sleep(request.cooldown + LIMITS.expiry_slack).await;
+                for channel in channels {
+                    let mut call = redis::cmd("PUBLISH");
+                    call.arg(channel).arg(&*self.format().key(key.as_str()));
+                    wire.query(&call).await?;
+                }
+                return Ok(());
+            }
             let mut head = redis::cmd("LINDEX");
             head.arg(queue(key)).arg(0);
             if text(&wire.query(&head).await?).is_none() {
@@ -306,7 +338,7 @@ impl RedisStore {
             Some(_) => scripts.release.command(4, 13, 448),
             None => scripts.release.command(1, 5, 192),
         };
-        command.text(key.as_str());
+        command.text(&self.format().key(key.as_str()));
         if let Some((successor, _)) = successor {
             command.text(&self.counter(key));
             write_client(&mut command, successor.claim.at.id.client());
@@ -318,7 +350,7 @@ impl RedisStore {
                 Some(owner)
             }
             ReleaseTarget::Foreign { id, .. } => {
-                command.text(id);
+                command.bytes(&foreign_value(id));
                 None
             }
             ReleaseTarget::All(_) => {
@@ -334,9 +366,11 @@ impl RedisStore {
             (_, EndState::Unknown) => command.text("U"),
         };
         let own = client.is_some() && self.subscriptions.is_subscribed(scripts.channel, key);
-        command
-            .number(u64::from(own))
-            .bytes(client.as_ref().map_or(&[][..], Owner::client));
+        command.number(u64::from(own));
+        match self.format().channels(key) {
+            Some(channels) => command.text(&channels.join("\n")),
+            None => command.bytes(client.as_ref().map_or(&[][..], Owner::client)),
+        };
         if successor.is_some() || !cooldown.is_zero() {
             command.number(
                 u64::try_from(cooldown.as_millis())
@@ -349,6 +383,7 @@ impl RedisStore {
                 &successor.claim,
                 wire.clock.at(successor.not_after),
                 record,
+                self.format().is_string(),
             );
         }
         command
@@ -390,7 +425,7 @@ fn target_id(target: &ReleaseTarget) -> Option<HolderId> {
 /// Decodes the list of holders that the script has freed.
 fn freed_holders(freed: &Value) -> Option<Batch<HolderId>> {
     let holder = |freed| match list(freed)? {
-        [owner, ours] => Some(holder_id(text(owner)?, integer(ours)? == 1)),
+        [owner, ours] => Some(holder_id(&foreign_name(owner)?, integer(ours)? == 1)),
         _ => None,
     };
     list(freed)?.iter().map(holder).collect()

@@ -148,7 +148,7 @@ impl RedisStore {
             .text(if per_lock { "" } else { COUNTER })
             .bytes(&client_key(client));
         for renewal in renewals {
-            command.text(renewal.claim.key.as_str());
+            command.text(&self.format().key(renewal.claim.key.as_str()));
         }
         command.text(&self.claims.client_label(client));
         for renewal in renewals {

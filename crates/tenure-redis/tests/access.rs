@@ -37,8 +37,8 @@ fn refused(url: &str) -> BackendError {
 fn unsupported_urls_are_refused_with_a_reason() {
     use Fault::{Invalid, Unsupported};
     for (url, fault, words) in [
-        ("redis://h?layout=plain", Unsupported, "`plain` is not served"),
-        ("redis://h?layout=spring", Unsupported, "`spring` is not served"),
+        ("redis://h?layout=spring", Invalid, "needs `registry=NAME`"),
+        ("redis://h?layout=plain&registry=x", Invalid, "leave it out"),
         ("redis://h?replicas=1", Unsupported, "not served"),
         ("redis://h?replica_wait=1s", Unsupported, "not served"),
         ("redis://a,b", Invalid, "names one server"),

@@ -21,12 +21,13 @@ pub(crate) fn write_client(command: &mut Command, client: ClientId) {
 }
 
 /// Writes the arguments from which a script places a claim. `not_after` is in microseconds on the server's clock. With a
-/// `record`, the script also writes the client's record.
+/// `record`, the script also writes the client's record. `labelled` scripts want the label of every claim.
 pub(crate) fn write_claim(
     command: &mut Command,
     claim: &Claim,
     not_after: u64,
     record: Option<&ClientRecord>,
+    labelled: bool,
 ) {
     command
         .bytes(Owner::of(claim.at.id).as_bytes())
@@ -37,6 +38,7 @@ pub(crate) fn write_claim(
     match (claim.mode, claim.fairness) {
         (Mode::Permits { take, of }, _) => _ = command.number(take.get().into()).number(of.get().into()),
         (_, Fairness::Fifo) => _ = command.text(&claim.label).text("1"),
+        (_, Fairness::Unfair) if labelled => _ = command.text(&claim.label).text(""),
         (_, Fairness::Unfair) if record.is_some() || !mode.is_empty() => _ = command.text("").text(""),
         (_, Fairness::Unfair) => {}
     }

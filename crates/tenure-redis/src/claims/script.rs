@@ -18,7 +18,9 @@ macro_rules! part {
 
 /// Parts that several scripts share. A script includes one with a line `--: include NAME`. A part stands here before the
 /// parts that it includes itself.
-const INCLUDES: [(&str, &str); 15] = [
+const INCLUDES: [(&str, &str); 17] = [
+    part!("string_value"),
+    part!("string_place"),
     part!("redisson_mutex"),
     part!("redisson_read_write"),
     part!("redisson_leave"),
@@ -63,6 +65,10 @@ static RW_RENEW: LazyLock<Script> = script!("redisson_renew", "redisson_read_wri
 static SEMAPHORE_ACQUIRE: LazyLock<Script> = script!("redisson_semaphore_acquire");
 static SEMAPHORE_RELEASE: LazyLock<Script> = script!("redisson_semaphore_release");
 static SEMAPHORE_RENEW: LazyLock<Script> = script!("redisson_renew", "redisson_semaphore");
+static STRING_ACQUIRE: LazyLock<Script> = script!("string_acquire");
+static STRING_RELEASE: LazyLock<Script> = script!("string_release");
+static STRING_RENEW: LazyLock<Script> = script!("string_renew");
+static STRING_INSPECT: LazyLock<Script> = script!("string_inspect");
 
 /// The scripts of one layout. A kind of lock that the layout does not serve has none.
 pub(crate) struct Layout {
@@ -111,7 +117,27 @@ pub(crate) static REDISSON: Layout = Layout {
     inspect: &INSPECT,
 };
 
+/// The scripts of the layouts `plain` and `spring`.
+pub(crate) static STRING: Layout = Layout {
+    mutex: ScriptSet {
+        acquire: &STRING_ACQUIRE,
+        release: &STRING_RELEASE,
+        renew: &STRING_RENEW,
+        // Each layout has its own channels, see `layout.rs`.
+        channel: MUTEX_CHANNEL,
+        batches: false,
+    },
+    read_write: None,
+    semaphore: None,
+    inspect: &STRING_INSPECT,
+};
+
 impl Layout {
+    /// Returns whether locks are strings, as in the layouts `plain` and `spring`.
+    pub(crate) fn is_string(&self) -> bool {
+        std::ptr::eq(self, &raw const STRING)
+    }
+
     /// The scripts for claims of this kind; `None` if the layout does not serve it.
     pub(crate) fn scripts(&self, kind: Kind) -> Option<&ScriptSet> {
         match kind {
@@ -127,7 +153,7 @@ impl Layout {
     }
 }
 
-static ALL: [&LazyLock<Script>; 11] = [
+static ALL: [&LazyLock<Script>; 15] = [
     &ACQUIRE,
     &RELEASE,
     &RENEW,
@@ -139,6 +165,10 @@ static ALL: [&LazyLock<Script>; 11] = [
     &SEMAPHORE_ACQUIRE,
     &SEMAPHORE_RELEASE,
     &SEMAPHORE_RENEW,
+    &STRING_ACQUIRE,
+    &STRING_RELEASE,
+    &STRING_RENEW,
+    &STRING_INSPECT,
 ];
 
 /// The commands that load every script into a server.

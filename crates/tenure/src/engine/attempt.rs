@@ -300,10 +300,13 @@ impl Attempt {
                 Fairness::Unfair if profile.serves(mode, Fairness::Fifo) => "unfair ",
                 Fairness::Fifo | Fairness::Unfair => "",
             };
-            let message = format!(
+            let mut message = format!(
                 "{} ({}) has no {order}locks of mode {mode}",
                 profile.store, profile.layout
             );
+            if let Some(fuller) = profile.fuller_layout {
+                message += &format!("; its layout `{fuller}` has more kinds");
+            }
             return Err(BackendError::unsupported(message).into());
         }
         let lease = self.request.options.lease;

@@ -1,0 +1,36 @@
+-- Returns mutexes in the layouts `plain` and `spring`, with their holders. Changes nothing.
+--
+-- Inputs     KEYS  the keys of the locks
+-- Atomicity  one script: each lock is shown as it was at one moment.
+-- Reply      as redisson_inspect: for each key {key, holders}, with no list of waiters, because unfair waiters leave
+--            nothing in Redis. A holder of the layout `redisson` is shown as one of another kind. Free keys
+--            are left out. If KEYS has a single key, which exists and is no mutex: {key}
+-- Closes     no race: nothing is decided by the reply.
+local reply = {}
+local name, tag
+--: include string_value
+--: include redisson_owners
+
+for _, key in ipairs(KEYS) do
+    name, tag = key, tag_of(key)
+    local left = redis.call('PTTL', name)
+    local value = value_of(name)
+    local owner, first, count, label = parse(value)
+    local holders = {}
+    if owner then
+        holders[1] = { owner, 'G:' .. first .. ':' .. count .. ':' .. label, '', '', left }
+    elseif value and value ~= BAR then
+        holders[1] = { value, '', false, '', left }
+    elseif value == nil then
+        local owners, modes, ends = owners_of()
+        for i, one in ipairs(owners) do
+            holders[i] = { one, '', false, modes[one], ends[one] }
+        end
+    end
+    if #holders > 0 then
+        reply[#reply + 1] = { name, holders }
+    elseif #KEYS == 1 and value == nil and redis.pcall('HEXISTS', name, BAR) ~= 1 then
+        reply[1] = { name }
+    end
+end
+return reply
