@@ -328,3 +328,53 @@ async fn tokens_rise_after_the_member_with_the_greatest_is_lost() {
     let next = grant.tokens.expect("memory has tokens").first();
     assert!(last < next, "{last} < {next}");
 }
+
+/// A member whose reply to `acquire` takes `delay`, and whose renewals fail after twice that.
+#[derive(Debug)]
+struct CannotRaise {
+    store: Arc<dyn Backend>,
+    delay: Duration,
+}
+
+impl Faults for CannotRaise {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.store.clone()
+    }
+
+    async fn on(&self, when: When, call: &mut [Exchange]) {
+        for element in call {
+            match element.request {
+                // sleep: the reply takes that long, in paused time.
+                Request::Acquire(..) if when == When::After => tokio::time::sleep(self.delay).await,
+                Request::Renew(_) if when == When::Before => {
+                    // sleep: the request fails after that, in paused time.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    let lost = BackendError::new(Fault::Unavailable, Effect::Unknown, "lost");
+                    element.fail(lost);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_during_a_failed_agreement_is_released() {
+    let stores = stores();
+    lift_counter(&stores[0]).await;
+    // Two members grant at once, with different tokens. The third grants while they try to agree.
+    let members = stores.iter().zip([0, 0, 10]).map(|(store, delay)| {
+        let (store, delay) = (member(store), Duration::from_millis(delay));
+        Arc::new(FaultyBackend::new(CannotRaise { store, delay })) as Arc<dyn Backend>
+    });
+    let quorum = quorum(members.collect());
+    let failed = acquire(&quorum, &claim(1))
+        .await
+        .expect_err("no member raises its tokens");
+    assert!(failed.is_transient(), "{failed}");
+    // sleep: the release may run in the background, in paused time.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for store in &stores {
+        assert!(!is_held(store).await);
+    }
+}
