@@ -30,17 +30,8 @@ impl Quorum {
         let (members, majority) = (self.members.list.len(), self.members.majority());
         let mut elements: Vec<Element> = batch.iter().map(|_| Element::default()).collect();
         let mut replies = self.members.ask_all(|member| member.renew(batch.clone()));
-        while !elements
-            .iter()
-            .all(|element| element.is_decided(members, majority))
-        {
-            let Some((member, replies)) = replies.next().await else {
-                break;
-            };
-            for (element, reply) in elements.iter_mut().zip(replies) {
-                element.add(member, reply);
-            }
-        }
+        let is_decided = |element: &Element| element.is_decided(members, majority);
+        replies.tally(&mut elements, Element::add, is_decided).await;
         let elements = elements.into_iter().zip(batch);
         elements
             .map(|(element, request)| self.conclude_renewal(element, request))
