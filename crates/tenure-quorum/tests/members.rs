@@ -378,3 +378,31 @@ async fn a_grant_that_comes_during_a_failed_agreement_is_released() {
         assert!(!is_held(store).await);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_claim_stays_until_its_holder_releases_it() {
+    let stores = stores();
+    let quorum = quorum(stores.iter().map(member).collect());
+    let claim = claim(1);
+    assert!(matches!(
+        acquire(&quorum, &claim).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+    for store in &stores[1..] {
+        let evict = ReleaseRequest::of(&claim, Cause::Evicted { by: None });
+        member(store).release(Batch::from_iter([evict])).await;
+    }
+    let renewed = quorum
+        .clone()
+        .renew(Batch::from_iter([RenewRequest::of(&claim)]))
+        .await;
+    assert!(matches!(renewed[..], [RenewReply::Gone(_)]));
+    // sleep: a release in the background would run meanwhile, in paused time.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(
+        is_held(&stores[0]).await,
+        "the holder may not have read the reply yet"
+    );
+    release(&quorum, &claim).await;
+    assert!(!is_held(&stores[0]).await);
+}
