@@ -10,7 +10,7 @@ const SENTINEL_PASSWORD_FILE: &str = "sentinel_password_file";
 /// Options whose values are not secret, so a shown URL contains them.
 ///
 /// An option that is missing here works, but its value is shown as `***`. A test compares the list with the stores.
-const SHOWN: [&str; 19] = [
+const SHOWN: [&str; 20] = [
     "application_name",
     "ca",
     "cert",
@@ -20,6 +20,7 @@ const SHOWN: [&str; 19] = [
     "key",
     "layout",
     "max_lease",
+    "member_timeout",
     "options",
     PASSWORD_FILE,
     "replica_wait",

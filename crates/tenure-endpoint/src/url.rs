@@ -129,6 +129,23 @@ impl StoreUrl {
         &self.path
     }
 
+    /// Takes the options in `known` from the URL: returns their values, and the URL with the others.
+    ///
+    /// For a store over other stores, which have options of their own. The URL is shown as it was written.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`] for the first value that does not fit its type: correct the URL.
+    pub fn split_options(&self, known: &[Known]) -> Result<(Options, StoreUrl), UrlError> {
+        let is_known = |(name, _): &(String, String)| known.iter().any(|option| option.is_named(name));
+        let (taken, pairs): (Vec<_>, Vec<_>) = self.pairs.iter().cloned().partition(is_known);
+        let rest = StoreUrl {
+            pairs,
+            ..self.clone()
+        };
+        Ok((Options::check(&taken, known)?, rest))
+    }
+
     /// Checks the options of the URL against those that the store knows, and parses their values.
     ///
     /// # Errors

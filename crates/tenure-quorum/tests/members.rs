@@ -116,6 +116,7 @@ async fn is_held(store: &MemoryStore) -> bool {
     !page.items.is_empty()
 }
 
+/// R9: one member never answers.
 #[tokio::test(start_paused = true)]
 async fn a_quorum_of_three_works_with_one_silent_member() {
     let stores = stores();
@@ -144,6 +145,7 @@ async fn a_quorum_of_three_works_with_one_silent_member() {
     ));
 }
 
+/// R10: the only member that grants is no majority.
 #[tokio::test(start_paused = true)]
 async fn a_quorum_without_a_majority_refuses_and_cleans_up() {
     let stores = stores();
@@ -358,6 +360,7 @@ impl Faults for CannotRaise {
     }
 }
 
+/// R10: the third grant arrives after the decision.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_during_a_failed_agreement_is_released() {
     let stores = stores();
@@ -405,4 +408,21 @@ async fn a_lost_claim_stays_until_its_holder_releases_it() {
     );
     release(&quorum, &claim).await;
     assert!(!is_held(&stores[0]).await);
+}
+
+/// R8: each of two members has granted the key to another client. One claim ends, and the other is granted.
+#[tokio::test(start_paused = true)]
+async fn two_clients_that_split_the_vote_end_in_a_grant() {
+    let [one, other, _] = stores();
+    let clients = [(&one, claim(1)), (&other, claim(2))];
+    for (store, claim) in &clients {
+        let not_after = member(store).clock().now() + Duration::from_secs(5);
+        let granted = member(store).acquire(claim.clone(), not_after).await;
+        assert!(matches!(granted, Ok(AcquireReply::Granted(_))));
+    }
+    let [first, second] = [0; 2].map(|_| quorum(vec![member(&one), member(&other)]));
+    let split = acquire(&first, &clients[0].1).await;
+    assert!(matches!(split, Ok(AcquireReply::Waiting { .. })), "{split:?}");
+    let granted = acquire(&second, &clients[1].1).await;
+    assert!(matches!(granted, Ok(AcquireReply::Granted(_))), "{granted:?}");
 }

@@ -168,8 +168,8 @@ async fn observe(world: Arc<World>, hold: Arc<Hold>) {
             let since = world.now();
             world.record(hold.attempt, EventKind::Sampled { since, held: true });
         }
-        // sleep: advances paused time. Timers tick in milliseconds, and no claim is granted at the very deadline: a
-        // member's lease ends at least 10 ms later.
+        // Timers tick in milliseconds, and no claim is granted at the deadline: a member's lease ends 10 ms later.
+        // sleep: advances paused time until the next look.
         tokio::time::sleep(next + Duration::from_millis(1)).await;
     }
 }
