@@ -270,7 +270,8 @@ pub enum WakeUp {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Whether `inspect` lists keys by prefix.
+    /// Whether `inspect` lists keys by any prefix. A store that cannot list all keys may still accept a prefix that is not
+    /// empty.
     pub lists: bool,
     /// Whether `inspect` shows waiters, in their order.
     pub queue: bool,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tenure_backend::{Backend, BackendError, Call, Clock, Instant, SystemClock};
 use tenure_quorum::{Config, Quorum};
-use tenure_redis::{RedisStore, StoreUrl};
+use tenure_redis::{Layout, RedisStore, StoreUrl};
 use tenure_servers::{Data, Redis, SteppedClock};
 use tenure_testkit::Subject;
 
@@ -29,11 +29,12 @@ impl Clock for OffsetClock {
 struct Servers {
     list: Arc<Mutex<Vec<Redis>>>,
     dead: usize,
+    layout: Layout,
     clock: OffsetClock,
 }
 
 impl Servers {
-    fn start(dead: usize) -> Self {
+    fn start(dead: usize, layout: Layout) -> Self {
         let server = |number| {
             let clock = SteppedClock::new().expect("a clock that steps can be made");
             let mut server = Redis::start_with(&OPTIONS, Some(clock)).expect("redis-server starts");
@@ -45,13 +46,15 @@ impl Servers {
         Servers {
             list: Arc::new(Mutex::new((0..3).map(server).collect())),
             dead,
+            layout,
             clock: OffsetClock::default(),
         }
     }
 
     fn config(&self, server: &Redis) -> Result<tenure_redis::Config, BackendError> {
         let url = StoreUrl::parse(&server.url()).expect("a URL");
-        Ok(tenure_redis::Config::from_url(&url)?.clock(Arc::new(self.clock.clone())))
+        let config = tenure_redis::Config::from_url(&url)?.layout(self.layout.clone());
+        Ok(config.clock(Arc::new(self.clock.clone())))
     }
 }
 
@@ -104,17 +107,17 @@ impl Subject for Servers {
     }
 }
 
-mod of_three {
+mod of_three_in_layout_plain {
     async fn subject() -> impl tenure_testkit::Subject {
-        super::Servers::start(0)
+        super::Servers::start(0, tenure_redis::Layout::Plain)
     }
 
     tenure_testkit::conformance!(subject);
 }
 
-mod of_three_with_one_dead {
+mod of_three_with_one_dead_in_layout_redisson {
     async fn subject() -> impl tenure_testkit::Subject {
-        super::Servers::start(1)
+        super::Servers::start(1, tenure_redis::Layout::Redisson)
     }
 
     tenure_testkit::conformance!(subject);

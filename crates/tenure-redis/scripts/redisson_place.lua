@@ -159,7 +159,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         if now > not_after then
             return 3, 0, 0
         elseif held[2] then
-            return 4, 0, 0
+            return 4, -1, 0
         end
     end
     local left = held[1] and -2 or redis.call('PTTL', name)

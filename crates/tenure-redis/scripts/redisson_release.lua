@@ -3,13 +3,13 @@
 -- Inputs     KEYS  the lock's name; with a successor also: the token counter, its client's record, the key that exists
 --                  while requests of that client's ended claims may be in flight
 --            ARGV  owner ('' for all holders), ending ('' if no request of the owner can be in flight, 'N' if the owner
---                  also has a record, 'E' if a request can be in flight, 'V' and the evicting client's label for an
---                  eviction), how many of the lock's subscribers are the caller's own, the caller's client UUID; the
+--                  also has a record, 'E' if a request can be in flight, 'U' as 'E' for a claim of unknown kind, 'V' and
+--                  the evicting client's label for an eviction), how many of the lock's subscribers are the caller's own, the caller's client UUID; the
 --                  cooldown (ms), if there is one or a successor; then for a successor the arguments of redisson_acquire
 -- Atomicity  one script: the release, the message and the successor's grant are one step.
 -- Reply      numbers in one text, separated by blanks: freed (1 or 0), how many others wait, and for a successor the reply
---            of redisson_acquire. -1 and 0 if an eviction finds a read-write lock, which it leaves alone. Without an
---            owner a list: {owner, 1 if it is our claim} for each freed holder, and how many others wait.
+--            of redisson_acquire. -1 and the kind if an eviction or the release of a claim of unknown kind finds a lock of
+--            another kind (-1 a read-write lock), which it leaves alone. Without an owner a list: {owner, 1 if it is our claim} for each freed holder, and how many others wait.
 -- Closes     the race between the release and a delayed request of the same claim: if such a request may be in flight, the
 --            same step writes the record that the claim has ended. The successor is granted only if no other client
 --            subscribes or queues, so no waiter of another client is passed over.
@@ -24,12 +24,15 @@ end
 local plain = ending == '' or ending == 'N'
 local evicted, holders, left = not plain and string.sub(ending, 1, 1) == 'V', {}, 0
 
+if evicted or ending == 'U' then
+    if call('TYPE', name).ok == 'hash' and call('HEXISTS', name, 'mode') == 1 then
+        return '-1 -1'
+    end
+    ending = evicted and ending or 'E'
+end
 -- An eviction first checks that the key is a mutex, because the key may hold another program's data.
 if evicted then
     --: include redisson_owners
-    if call('TYPE', name).ok == 'hash' and call('HEXISTS', name, 'mode') == 1 then
-        return '-1 0'
-    end
     holders, left = owners_of(name), math.max(call('PTTL', name), 0)
     for _, one in ipairs(holders) do
         holders[one] = true

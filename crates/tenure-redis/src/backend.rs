@@ -9,16 +9,16 @@ use tenure_backend::{
     Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
+use crate::claims::script::Layout;
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
 use crate::connection::link::Link;
-use crate::profile::PROFILE;
 use crate::watch::Subscriptions;
 
-/// Locks in Redis, in Redisson's layout.
+/// Locks in Redis, in the configured [`Layout`](crate::Layout).
 ///
-/// All rules of [`Backend`] hold for mutexes, unfair and fair. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
+/// All rules of [`Backend`] hold for the locks that the [`profile`](Backend::profile) lists. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
 ///
 /// # Examples
 /// ```no_run
@@ -36,6 +36,7 @@ pub struct RedisStore {
     pub(crate) link: Link,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) claims: ClaimTable,
+    pub(crate) layout: &'static Layout,
     /// A listing has already logged the warning that the server has many keys.
     pub(crate) warned_of_many: AtomicBool,
 }
@@ -69,13 +70,20 @@ impl RedisStore {
     }
 
     fn over(link: Link) -> Arc<Self> {
+        let layout = link.dialer.config.layout.scripts();
         let subscriptions = Subscriptions::new(link.dialer.clone(), link.replacements());
         Arc::new(RedisStore {
             link,
             subscriptions,
             claims: ClaimTable::default(),
+            layout,
             warned_of_many: AtomicBool::new(false),
         })
+    }
+
+    /// The configured layout: how locks are named in Redis.
+    pub(crate) fn format(&self) -> &crate::layout::Layout {
+        &self.link.dialer.config.layout
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -93,7 +101,7 @@ impl fmt::Debug for RedisStore {
 
 impl Backend for RedisStore {
     fn profile(&self) -> &Profile {
-        &PROFILE
+        self.format().profile()
     }
 
     fn clock(&self) -> &Arc<dyn Clock> {

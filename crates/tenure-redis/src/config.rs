@@ -10,6 +10,7 @@ use tenure_backend::{BackendError, Clock, Effect, Fault, SystemClock};
 use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl, read_password_file};
 
 use crate::credentials::{Credentials, CredentialsSource};
+use crate::layout::Layout;
 
 /// Claims are batched while at least this many calls are in flight. With fewer, the server is idle between calls, so a
 /// claim that is sent alone is served sooner.
@@ -17,6 +18,7 @@ const BATCH_FROM: usize = 12;
 
 const OPTIONS: &[Known] = &[
     Known::one_of("layout", &["redisson", "plain", "spring"]),
+    Known::text("registry"),
     Known::one_of("fencing", &["redisson"]),
     Known::duration("connect_timeout"),
     Known::duration("command_timeout"),
@@ -55,6 +57,8 @@ pub struct Config {
     pub(crate) credentials: Option<CredentialsSource>,
     /// Number of the database: 0 unless the URL's path names another.
     pub(crate) database: u32,
+    /// The format of the locks: by default Redisson's.
+    pub(crate) layout: Layout,
     /// Time limit for connecting: 5 s by default.
     pub(crate) connect_timeout: Duration,
     /// Time limit for a reply: 3 s by default, as in Redisson. A connection that exceeds the limit is closed, at most a
@@ -99,6 +103,7 @@ impl Config {
             password_file: None,
             credentials: None,
             database: 0,
+            layout: Layout::Redisson,
             connect_timeout: Duration::from_secs(5),
             command_timeout: Duration::from_secs(3),
             tls: None,
@@ -147,6 +152,7 @@ impl Config {
             password,
             password_file: password_file(&options),
             database,
+            layout: layout(&options)?,
             connect_timeout: limit(&options, "connect_timeout")?.unwrap_or(defaults.connect_timeout),
             command_timeout: limit(&options, "command_timeout")?.unwrap_or(defaults.command_timeout),
             tls: tls(url, &options)?,
@@ -215,6 +221,12 @@ impl Config {
     #[must_use]
     pub fn database(self, database: u32) -> Self {
         Config { database, ..self }
+    }
+
+    /// Sets the format of the locks: Redisson's by default.
+    #[must_use]
+    pub fn layout(self, layout: Layout) -> Self {
+        Config { layout, ..self }
     }
 
     /// Sets how long it may take to connect: 5 s by default, enough for three lost packets.
@@ -294,11 +306,6 @@ impl Config {
 }
 
 fn refuse_unsupported(options: &Options) -> Result<(), BackendError> {
-    if let Some(layout @ ("plain" | "spring")) = options.one_of("layout") {
-        return Err(BackendError::unsupported(format!(
-            "the layout `{layout}` is not served: leave `layout` out, for Redisson's"
-        )));
-    }
     if options.one_of("fencing").is_some() {
         return Err(BackendError::unsupported(
             "RFencedLock's own counter is not served: leave `fencing` out, for tokens that leave nothing behind per lock",
@@ -310,6 +317,18 @@ fn refuse_unsupported(options: &Options) -> Result<(), BackendError> {
         ));
     }
     Ok(())
+}
+
+fn layout(options: &Options) -> Result<Layout, BackendError> {
+    match (options.one_of("layout"), options.text("registry")) {
+        (Some("spring"), Some(registry)) => Layout::spring(registry),
+        (Some("spring"), None) => Err(invalid(
+            "the layout `spring` needs `registry=NAME`: the registry key that Java passes to RedisLockRegistry",
+        )),
+        (_, Some(_)) => Err(invalid("`registry` is for `layout=spring`: leave it out")),
+        (Some("plain"), None) => Ok(Layout::Plain),
+        (_, None) => Ok(Layout::Redisson),
+    }
 }
 
 /// Reads a timeout option, if it is given. Fails if it is zero.
@@ -392,5 +411,22 @@ mod tests {
             (Duration::from_secs(5), Duration::from_secs(3))
         );
         assert!(usual.spin);
+    }
+    #[test]
+    fn a_layout_is_chosen_by_name_and_registry() {
+        let layout = |query: &str| config(&format!("redis://cache?{query}")).map(|config| config.layout);
+        assert_eq!(layout("").expect("a layout"), Layout::Redisson);
+        assert_eq!(layout("layout=plain").expect("a layout"), Layout::Plain);
+        let spring = layout("layout=spring&registry=orders").expect("a layout");
+        assert_eq!(spring, Layout::spring("orders").expect("a name"));
+        for wrong in [
+            "layout=spring",
+            "registry=orders",
+            "layout=plain&registry=orders",
+            "layout=spring&registry=",
+            "layout=spring&registry=tenure_claim",
+        ] {
+            assert_eq!(layout(wrong).expect_err(wrong).fault(), Fault::Invalid);
+        }
     }
 }

@@ -13,10 +13,11 @@ use tenure_backend::{
 
 use crate::backend::RedisStore;
 use crate::claims::names::{QUEUE_PREFIX, lock_of_queue};
+use crate::claims::refusal::OTHER_FORMAT;
 use crate::claims::reply::{integer, list, parse_granted_record, parse_waiting_record, text};
-use crate::claims::script::INSPECT;
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
+use crate::layout::{Layout, foreign_name};
 use crate::release::holder_id;
 
 /// The most `SCAN` calls for one page of a listing. Among millions of keys that are no locks, pages stay short.
@@ -48,14 +49,19 @@ impl RedisStore {
         let wire = &session.wire;
         match query {
             Query::Key(key) => {
-                let items = inspect_one(wire, key.as_str()).await?;
+                let items = inspect_one(wire, self, key.as_str()).await?;
                 Ok(Page::new(items, None))
             }
             Query::Prefix { prefix, after, limit } => {
+                if prefix.is_empty() && !self.format().profile().inspection.lists {
+                    return Err(BackendError::unsupported(
+                        "a listing in the layout `plain` needs a prefix: without one, every string of the database looks like a lock",
+                    ));
+                }
                 if prefix.is_empty() && after.is_none() {
                     self.warn_of_many(wire).await;
                 }
-                list_from(wire, &prefix, after.as_ref(), limit).await
+                list_from(wire, self, &prefix, after.as_ref(), limit).await
             }
         }
     }
@@ -81,11 +87,14 @@ impl RedisStore {
 
 async fn list_from(
     wire: &Wire,
+    store: &RedisStore,
     prefix: &str,
     after: Option<&Cursor>,
     limit: NonZeroU32,
 ) -> Result<Page<LockStatus>, BackendError> {
     let limit = limit.get() as usize;
+    let format = store.format();
+    let prefix = &*format.key(prefix);
     let mut position = Position::read(after)?;
     let mut items = Vec::new();
     for _ in 0..MAX_SCANS {
@@ -94,20 +103,25 @@ async fn list_from(
                 (Some(cursor), phase) => {
                     let left = Some(limit - items.len()).filter(|left| *left > 0);
                     let width = left.unwrap_or(limit).clamp(10, 1000);
-                    (position.cursor, position.names) = scan(wire, prefix, phase, cursor, width).await?;
+                    (position.cursor, position.names) =
+                        scan(wire, format, prefix, phase, cursor, width).await?;
                 }
-                (None, HELD) => position = Position::start_of(QUEUED),
+                (None, HELD) if !format.is_string() => position = Position::start_of(QUEUED),
                 (None, _) => return Ok(Page::new(items, None)),
             }
         }
         let names = std::mem::take(&mut position.names);
         let of_phase = |status: &LockStatus| status.holders.is_empty() == (position.phase == QUEUED);
-        let mut statuses = inspect_names(wire, &names).await?.into_iter().filter(of_phase);
+        let mut statuses = inspect_names(wire, store, &names)
+            .await?
+            .into_iter()
+            .filter(of_phase);
         let left = limit - items.len();
         items.extend(statuses.by_ref().take(left));
         // The page is full, and there is another lock: the next page starts with it.
         if let Some(next) = statuses.next() {
-            let rest = names.into_iter().skip_while(|name| name != next.key.as_str());
+            let next = format.key(next.key.as_str());
+            let rest = names.into_iter().skip_while(|name| *name != next);
             position.names = rest.collect();
             break;
         }
@@ -164,12 +178,14 @@ impl Position {
 /// queue.
 async fn scan(
     wire: &Wire,
+    format: &Layout,
     prefix: &str,
     phase: u8,
     cursor: u64,
     width: usize,
 ) -> Result<(Option<u64>, Vec<String>), BackendError> {
     let (pattern, kind) = match phase {
+        HELD if format.is_string() => (format!("{}*", escaped(prefix)), "string"),
         HELD => (format!("{}*", escaped(prefix)), "hash"),
         _ => (format!("{QUEUE_PREFIX}*"), "list"),
     };
@@ -209,42 +225,53 @@ fn escaped(text: &str) -> String {
 }
 
 /// Returns the status of those of the named locks that have a holder or a waiter.
-async fn inspect_names(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
+async fn inspect_names(
+    wire: &Wire,
+    store: &RedisStore,
+    names: &[String],
+) -> Result<Vec<LockStatus>, BackendError> {
     let mut statuses = Vec::new();
     for names in names.chunks(CHUNK) {
-        let mut command = INSPECT.command(names.len(), 0, names.iter().map(String::len).sum());
+        let mut command = store
+            .layout
+            .inspect
+            .command(names.len(), 0, names.iter().map(String::len).sum());
         for name in names {
             command.text(name);
         }
         let reply = wire.call(&command).await?;
         for lock in list(&reply).ok_or_else(unexpected_reply)? {
-            statuses.extend(status(lock));
+            statuses.extend(status(lock, store.format()));
         }
     }
     Ok(statuses)
 }
 
 /// Returns the status of one lock. Fails if the key exists and is no mutex: it is not free, and its holder is unknown.
-async fn inspect_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, BackendError> {
-    let mut command = INSPECT.command(1, 0, name.len());
-    let reply = wire.call(command.text(name)).await?;
+async fn inspect_one(wire: &Wire, store: &RedisStore, name: &str) -> Result<Vec<LockStatus>, BackendError> {
+    let format = store.format();
+    let mut command = store.layout.inspect.command(1, 0, name.len());
+    let reply = wire.call(command.text(&format.key(name))).await?;
     match list(&reply).ok_or_else(unexpected_reply)? {
+        [Value::Array(fields)] if fields.len() == 1 && format.is_string() => {
+            Err(BackendError::new(Fault::UnknownKind, Effect::None, OTHER_FORMAT))
+        }
         [Value::Array(fields)] if fields.len() == 1 => Err(BackendError::new(
             Fault::UnknownKind,
             Effect::None,
             "the key is no mutex, so who holds it is not known: a read-write lock or a semaphore of Java's, or what another \
              program keeps there",
         )),
-        statuses => Ok(statuses.iter().filter_map(status).collect()),
+        statuses => Ok(statuses.iter().filter_map(|lock| status(lock, format)).collect()),
     }
 }
 
 /// Decodes a lock's status; `None` if its name is no valid key.
-fn status(lock: &Value) -> Option<LockStatus> {
-    let [key, left, holders, waiters] = list(lock)? else {
+fn status(lock: &Value, format: &Layout) -> Option<LockStatus> {
+    let [key, left, holders, waiters @ ..] = list(lock)? else {
         return None;
     };
-    let key = LockKey::new(text(key)?).ok()?;
+    let key = LockKey::new(format.name_of(text(key)?)?).ok()?;
     // Redis expires a key after the last millisecond, so 1 ms is added. A lock without expiry has a negative time
     // left, and so no `remaining`.
     let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
@@ -253,7 +280,7 @@ fn status(lock: &Value) -> Option<LockStatus> {
             return None;
         };
         let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
-        let id = holder_id(text(owner)?, label.is_some() || granted.is_some());
+        let id = holder_id(&foreign_name(owner)?, label.is_some() || granted.is_some());
         // Before its first renewal a holder has no record, and is shown with its client's label, which is empty
         // unless all claims of the client have
         // the same.
@@ -264,14 +291,17 @@ fn status(lock: &Value) -> Option<LockStatus> {
         let token = granted.map(|(run, _)| run.first());
         Some(HolderStatus::new(id, label, Mode::Exclusive, token, remaining))
     });
-    let waiters = list(waiters)?.iter().filter_map(|entry| {
-        let [owner, record] = list(entry)? else {
-            return None;
-        };
-        let label = parse_waiting_record(text(record)?);
-        let id = holder_id(text(owner)?, label.is_some());
-        Some(WaiterStatus::new(id, label.map(Into::into), Mode::Exclusive))
+    let waiters = waiters.first().and_then(list);
+    let waiters = waiters.map(|waiters| {
+        waiters.iter().filter_map(|entry| {
+            let [owner, record] = list(entry)? else {
+                return None;
+            };
+            let label = parse_waiting_record(text(record)?);
+            let id = holder_id(text(owner)?, label.is_some());
+            Some(WaiterStatus::new(id, label.map(Into::into), Mode::Exclusive))
+        })
     });
-    let (holders, waiters) = (holders.collect(), Some(waiters.collect()));
+    let (holders, waiters) = (holders.collect(), waiters.map(Iterator::collect));
     Some(LockStatus::new(key, Kind::Mutex, holders, waiters))
 }

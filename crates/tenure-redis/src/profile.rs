@@ -1,14 +1,15 @@
-//! The guarantees and limits of the layout `redisson` on one Redis server, and the check of requests against them.
+//! The guarantees and limits of each layout on one Redis server, and the check of requests against them.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, Effect, Fault, Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Mode,
-    Order, Profile, Reach, ReleaseRequest, WakeUp,
+    BackendError, Claim, Effect, Fairness, Fault, Fencing, Hazard, Inspection, Kind, LeaseClock, Limits,
+    Liveness, Order, Profile, Reach, ReleaseRequest, WakeUp,
 };
 
 use crate::claims::names::is_reserved;
+use crate::claims::script::{Layout, ScriptSet};
 
 pub(crate) const LIMITS: Limits = {
     let mut limits = Limits::new(Duration::from_millis(100), Duration::from_secs(365 * 24 * 3600));
@@ -41,6 +42,30 @@ pub(crate) static PROFILE: Profile = {
     profile
 };
 
+pub(crate) static PLAIN: Profile = {
+    let mut profile = string_profile("plain");
+    // Only with a prefix: without one, every string of the database looks like a lock.
+    profile.inspection.lists = false;
+    profile
+};
+
+pub(crate) static SPRING: Profile = string_profile("spring");
+
+/// The profile of a layout that keeps a mutex as a string. Each grant of ours has tokens; foreign holders have none. Foreign
+/// waiters are not seen, so a release reports only waiters that are known.
+const fn string_profile(layout: &'static str) -> Profile {
+    let liveness = Liveness::Lease(LeaseClock::ServerWall);
+    let mut profile = Profile::new("redis", layout, liveness, HAZARDS, LIMITS);
+    profile.reach = Reach::Network;
+    profile.mutex = Order::Unfair;
+    profile.fencing = Fencing::UntilDataLossAndBackwardClock;
+    profile.wake_up = WakeUp::Lossy;
+    profile.remembers_ended = true;
+    profile.inspection = Inspection::ALL;
+    profile.inspection.queue = false;
+    profile
+}
+
 /// The lease granted for a requested one: at least `min_lease`, rounded up to milliseconds.
 pub(crate) fn lease_ms(requested: Duration) -> u64 {
     let whole = LIMITS.lease(requested).as_nanos().div_ceil(1_000_000);
@@ -52,25 +77,34 @@ pub(crate) fn grants(claim: &Claim) -> u64 {
     LIMITS.grants(claim.grants).get().into()
 }
 
-pub(crate) fn check_claim(claim: &Claim) -> Result<(), BackendError> {
+/// Checks a claim before it is sent. Returns the scripts that serve it.
+pub(crate) fn check_claim<'a>(claim: &Claim, layout: &'a Layout) -> Result<&'a ScriptSet, BackendError> {
     if is_reserved(claim.at.key.as_str()) {
         let message = "a key of that name stores what belongs to other locks: choose another key";
         return Err(BackendError::new(Fault::Invalid, Effect::None, message));
     }
-    match claim.mode {
-        Mode::Exclusive => LIMITS.check_lease(claim.lease),
-        Mode::Read | Mode::Write => Err(BackendError::unsupported(
-            "read-write locks are not served on Redis: use a mutex here, or another store",
-        )),
-        Mode::Permits { .. } => Err(BackendError::unsupported(
-            "semaphores are not served on Redis: use a mutex here, or another store",
-        )),
+    let kind = claim.mode.kind();
+    if layout.is_string() && (kind != Kind::Mutex || claim.fairness == Fairness::Fifo) {
+        return Err(BackendError::unsupported(
+            "the layouts `plain` and `spring` have unfair mutexes only: the layout `redisson` has fair mutexes, read-write locks \
+             and semaphores",
+        ));
     }
+    let Some(scripts) = layout.scripts(kind) else {
+        return Err(BackendError::unsupported(match kind {
+            Kind::Semaphore { .. } => {
+                "semaphores are not served on Redis: use a mutex here, or another store"
+            }
+            _ => "read-write locks are not served on Redis: use a mutex here, or another store",
+        }));
+    };
+    LIMITS.check_lease(claim.lease)?;
+    Ok(scripts)
 }
 
-pub(crate) fn check_release(request: &ReleaseRequest) -> Result<(), BackendError> {
+pub(crate) fn check_release(request: &ReleaseRequest, layout: &Layout) -> Result<(), BackendError> {
     match request.checked_successor()? {
-        Some(successor) => check_claim(successor),
+        Some(successor) => check_claim(successor, layout).map(drop),
         None => Ok(()),
     }
 }

@@ -1,14 +1,15 @@
 //! Releasing: withdrawals, releases and evictions, with a successor or without. The requests of a batch run
 //! concurrently.
 
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
-    AcquireReply, BackendError, Batch, Cause, Effect, HolderId, Kind, ReleaseReply, ReleaseRequest,
-    ReleaseTarget, Successor,
+    AcquireReply, BackendError, Batch, Cause, Effect, Fault, HolderId, Kind, ReleaseReply, ReleaseRequest,
+    ReleaseTarget, Successor, TURN,
 };
 use tokio::time::sleep;
 
@@ -16,17 +17,27 @@ use crate::acquire::acquire_reply;
 use crate::backend::RedisStore;
 use crate::claims::arguments::{COUNTER, write_claim, write_client};
 use crate::claims::names::{Owner, channel, queue};
-use crate::claims::reply::{decode, integer, list, numbers, text};
-use crate::claims::script::{Command, RELEASE};
+use crate::claims::reply::{self, decode, integer, list, numbers, text};
+use crate::claims::script::{Command, ScriptSet};
 use crate::claims::table::{ClientRecord, EndState, Lookup};
 use crate::connection::batch::{BatchEntry, BatchReply};
 use crate::connection::session::Session;
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
+use crate::layout::{foreign_name, foreign_value};
 use crate::profile::{LIMITS, check_release};
 
 /// The longest cooldown, in milliseconds: a year, like the longest lease.
 const MAX_COOLDOWN: u64 = 365 * 24 * 3600 * 1000;
+
+const HELD_BY_REDISSON: &str = "the key is held by another kind of client, whose waiters only a client of its own layout wakes: \
+     evict it with `layout=redisson`";
+
+/// The reply for a successor of another kind than the released claim: its next poll finds the key free or a mismatch.
+const OTHER_KIND: AcquireReply = AcquireReply::Waiting {
+    ahead: None,
+    poll_after: TURN,
+};
 
 impl RedisStore {
     pub(crate) async fn release_all(&self, batch: Batch<ReleaseRequest>) -> Batch<ReleaseReply> {
@@ -82,7 +93,7 @@ impl RedisStore {
     }
 
     async fn try_release(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
-        check_release(request)?;
+        check_release(request, self.layout)?;
         let session = self.link.session().await?;
         if matches!(&request.target, ReleaseTarget::Foreign { id, .. } if id.is_empty()) {
             // With an empty owner, the script would release all holders.
@@ -108,10 +119,12 @@ impl RedisStore {
             (ReleaseTarget::Claim(target), Cause::Unlocked | Cause::Withdrawn) => Some(target.id),
             _ => None,
         };
-        let end = released_id.map_or(EndState::MayBeInFlight, |id| {
-            self.claims.begin_release(id, self.now())
-        });
-        let released = self.release_on(&session, request, end).await;
+        let (end, kind) = match (released_id, &request.target) {
+            (Some(id), _) => self.claims.begin_release(id, self.now()),
+            (None, ReleaseTarget::Claim(target)) => (EndState::Unknown, self.claims.kind(target.id)),
+            (None, _) => (EndState::Unknown, None),
+        };
+        let released = self.release_on(&session, request, end, kind).await;
         match (released_id, &released) {
             (Some(id), Ok(_)) => self.claims.confirm_end(id, self.now()),
             (Some(id), Err(error)) if error.effect() == Effect::None => self.claims.cancel_release(id),
@@ -125,9 +138,12 @@ impl RedisStore {
         session: &Session,
         request: &ReleaseRequest,
         end: EndState,
+        kind: Option<Kind>,
     ) -> Result<ReleaseReply, BackendError> {
         let wire = &session.wire;
-        if end != EndState::MayBeInFlight
+        let scripts = self.layout.scripts_or_mutex(kind);
+        if matches!(end, EndState::Settled | EndState::SettledWithRecord)
+            && scripts.batches
             && session.is_busy()
             && let Some(released) = self
                 .release_in_batch(session, request, end == EndState::SettledWithRecord)
@@ -136,55 +152,115 @@ impl RedisStore {
             return Ok(released);
         }
         let Some(successor) = &request.successor else {
-            let released = self.release_alone(session, request, end, None).await?;
+            let released = self.release_alone(session, scripts, request, end, None).await?;
             if !request.cooldown.is_zero() {
-                self.wake_head_after_cooldown(wire, request).await;
+                self.wake_after_cooldown(wire, request).await;
             }
             return Ok(released);
         };
+        let scripts = self.layout.scripts_or_mutex(Some(successor.claim.mode.kind()));
+        if kind.is_some_and(|kind| !self.is_served_by(scripts, kind)) {
+            let scripts = self.layout.scripts_or_mutex(kind);
+            let released = self.release_alone(session, scripts, request, end, None).await?;
+            return Ok(with_successor(released, OTHER_KIND));
+        }
         match self
             .claims
             .begin_placement(&successor.claim, self.now(), successor.not_after, wire.number)
         {
             Lookup::Ask(placement) => {
                 let successor = Some((successor, placement.client.as_ref()));
-                let released = self.release_alone(session, request, end, successor).await;
+                let released = self
+                    .release_alone(session, scripts, request, end, successor)
+                    .await;
                 placement.answered(successor_reply(&released), &wire.clock);
                 released
             }
             Lookup::Ended => {
-                let released = self.release_alone(session, request, end, None).await?;
+                let released = self.release_alone(session, scripts, request, end, None).await?;
                 Ok(with_successor(released, AcquireReply::Ended))
             }
             // This release is repeated: the earlier one has granted the successor.
             Lookup::Granted(run) => {
-                let released = self.release_alone(session, request, end, None).await?;
+                let released = self.release_alone(session, scripts, request, end, None).await?;
                 let successor = self.poll_granted(&successor.claim, run).await?;
                 Ok(with_successor(released, successor))
             }
         }
     }
 
+    /// Returns whether these scripts serve claims of the kind.
+    fn is_served_by(&self, scripts: &ScriptSet, kind: Kind) -> bool {
+        let serve = self.layout.scripts(kind);
+        serve.is_some_and(|serve| ptr::eq(serve, scripts))
+    }
+
+    /// Releases in a call of its own. If the claim's kind is not known, and the key has another kind than the scripts
+    /// serve, calls the scripts of that kind, without the successor.
     async fn release_alone(
         &self,
         session: &Session,
+        scripts: &ScriptSet,
         request: &ReleaseRequest,
         end: EndState,
         successor: Option<(&Successor, Option<&ClientRecord>)>,
     ) -> Result<ReleaseReply, BackendError> {
+        let held = match self
+            .try_scripts(session, scripts, request, end, successor)
+            .await?
+        {
+            Ok(released) => return Ok(released),
+            Err(held) => held,
+        };
+        if let Some(others) = self.layout.scripts(held)
+            && !ptr::eq(others, scripts)
+            && let Ok(released) = Box::pin(self.try_scripts(session, others, request, end, None)).await?
+        {
+            return Ok(match successor {
+                Some(_) => with_successor(released, OTHER_KIND),
+                None => released,
+            });
+        }
+        let asked = match request.successor {
+            Some(ref successor) => successor.claim.mode.kind(),
+            None => Kind::Mutex,
+        };
+        Err(BackendError::mismatch(held, asked))
+    }
+
+    /// Releases with the scripts of one kind of lock. The inner error is the kind of the key, if it is another one.
+    async fn try_scripts(
+        &self,
+        session: &Session,
+        scripts: &ScriptSet,
+        request: &ReleaseRequest,
+        end: EndState,
+        successor: Option<(&Successor, Option<&ClientRecord>)>,
+    ) -> Result<Result<ReleaseReply, Kind>, BackendError> {
         let (wire, target) = (&session.wire, &request.target);
-        let command = self.encode(wire, request, end, successor);
+        let command = self.encode(wire, scripts, request, end, successor);
         let sent = self.now();
         let reply = session.call_limited(&command).await?;
         if let Some([freed, others]) = list(&reply) {
-            return Ok(ReleaseReply::Done {
+            return Ok(Ok(ReleaseReply::Done {
                 freed: freed_holders(freed).ok_or_else(unexpected_reply)?,
-                others: integer(others).and_then(|others| u32::try_from(others).ok()),
+                others: self.reported_others(
+                    integer(others)
+                        .and_then(|others| others.try_into().ok())
+                        .unwrap_or_default(),
+                ),
                 successor: None,
-            });
+            }));
         }
-        if numbers(&reply) == Some([-1, 0]) {
-            return Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex));
+        if numbers(&reply) == Some([-2, 0]) {
+            return Err(BackendError::new(
+                Fault::UnknownKind,
+                Effect::None,
+                HELD_BY_REDISSON,
+            ));
+        }
+        if let Some([-1, held]) = numbers(&reply) {
+            return reply::kind(held).map(Err).ok_or_else(unexpected_reply);
         }
         let (freed, others, successor) = if let Some((successor, _)) = successor {
             let [freed, others, code, first, second, time] = numbers(&reply).ok_or_else(unexpected_reply)?;
@@ -195,18 +271,35 @@ impl RedisStore {
             let [freed, others] = numbers(&reply).ok_or_else(unexpected_reply)?;
             (freed, others, None)
         };
-        Ok(ReleaseReply::Done {
+        Ok(Ok(ReleaseReply::Done {
             freed: target_id(target).filter(|_| freed == 1).into_iter().collect(),
-            others: u32::try_from(others).ok(),
+            others: self.reported_others(others),
             successor,
-        })
+        }))
     }
 
-    /// Wakes the first fair waiter once more after an eviction's cooldown. An older Java client that was woken during
-    /// the cooldown found the key held, and may sleep for minutes or for ever.
-    async fn wake_head_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) {
+    /// The number of other waiters; `None` for no known ones if there may be some that Redis does not count.
+    fn reported_others(&self, others: i64) -> Option<u32> {
+        let counts_all = self.format().profile().reports_waiters;
+        u32::try_from(others)
+            .ok()
+            .filter(|others| *others > 0 || counts_all)
+    }
+
+    /// Wakes the first fair waiter once more after an eviction's cooldown; in the layouts `plain` and `spring` all waiters.
+    /// A Java client that was woken during the cooldown found the key held, and may sleep for minutes or for ever.
+    async fn wake_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) {
         let key = request.target.key();
         let woken = async {
+            if let Some(channels) = self.format().channels(key) {
+                sleep(request.cooldown + LIMITS.expiry_slack).await;
+                for channel in channels {
+                    let mut call = redis::cmd("PUBLISH");
+                    call.arg(channel).arg(&*self.format().key(key.as_str()));
+                    wire.query(&call).await?;
+                }
+                return Ok(());
+            }
             let mut head = redis::cmd("LINDEX");
             head.arg(queue(key)).arg(0);
             if text(&wire.query(&head).await?).is_none() {
@@ -229,6 +322,7 @@ impl RedisStore {
     fn encode(
         &self,
         wire: &Wire,
+        scripts: &ScriptSet,
         request: &ReleaseRequest,
         end: EndState,
         successor: Option<(&Successor, Option<&ClientRecord>)>,
@@ -241,10 +335,10 @@ impl RedisStore {
         } = request;
         let key = target.key();
         let mut command = match successor {
-            Some(_) => RELEASE.command(4, 13, 448),
-            None => RELEASE.command(1, 5, 192),
+            Some(_) => scripts.release.command(4, 13, 448),
+            None => scripts.release.command(1, 5, 192),
         };
-        command.text(key.as_str());
+        command.text(&self.format().key(key.as_str()));
         if let Some((successor, _)) = successor {
             command.text(COUNTER);
             write_client(&mut command, successor.claim.at.id.client());
@@ -256,7 +350,7 @@ impl RedisStore {
                 Some(owner)
             }
             ReleaseTarget::Foreign { id, .. } => {
-                command.text(id);
+                command.bytes(&foreign_value(id));
                 None
             }
             ReleaseTarget::All(_) => {
@@ -269,11 +363,14 @@ impl RedisStore {
             (_, EndState::Settled) => command.text(""),
             (_, EndState::SettledWithRecord) => command.text("N"),
             (_, EndState::MayBeInFlight) => command.text("E"),
+            (_, EndState::Unknown) => command.text("U"),
         };
         let own = client.is_some() && self.subscriptions.is_subscribed(key);
-        command
-            .number(u64::from(own))
-            .bytes(client.as_ref().map_or(&[][..], Owner::client));
+        command.number(u64::from(own));
+        match self.format().channels(key) {
+            Some(channels) => command.text(&channels.join("\n")),
+            None => command.bytes(client.as_ref().map_or(&[][..], Owner::client)),
+        };
         if successor.is_some() || !cooldown.is_zero() {
             command.number(
                 u64::try_from(cooldown.as_millis())
@@ -286,6 +383,7 @@ impl RedisStore {
                 &successor.claim,
                 wire.clock.at(successor.not_after),
                 record,
+                self.format().is_string(),
             );
         }
         command
@@ -327,7 +425,7 @@ fn target_id(target: &ReleaseTarget) -> Option<HolderId> {
 /// Decodes the list of holders that the script has freed.
 fn freed_holders(freed: &Value) -> Option<Batch<HolderId>> {
     let holder = |freed| match list(freed)? {
-        [owner, ours] => Some(holder_id(text(owner)?, integer(ours)? == 1)),
+        [owner, ours] => Some(holder_id(&foreign_name(owner)?, integer(ours)? == 1)),
         _ => None,
     };
     list(freed)?.iter().map(holder).collect()

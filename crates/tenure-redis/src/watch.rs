@@ -16,7 +16,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::claims::names::{Owner, channel, owner_channel};
+use crate::claims::names::{Owner, owner_channel};
 use crate::connection::dial::Dialer;
 use crate::error::{ConnectError, not_subscribed};
 
@@ -95,7 +95,7 @@ impl Subscriptions {
         let state = self.registry.state.lock();
         state
             .channels
-            .get(&*channel(key))
+            .get(&*self.dialer.config.layout.channel(key))
             .is_some_and(|channel| channel.subscribed)
     }
 
@@ -103,7 +103,7 @@ impl Subscriptions {
     pub(crate) async fn watch(&self, claim: &Claim) -> Result<Wakes, BackendError> {
         self.dialer.check_process()?;
         let name: Arc<str> = match claim.fairness {
-            Fairness::Unfair => channel(&claim.at.key),
+            Fairness::Unfair => self.dialer.config.layout.channel(&claim.at.key),
             Fairness::Fifo => owner_channel(&claim.at.key, &Owner::of(claim.at.id)),
         }
         .into();

@@ -11,7 +11,7 @@ use tenure_backend::{
     AcquireReply, Backend, Effect, Fault, Grant, Loss, MAX_NOT_AFTER, Mode, Phase, Query, RenewReply,
     RenewRequest, Severity,
 };
-use tenure_redis::RedisStore;
+use tenure_redis::{Layout, RedisStore};
 use tenure_servers::{Data, Way};
 
 /// Time within which a call to a silent server must fail: 1 s, a quarter more, and some for a busy machine.
@@ -164,25 +164,27 @@ async fn a_silent_connection_is_closed_in_time_and_replaced() {
 /// R4: a request arrives after its claim was withdrawn, and places nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_delayed_past_its_release_places_nothing() {
-    let server = Server::start();
-    let (proxy, store) = server.behind_a_proxy(Duration::from_millis(400)).await;
-    let (fixture, client, key) = Fixture::one_on(server).await;
-    let claim = client.claim(&key, Mode::Exclusive);
-    proxy.hold(Way::ToServer);
-    let not_after = store.clock().now() + MAX_NOT_AFTER;
-    let error = store
-        .clone()
-        .acquire(claim.clone(), not_after)
-        .await
-        .expect_err("it is held up");
-    assert_eq!(error.effect(), Effect::Unknown);
-    client.withdraw(&claim).await;
-    let before = fixture.script_calls();
-    proxy.heal();
-    wait_until(|| fixture.script_calls() > before);
-    assert!(!fixture.exists(key.as_str()));
-    client.has_ended(&claim).await;
-    client.finds_free(&key, Mode::Exclusive).await;
+    for layout in [Layout::Redisson, Layout::Plain] {
+        let server = Server::of(layout);
+        let (proxy, store) = server.behind_a_proxy(Duration::from_millis(400)).await;
+        let (fixture, client, key) = Fixture::one_on(server).await;
+        let claim = client.claim(&key, Mode::Exclusive);
+        proxy.hold(Way::ToServer);
+        let not_after = store.clock().now() + MAX_NOT_AFTER;
+        let error = store
+            .clone()
+            .acquire(claim.clone(), not_after)
+            .await
+            .expect_err("it is held up");
+        assert_eq!(error.effect(), Effect::Unknown);
+        client.withdraw(&claim).await;
+        let before = fixture.script_calls();
+        proxy.heal();
+        wait_until(|| fixture.script_calls() > before);
+        assert!(!fixture.exists(key.as_str()));
+        client.has_ended(&claim).await;
+        client.finds_free(&key, Mode::Exclusive).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,7 +31,7 @@ pub(crate) use tenure_memory::{Memory, MemoryStore};
 /// ```
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use tenure_redis::{Config, Credentials, Host, RedisStore, Secret, StoreUrl, Tls};
+    pub use tenure_redis::{Config, Credentials, Host, Layout, RedisStore, Secret, StoreUrl, Tls};
 }
 
 /// Connects to the store at `url`, with default settings. The runtime must have timers and I/O enabled, unless

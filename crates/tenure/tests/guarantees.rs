@@ -18,7 +18,9 @@ async fn guarantees_md_is_what_the_profiles_say() {
     let redis = tenure_servers::Redis::start().unwrap();
     let redlock = redis.url().replace("redis:", "redlock:");
     let mut profiles = Vec::new();
-    for url in ["memory:", &sqlite, &redis.url(), &redlock] {
+    let plain = format!("{}?layout=plain", redis.url());
+    let spring = format!("{}?layout=spring&registry=locks", redis.url());
+    for url in ["memory:", &sqlite, &redis.url(), &plain, &spring, &redlock] {
         let client = tenure::connect(url).await.unwrap();
         profiles.push(client.profile().clone());
         client.close(std::time::Duration::from_secs(5)).await.unwrap();

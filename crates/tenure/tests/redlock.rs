@@ -29,6 +29,7 @@ async fn a_quorum_opens_while_one_server_is_dead() {
     servers[0].process().kill();
     let client = open(&servers).await;
     assert!(client.profile().offers(Guarantee::Fencing));
+    assert_eq!(client.profile().layout, "plain");
     let first = client.mutex("k").lock().await.expect("two servers grant");
     let token = first.token().expect("a quorum has tokens");
     first.unlock().await.expect("two servers release");

@@ -21,12 +21,13 @@ pub(crate) fn write_client(command: &mut Command, client: ClientId) {
 }
 
 /// Writes the arguments from which a script places a claim. `not_after` is in microseconds on the server's clock. With a
-/// `record`, the script also writes the client's record.
+/// `record`, the script also writes the client's record. `labelled` scripts want the label of every claim.
 pub(crate) fn write_claim(
     command: &mut Command,
     claim: &Claim,
     not_after: u64,
     record: Option<&ClientRecord>,
+    labelled: bool,
 ) {
     command
         .bytes(Owner::of(claim.at.id).as_bytes())
@@ -35,6 +36,7 @@ pub(crate) fn write_claim(
         .number(grants(claim));
     match claim.fairness {
         Fairness::Fifo => _ = command.text(&claim.label).text("1"),
+        Fairness::Unfair if labelled => _ = command.text(&claim.label).text(""),
         Fairness::Unfair if record.is_some() => _ = command.text("").text(""),
         Fairness::Unfair => {}
     }

@@ -96,7 +96,7 @@ pub(crate) fn queue(key: &LockKey) -> String {
 }
 
 /// The name of a further key of a lock, with the lock's name as hash tag: a cluster keeps such keys in one slot.
-fn tagged(kind: &str, key: &LockKey) -> String {
+pub(crate) fn tagged(kind: &str, key: &LockKey) -> String {
     let name = key.as_str();
     if name.contains('{') {
         format!("{kind}{name}")

@@ -8,8 +8,12 @@ use tenure_backend::{BackendError, Effect, Fault};
 pub(crate) const WRONG_PASSWORD: &str = "Redis refused the user or the password: correct them, see whether the user is enabled (ACL LIST), or leave \
      them out if this Redis asks for none";
 
-pub(crate) const NOT_A_LOCK: &str = "the key, or the counter `tenure_tokens`, holds data that is no lock, so another program uses it: choose \
-     another key, or for the counter another database";
+pub(crate) const NOT_A_LOCK: &str = "the key is held by another kind of client, or it or the counter `tenure_tokens` holds data that is no \
+     lock: use the `layout` of that client, or choose another key, or for the counter another database";
+
+/// For the layouts `plain` and `spring`.
+pub(crate) const OTHER_FORMAT: &str = "the key is held by another kind of client, or holds another program's data: it is no mutex of this \
+     layout; choose another key, or another `layout`";
 
 /// Fault and message for each of Redis's error codes. Errors that may pass by themselves are `Unavailable`, so that
 /// releases are retried and waiters keep waiting. The others last until an operator changes something, so callers get
@@ -156,6 +160,10 @@ impl<'a> Refusal<'a> {
         } else {
             Effect::None
         };
+        if message == NOT_A_LOCK {
+            // The message says all: the cause would only name Redis's types.
+            return BackendError::new(fault, effect, message);
+        }
         BackendError::because(fault, effect, message, format!("{code} {details}"))
     }
 }

@@ -3,10 +3,12 @@
 use std::sync::LazyLock;
 
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
-use tenure_backend::TURN;
+use tenure_backend::{Kind, TURN};
 
 /// Parts that several scripts share. A script includes one with a line `--: include NAME`.
-const INCLUDES: [(&str, &str); 4] = [
+const INCLUDES: [(&str, &str); 6] = [
+    ("string_value", include_str!("../../scripts/string_value.lua")),
+    ("string_place", include_str!("../../scripts/string_place.lua")),
     ("redisson_place", include_str!("../../scripts/redisson_place.lua")),
     (
         "redisson_owners",
@@ -31,13 +33,94 @@ macro_rules! script {
     };
 }
 
-pub(crate) static ACQUIRE: LazyLock<Script> = script!("redisson_acquire");
-pub(crate) static RELEASE: LazyLock<Script> = script!("redisson_release");
-pub(crate) static RENEW: LazyLock<Script> = script!("redisson_renew");
-pub(crate) static INSPECT: LazyLock<Script> = script!("redisson_inspect");
+static ACQUIRE: LazyLock<Script> = script!("redisson_acquire");
+static RELEASE: LazyLock<Script> = script!("redisson_release");
+static RENEW: LazyLock<Script> = script!("redisson_renew");
+static INSPECT: LazyLock<Script> = script!("redisson_inspect");
 pub(crate) static BATCH: LazyLock<Script> = script!("redisson_batch");
+static STRING_ACQUIRE: LazyLock<Script> = script!("string_acquire");
+static STRING_RELEASE: LazyLock<Script> = script!("string_release");
+static STRING_RENEW: LazyLock<Script> = script!("string_renew");
+static STRING_INSPECT: LazyLock<Script> = script!("string_inspect");
 
-static ALL: [&LazyLock<Script>; 5] = [&ACQUIRE, &RELEASE, &RENEW, &INSPECT, &BATCH];
+/// The scripts of one layout. A kind of lock that the layout does not serve has none.
+pub(crate) struct Layout {
+    mutex: ScriptSet,
+    read_write: Option<ScriptSet>,
+    semaphore: Option<ScriptSet>,
+    /// Shows locks of every kind.
+    pub(crate) inspect: &'static LazyLock<Script>,
+}
+
+/// The scripts of one kind of lock.
+///
+/// All sets take the same arguments and reply in the same form. A claim of one kind is only sent to its own set: see
+/// [`Layout::scripts`].
+pub(crate) struct ScriptSet {
+    pub(crate) acquire: &'static LazyLock<Script>,
+    pub(crate) release: &'static LazyLock<Script>,
+    pub(crate) renew: &'static LazyLock<Script>,
+    /// Under load, unfair claims travel in calls of [`BATCH`].
+    pub(crate) batches: bool,
+}
+
+pub(crate) static REDISSON: Layout = Layout {
+    mutex: ScriptSet {
+        acquire: &ACQUIRE,
+        release: &RELEASE,
+        renew: &RENEW,
+        batches: true,
+    },
+    read_write: None,
+    semaphore: None,
+    inspect: &INSPECT,
+};
+
+/// The scripts of the layouts `plain` and `spring`.
+pub(crate) static STRING: Layout = Layout {
+    mutex: ScriptSet {
+        acquire: &STRING_ACQUIRE,
+        release: &STRING_RELEASE,
+        renew: &STRING_RENEW,
+        batches: false,
+    },
+    read_write: None,
+    semaphore: None,
+    inspect: &STRING_INSPECT,
+};
+
+impl Layout {
+    /// Returns whether locks are strings, as in the layouts `plain` and `spring`.
+    pub(crate) fn is_string(&self) -> bool {
+        std::ptr::eq(self, &raw const STRING)
+    }
+
+    /// The scripts for claims of this kind; `None` if the layout does not serve it.
+    pub(crate) fn scripts(&self, kind: Kind) -> Option<&ScriptSet> {
+        match kind {
+            Kind::Mutex => Some(&self.mutex),
+            Kind::ReadWrite => self.read_write.as_ref(),
+            Kind::Semaphore { .. } => self.semaphore.as_ref(),
+        }
+    }
+
+    /// The scripts for a claim of a kind that may be unknown: the mutex's scripts then report which kind the key has.
+    pub(crate) fn scripts_or_mutex(&self, kind: Option<Kind>) -> &ScriptSet {
+        kind.and_then(|kind| self.scripts(kind)).unwrap_or(&self.mutex)
+    }
+}
+
+static ALL: [&LazyLock<Script>; 9] = [
+    &ACQUIRE,
+    &RELEASE,
+    &RENEW,
+    &INSPECT,
+    &BATCH,
+    &STRING_ACQUIRE,
+    &STRING_RELEASE,
+    &STRING_RENEW,
+    &STRING_INSPECT,
+];
 
 /// The commands that load every script into a server.
 pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {

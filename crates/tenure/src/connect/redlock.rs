@@ -7,13 +7,17 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tenure_backend::{Backend, BackendError, Effect};
 use tenure_endpoint::{Known, StoreUrl};
 use tenure_quorum::{Config, Quorum};
-use tenure_redis::RedisStore;
+use tenure_redis::{Layout, RedisStore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
 
 /// The options of the quorum itself. All others are those of each server.
-const OPTIONS: &[Known] = &[Known::duration("max_lease"), Known::duration("member_timeout")];
+const OPTIONS: &[Known] = &[
+    Known::one_of("layout", &["plain", "redisson"]),
+    Known::duration("max_lease"),
+    Known::duration("member_timeout"),
+];
 
 /// Connects to the servers of `redlock://[user:pass@]host[:port],…[/db][?options]`, or `redlocks://…` for TLS.
 ///
@@ -27,6 +31,11 @@ pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     };
     let max_lease = time("max_lease", Config::MAX_LEASE)?;
     let member_timeout = time("member_timeout", Config::MEMBER_TIMEOUT)?;
+    // Other RedLock libraries use this layout, so it is the default, other than on a single server.
+    let layout = match options.one_of("layout") {
+        Some("redisson") => Layout::Redisson,
+        _ => Layout::Plain,
+    };
     let scheme = match url.scheme() {
         "redlocks" => "rediss",
         _ => "redis",
@@ -38,7 +47,7 @@ pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
         .collect();
     let servers: Vec<_> = servers?
         .into_iter()
-        .map(|server| server.max_lease(max_lease))
+        .map(|server| server.layout(layout.clone()).max_lease(max_lease))
         .collect();
     let members = connect(servers, member_timeout).await?;
     let config = Config::default()

@@ -1,0 +1,20 @@
+//! Runs the contract's conformance suite in the layouts `plain` and `spring`, with and without injected faults, and random
+//! calls whose replies are compared with a model.
+
+mod fixture;
+
+mod plain {
+    use super::fixture::plain;
+
+    tenure_testkit::conformance!(plain);
+    tenure_testkit::conformance_under_chaos!(plain);
+    tenure_testkit::agrees_with_the_model!(plain, walks: 60);
+}
+
+mod spring {
+    use super::fixture::spring;
+
+    tenure_testkit::conformance!(spring);
+    tenure_testkit::conformance_under_chaos!(spring);
+    tenure_testkit::agrees_with_the_model!(spring, walks: 60);
+}

@@ -1,0 +1,1 @@
+#![doc = include_str!("../../../docs/guides/sharing-with-spring.md")]
