@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
-    FencingToken, Hazard, LockKey, Phase, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
-    Successor, SystemClock, TokenRange,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Effect,
+    Fault, FencingToken, Hazard, LockKey, Phase, Query, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, Successor, SystemClock, TokenRange,
 };
 use tenure_memory::MemoryStore;
 use tenure_quorum::{Config, Quorum};
-use tenure_testkit::{Exchange, Faults, FaultyBackend, Request, When};
+use tenure_testkit::{Exchange, Faults, FaultyBackend, ManualClock, Request, When};
 use tokio::sync::Notify;
 
 /// A member whose requests fail before they reach the store.
@@ -425,4 +425,64 @@ async fn two_clients_that_split_the_vote_end_in_a_grant() {
     assert!(matches!(split, Ok(AcquireReply::Waiting { .. })), "{split:?}");
     let granted = acquire(&second, &clients[1].1).await;
     assert!(matches!(granted, Ok(AcquireReply::Granted(_))), "{granted:?}");
+}
+
+/// A member that requests reach after 10 ms.
+#[derive(Debug)]
+struct Distant(Arc<dyn Backend>);
+
+impl Faults for Distant {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.0.clone()
+    }
+
+    async fn on(&self, when: When, _: &mut [Exchange]) {
+        if when == When::Before {
+            // sleep: the round trip takes that long, in paused time.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_and_unlock_take_three_round_trips() {
+    let stores = stores();
+    lift_counter(&stores[0]).await;
+    let distant = |store| Arc::new(FaultyBackend::new(Distant(member(store)))) as Arc<dyn Backend>;
+    let quorum = quorum(stores.iter().map(distant).collect());
+    let began = tokio::time::Instant::now();
+    let granted = acquire(&quorum, &claim(1)).await;
+    assert!(matches!(granted, Ok(AcquireReply::Granted(_))));
+    release(&quorum, &claim(1)).await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(35), "{took:?}");
+}
+
+/// A member that acts one second after the members before it.
+#[derive(Debug)]
+struct SecondLater(Arc<dyn Backend>, ManualClock);
+
+impl Faults for SecondLater {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.0.clone()
+    }
+
+    async fn on(&self, when: When, _: &mut [Exchange]) {
+        if when == When::Before {
+            self.1.advance(Duration::from_secs(1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_counts_from_the_earliest_grant() {
+    let clock = ManualClock::new();
+    let members = [0; 2].map(|_| MemoryStore::new(Arc::new(clock.clone())).client(Arc::new(clock.clone())));
+    let later = |member| Arc::new(FaultyBackend::new(SecondLater(member, clock.clone()))) as Arc<dyn Backend>;
+    let quorum = quorum(members.map(|member| later(member)).to_vec());
+    let Ok(AcquireReply::Granted(grant)) = acquire(&quorum, &claim(1)).await else {
+        panic!("the key is free");
+    };
+    let latest = clock.now();
+    assert!(grant.held_from < latest - Duration::from_millis(500), "{grant:?}");
 }

@@ -102,8 +102,10 @@ impl Actor {
         self.world.record(attempt, EventKind::Acquired { token, until });
         let hold = self.world.hold(attempt, self.number, guard);
         tokio::spawn(observe(self.world.clone(), hold.clone()));
+        // Some tasks hold the lock for several leases.
+        let most = if self.dice.chance(25) { 900 } else { 150 };
         for _ in 0..2 {
-            self.wait(150).await;
+            self.wait(most).await;
             if let Some(token) = token.filter(|_| mode != Mode::Read) {
                 self.write(&hold, key, token);
             }

@@ -49,6 +49,7 @@ pub(crate) fn connect(
     let link = Link {
         world: world.clone(),
         client,
+        member,
         network,
         calm,
         faulty,
@@ -138,6 +139,7 @@ impl Faults for MemberServer {
 struct Link {
     world: Arc<World>,
     client: usize,
+    member: usize,
     network: Network,
     /// The member with random faults, and without them: for the time after all faults.
     faulty: Arc<dyn Backend>,
@@ -180,8 +182,9 @@ impl Faults for Link {
             self.world.runs(self.client).await;
         }
         self.delay().await;
-        if when == When::Before && !self.world.is_calm() && self.dice.lock().chance(self.network.vanish) {
-            // sleep: advances paused time until the client gives the request up.
+        let vanishes = when == When::Before && self.dice.lock().chance(self.network.vanish);
+        if !self.world.is_calm() && (vanishes || self.world.is_cut(self.client, self.member)) {
+            // sleep: advances paused time until the client gives the call up.
             tokio::time::sleep(self.network.late).await;
             for element in call.iter_mut() {
                 element.fail(BackendError::new(Fault::Unavailable, Effect::Unknown, "no reply"));

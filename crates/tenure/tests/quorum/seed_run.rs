@@ -22,7 +22,7 @@ use crate::world::{AfterLoss, World};
 /// The counters of all members start above this, so that no run depends on the wall clock.
 const FIRST_TOKEN: u64 = 4_000_000_000_000_000;
 /// Maximum time for one turn of a task without faults, after all leases have ended.
-const TURN: Duration = Duration::from_millis(1_500);
+const TURN: Duration = Duration::from_millis(3_000);
 /// Maximum time for which the release of an abandoned claim is repeated in the background, once the faults have ended.
 const CLEANUP: Duration = Duration::from_millis(1_500);
 
@@ -188,9 +188,17 @@ async fn inject_faults(
         tokio::time::sleep(ms).await;
         let client = pick(dice, clients.len());
         let member = pick(dice, world.members.len());
-        let time = Duration::from_millis(dice.below(1_000));
-        match dice.below(7) {
+        let time = Duration::from_millis(dice.below(1_200));
+        match dice.below(9) {
             0 | 1 => world.pause(client, time),
+            // One member up to a majority.
+            7 | 8 => {
+                let first = pick(dice, world.members.len());
+                for nth in 0..1 + pick(dice, world.members.len() / 2 + 1) {
+                    let time = Duration::from_millis(dice.below(2_000));
+                    world.cut(client, (first + nth) % world.members.len(), time);
+                }
+            }
             2 => world.suspend(client, time),
             3 => world.stop_member(member, time),
             4 if std::mem::take(&mut may_forget) => world.forget(member, after),

@@ -44,6 +44,8 @@ pub(crate) struct ClientState {
     paused_until: Mutex<Instant>,
     dead: AtomicBool,
     jumped: AtomicBool,
+    /// For each member, the time until which the client cannot reach it.
+    cut_until: Mutex<Vec<Instant>>,
 }
 
 /// A guard that the simulation observes until it is released.
@@ -90,6 +92,7 @@ impl World {
             paused_until: Mutex::new(Instant::ORIGIN),
             dead: AtomicBool::new(false),
             jumped: AtomicBool::new(false),
+            cut_until: Mutex::new(vec![Instant::ORIGIN; members]),
         };
         Arc::new(World {
             members: (0..members).map(member).collect(),
@@ -128,6 +131,18 @@ impl World {
 
     pub(crate) fn is_down(&self, member: usize) -> bool {
         self.now() < *self.members[member].down_until.lock()
+    }
+
+    /// Returns whether the client cannot reach the member.
+    pub(crate) fn is_cut(&self, client: usize, member: usize) -> bool {
+        self.now() < self.clients[client].cut_until.lock()[member]
+    }
+
+    pub(crate) fn cut(&self, client: usize, member: usize, time: Duration) {
+        self.say(format!(
+            "client {client} cannot reach member {member} for {time:?}"
+        ));
+        self.clients[client].cut_until.lock()[member] = self.now() + time;
     }
 
     pub(crate) fn is_recovering(&self, member: usize) -> bool {
@@ -191,6 +206,7 @@ impl World {
         }
         for client in &self.clients {
             *client.paused_until.lock() = Instant::ORIGIN;
+            client.cut_until.lock().fill(Instant::ORIGIN);
         }
         self.resumed.notify_waiters();
     }
