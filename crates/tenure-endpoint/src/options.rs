@@ -71,6 +71,10 @@ impl Known {
         Self::new(name, Kind::OneOf(choices))
     }
 
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == name
+    }
+
     fn read(&self, text: &str) -> Result<Value, UrlError> {
         let name = || self.name.to_owned();
         let choose = |choices: &[&'static str]| {

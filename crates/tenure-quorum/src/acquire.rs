@@ -75,6 +75,13 @@ impl Quorum {
         });
     }
 
+    /// Releases a claim in the background at members that may have granted it.
+    fn release_at_others(self: &Arc<Self>, members: impl Iterator<Item = usize>, claim: &Arc<Claim>) {
+        for member in members {
+            self.release_unless_granted(self.members.list[member].clone(), claim.clone());
+        }
+    }
+
     /// Remembers that the claim is released at members, so that a later poll of it cannot count their grants.
     fn mark_withdrawn(&self, claim: &Claim) {
         let now = self.clock.now();
@@ -124,13 +131,15 @@ impl Quorum {
             if known.is_none() {
                 wanted.give_up();
                 self.mark_withdrawn(&claim);
+                // The grants of other members may have arrived while the majority agreed on the tokens.
+                let others = (0..self.members.list.len())
+                    .filter(|member| votes.granted.iter().all(|(granted, _)| granted != member));
+                self.release_at_others(others, &claim);
                 self.withdraw(&votes.granted, claim).await;
             }
             return agreed.map(|_| AcquireReply::Ended);
         }
-        for member in &votes.uncertain {
-            self.release_unless_granted(self.members.list[*member].clone(), claim.clone());
-        }
+        self.release_at_others(votes.uncertain.iter().copied(), &claim);
         if !votes.granted.is_empty() {
             self.mark_withdrawn(&claim);
             self.withdraw(&votes.granted, claim).await;

@@ -21,13 +21,19 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            member_timeout: Duration::from_millis(500),
-            max_lease: Duration::from_secs(60),
+            member_timeout: Config::MEMBER_TIMEOUT,
+            max_lease: Config::MAX_LEASE,
         }
     }
 }
 
 impl Config {
+    /// How long a call waits for members that have not replied, unless it is [set](Config::member_timeout).
+    pub const MEMBER_TIMEOUT: Duration = Duration::from_millis(500);
+
+    /// The longest lease, unless it is [set](Config::max_lease).
+    pub const MAX_LEASE: Duration = Duration::from_secs(60);
+
     /// Sets how long a call waits for members that have not replied (500 ms by default).
     ///
     /// A call that has the replies of a majority does not wait for the others. A request to a slow member is not

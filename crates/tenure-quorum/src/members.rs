@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::Backend;
+use tenure_backend::{Backend, Batch};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
@@ -81,5 +81,24 @@ impl<T> Replies<T> {
     pub(crate) fn close(mut self) -> Vec<(usize, T)> {
         self.receiver.close();
         std::iter::from_fn(|| self.receiver.try_recv().ok()).collect()
+    }
+}
+
+impl<R> Replies<Batch<R>> {
+    /// Adds the members' replies to the elements of a batch, until all elements are decided or no more replies come.
+    pub(crate) async fn tally<E>(
+        &mut self,
+        elements: &mut [E],
+        add: impl Fn(&mut E, usize, R),
+        is_decided: impl Fn(&E) -> bool,
+    ) {
+        while !elements.iter().all(&is_decided) {
+            let Some((member, replies)) = self.next().await else {
+                return;
+            };
+            for (element, reply) in elements.iter_mut().zip(replies) {
+                add(element, member, reply);
+            }
+        }
     }
 }

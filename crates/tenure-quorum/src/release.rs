@@ -60,17 +60,8 @@ impl Quorum {
             request.successor = request.successor.take().filter(|_| element.votes.is_some());
         }
         let mut replies = self.ask_to_release(&sent, &elements);
-        while !elements
-            .iter()
-            .all(|element| element.is_decided(members, majority))
-        {
-            let Some((member, replies)) = replies.next().await else {
-                break;
-            };
-            for (element, reply) in elements.iter_mut().zip(replies) {
-                element.add(member, reply);
-            }
-        }
+        let is_decided = |element: &Element| element.is_decided(members, majority);
+        replies.tally(&mut elements, Element::add, is_decided).await;
         for element in &elements {
             if let Some((votes, pending)) = &element.votes
                 && !votes.is_granted()

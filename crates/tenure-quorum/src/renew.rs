@@ -3,20 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{
-    BackendError, Batch, Cause, Effect, Fault, Instant, Loss, Phase, ReleaseRequest, ReleaseTarget,
-    RenewReply, RenewRequest,
-};
+use tenure_backend::{BackendError, Batch, Effect, Fault, Instant, Loss, Phase, RenewReply, RenewRequest};
 
 use crate::backend::Quorum;
-use crate::cleanup;
 use crate::votes::too_few;
 
 /// The members' replies to one request of a batch.
 #[derive(Default)]
 struct Element {
-    /// The members that confirmed the claim, with the start and the length of the lease.
-    alive: Vec<(usize, Instant, Duration)>,
+    /// The start and the length of the lease at each member that confirmed the claim.
+    alive: Vec<(Instant, Duration)>,
     /// Number of members at which the claim is gone.
     gone: usize,
     /// The first reason other than `Missing` that a member gave for the loss; `Missing` if there is no other.
@@ -30,17 +26,9 @@ impl Quorum {
         let (members, majority) = (self.members.list.len(), self.members.majority());
         let mut elements: Vec<Element> = batch.iter().map(|_| Element::default()).collect();
         let mut replies = self.members.ask_all(|member| member.renew(batch.clone()));
-        while !elements
-            .iter()
-            .all(|element| element.is_decided(members, majority))
-        {
-            let Some((member, replies)) = replies.next().await else {
-                break;
-            };
-            for (element, reply) in elements.iter_mut().zip(replies) {
-                element.add(member, reply);
-            }
-        }
+        let is_decided = |element: &Element| element.is_decided(members, majority);
+        let add = |element: &mut Element, _, reply| element.add(reply);
+        replies.tally(&mut elements, add, is_decided).await;
         let elements = elements.into_iter().zip(batch);
         elements
             .map(|(element, request)| self.conclude_renewal(element, request))
@@ -51,30 +39,18 @@ impl Quorum {
         let (members, majority) = (self.members.list.len(), self.members.majority());
         let id = request.claim.id;
         if element.alive.len() >= majority {
-            let held_from = element.alive.iter().map(|(_, from, _)| *from).min();
-            let lease = element.alive.iter().map(|(_, _, lease)| *lease).min();
+            let held_from = element.alive.iter().map(|(from, _)| *from).min();
+            let lease = element.alive.iter().map(|(_, lease)| *lease).min();
             if let (Some(held_from), Some(lease)) = (held_from, lease) {
                 self.attempts.renewed(id, held_from + lease, request.raise);
                 return RenewReply::Alive { held_from, lease };
             }
         }
         if members - element.gone < majority {
+            // Members that still have the claim keep it until its holder releases it or its lease ends: the holder may be
+            // paused before it reads this reply, and believe in the claim until its local deadline.
             if request.only == Phase::Granted {
                 self.attempts.remove(id);
-            }
-            // The claim is lost. Without a release, members that still have it would keep it until the end of its
-            // lease.
-            for (member, ..) in element.alive {
-                let release = ReleaseRequest {
-                    target: ReleaseTarget::Claim(request.claim.clone()),
-                    cause: Cause::Withdrawn,
-                    successor: None,
-                    cooldown: Duration::ZERO,
-                };
-                let member = self.members.list[member].clone();
-                self.members
-                    .runtime
-                    .spawn(cleanup::repeat_release(member, release, request.lease));
             }
             return RenewReply::Gone(element.loss.unwrap_or(Loss::Missing));
         }
@@ -88,9 +64,9 @@ impl Quorum {
 }
 
 impl Element {
-    fn add(&mut self, member: usize, reply: RenewReply) {
+    fn add(&mut self, reply: RenewReply) {
         match reply {
-            RenewReply::Alive { held_from, lease } => self.alive.push((member, held_from, lease)),
+            RenewReply::Alive { held_from, lease } => self.alive.push((held_from, lease)),
             RenewReply::Gone(loss) => {
                 self.gone += 1;
                 if self.loss.as_ref().is_none_or(|known| *known == Loss::Missing) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tenure_backend::{AcquireReply, BackendError, Effect, Fault, Grant};
 
-/// Pause before the next poll of a claim that some members granted while others granted a competing one. The engine
-/// adds a random part.
+/// Pause before the next poll of a claim that some members granted while others granted a competing one, or may do so. The
+/// engine adds a random part.
 const SPLIT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The replies of the members to one claim.
@@ -85,8 +85,9 @@ impl Votes {
         if !self.waiting.is_empty() {
             self.waiting.sort_unstable();
             let poll_after = if self.granted.is_empty() {
-                // A majority of the members must become free, so the client polls when enough of them may be.
-                self.waiting[(self.majority - 1).min(self.waiting.len() - 1)]
+                // A majority of the members must become free, so the client polls when enough of them may be. Leases that were
+                // granted together end a little apart: a poll in between would split the vote.
+                self.waiting[(self.majority - 1).min(self.waiting.len() - 1)] + SPLIT_PAUSE
             } else {
                 SPLIT_PAUSE
             };

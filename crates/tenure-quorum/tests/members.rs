@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
-    FencingToken, Hazard, LockKey, Mode, Phase, Query, ReleaseReply, ReleaseRequest, RenewReply,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Effect,
+    Fault, FencingToken, Hazard, LockKey, Mode, Phase, Query, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest, Successor, SystemClock, TokenRange,
 };
 use tenure_memory::MemoryStore;
 use tenure_quorum::{Config, Quorum};
-use tenure_testkit::{Exchange, Faults, FaultyBackend, Request, When};
+use tenure_testkit::{Exchange, Faults, FaultyBackend, ManualClock, Request, When};
 use tokio::sync::Notify;
 
 /// A member whose requests fail before they reach the store.
@@ -116,6 +116,7 @@ async fn is_held(store: &MemoryStore) -> bool {
     !page.items.is_empty()
 }
 
+/// R9: one member never answers.
 #[tokio::test(start_paused = true)]
 async fn a_quorum_of_three_works_with_one_silent_member() {
     let stores = stores();
@@ -144,6 +145,7 @@ async fn a_quorum_of_three_works_with_one_silent_member() {
     ));
 }
 
+/// R10: the only member that grants is no majority.
 #[tokio::test(start_paused = true)]
 async fn a_quorum_without_a_majority_refuses_and_cleans_up() {
     let stores = stores();
@@ -367,4 +369,160 @@ async fn tokens_rise_after_the_member_with_the_greatest_is_lost() {
     };
     let next = grant.tokens.expect("memory has tokens").first();
     assert!(last < next, "{last} < {next}");
+}
+
+/// A member whose reply to `acquire` takes `delay`, and whose renewals fail after twice that.
+#[derive(Debug)]
+struct CannotRaise {
+    store: Arc<dyn Backend>,
+    delay: Duration,
+}
+
+impl Faults for CannotRaise {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.store.clone()
+    }
+
+    async fn on(&self, when: When, call: &mut [Exchange]) {
+        for element in call {
+            match element.request {
+                // sleep: the reply takes that long, in paused time.
+                Request::Acquire(..) if when == When::After => tokio::time::sleep(self.delay).await,
+                Request::Renew(_) if when == When::Before => {
+                    // sleep: the request fails after that, in paused time.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    let lost = BackendError::new(Fault::Unavailable, Effect::Unknown, "lost");
+                    element.fail(lost);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// R10: the third grant arrives after the decision.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_during_a_failed_agreement_is_released() {
+    let stores = stores();
+    lift_counter(&stores[0]).await;
+    // Two members grant at once, with different tokens. The third grants while they try to agree.
+    let members = stores.iter().zip([0, 0, 10]).map(|(store, delay)| {
+        let (store, delay) = (member(store), Duration::from_millis(delay));
+        Arc::new(FaultyBackend::new(CannotRaise { store, delay })) as Arc<dyn Backend>
+    });
+    let quorum = quorum(members.collect());
+    let failed = acquire(&quorum, &claim(1))
+        .await
+        .expect_err("no member raises its tokens");
+    assert!(failed.is_transient(), "{failed}");
+    // sleep: the release may run in the background, in paused time.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for store in &stores {
+        assert!(!is_held(store).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_claim_stays_until_its_holder_releases_it() {
+    let stores = stores();
+    let quorum = quorum(stores.iter().map(member).collect());
+    let claim = claim(1);
+    assert!(matches!(
+        acquire(&quorum, &claim).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+    for store in &stores[1..] {
+        let evict = ReleaseRequest::of(&claim, Cause::Evicted { by: None });
+        member(store).release(Batch::from_iter([evict])).await;
+    }
+    let renewed = quorum
+        .clone()
+        .renew(Batch::from_iter([RenewRequest::of(&claim)]))
+        .await;
+    assert!(matches!(renewed[..], [RenewReply::Gone(_)]));
+    // sleep: a release in the background would run meanwhile, in paused time.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(
+        is_held(&stores[0]).await,
+        "the holder may not have read the reply yet"
+    );
+    release(&quorum, &claim).await;
+    assert!(!is_held(&stores[0]).await);
+}
+
+/// R8: each of two members has granted the key to another client. One claim ends, and the other is granted.
+#[tokio::test(start_paused = true)]
+async fn two_clients_that_split_the_vote_end_in_a_grant() {
+    let [one, other, _] = stores();
+    let clients = [(&one, claim(1)), (&other, claim(2))];
+    for (store, claim) in &clients {
+        let not_after = member(store).clock().now() + Duration::from_secs(5);
+        let granted = member(store).acquire(claim.clone(), not_after).await;
+        assert!(matches!(granted, Ok(AcquireReply::Granted(_))));
+    }
+    let [first, second] = [0; 2].map(|_| quorum(vec![member(&one), member(&other)]));
+    let split = acquire(&first, &clients[0].1).await;
+    assert!(matches!(split, Ok(AcquireReply::Waiting { .. })), "{split:?}");
+    let granted = acquire(&second, &clients[1].1).await;
+    assert!(matches!(granted, Ok(AcquireReply::Granted(_))), "{granted:?}");
+}
+
+/// A member that requests reach after 10 ms.
+#[derive(Debug)]
+struct Distant(Arc<dyn Backend>);
+
+impl Faults for Distant {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.0.clone()
+    }
+
+    async fn on(&self, when: When, _: &mut [Exchange]) {
+        if when == When::Before {
+            // sleep: the round trip takes that long, in paused time.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_and_unlock_take_three_round_trips() {
+    let stores = stores();
+    lift_counter(&stores[0]).await;
+    let distant = |store| Arc::new(FaultyBackend::new(Distant(member(store)))) as Arc<dyn Backend>;
+    let quorum = quorum(stores.iter().map(distant).collect());
+    let began = tokio::time::Instant::now();
+    let granted = acquire(&quorum, &claim(1)).await;
+    assert!(matches!(granted, Ok(AcquireReply::Granted(_))));
+    release(&quorum, &claim(1)).await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(35), "{took:?}");
+}
+
+/// A member that acts one second after the members before it.
+#[derive(Debug)]
+struct SecondLater(Arc<dyn Backend>, ManualClock);
+
+impl Faults for SecondLater {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.0.clone()
+    }
+
+    async fn on(&self, when: When, _: &mut [Exchange]) {
+        if when == When::Before {
+            self.1.advance(Duration::from_secs(1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_counts_from_the_earliest_grant() {
+    let clock = ManualClock::new();
+    let members = [0; 2].map(|_| MemoryStore::new(Arc::new(clock.clone())).client(Arc::new(clock.clone())));
+    let later = |member| Arc::new(FaultyBackend::new(SecondLater(member, clock.clone()))) as Arc<dyn Backend>;
+    let quorum = quorum(members.map(|member| later(member)).to_vec());
+    let Ok(AcquireReply::Granted(grant)) = acquire(&quorum, &claim(1)).await else {
+        panic!("the key is free");
+    };
+    let latest = clock.now();
+    assert!(grant.held_from < latest - Duration::from_millis(500), "{grant:?}");
 }

@@ -27,6 +27,9 @@ impl RedisStore {
     ) -> Result<AcquireReply, BackendError> {
         let scripts = check_claim(claim, self.layout)?;
         let session = self.link.session().await?;
+        if session.is_recovering(self.now()) {
+            return Ok(AcquireReply::Recovering);
+        }
         let wire = &session.wire;
         let placement = match self
             .claims

@@ -55,17 +55,33 @@ impl RedisStore {
     /// password, `Unsupported` if it cannot serve locks, `Invalid` if a configured certificate is malformed or the
     /// database does not exist. The server has then changed no lock.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
-        let layout = config.layout.scripts();
-        let dialer = Dialer::new(config)?;
-        let link = Link::open(dialer.clone()).await?;
-        let subscriptions = Subscriptions::new(dialer, link.replacements());
-        Ok(Arc::new(RedisStore {
+        Ok(Self::over(Link::open(Dialer::new(config)?).await?))
+    }
+
+    /// Creates a client that connects in the background, and again until it succeeds. Until then, a call waits for the
+    /// attempt in progress, and fails with its error.
+    ///
+    /// For a member of a quorum, which works without the member.
+    ///
+    /// # Errors
+    /// `Invalid` if a configured certificate is malformed, `Unsupported` for TLS without the feature `tls`.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn connect_later(config: Config) -> Result<Arc<Self>, BackendError> {
+        Ok(Self::over(Link::open_later(Dialer::new(config)?)))
+    }
+
+    fn over(link: Link) -> Arc<Self> {
+        let layout = link.dialer.config.layout.scripts();
+        let subscriptions = Subscriptions::new(link.dialer.clone(), link.replacements());
+        Arc::new(RedisStore {
             link,
             subscriptions,
             claims: ClaimTable::default(),
             layout,
             warned_of_many: AtomicBool::new(false),
-        }))
+        })
     }
 
     /// Key of the counter from which a lock's tokens are drawn.

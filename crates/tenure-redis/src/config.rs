@@ -73,6 +73,8 @@ pub struct Config {
     pub(crate) spin: bool,
     /// The clock that measures leases: by default the system's.
     pub(crate) clock: Arc<dyn Clock>,
+    /// Longest lease of all clients of a quorum with this server; `None` for a server that is no member.
+    pub(crate) max_lease: Option<Duration>,
     /// Claims are batched while at least this many calls are in flight: by default 12, in tests also fewer.
     pub(crate) batch_from: usize,
     /// Tokens come from a counter of each lock, that of Redisson's RFencedLock. Claims are not batched then, because a
@@ -110,6 +112,7 @@ impl Config {
             tls: None,
             spin: true,
             clock: Arc::new(SystemClock),
+            max_lease: None,
             batch_from: BATCH_FROM,
             concurrent_batches: None,
             redisson_fencing: false,
@@ -275,6 +278,18 @@ impl Config {
     #[must_use]
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Config { clock, ..self }
+    }
+
+    /// Makes the server a member of a quorum whose clients have leases of at most `lease`; by default it is none.
+    ///
+    /// A member that has been up for less than `lease`, and does not sync every write to its disk, may have forgotten
+    /// claims that still hold. Until `lease` has passed, it answers
+    /// [`Recovering`](tenure_backend::AcquireReply::Recovering) and places no claim. Connecting asks the server for its
+    /// uptime, so the user needs the command `INFO`.
+    #[must_use]
+    pub fn max_lease(self, lease: Duration) -> Self {
+        let max_lease = Some(lease);
+        Config { max_lease, ..self }
     }
 
     /// Sets the number of calls in flight from which on claims are batched (`None`: no change), and the number of batches

@@ -97,6 +97,18 @@ impl RedisStore {
                 successor: None,
             });
         }
+        if request.successor.is_some() && session.is_recovering(self.now()) {
+            let alone = ReleaseRequest {
+                successor: None,
+                ..request.clone()
+            };
+            // Boxed: this future contains itself.
+            let mut released = Box::pin(self.try_release(&alone)).await?;
+            if let ReleaseReply::Done { successor, .. } = &mut released {
+                *successor = Some(AcquireReply::Recovering);
+            }
+            return Ok(released);
+        }
         let released_id = match (&request.target, &request.cause) {
             (ReleaseTarget::Claim(target), Cause::Unlocked | Cause::Withdrawn) => Some(target.id),
             _ => None,

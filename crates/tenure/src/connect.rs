@@ -1,5 +1,8 @@
 //! Connects to a store by URL. The only file that knows every store.
 
+#[cfg(feature = "quorum")]
+mod redlock;
+
 use std::sync::Arc;
 
 use tenure_backend::Backend;
@@ -74,6 +77,7 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
         "memory" => memory(url),
         "sqlite" => sqlite(url).await,
         "redis" | "rediss" => redis(url).await,
+        "redlock" | "redlocks" => redlock(url).await,
         scheme => Err(left_out_or_unknown(scheme)),
     }
 }
@@ -94,7 +98,7 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 pub fn schema(url: &str) -> Result<String, Error> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
-        store @ ("memory" | "redis" | "rediss") => {
+        store @ ("memory" | "redis" | "rediss" | "redlock" | "redlocks") => {
             Err(unsupported(format!("the store `{store}:` has no tables")))
         }
         "sqlite" => sqlite_schema(&url),
@@ -172,9 +176,19 @@ async fn redis(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("redis"))
 }
 
+#[cfg(feature = "quorum")]
+async fn redlock(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    redlock::open(url).await
+}
+
+#[cfg(not(feature = "quorum"))]
+async fn redlock(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Err(missing("quorum"))
+}
+
 /// The error for a URL whose scheme names no store of this build.
 fn left_out_or_unknown(scheme: &str) -> Error {
-    if let "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" | "redlock" = scheme {
+    if let "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" = scheme {
         return unsupported(format!(
             "`{scheme}:` is not served: name one Redis server, as `redis://host`"
         ));
@@ -183,6 +197,7 @@ fn left_out_or_unknown(scheme: &str) -> Error {
         ("memory", cfg!(feature = "memory")),
         ("sqlite", cfg!(feature = "sqlite")),
         ("redis", cfg!(feature = "redis")),
+        ("redlock", cfg!(feature = "quorum")),
     ];
     let built = stores
         .iter()
@@ -197,7 +212,7 @@ fn left_out_or_unknown(scheme: &str) -> Error {
     unsupported(format!("no store is named `{scheme}:`; this build has {built}"))
 }
 
-#[cfg(any(not(feature = "memory"), not(feature = "sqlite"), not(feature = "redis")))]
+#[cfg(not(all(feature = "memory", feature = "sqlite", feature = "redis", feature = "quorum")))]
 fn missing(feature: &str) -> Error {
     unsupported(format!(
         "this store was left out of this build: enable the feature `{feature}` of the crate `tenure`"

@@ -28,7 +28,8 @@
 //! | `sqlite` | | the store `sqlite:`, with the system's SQLite (3.44 or later) |
 //! | `sqlite-bundled` | | `sqlite` with a SQLite that is compiled in, which needs a C compiler |
 //! | `redis` | | the store `redis:` |
-//! | `tls` | | with `redis`: the store `rediss:` |
+//! | `quorum` | | `redis`, and the store `redlock:`: a majority of several Redis servers |
+//! | `tls` | | with `redis`: the store `rediss:`; with `quorum`: `redlocks:` |
 //! | `metrics` | yes | the [metrics](telemetry) of each client; without it nothing is recorded |
 //! | `serde` | | `Serialize` for what [`inspect`], [`Changes`] and [`Client::profile`] return, in the shape of the command's `--json`; `Deserialize` too for names, tokens, findings and the enums of a [`Profile`] |
 //! | `blocking` | | the module `blocking`: the API without async |

@@ -1,6 +1,6 @@
 //! Generates the text of `GUARANTEES.md` from the stores' profiles, and fails if the file differs.
 //! To rewrite the file: `TENURE_WRITE=1 cargo test -p tenure --all-features --test guarantees`.
-#![cfg(all(feature = "memory", feature = "sqlite", feature = "redis"))]
+#![cfg(all(feature = "memory", feature = "sqlite", feature = "quorum"))]
 
 use std::fmt::Write;
 
@@ -16,10 +16,11 @@ async fn guarantees_md_is_what_the_profiles_say() {
     let sqlite = format!("sqlite:{}", folder.path().join("locks.db").display());
     tenure_servers::needs("redis-server", "redis-server");
     let redis = tenure_servers::Redis::start().unwrap();
+    let redlock = redis.url().replace("redis:", "redlock:");
     let mut profiles = Vec::new();
     let plain = format!("{}?layout=plain", redis.url());
     let spring = format!("{}?layout=spring&registry=locks", redis.url());
-    for url in ["memory:", &sqlite, &redis.url(), &plain, &spring] {
+    for url in ["memory:", &sqlite, &redis.url(), &plain, &spring, &redlock] {
         let client = tenure::connect(url).await.unwrap();
         profiles.push(client.profile().clone());
         client.close(std::time::Duration::from_secs(5)).await.unwrap();
@@ -60,7 +61,10 @@ fn render(profiles: &[Profile]) -> String {
         ("read-write lock", |p| order(p.read_write).to_owned()),
         ("semaphore", |p| order(p.semaphore).to_owned()),
         ("a dead holder is noticed by", |p| liveness(p.liveness).to_owned()),
-        ("two clients may hold at once after", |p| hazards(p.hazards)),
+        ("two clients may hold at once after", |p| match p.store {
+            "quorum" => format!("on a majority of the servers: {}", hazards(p.hazards)),
+            _ => hazards(p.hazards),
+        }),
         ("tokens rise", |p| fencing(p.fencing).to_owned()),
         ("a waiter learns of its turn by", |p| {
             wake_up(p.wake_up).to_owned()
@@ -81,11 +85,11 @@ fn render(profiles: &[Profile]) -> String {
             }
         }),
         ("shortest and longest lease", |p| {
-            format!(
-                "{:?} to {} days",
-                p.limits.min_lease,
-                p.limits.max_lease.as_secs() / 86_400
-            )
+            let longest = match p.limits.max_lease.as_secs() {
+                seconds if seconds < 86_400 => format!("{seconds}s"),
+                seconds => format!("{} days", seconds / 86_400),
+            };
+            format!("{:?} to {longest}", p.limits.min_lease)
         }),
         ("most grants handed over in memory per round trip", |p| {
             p.limits.max_grants.to_string()

@@ -17,10 +17,12 @@ pub(crate) const STORES: [&str; 6] = [
 /// Crates that any crate's tests may use, by path and without a version: `cargo publish` then ignores the dependency.
 const FOR_TESTS: [&str; 2] = ["tenure-testkit", "tenure-servers"];
 
-/// More dependencies for tests: the suite is tested on a memory store with planted bugs, and a quorum on members in memory.
-const UNDER_TEST: [(&str, &str); 2] = [
+/// More dependencies for tests: the suite is tested on a memory store with planted bugs, and a quorum on members in
+/// memory and on Redis.
+const UNDER_TEST: [(&str, &str); 3] = [
     ("tenure-testkit", "tenure-memory"),
     ("tenure-quorum", "tenure-memory"),
+    ("tenure-quorum", "tenure-redis"),
 ];
 
 /// The crates of this workspace that the crate `from` may depend on; `None` if this list lacks `from`.

@@ -40,15 +40,28 @@ impl Link {
     pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
         let session = Session::open(&dialer).await?;
         let ended = session.wire.ended();
+        Ok(Self::over(Some(session), ended, dialer))
+    }
+
+    /// Opens a session in the background, as if one had broken.
+    pub(crate) fn open_later(dialer: Dialer) -> Self {
+        Self::over(None, std::future::ready(()), dialer)
+    }
+
+    fn over(
+        session: Option<Arc<Session>>,
+        ended: impl Future<Output = ()> + Send + 'static,
+        dialer: Dialer,
+    ) -> Self {
         let state = State {
-            session: Some(session),
+            session,
             attempt: None,
             closed: false,
             replaced: watch::Sender::new(()),
         };
         let state = Arc::new(Mutex::new(state));
         tokio::spawn(reconnect_at_end(ended, dialer.clone(), Arc::downgrade(&state)));
-        Ok(Link { dialer, state })
+        Link { dialer, state }
     }
 
     /// Returns the current session, or connects again if its connection has broken.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use redis::Value;
-use tenure_backend::BackendError;
+use tenure_backend::{BackendError, Instant};
 use tokio::sync::Semaphore;
 
 use crate::claims::script::Command;
 use crate::connection::batch::{BatchEntry, BatchReply, Batcher};
 use crate::connection::concurrency::ConcurrencyLimit;
 use crate::connection::dial::Dialer;
+use crate::connection::recovery::recovers_until;
 use crate::connection::wire::Wire;
 use crate::error;
 
@@ -25,6 +26,8 @@ pub(crate) struct Session {
     /// Claims are batched while at least this many calls are in flight.
     batch_from: usize,
     batcher: Batcher,
+    /// Time until which the server must place no claim; see [`recovers_until`].
+    recovers_until: Option<Instant>,
     single_calls: Semaphore,
 }
 
@@ -34,8 +37,10 @@ impl Session {
         let wire = Wire::open(dialer).await?;
         let limit = ConcurrencyLimit::new(wire.round_trip, config.concurrent_batches);
         let batcher = Batcher::new(&Arc::downgrade(&wire), &config.clock, limit);
+        let recovers_until = recovers_until(&wire, config).await?;
         Ok(Arc::new(Session {
             wire,
+            recovers_until,
             batch_from: if config.redisson_fencing {
                 usize::MAX
             } else {
@@ -49,6 +54,11 @@ impl Session {
     /// Returns whether enough calls are in flight that further claims are batched.
     pub(crate) fn is_busy(&self) -> bool {
         self.wire.calls_in_flight() >= self.batch_from
+    }
+
+    /// Returns whether the server may have forgotten claims that still hold, so that it must place no other.
+    pub(crate) fn is_recovering(&self, now: Instant) -> bool {
+        self.recovers_until.is_some_and(|until| now < until)
     }
 
     /// Acquires or releases a claim in a call with others.

@@ -1,0 +1,164 @@
+//! A member of a quorum that started a short while ago may have forgotten claims, and places no other for a while.
+
+mod fixture;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fixture::*;
+use tenure_backend::{
+    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, LockKey, Loss, ReleaseReply, ReleaseRequest,
+    RenewReply, RenewRequest, Successor,
+};
+use tenure_redis::RedisStore;
+use tenure_servers::{Data, Disk, Redis};
+use tenure_testkit::Subject;
+
+const MAX_LEASE: Duration = Duration::from_secs(60);
+
+/// More than the longest lease, and the second by which a server rounds its uptime.
+const RECOVERED: Duration = Duration::from_secs(62);
+
+fn claim(number: u64) -> Arc<Claim> {
+    let id = ClaimId::new(ClientId::from_random([7; 16]), number);
+    let key = LockKey::new("k").expect("a good key");
+    Arc::new(Claim::of(ClaimRef { key, id }, Duration::from_secs(30)))
+}
+
+async fn member(server: &Server) -> Arc<RedisStore> {
+    let config = server.config().max_lease(MAX_LEASE);
+    RedisStore::connect(config).await.expect("the server answers")
+}
+
+fn is_recovering(reply: &AcquireReply) -> bool {
+    matches!(reply, AcquireReply::Recovering)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_member_places_no_claim_for_the_longest_lease() {
+    let server = Server::start();
+    let store = member(&server).await;
+    assert!(is_recovering(&acquire(&store, &claim(1)).await.unwrap()));
+    server.pass(MAX_LEASE / 2).await;
+    assert!(is_recovering(&acquire(&store, &claim(1)).await.unwrap()));
+    let late = member(&server).await;
+    assert!(is_recovering(&acquire(&late, &claim(2)).await.unwrap()));
+    server.pass(RECOVERED - MAX_LEASE / 2).await;
+    let granted = acquire(&store, &claim(1)).await.unwrap();
+    assert!(matches!(granted, AcquireReply::Granted(_)), "{granted:?}");
+    let waits = acquire(&late, &claim(2)).await.unwrap();
+    assert!(matches!(waits, AcquireReply::Waiting { .. }), "{waits:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovering_member_renews_and_releases() {
+    let server = Server::start();
+    server.pass(RECOVERED).await;
+    let store = member(&server).await;
+    let held = claim(1);
+    assert!(matches!(
+        acquire(&store, &held).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+    // Closes the connection, and starts the server's uptime again, but keeps the data.
+    server
+        .redis
+        .lock()
+        .restart(Data::Kept)
+        .expect("the server starts again");
+    let renewed = renewed_soon(&store, &held).await;
+    assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
+    let not_after = store.clock().now() + Duration::from_secs(5);
+    let request = ReleaseRequest {
+        successor: Some(Successor {
+            claim: claim(2),
+            not_after,
+        }),
+        ..unlock_of(&held)
+    };
+    let released = release(&store, request).await;
+    let ReleaseReply::Done { freed, successor, .. } = &released else {
+        panic!("{released:?}");
+    };
+    assert_eq!(freed.len(), 1);
+    assert!(successor.as_ref().is_some_and(is_recovering), "{released:?}");
+    assert!(is_recovering(&acquire(&store, &claim(2)).await.unwrap()));
+}
+
+/// Renews a claim once the client has connected again.
+async fn renewed_soon(store: &Arc<RedisStore>, claim: &Claim) -> RenewReply {
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        match renew(store, RenewRequest::of(claim)).await {
+            RenewReply::Unknown(error) if std::time::Instant::now() < deadline => {
+                assert!(error.is_transient(), "{error}");
+                tokio::task::yield_now().await;
+            }
+            reply => return reply,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_restarted_empty_recovers_again() {
+    let server = Server::start();
+    server.pass(RECOVERED).await;
+    let store = member(&server).await;
+    let held = claim(1);
+    assert!(matches!(
+        acquire(&store, &held).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+    server
+        .redis
+        .lock()
+        .restart(Data::Lost)
+        .expect("the server starts again");
+    let renewed = renewed_soon(&store, &held).await;
+    assert!(
+        matches!(renewed, RenewReply::Gone(Loss::Missing | Loss::Expired)),
+        "{renewed:?}"
+    );
+    assert!(is_recovering(&acquire(&store, &claim(2)).await.unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_syncs_every_write_never_recovers() {
+    let redis = Redis::start_on(Disk::EveryWrite, None).expect("redis-server starts");
+    let config = config(&redis.url()).expect("a URL").max_lease(MAX_LEASE);
+    let store = RedisStore::connect(config).await.expect("the server answers");
+    assert!(matches!(
+        acquire(&store, &claim(1)).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_no_member_never_recovers() {
+    let server = Server::start();
+    let store = RedisStore::connect(server.config())
+        .await
+        .expect("the server answers");
+    assert!(matches!(
+        acquire(&store, &claim(1)).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_connects_later_finds_its_server() {
+    let mut redis = Redis::start_on(Disk::EveryWrite, None).expect("redis-server starts");
+    redis.process().kill();
+    let store = RedisStore::connect_later(config(&redis.url()).expect("a URL")).expect("no TLS");
+    let error = acquire(&store, &claim(1)).await.expect_err("the server is down");
+    assert!(error.is_transient(), "{error}");
+    let mut reconnects = store.reconnects().expect("Redis has connections");
+    redis.restart(Data::Kept).expect("the server starts again");
+    let connected = futures_util::StreamExt::next(&mut reconnects);
+    let connected = tokio::time::timeout(Duration::from_secs(20), connected).await;
+    assert_eq!(connected, Ok(Some(())));
+    assert!(matches!(
+        acquire(&store, &claim(1)).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+}

@@ -1,0 +1,100 @@
+//! Opens a quorum of Redis servers: RedLock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tenure_backend::{Backend, BackendError, Effect};
+use tenure_endpoint::{Known, StoreUrl};
+use tenure_quorum::{Config, Quorum};
+use tenure_redis::{Layout, RedisStore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::Error;
+
+/// The options of the quorum itself. All others are those of each server.
+const OPTIONS: &[Known] = &[
+    Known::one_of("layout", &["plain", "redisson"]),
+    Known::duration("max_lease"),
+    Known::duration("member_timeout"),
+];
+
+/// Connects to the servers of `redlock://[user:pass@]host[:port],…[/db][?options]`, or `redlocks://…` for TLS.
+///
+/// Succeeds if a majority can be reached. After that, the other servers have `member_timeout`, and then connect in the
+/// background.
+pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    let (options, servers) = url.split_options(OPTIONS)?;
+    let time = |name, default| match options.duration(name) {
+        Some(Duration::ZERO) => Err(Error::Invalid(format!("`{name}` must be longer than 0").into())),
+        given => Ok(given.unwrap_or(default)),
+    };
+    let max_lease = time("max_lease", Config::MAX_LEASE)?;
+    let member_timeout = time("member_timeout", Config::MEMBER_TIMEOUT)?;
+    // Other RedLock libraries use this layout, so it is the default, other than on a single server.
+    let layout = match options.one_of("layout") {
+        Some("redisson") => Layout::Redisson,
+        _ => Layout::Plain,
+    };
+    let scheme = match url.scheme() {
+        "redlocks" => "rediss",
+        _ => "redis",
+    };
+    let servers: Result<Vec<_>, BackendError> = servers
+        .members(scheme)
+        .iter()
+        .map(tenure_redis::Config::from_url)
+        .collect();
+    let servers: Vec<_> = servers?
+        .into_iter()
+        .map(|server| server.layout(layout.clone()).max_lease(max_lease))
+        .collect();
+    let members = connect(servers, member_timeout).await?;
+    let config = Config::default()
+        .member_timeout(member_timeout)
+        .max_lease(max_lease);
+    Ok(Quorum::new(members, config)?)
+}
+
+/// Connects to a majority of the servers at least. The others connect in the background.
+async fn connect(
+    servers: Vec<tenure_redis::Config>,
+    grace: Duration,
+) -> Result<Vec<Arc<dyn Backend>>, BackendError> {
+    let majority = servers.len() / 2 + 1;
+    let mut opened: Vec<Option<Arc<RedisStore>>> = vec![None; servers.len()];
+    let opening = servers.iter().cloned().enumerate();
+    let mut opening: FuturesUnordered<_> = opening
+        .map(async |(at, server)| (at, RedisStore::connect(server).await))
+        .collect();
+    let (mut until, mut unreachable) = (None, None);
+    loop {
+        let next = match until {
+            Some(until) => timeout_at(until, opening.next()).await.ok().flatten(),
+            None => opening.next().await,
+        };
+        match next {
+            Some((at, Ok(store))) => opened[at] = Some(store),
+            Some((_, Err(error))) if error.is_transient() => unreachable = Some(error),
+            Some((_, Err(error))) => return Err(error),
+            None => break,
+        }
+        if until.is_none() && opened.iter().flatten().count() == majority {
+            until = Some(Instant::now() + grace);
+        }
+    }
+    if let Some(cause) = unreachable.filter(|_| until.is_none()) {
+        let message = format!(
+            "fewer than {majority} of the {} servers can be reached",
+            servers.len()
+        );
+        return Err(BackendError::because(cause.fault(), Effect::None, message, cause));
+    }
+    let member = |(store, server): (Option<Arc<RedisStore>>, _)| -> Result<Arc<dyn Backend>, _> {
+        Ok(match store {
+            Some(store) => store,
+            None => RedisStore::connect_later(server)?,
+        })
+    };
+    opened.into_iter().zip(servers).map(member).collect()
+}
