@@ -94,6 +94,14 @@ pub enum UrlError {
         /// Position of the host, counted from 1.
         position: usize,
     },
+    /// A host stands in the list twice. One server that counts as two would have two votes.
+    #[error("host {position} is host {earlier} again: name each server once")]
+    SameHost {
+        /// Position of the host, counted from 1.
+        position: usize,
+        /// Position of the same host before it, counted from 1.
+        earlier: usize,
+    },
     /// An option is not `name=value`, or its name is not made of letters, digits, `_` and `-`.
     #[error("option {position} is not `name=value`, with a name of letters, digits, `_` and `-`")]
     OptionSyntax {

@@ -73,6 +73,7 @@ fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     };
     Ok(StoreUrl {
         shown: format!("{scheme}:{}", redaction::path_and_query(rest)),
+        shown_hosts: 0..0,
         user: None,
         password: None,
         hosts: Vec::new(),
@@ -109,11 +110,10 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
         // A user name without a password may be a password whose colon was forgotten, so it is masked.
         _ => "***@".to_owned(),
     };
+    let before_hosts = format!("{scheme}://{shown_user}");
     Ok(StoreUrl {
-        shown: format!(
-            "{scheme}://{shown_user}{hosts}{}",
-            redaction::path_and_query(tail)
-        ),
+        shown: format!("{before_hosts}{hosts}{}", redaction::path_and_query(tail)),
+        shown_hosts: before_hosts.len()..before_hosts.len() + hosts.len(),
         user: Some(decode(user, Part::User)?).filter(|user| !user.is_empty()),
         password: Some(decode(password, Part::Password)?)
             .filter(|text| !text.is_empty())
@@ -131,10 +131,17 @@ fn parse_hosts(text: &str, scheme: &str) -> Result<Vec<Host>, UrlError> {
             scheme: scheme.to_owned(),
         });
     }
-    text.split(',')
-        .enumerate()
-        .map(|(index, host)| Host::parse(host, index + 1))
-        .collect()
+    let mut hosts: Vec<Host> = Vec::new();
+    for (index, text) in text.split(',').enumerate() {
+        let position = index + 1;
+        let host = Host::parse(text, position)?;
+        if let Some(same) = hosts.iter().position(|earlier| *earlier == host) {
+            let earlier = same + 1;
+            return Err(UrlError::SameHost { position, earlier });
+        }
+        hosts.push(host);
+    }
+    Ok(hosts)
 }
 
 /// Splits at the first `?` into path and query. A missing query is an empty one.

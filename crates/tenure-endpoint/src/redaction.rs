@@ -4,10 +4,13 @@ use std::borrow::Cow;
 
 use crate::password_file::PASSWORD_FILE;
 
+/// The option that names the file of the sentinels' password.
+const SENTINEL_PASSWORD_FILE: &str = "sentinel_password_file";
+
 /// Options whose values are not secret, so a shown URL contains them.
 ///
 /// An option that is missing here works, but its value is shown as `***`. A test compares the list with the stores.
-const SHOWN: [&str; 17] = [
+const SHOWN: [&str; 19] = [
     "application_name",
     "ca",
     "cert",
@@ -21,6 +24,8 @@ const SHOWN: [&str; 17] = [
     PASSWORD_FILE,
     "replica_wait",
     "replicas",
+    "sentinel_user",
+    SENTINEL_PASSWORD_FILE,
     "spin",
     "ssl-mode",
     "sslmode",
@@ -35,7 +40,8 @@ const CREDENTIALS: [&str; 9] = [
 /// Returns whether an option of this name would carry a credential.
 pub(crate) fn sounds_like_a_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    name != PASSWORD_FILE && CREDENTIALS.iter().any(|word| name.contains(word))
+    ![PASSWORD_FILE, SENTINEL_PASSWORD_FILE].contains(&name.as_str())
+        && CREDENTIALS.iter().any(|word| name.contains(word))
 }
 
 /// Returns the part of a URL after the scheme or the hosts, with `***` for the values of options outside `SHOWN`.

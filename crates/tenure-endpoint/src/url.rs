@@ -1,6 +1,7 @@
 //! A parsed store URL, whose text form has no credentials.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::error::UrlError;
@@ -41,6 +42,8 @@ pub struct StoreUrl {
     pub(crate) pairs: Vec<(String, String)>,
     /// The URL as it was written, without the password, and with `***` for parts that may be a password.
     pub(crate) shown: String,
+    /// The place of the hosts in `shown`; empty for a store without hosts.
+    pub(crate) shown_hosts: Range<usize>,
 }
 
 impl StoreUrl {
@@ -89,6 +92,35 @@ impl StoreUrl {
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
+    }
+
+    /// One URL for each host, in their order, with the given scheme and this URL's credentials, path and options.
+    ///
+    /// For a store that treats each of its hosts as a server of its own. Returns nothing for a store without hosts.
+    ///
+    /// # Examples
+    /// ```
+    /// let url = tenure_endpoint::StoreUrl::parse("redlock://ada:s3cr3t@a:1,b:2/3?layout=plain")?;
+    /// let members: Vec<_> = url.members("redis").iter().map(ToString::to_string).collect();
+    /// assert_eq!(members, ["redis://ada@a:1/3?layout=plain", "redis://ada@b:2/3?layout=plain"]);
+    /// # Ok::<(), tenure_endpoint::UrlError>(())
+    /// ```
+    #[must_use]
+    pub fn members(&self, scheme: &str) -> Vec<StoreUrl> {
+        let Range { start, end } = self.shown_hosts;
+        let credentials = self.shown.get(self.scheme.len()..start).unwrap_or_default();
+        let written = self.shown[start..end].split(',');
+        let member = |(host, text): (&Host, &str)| {
+            let before = format!("{scheme}{credentials}");
+            StoreUrl {
+                scheme: scheme.to_owned(),
+                hosts: vec![host.clone()],
+                shown_hosts: before.len()..before.len() + text.len(),
+                shown: format!("{before}{text}{}", &self.shown[end..]),
+                ..self.clone()
+            }
+        };
+        self.hosts.iter().zip(written).map(member).collect()
     }
 
     /// The path after the hosts, without its leading `/`; for a store in a file, the path of the file.

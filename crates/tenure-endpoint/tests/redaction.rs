@@ -206,6 +206,10 @@ fn the_value_of_an_option_that_no_store_has_is_not_shown() {
         ("redis://h?CERT=s3cr3t&cert=c", "redis://h?CERT=***&cert=c"),
         ("redis://h?p=", "redis://h?p=***"),
         (
+            "redis+sentinel://h/m?sentinel_user=ada&sentinel_password_file=pw&sentinel_pin=s3cr3t",
+            "redis+sentinel://h/m?sentinel_user=ada&sentinel_password_file=pw&sentinel_pin=***",
+        ),
+        (
             "sqlite:x?pw=s3cr3t&layout=claims",
             "sqlite:x?pw=***&layout=claims",
         ),
