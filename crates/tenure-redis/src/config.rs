@@ -9,7 +9,7 @@ use tenure_backend::{BackendError, Clock, SystemClock};
 use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl};
 
 use crate::credentials::{Credentials, CredentialsSource, Login};
-use crate::topology::{Topology, invalid};
+use crate::topology::{Acknowledgement, Topology, invalid};
 
 /// Claims are batched while at least this many calls are in flight. With fewer, the server is idle between calls, so a
 /// claim that is sent alone is served sooner.
@@ -56,6 +56,8 @@ pub struct Config {
     /// Time limit for a reply: 3 s by default, as in Redisson. A connection that exceeds the limit is closed, at most a
     /// quarter of the limit later, and all its calls fail.
     pub(crate) command_timeout: Duration,
+    /// How many replicas must acknowledge a grant; `None` if none must.
+    pub(crate) acknowledgement: Option<Acknowledgement>,
     /// TLS settings; `None` for plain text.
     pub(crate) tls: Option<Tls>,
     /// Lets a lone caller spin for its reply.
@@ -97,6 +99,7 @@ impl Config {
             database: 0,
             connect_timeout: Duration::from_secs(5),
             command_timeout: Duration::from_secs(3),
+            acknowledgement: None,
             tls: None,
             spin: true,
             clock: Arc::new(SystemClock),
@@ -138,6 +141,7 @@ impl Config {
             database,
             connect_timeout: limit(&options, "connect_timeout")?.unwrap_or(defaults.connect_timeout),
             command_timeout: limit(&options, "command_timeout")?.unwrap_or(defaults.command_timeout),
+            acknowledgement: Acknowledgement::of(&options)?,
             tls: tls(url, &options)?,
             spin: options.flag("spin").unwrap_or(defaults.spin),
             ..defaults
@@ -270,11 +274,6 @@ fn refuse_unsupported(options: &Options) -> Result<(), BackendError> {
     if options.one_of("fencing").is_some() {
         return Err(BackendError::unsupported(
             "RFencedLock's own counter is not served: leave `fencing` out, for tokens that leave nothing behind per lock",
-        ));
-    }
-    if options.text("replicas").is_some() || options.duration("replica_wait").is_some() {
-        return Err(BackendError::unsupported(
-            "waiting for replicas is not served: leave `replicas` and `replica_wait` out",
         ));
     }
     Ok(())

@@ -3,8 +3,9 @@
 //! `dial` finds the server, `stream` opens a TCP or TLS stream and `spin` polls it for quick replies. `wire` is one connection, on which calls are
 //! pipelined; `clock` bounds the server's clock from its replies. `session` limits the calls of many callers, and `batch`
 //! puts many claims into one call; `concurrency` limits the batches in flight. `link` replaces a session that ended.
-//! `sentinel` finds the master, and notices that another took over.
+//! `sentinel` finds the master, and notices that another took over. `acknowledge` asks replicas for acknowledgements.
 
+pub(crate) mod acknowledge;
 pub(crate) mod batch;
 pub(crate) mod clock;
 pub(crate) mod concurrency;

@@ -10,6 +10,7 @@ use tenure_endpoint::{Host, PasswordFileError};
 
 use crate::claims::refusal::{Refusal, WRONG_PASSWORD};
 use crate::config::Config;
+use crate::topology::Acknowledgement;
 
 /// Error for a call without a reply: the connection broke, or the reply took too long. The cause is flattened to
 /// text, because the redis crate's sources repeat its message.
@@ -169,6 +170,32 @@ pub(crate) fn forked() -> BackendError {
 pub(crate) fn not_yet_master(server: &Host) -> BackendError {
     let message = format!(
         "{server}, which the sentinels name as the master, is a replica: a failover may be under way, so try again"
+    );
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}
+
+/// Error for a grant, or a renewal, that too few replicas have acknowledged. The master has it, so its effect is unknown.
+pub(crate) fn too_few_replicas(count: u64, wanted: Acknowledgement) -> BackendError {
+    let Acknowledgement { replicas, wait } = wanted;
+    let message = format!(
+        "{count} of {replicas} replicas acknowledged the lock within {wait:?}, so it does not count as held: see whether the \
+         replicas run, or lower `replicas`"
+    );
+    BackendError::new(Fault::Unavailable, Effect::Unknown, message)
+}
+
+/// Error for a grant, or a renewal, about which the connection to the master failed before replicas acknowledged it.
+pub(crate) fn no_acknowledgement() -> BackendError {
+    let message =
+        "the server did not say how many replicas have the lock, so it does not count as held: try again";
+    BackendError::new(Fault::Unavailable, Effect::Unknown, message)
+}
+
+/// Error if two connections to one address reached two servers, of which only one can be asked about its replicas.
+pub(crate) fn two_servers(server: &Host) -> BackendError {
+    let message = format!(
+        "two connections to {server} reached different servers, or INFO does not show a `run_id`, so no replica can be asked \
+         to acknowledge a lock: name one server, or leave `replicas` out"
     );
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }

@@ -1,6 +1,7 @@
-//! Topology: how the servers of a URL form one store.
+//! Topology: how the servers of a URL form one store, and how many of them must have a grant.
 
 use std::fmt;
+use std::time::Duration;
 
 use tenure_backend::{BackendError, Effect, Fault};
 use tenure_endpoint::{Host, Options, StoreUrl};
@@ -10,6 +11,12 @@ use crate::credentials::Login;
 /// Default ports of a server and of a sentinel.
 const SERVER_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
+
+/// Time for replicas to acknowledge a grant, unless the URL says another.
+const REPLICA_WAIT: Duration = Duration::from_millis(100);
+
+/// The most replicas that can be asked to acknowledge.
+const MAX_REPLICAS: u64 = 100;
 
 /// How the servers of a URL form one store.
 #[derive(Clone, Debug)]
@@ -28,6 +35,46 @@ pub(crate) struct SentinelConfig {
     pub(crate) master: String,
     /// The sentinels' own credentials. Those of the servers are never sent to a sentinel.
     pub(crate) login: Login,
+}
+
+/// How many replicas must acknowledge a grant, and within which time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acknowledgement {
+    pub(crate) replicas: u64,
+    pub(crate) wait: Duration,
+}
+
+impl Acknowledgement {
+    /// Reads `replicas` and `replica_wait`, if they are given.
+    pub(crate) fn of(options: &Options) -> Result<Option<Self>, BackendError> {
+        let wait = options.duration("replica_wait");
+        let Some(replicas) = options.text("replicas") else {
+            return match wait {
+                Some(_) => Err(invalid("`replica_wait` is for `replicas`: give both")),
+                None => Ok(None),
+            };
+        };
+        let replicas = replicas
+            .parse()
+            .ok()
+            .filter(|count| (1..=MAX_REPLICAS).contains(count));
+        let Some(replicas) = replicas else {
+            return Err(invalid(format!(
+                "`replicas` is a number from 1 to {MAX_REPLICAS}: that many replicas must acknowledge a lock; leave it out to \
+                 wait for none"
+            )));
+        };
+        let wait = wait.unwrap_or(REPLICA_WAIT);
+        // For the server, a wait of 0 ms is one without limit.
+        if wait < Duration::from_millis(1) {
+            return Err(invalid("`replica_wait` must be at least 1ms"));
+        }
+        Ok(Some(Acknowledgement { replicas, wait }))
+    }
+
+    pub(crate) fn wait_ms(&self) -> u64 {
+        u64::try_from(self.wait.as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 impl Topology {
@@ -135,6 +182,11 @@ mod tests {
             ),
             ("redis+sentinel://a/m?sentinel_password_file=/nowhere", "/nowhere"),
             ("redis+sentinel://a/m?ca=x", "are for TLS: write `rediss"),
+            ("redis://a?replicas=0", "a number from 1 to 100"),
+            ("redis://a?replicas=-1", "a number from 1 to 100"),
+            ("redis://a?replicas=101", "a number from 1 to 100"),
+            ("redis://a?replica_wait=1s", "`replica_wait` is for `replicas`"),
+            ("redis://a?replicas=1&replica_wait=0s", "at least 1ms"),
         ] {
             let message = refused(url);
             assert!(message.contains(words), "{url}: {message}");

@@ -73,7 +73,7 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     match url.scheme() {
         "memory" => memory(url),
         "sqlite" => sqlite(url).await,
-        "redis" | "rediss" => redis(url).await,
+        "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" => redis(url).await,
         scheme => Err(left_out_or_unknown(scheme)),
     }
 }
@@ -94,7 +94,7 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 pub fn schema(url: &str) -> Result<String, Error> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
-        store @ ("memory" | "redis" | "rediss") => {
+        store @ ("memory" | "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel") => {
             Err(unsupported(format!("the store `{store}:` has no tables")))
         }
         "sqlite" => sqlite_schema(&url),
@@ -174,9 +174,9 @@ async fn redis(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 
 /// The error for a URL whose scheme names no store of this build.
 fn left_out_or_unknown(scheme: &str) -> Error {
-    if let "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" | "redlock" = scheme {
+    if let "redis+cluster" | "rediss+cluster" | "redlock" = scheme {
         return unsupported(format!(
-            "`{scheme}:` is not served: name one Redis server, as `redis://host`"
+            "`{scheme}:` is not served: name one Redis server, as `redis://host`, or its sentinels"
         ));
     }
     let stores = [

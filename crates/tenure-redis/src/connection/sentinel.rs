@@ -59,6 +59,8 @@ pub(crate) struct Answer {
     epoch: u64,
     /// The other sentinels of this master.
     others: Vec<Host>,
+    /// Number of sentinels that must agree that the master is down.
+    pub(crate) quorum: u64,
 }
 
 impl Sentinels {
@@ -176,8 +178,18 @@ impl Sentinels {
         answer.master
     }
 
+    /// Asks all sentinels, one after the other.
+    pub(crate) async fn ask_all(&self) -> Vec<(Host, Result<Answer, Failure>)> {
+        let mut answers = Vec::new();
+        for sentinel in self.known() {
+            let answer = self.within(self.ask(&sentinel)).await;
+            answers.push((sentinel, answer));
+        }
+        answers
+    }
+
     /// Asks one sentinel for the master, and for the other sentinels.
-    pub(crate) async fn ask(&self, sentinel: &Host) -> Result<Answer, Failure> {
+    async fn ask(&self, sentinel: &Host) -> Result<Answer, Failure> {
         let info = self.config.login.info().map_err(ConnectError::PasswordFile)?;
         let stream = self.streams.open(sentinel).await?;
         let settings = AsyncConnectionConfig::new().set_response_timeout(None);
@@ -211,6 +223,7 @@ impl Sentinels {
             sentinel: sentinel.clone(),
             master: address,
             epoch: number("config-epoch"),
+            quorum: number("quorum"),
             others: others
                 .filter_map(|other| host(field(other, "ip"), field(other, "port")))
                 .collect(),

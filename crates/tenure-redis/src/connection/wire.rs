@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use crate::claims::refusal::Refusal;
 use crate::claims::reply::{integer, list, text};
 use crate::claims::script::{Command, load_all};
+use crate::connection::acknowledge::{Acknowledger, ask_run_id, read_run_id};
 use crate::connection::clock::ServerClock;
 use crate::connection::dial::Dialer;
 use crate::connection::sentinel::Sentinels;
@@ -41,6 +42,8 @@ pub(crate) struct Wire {
     pub(crate) round_trip: Duration,
     /// Number of callers that wait for a reply.
     in_flight: Arc<AtomicUsize>,
+    /// Asks replicas for acknowledgements, if the URL asks for some.
+    acknowledger: Option<Acknowledger>,
     /// The connection was closed after a failed call. Set at once, because the driver task ends later.
     broken: AtomicBool,
     driver: Driver,
@@ -92,9 +95,12 @@ impl Wire {
         for load in load_all() {
             first.add_command(load);
         }
-        let sentinels = dialer.sentinels();
+        let (sentinels, acknowledgement) = (dialer.sentinels(), config.acknowledgement);
         if sentinels.is_some() {
             first.cmd("ROLE");
+        }
+        if acknowledgement.is_some() {
+            first.add_command(ask_run_id());
         }
         first.cmd("TIME");
         let sent = clock.now();
@@ -105,7 +111,16 @@ impl Wire {
                 return Err(RedisError::from(refusal.clone()).into());
             }
         }
-        let (shown, role) = (replies.pop(), replies.pop());
+        let shown = replies.pop();
+        let acknowledger = match acknowledgement {
+            Some(wanted) => {
+                let info = replies.pop();
+                let run_id = info.as_ref().and_then(read_run_id);
+                Some(Acknowledger::open(dialer, &server, run_id, wanted).await?)
+            }
+            None => None,
+        };
+        let role = replies.pop();
         if sentinels.is_some() {
             let role = role.as_ref().and_then(list).and_then(|role| text(role.first()?));
             if role != Some("master") {
@@ -119,6 +134,7 @@ impl Wire {
             clock: ServerClock::new(shown, clock.now()),
             round_trip,
             in_flight,
+            acknowledger,
             broken: AtomicBool::new(false),
             driver,
             ended,
@@ -172,6 +188,19 @@ impl Wire {
             reply => reply,
         };
         reply.map_err(BackendError::from)
+    }
+
+    /// Returns once enough replicas have all writes that were answered before this call. Returns at once if the URL asks
+    /// for none.
+    pub(crate) async fn acknowledged(&self) -> Result<(), BackendError> {
+        let Some(acknowledger) = &self.acknowledger else {
+            return Ok(());
+        };
+        let acknowledged = acknowledger.acknowledged().await;
+        if acknowledger.has_ended() {
+            self.close();
+        }
+        acknowledged
     }
 
     pub(crate) async fn time(&self) -> Result<u64, BackendError> {
