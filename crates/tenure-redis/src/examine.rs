@@ -60,7 +60,8 @@ impl RedisStore {
                 replicas(&info, &mut findings);
                 findings.extend(missing_replicas(wire, &info).await);
                 replication::lag(&info, self.link.dialer.config.acknowledgement, &mut findings);
-                replication::minimum(wire, &info, &mut findings).await;
+                let minimum = setting(wire, "min-replicas-to-write").await;
+                replication::minimum(minimum.as_deref(), &info, &mut findings);
                 cluster(&info, &mut findings);
                 let policy = eviction_policy(wire, &info).await;
                 eviction(&info, &policy, &mut findings);

@@ -241,3 +241,27 @@ async fn examining_reports_sentinels_and_replicas() {
         Severity::Danger,
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_behind_the_others_is_not_believed() {
+    let [current, demoted] = [Redis::start(), Redis::start()].map(|server| server.expect("it starts"));
+    let epoch = |epoch| format!("sentinel config-epoch {MASTER} {epoch}");
+    let newest = start_sentinel(current.address(), 3, &epoch(5));
+    let stale = start_sentinel(demoted.address(), 3, &epoch(3));
+    let [mut newest, stale] = [newest, stale].map(|sentinel| sentinel.expect("it starts"));
+    let url = format!(
+        "redis+sentinel://{},{}/{MASTER}",
+        newest.address(),
+        stale.address()
+    );
+    let store = connect(&url).await.expect("the master is found");
+    newest.process().pause();
+    current
+        .ask(&["CLIENT", "KILL", "TYPE", "normal"])
+        .expect("it obeys");
+    // sleep: the client asks the other sentinel after 250 ms, and reports nothing when it ignores the answer.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    newest.process().resume();
+    granted(&store, &claim("k", 1)).await;
+    assert_eq!(current.ask(&["EXISTS", "k"]).expect("it answers"), "1");
+}

@@ -5,4 +5,5 @@ mod choosing_a_lock;
 mod coming_from_flock;
 mod coming_from_redisson;
 mod readme;
+mod redis_behind_sentinel;
 mod what_a_lock_cannot_do;

@@ -89,6 +89,7 @@ fn every_code_block_is_compiled_or_run() {
         ("docs/guides/choosing-a-lock.md", &["rust"]),
         ("docs/guides/coming-from-flock.md", &["console", "crontab"]),
         ("docs/guides/coming-from-redisson.md", &["rust"]),
+        ("docs/guides/redis-behind-sentinel.md", &["rust"]),
         ("docs/guides/what-a-lock-cannot-do.md", &["rust", "text"]),
     ] {
         let text = page(name);

@@ -4,9 +4,7 @@ use tenure_backend::Finding;
 use tenure_endpoint::Host;
 
 use super::info::Info;
-use super::{plural, setting};
 use crate::connection::sentinel::{Answer, Failure};
-use crate::connection::wire::Wire;
 use crate::topology::Acknowledgement;
 
 /// `examine` warns about a replica whose last acknowledgement is older than this, in seconds. Replicas send one a second.
@@ -55,12 +53,13 @@ pub(super) fn lag(info: &Info<'_>, wanted: Option<Acknowledgement>, findings: &m
     }
 }
 
-/// Warns if a master that is cut off from its replicas goes on to grant locks.
-pub(super) async fn minimum(wire: &Wire, info: &Info<'_>, findings: &mut Vec<Finding>) {
+/// Warns if a master that is cut off from its replicas goes on to grant locks. `setting` is its `min-replicas-to-write`,
+/// `None` if it could not be read.
+pub(super) fn minimum(setting: Option<&str>, info: &Info<'_>, findings: &mut Vec<Finding>) {
     if info.number("connected_slaves") == 0 {
         return;
     }
-    match setting(wire, "min-replicas-to-write").await.as_deref() {
+    match setting {
         Some("0") => findings.push(Finding::warning(
             "a master that is cut off from its replicas still takes writes (`min-replicas-to-write 0`)",
             "while a replica takes over elsewhere, it goes on to grant locks, which can be held twice: set it to 1, and \
@@ -109,8 +108,8 @@ pub(super) fn sentinels(
         ));
     } else if count < 3 {
         findings.push(Finding::warning(
-            format!("the client knows {count} sentinel{}", plural(count)),
-            "with fewer than three, no replica takes over if the machine of a sentinel dies with the master",
+            format!("there are fewer than three sentinels (the client knows {count})"),
+            "no replica takes over if the machine of a sentinel dies with the master",
         ));
     } else if quorum < majority {
         findings.push(Finding::note(
