@@ -122,7 +122,7 @@ async fn a_silent_master_is_left_when_another_is_announced() {
     let refused = unanswered
         .await
         .expect("no panic")
-        .expect_err("nobody answers it");
+        .expect_err("the master is paused");
     assert_eq!(
         (refused.fault(), refused.effect()),
         (Fault::Unavailable, Effect::Unknown)
