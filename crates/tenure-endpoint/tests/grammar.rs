@@ -1,6 +1,6 @@
 //! The grammar of store URLs, as tables of URLs and their parts.
 
-use tenure_endpoint::{StoreUrl, UrlError};
+use tenure_endpoint::{Host, StoreUrl, UrlError};
 
 fn parse(text: &str) -> StoreUrl {
     StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"))
@@ -86,6 +86,33 @@ fn a_host_is_shown_as_it_was_written() {
     let url = parse("etcd://h,h:1,[::1],[0:0::1]:2");
     let shown: Vec<_> = url.hosts().iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["h", "h:1", "[::1]", "[::1]:2"]);
+    let with_ports = url.hosts().iter().map(|host| host.clone().with_default_port(7));
+    let shown: Vec<_> = with_ports.map(|host| host.to_string()).collect();
+    assert_eq!(shown, ["h:7", "h:1", "[::1]:7", "[::1]:2"]);
+    assert_eq!(Host::new("::1", 2), url.hosts()[3]);
+}
+
+#[test]
+fn a_url_of_several_hosts_has_one_url_for_each() {
+    let url = parse("redlock://ada:s3cr3t@a,[0:0::1]:2,%62/4?layout=plain&odd=s3cr3t");
+    let members = url.members("redis");
+    let shown: Vec<_> = members.iter().map(ToString::to_string).collect();
+    let want = ["a", "[0:0::1]:2", "%62"].map(|host| format!("redis://ada@{host}/4?layout=plain&odd=***"));
+    assert_eq!(shown, want);
+    for (member, host) in members.iter().zip(url.hosts()) {
+        assert_eq!(
+            (member.scheme(), member.hosts()),
+            ("redis", std::slice::from_ref(host))
+        );
+        assert_eq!((member.path(), member.user()), ("4", Some("ada")));
+        assert_eq!(member.password().map(|secret| secret.expose()), Some("s3cr3t"));
+    }
+    let again = members[1].members("rediss");
+    assert_eq!(
+        again[0].to_string(),
+        "rediss://ada@[0:0::1]:2/4?layout=plain&odd=***"
+    );
+    assert!(parse("sqlite:locks.db").members("redis").is_empty());
 }
 
 #[test]

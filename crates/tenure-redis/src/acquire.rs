@@ -43,6 +43,9 @@ impl RedisStore {
             .acquire_on(&session, scripts, claim, not_after, placement.client.as_ref())
             .await;
         placement.answered(reply.as_ref(), &wire.clock);
+        if matches!(reply, Ok(AcquireReply::Granted(_))) {
+            wire.acknowledged().await?;
+        }
         reply
     }
 

@@ -1,16 +1,16 @@
 //! Configuration: the server's address, credentials, timeouts and TLS.
 
-use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Clock, Effect, Fault, SystemClock};
-use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl, read_password_file};
+use tenure_backend::{BackendError, Clock, SystemClock};
+use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl};
 
-use crate::credentials::{Credentials, CredentialsSource};
+use crate::credentials::{Credentials, CredentialsSource, Login};
 use crate::layout::Layout;
+use crate::topology::{Acknowledgement, Topology, invalid};
 
 /// Claims are batched while at least this many calls are in flight. With fewer, the server is idle between calls, so a
 /// claim that is sent alone is served sooner.
@@ -27,6 +27,8 @@ const OPTIONS: &[Known] = &[
     Known::path("ca"),
     Known::path("cert"),
     Known::path("key"),
+    Known::text("sentinel_user"),
+    Known::path("sentinel_password_file"),
     Known::text("replicas"),
     Known::duration("replica_wait"),
 ];
@@ -45,14 +47,8 @@ const OPTIONS: &[Known] = &[
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The server. The default port is 6379.
-    pub(crate) host: Host,
-    /// The ACL user. Without one, the password is that of the default user.
-    pub(crate) user: Option<String>,
-    /// The password, if the server asks for one. With a `user` but no password, the client logs in with an empty one.
-    pub(crate) password: Option<Secret>,
-    /// The file that holds the password, read again at each connect. A file replaces `password`.
-    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) topology: Topology,
+    pub(crate) login: Login,
     /// Callback that fetches user and password at each connect. It replaces the configured ones.
     pub(crate) credentials: Option<CredentialsSource>,
     /// Number of the database: 0 unless the URL's path names another.
@@ -64,6 +60,8 @@ pub struct Config {
     /// Time limit for a reply: 3 s by default, as in Redisson. A connection that exceeds the limit is closed, at most a
     /// quarter of the limit later, and all its calls fail.
     pub(crate) command_timeout: Duration,
+    /// How many replicas must acknowledge a grant; `None` if none must.
+    pub(crate) acknowledgement: Option<Acknowledgement>,
     /// TLS settings; `None` for plain text.
     pub(crate) tls: Option<Tls>,
     /// Lets a lone caller spin for its reply.
@@ -99,16 +97,19 @@ pub struct Tls {
 impl Config {
     /// Configures a server at `host`, with defaults for the rest.
     pub fn at(host: Host) -> Self {
+        Config::on(Topology::single(host))
+    }
+
+    fn on(topology: Topology) -> Self {
         Config {
-            host,
-            user: None,
-            password: None,
-            password_file: None,
+            topology,
+            login: Login::default(),
             credentials: None,
             database: 0,
             layout: Layout::Redisson,
             connect_timeout: Duration::from_secs(5),
             command_timeout: Duration::from_secs(3),
+            acknowledgement: None,
             tls: None,
             spin: true,
             clock: Arc::new(SystemClock),
@@ -119,46 +120,40 @@ impl Config {
         }
     }
 
-    /// Parses `redis://[user:pass@]host[:port][/db][?options]`, or `rediss://…` for TLS.
+    /// Parses `redis://[user:pass@]host[:port][/db][?options]`, or `redis+sentinel://[user:pass@]host,…/master[/db]` for
+    /// a master and its sentinels; `rediss` in place of `redis` for TLS.
     ///
     /// Reads a password file at once, to refuse a bad one early, and again at each connect. Refuses a user without a
     /// password, because such a client would act as the default user.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] for a malformed URL or option, [`Fault::Unsupported`] for an option that is not supported.
+    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) for a malformed URL or option, [`Fault::Unsupported`](tenure_backend::Fault::Unsupported) for an option that is not supported.
     /// No message contains the password.
     pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
         let options = url.options(OPTIONS).map_err(invalid)?;
-        refuse_unsupported(&options)?;
-        let [host] = url.hosts() else {
-            return Err(invalid(
-                "a Redis URL names one server; a list of servers is a cluster's, sentinels' or a quorum's, which are not \
-                 served",
-            ));
-        };
-        let database = match url.path() {
+        let (topology, database) = Topology::of(url, &options)?;
+        let database = match database {
             "" => 0,
-            path => path
-                .parse()
-                .map_err(|_| invalid("the path of a Redis URL is the number of a database, such as `/0`"))?,
+            path => path.parse().map_err(|_| {
+                invalid("the path of a Redis URL ends with the number of a database, such as `/0`")
+            })?,
         };
-        let password = password(url, &options)?;
-        if url.user().is_some() && password.is_none() {
+        let login = Login::new(url.user(), url.password(), options.path("password_file"))?;
+        if login.user.is_some() && login.password.is_none() {
             // The message does not repeat the user name, because it may be a misplaced password.
             return Err(invalid(
                 "the URL names a user and no password: write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for \
                  the default user's, or name a `password_file`; a user with `nopass` takes any password",
             ));
         }
-        let defaults = Config::at(host.clone());
+        let defaults = Config::on(topology);
         Ok(Config {
-            user: url.user().map(str::to_owned),
-            password,
-            password_file: password_file(&options),
+            login,
             database,
             layout: layout(&options)?,
             connect_timeout: limit(&options, "connect_timeout")?.unwrap_or(defaults.connect_timeout),
             command_timeout: limit(&options, "command_timeout")?.unwrap_or(defaults.command_timeout),
+            acknowledgement: Acknowledgement::of(&options)?,
             tls: tls(url, &options)?,
             spin: options.flag("spin").unwrap_or(defaults.spin),
             redisson_fencing: options.one_of("fencing").is_some(),
@@ -169,31 +164,29 @@ impl Config {
     /// Sets the server. The default port is 6379.
     #[must_use]
     pub fn host(self, host: Host) -> Self {
-        Config { host, ..self }
+        let topology = Topology::single(host);
+        Config { topology, ..self }
     }
 
     /// Sets the ACL user. Without one, the password is that of the default user.
     #[must_use]
-    pub fn user(self, user: impl Into<String>) -> Self {
-        let user = Some(user.into());
-        Config { user, ..self }
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.login.user = Some(user.into());
+        self
     }
 
     /// Sets the password.
     #[must_use]
-    pub fn password(self, password: Secret) -> Self {
-        let password = Some(password);
-        Config { password, ..self }
+    pub fn password(mut self, password: Secret) -> Self {
+        self.login.password = Some(password);
+        self
     }
 
     /// Sets the file that holds the password, read again at each connect so that the password can be rotated.
     #[must_use]
-    pub fn password_file(self, file: impl Into<PathBuf>) -> Self {
-        let password_file = Some(file.into());
-        Config {
-            password_file,
-            ..self
-        }
+    pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.login.password_file = Some(file.into());
+        self
     }
 
     /// Sets a callback that fetches user and password at each connect, instead of fixed ones: for tokens that expire.
@@ -306,26 +299,10 @@ impl Config {
         }
     }
 
-    /// The server as `host:port`.
+    /// The server as `host:port`, or the name of the master and its sentinels.
     pub fn address(&self) -> String {
-        if self.host.port().is_some() {
-            return self.host.to_string();
-        }
-        format!("{}:{}", self.host, self.port())
+        self.topology.to_string()
     }
-
-    pub(crate) fn port(&self) -> u16 {
-        self.host.port_or(6379)
-    }
-}
-
-fn refuse_unsupported(options: &Options) -> Result<(), BackendError> {
-    if options.text("replicas").is_some() || options.duration("replica_wait").is_some() {
-        return Err(BackendError::unsupported(
-            "waiting for replicas is not served: leave `replicas` and `replica_wait` out",
-        ));
-    }
-    Ok(())
 }
 
 fn layout(options: &Options) -> Result<Layout, BackendError> {
@@ -348,32 +325,10 @@ fn limit(options: &Options, name: &str) -> Result<Option<Duration>, BackendError
     }
 }
 
-fn password(url: &StoreUrl, options: &Options) -> Result<Option<Secret>, BackendError> {
-    let Some(path) = options.path("password_file") else {
-        return Ok(url.password().cloned());
-    };
-    if url.password().is_some() {
-        return Err(invalid(
-            "the password stands in the URL and in `password_file`: give one of them",
-        ));
-    }
-    let file = read_password_file(path).map_err(invalid)?;
-    if file.readable_by_all {
-        tracing::warn!(path = %path.display(), "everyone on this machine can read the password file: chmod 600 it");
-    }
-    Ok(Some(file.password))
-}
-
-/// The password file, if each connect can read it again: a pipe is read only once.
-fn password_file(options: &Options) -> Option<PathBuf> {
-    let path = options.path("password_file").filter(|path| path.is_file())?;
-    Some(path.to_owned())
-}
-
 fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
     let path = |name| options.path(name).map(std::path::Path::to_owned);
     let given = ["ca", "cert", "key"].map(path);
-    if url.scheme() != "rediss" {
+    if !url.scheme().starts_with("rediss") {
         return match given.iter().any(Option::is_some) {
             true => Err(invalid("`ca`, `cert` and `key` are for TLS: write `rediss://`")),
             false => Ok(None),
@@ -388,12 +343,10 @@ fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
     Ok(Some(Tls { ca, identity }))
 }
 
-fn invalid(message: impl fmt::Display) -> BackendError {
-    BackendError::new(Fault::Invalid, Effect::None, message.to_string())
-}
-
 #[cfg(test)]
 mod tests {
+    use tenure_backend::Fault;
+
     use super::*;
 
     fn config(url: &str) -> Result<Config, BackendError> {
@@ -407,7 +360,7 @@ mod tests {
         );
         let read = read.expect("it makes sense");
         assert_eq!((read.address().as_str(), read.database), ("cache:6380", 4));
-        assert_eq!(read.user.as_deref(), Some("ada"));
+        assert_eq!(read.login.user.as_deref(), Some("ada"));
         assert_eq!(
             (read.connect_timeout, read.command_timeout),
             (Duration::from_secs(1), Duration::from_millis(250))

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerError};
 use tenure_backend::{BackendError, Effect, Fairness, Fault};
-use tenure_endpoint::PasswordFileError;
+use tenure_endpoint::{Host, PasswordFileError};
 
 use crate::claims::refusal::{Refusal, WRONG_PASSWORD};
 use crate::config::Config;
+use crate::topology::Acknowledgement;
 
 /// Error for a call without a reply: the connection broke, or the reply took too long. The cause is flattened to
 /// text, because the redis crate's sources repeat its message.
@@ -27,8 +28,8 @@ pub(crate) enum ConnectError {
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "constructed only with TLS"))]
     Tls(io::Error),
     PasswordFile(PasswordFileError),
-    /// The callback that fetches credentials failed.
-    Credentials(BackendError),
+    /// An error of the callback that fetches credentials, or one about sentinels.
+    Translated(BackendError),
     /// The server's reply to `TIME` is malformed.
     Time,
     Other(RedisError),
@@ -57,7 +58,7 @@ pub(crate) fn unreachable(config: &Config, error: ConnectError) -> BackendError 
             let why = error.source().map(ToString::to_string).unwrap_or_default();
             return BackendError::because(Fault::Unavailable, effect, message, why);
         }
-        ConnectError::Credentials(error) => return error,
+        ConnectError::Translated(error) => return error,
         ConnectError::Time => {
             let message = format!(
                 "Redis at {address} answers TIME with something that is no time: is a proxy between us and Redis that changes \
@@ -103,8 +104,8 @@ fn handshake_error(refusal: Refusal<'_>, config: &Config) -> BackendError {
         );
         (Fault::Invalid, message)
     } else if code == "ERR" && details.contains("unknown command") {
-        let message = "this server does not know what locks need: a sentinel, which is not served (name the Redis server itself), \
-                       or a Redis without scripts";
+        let message = "this server does not know what locks need: a sentinel (write `redis+sentinel://HOST/MASTER`, \
+                       or name the Redis server itself), or a Redis without scripts";
         (Fault::Unsupported, message.to_owned())
     } else {
         return refusal.error();
@@ -163,6 +164,40 @@ pub(crate) fn not_subscribed() -> BackendError {
 pub(crate) fn forked() -> BackendError {
     let message = "this connection to the store belongs to the parent process: connect again after a fork";
     BackendError::new(Fault::Closed, Effect::None, message)
+}
+
+/// Error for a server that sentinels name as the master, and that is a replica.
+pub(crate) fn not_yet_master(server: &Host) -> BackendError {
+    let message = format!(
+        "{server}, which the sentinels name as the master, is a replica: a failover may be under way, so try again"
+    );
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}
+
+/// Error for a grant, or a renewal, that too few replicas have acknowledged. The master has it, so its effect is unknown.
+pub(crate) fn too_few_replicas(count: u64, wanted: Acknowledgement) -> BackendError {
+    let Acknowledgement { replicas, wait } = wanted;
+    let message = format!(
+        "{count} of {replicas} replicas acknowledged the lock within {wait:?}, so it does not count as held: see whether the \
+         replicas run, or lower `replicas`"
+    );
+    BackendError::new(Fault::Unavailable, Effect::Unknown, message)
+}
+
+/// Error for a grant, or a renewal, about which the connection to the master failed before replicas acknowledged it.
+pub(crate) fn no_acknowledgement() -> BackendError {
+    let message =
+        "the server did not say how many replicas have the lock, so it does not count as held: try again";
+    BackendError::new(Fault::Unavailable, Effect::Unknown, message)
+}
+
+/// Error if two connections to one address reached two servers, of which only one can be asked about its replicas.
+pub(crate) fn two_servers(server: &Host) -> BackendError {
+    let message = format!(
+        "two connections to {server} reached different servers, or INFO does not show a `run_id`, so no replica can be asked \
+         to acknowledge a lock: name one server, or leave `replicas` out"
+    );
+    BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
 /// Error for callers that waited for a connection attempt whose runtime has ended.

@@ -2,6 +2,7 @@
 //! each. Changes no data.
 
 mod info;
+mod replication;
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +59,9 @@ impl RedisStore {
                 }
                 replicas(&info, &mut findings);
                 findings.extend(missing_replicas(wire, &info).await);
+                replication::lag(&info, self.link.dialer.config.acknowledgement, &mut findings);
+                let minimum = setting(wire, "min-replicas-to-write").await;
+                replication::minimum(minimum.as_deref(), &info, &mut findings);
                 cluster(&info, &mut findings);
                 let policy = eviction_policy(wire, &info).await;
                 eviction(&info, &policy, &mut findings);
@@ -69,6 +73,9 @@ impl RedisStore {
                 "what a restart, a failover or a full memory would do to locks is not known",
             )),
             Err(error) => return Err(error),
+        }
+        if let Some(sentinels) = self.link.dialer.sentinels() {
+            replication::sentinels(sentinels.master(), &sentinels.ask_all().await, &mut findings);
         }
         script_cache(wire, &mut findings).await?;
         self.clock_and_round_trip(wire, &mut findings).await?;

@@ -165,6 +165,10 @@ impl RedisStore {
                     .release_alone(session, scripts, request, end, successor)
                     .await;
                 placement.answered(successor_reply(&released), &wire.clock);
+                // An error makes the client repeat the release, and so ask again for the successor.
+                if matches!(successor_reply(&released), Ok(AcquireReply::Granted(_))) {
+                    wire.acknowledged().await?;
+                }
                 released
             }
             Lookup::Ended => {

@@ -205,7 +205,27 @@ impl RedisStore {
             }
             renewed
         });
-        Ok(renewed.collect())
+        let renewed: Batch<RenewReply> = renewed.collect();
+        let is_held = |(renewal, reply): (&&RenewRequest, &RenewReply)| {
+            renewal.only != Phase::Waiting && matches!(reply, RenewReply::Alive { .. })
+        };
+        if renewals.iter().zip(&renewed).any(is_held)
+            && let Err(error) = wire.acknowledged().await
+        {
+            // A claim that is gone stays gone. A lease that was renewed on the master alone does not count.
+            return Ok(renewed
+                .into_iter()
+                .map(|reply| unless_alive(reply, &error))
+                .collect());
+        }
+        Ok(renewed)
+    }
+}
+
+fn unless_alive(reply: RenewReply, error: &BackendError) -> RenewReply {
+    match reply {
+        RenewReply::Alive { .. } => RenewReply::Unknown(error.clone()),
+        other => other,
     }
 }
 

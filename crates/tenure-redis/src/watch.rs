@@ -317,7 +317,8 @@ async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watc
 }
 
 async fn subscribe(dialer: &Dialer) -> Result<PubSub, ConnectError> {
-    Ok(PubSub::new(&dialer.handshake().await?, dialer.dial().await?).await?)
+    let server = dialer.located().await?;
+    Ok(PubSub::new(&dialer.handshake().await?, dialer.dial(&server).await?).await?)
 }
 
 /// Wakes waiters for each message, until the connection ends.

@@ -39,8 +39,6 @@ fn unsupported_urls_are_refused_with_a_reason() {
     for (url, fault, words) in [
         ("redis://h?layout=spring", Invalid, "needs `registry=NAME`"),
         ("redis://h?layout=plain&registry=x", Invalid, "leave it out"),
-        ("redis://h?replicas=1", Unsupported, "not served"),
-        ("redis://h?replica_wait=1s", Unsupported, "not served"),
         ("redis://a,b", Invalid, "names one server"),
         ("redis://ada@h", Invalid, "a user and no password"),
         ("redis://ada:@h", Invalid, "a user and no password"),
@@ -150,7 +148,7 @@ async fn the_documented_permissions_are_sufficient_and_minimal() {
             word => format!("+{}", word.to_lowercase()),
         });
     let by_us = "~* &* -@all +evalsha +eval +script|load +ping +select +subscribe +unsubscribe +scan +dbsize +info \
-                 +config|get +script|exists";
+                 +config|get +script|exists +role +wait";
     let called: BTreeSet<String> = by_scripts.chain(by_us.split(' ').map(str::to_owned)).collect();
     assert_eq!(documented_rights().into_iter().collect::<BTreeSet<_>>(), called);
 }

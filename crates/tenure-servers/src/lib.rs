@@ -7,9 +7,11 @@ mod needs;
 mod process;
 mod proxy;
 mod redis;
+mod sentinel;
 
 pub use clock::SteppedClock;
 pub use needs::{is_installed, needs};
 pub use process::Process;
 pub use proxy::{Proxy, Way};
 pub use redis::{Data, Disk, Redis};
+pub use sentinel::{MASTER, Replicated, start_sentinel};

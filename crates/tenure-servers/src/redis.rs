@@ -21,6 +21,9 @@ const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
 const TRIES: u32 = 20;
 
+/// The server's configuration, in its folder.
+pub(crate) const CONFIGURATION: &str = "redis.conf";
+
 /// Whether a restarted server keeps its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
@@ -83,7 +86,15 @@ impl Redis {
     /// # Errors
     /// As [`start`](Redis::start).
     pub fn start_with(options: &[&str], clock: Option<SteppedClock>) -> io::Result<Redis> {
-        let folder = tempfile::tempdir()?;
+        Self::start_in(tempfile::tempdir()?, options, clock)
+    }
+
+    /// Starts a server in a folder. If the folder has a file `redis.conf`, the server reads it first.
+    pub(crate) fn start_in(
+        folder: TempDir,
+        options: &[&str],
+        clock: Option<SteppedClock>,
+    ) -> io::Result<Redis> {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let mut last = io::Error::other("no port was tried");
         for _ in 0..TRIES {
@@ -173,9 +184,12 @@ fn launch(
     clock: Option<&SteppedClock>,
 ) -> io::Result<Process> {
     let (port, folder) = (address.port().to_string(), folder.path());
-    let mut args = ["--bind", "127.0.0.1", "--port", &port, "--dir"]
-        .map(str::to_owned)
-        .to_vec();
+    let configuration = folder.join(CONFIGURATION);
+    let mut args: Vec<String> = Vec::new();
+    if configuration.exists() {
+        args.push(configuration.display().to_string());
+    }
+    args.extend(["--bind", "127.0.0.1", "--port", &port, "--dir"].map(str::to_owned));
     args.push(folder.display().to_string());
     args.extend_from_slice(options);
     let environment = clock.map(SteppedClock::environment).unwrap_or_default();
@@ -198,5 +212,6 @@ fn answers(address: SocketAddr) -> io::Result<bool> {
     stream.write_all(b"PING\r\n")?;
     let mut answer = [0; 5];
     stream.read_exact(&mut answer)?;
-    Ok(&answer == b"+PONG")
+    // A server with a password answers `-NOAUTH`.
+    Ok([b"+PONG", b"-NOAU"].contains(&&answer))
 }

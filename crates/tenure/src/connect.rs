@@ -76,7 +76,7 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     match url.scheme() {
         "memory" => memory(url),
         "sqlite" => sqlite(url).await,
-        "redis" | "rediss" => redis(url).await,
+        "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" => redis(url).await,
         "redlock" | "redlocks" => redlock(url).await,
         scheme => Err(left_out_or_unknown(scheme)),
     }
@@ -98,9 +98,8 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 pub fn schema(url: &str) -> Result<String, Error> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
-        store @ ("memory" | "redis" | "rediss" | "redlock" | "redlocks") => {
-            Err(unsupported(format!("the store `{store}:` has no tables")))
-        }
+        store @ ("memory" | "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redlock"
+        | "redlocks") => Err(unsupported(format!("the store `{store}:` has no tables"))),
         "sqlite" => sqlite_schema(&url),
         scheme => Err(left_out_or_unknown(scheme)),
     }
@@ -188,9 +187,9 @@ async fn redlock(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 
 /// The error for a URL whose scheme names no store of this build.
 fn left_out_or_unknown(scheme: &str) -> Error {
-    if let "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" = scheme {
+    if let "redis+cluster" | "rediss+cluster" = scheme {
         return unsupported(format!(
-            "`{scheme}:` is not served: name one Redis server, as `redis://host`"
+            "`{scheme}:` is not served: name one Redis server, as `redis://host`, or its sentinels"
         ));
     }
     let stores = [

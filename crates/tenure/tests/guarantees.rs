@@ -103,6 +103,11 @@ fn render(profiles: &[Profile]) -> String {
             .iter()
             .map(|(name, fact)| ((*name).to_owned(), profiles.iter().map(fact).collect())),
     );
+    text.push_str(
+        "\nWith `?replicas=N` on Redis, a grant or a renewal counts only once N replicas have it. If one of them takes over, two\n\
+         clients never hold at once because of the failover. If a replica takes over that has not acknowledged the grant, or that\n\
+         lost it in a restart, they can: [Redis behind Sentinel](docs/guides/redis-behind-sentinel.md).\n",
+    );
     text
 }
 

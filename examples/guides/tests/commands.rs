@@ -91,6 +91,7 @@ fn every_code_block_is_compiled_or_run() {
         ("docs/guides/coming-from-redisson.md", &["rust"]),
         ("docs/guides/sharing-with-redis-py.md", &["rust"]),
         ("docs/guides/sharing-with-spring.md", &["rust"]),
+        ("docs/guides/redis-behind-sentinel.md", &["rust"]),
         ("docs/guides/what-a-lock-cannot-do.md", &["rust", "text"]),
     ] {
         let text = page(name);

@@ -59,6 +59,7 @@ Examples:
   tenure run backup -- ./backup.sh
   tenure run -n -E 0 backup -- ./backup.sh
   tenure --url redis://10.0.0.5 run deploy --wait 10m -- make deploy
+  tenure --url redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/mymaster doctor
 
 The store is --url or --url-file; else TENURE_URL; else the first line of
 $XDG_CONFIG_HOME/tenure/url, then of /etc/tenure/url; else a SQLite file of

@@ -8,6 +8,7 @@ use futures_util::stream;
 use parking_lot::Mutex;
 use tenure_backend::{BackendError, Wakes};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::connection::dial::Dialer;
@@ -29,6 +30,8 @@ struct State {
     /// The attempt to connect that is in progress.
     attempt: Option<watch::Receiver<Attempt>>,
     closed: bool,
+    /// The task that listens to sentinels. It ends with the link.
+    follower: JoinSet<()>,
     /// Notified when a connection has replaced another.
     replaced: watch::Sender<()>,
 }
@@ -57,9 +60,16 @@ impl Link {
             session,
             attempt: None,
             closed: false,
+            follower: JoinSet::new(),
             replaced: watch::Sender::new(()),
         };
         let state = Arc::new(Mutex::new(state));
+        if let Some(sentinels) = dialer.sentinels().cloned() {
+            state
+                .lock()
+                .follower
+                .spawn(async move { sentinels.follow().await });
+        }
         tokio::spawn(reconnect_at_end(ended, dialer.clone(), Arc::downgrade(&state)));
         Link { dialer, state }
     }
@@ -83,6 +93,7 @@ impl Link {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         (state.closed, state.session) = (true, None);
+        state.follower.abort_all();
     }
 
     /// Returns a channel that changes when a connection has replaced another: the host name may lead to another

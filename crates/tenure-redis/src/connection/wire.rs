@@ -8,15 +8,18 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerError, Value};
 use tenure_backend::BackendError;
+use tenure_endpoint::Host;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::claims::refusal::Refusal;
-use crate::claims::reply::{integer, list};
+use crate::claims::reply::{integer, list, text};
 use crate::claims::script::{Command, load_all};
+use crate::connection::acknowledge::{Acknowledger, ask_run_id, read_run_id};
 use crate::connection::clock::ServerClock;
 use crate::connection::dial::Dialer;
+use crate::connection::sentinel::Sentinels;
 use crate::error::{self, ConnectError};
 
 /// Number of calls that can queue for the task that writes to the socket; further callers wait for space.
@@ -39,6 +42,8 @@ pub(crate) struct Wire {
     pub(crate) round_trip: Duration,
     /// Number of callers that wait for a reply.
     in_flight: Arc<AtomicUsize>,
+    /// Asks replicas for acknowledgements, if the URL asks for some.
+    acknowledger: Option<Acknowledger>,
     /// The connection was closed after a failed call. Set at once, because the driver task ends later.
     broken: AtomicBool,
     driver: Driver,
@@ -58,8 +63,20 @@ impl Wire {
     }
 
     async fn connect(dialer: &Dialer) -> Result<Arc<Self>, ConnectError> {
+        let server = dialer.locate().await?;
+        let Some(sentinels) = dialer.sentinels() else {
+            return Self::connect_to(dialer, server).await;
+        };
+        // A master that has died in silence would hold the attempt up for longer than a failover takes.
+        tokio::select! {
+            wire = Self::connect_to(dialer, server.clone()) => wire,
+            () = sentinels.replaced(&server) => Err(ConnectError::Translated(error::not_yet_master(&server))),
+        }
+    }
+
+    async fn connect_to(dialer: &Dialer, server: Host) -> Result<Arc<Self>, ConnectError> {
         let (config, in_flight) = (&dialer.config, Arc::default());
-        let stream = dialer.dial_for_calls(&in_flight).await?;
+        let stream = dialer.dial_for_calls(&server, &in_flight).await?;
         let clock = &config.clock;
         let begun = clock.now();
         let settings = AsyncConnectionConfig::new()
@@ -78,6 +95,13 @@ impl Wire {
         for load in load_all() {
             first.add_command(load);
         }
+        let (sentinels, acknowledgement) = (dialer.sentinels(), config.acknowledgement);
+        if sentinels.is_some() {
+            first.cmd("ROLE");
+        }
+        if acknowledgement.is_some() {
+            first.add_command(ask_run_id());
+        }
         first.cmd("TIME");
         let sent = clock.now();
         let mut replies = connection.send_packed_commands(&first, 0, first.len()).await?;
@@ -87,18 +111,42 @@ impl Wire {
                 return Err(RedisError::from(refusal.clone()).into());
             }
         }
-        let shown = replies.pop().as_ref().and_then(time).ok_or(ConnectError::Time)?;
+        let shown = replies.pop();
+        let acknowledger = match acknowledgement {
+            Some(wanted) => {
+                let info = replies.pop();
+                let run_id = info.as_ref().and_then(read_run_id);
+                Some(Acknowledger::open(dialer, &server, run_id, wanted).await?)
+            }
+            None => None,
+        };
+        let role = replies.pop();
+        if sentinels.is_some() {
+            let role = role.as_ref().and_then(list).and_then(|role| text(role.first()?));
+            if role != Some("master") {
+                return Err(ConnectError::Translated(error::not_yet_master(&server)));
+            }
+        }
+        let shown = shown.as_ref().and_then(time).ok_or(ConnectError::Time)?;
         let wire = Arc::new(Wire {
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             connection,
             clock: ServerClock::new(shown, clock.now()),
             round_trip,
             in_flight,
+            acknowledger,
             broken: AtomicBool::new(false),
             driver,
             ended,
         });
         tokio::spawn(close_if_silent(Arc::downgrade(&wire), config.command_timeout));
+        if let Some(sentinels) = sentinels {
+            tokio::spawn(close_if_replaced(
+                Arc::downgrade(&wire),
+                sentinels.clone(),
+                server,
+            ));
+        }
         Ok(wire)
     }
 
@@ -140,6 +188,19 @@ impl Wire {
             reply => reply,
         };
         reply.map_err(BackendError::from)
+    }
+
+    /// Returns once enough replicas have all writes that were answered before this call. Returns at once if the URL asks
+    /// for none.
+    pub(crate) async fn acknowledged(&self) -> Result<(), BackendError> {
+        let Some(acknowledger) = &self.acknowledger else {
+            return Ok(());
+        };
+        let acknowledged = acknowledger.acknowledged().await;
+        if acknowledger.has_ended() {
+            self.close();
+        }
+        acknowledged
     }
 
     pub(crate) async fn time(&self) -> Result<u64, BackendError> {
@@ -243,6 +304,20 @@ async fn close_if_silent(wire: Weak<Wire>, limit: Duration) {
         {
             tracing::debug!(?limit, "Redis does not answer: the connection is closed");
             return wire.close();
+        }
+    }
+}
+
+/// Closes the connection when the sentinels name another master: this one grants locks that will be lost.
+async fn close_if_replaced(wire: Weak<Wire>, sentinels: Arc<Sentinels>, server: Host) {
+    let Some(ended) = wire.upgrade().map(|wire| wire.ended()) else {
+        return;
+    };
+    tokio::select! {
+        () = ended => {}
+        () = sentinels.replaced(&server) => {
+            tracing::info!(%server, "the sentinels name another master: the client leaves this one");
+            wire.upgrade().iter().for_each(|wire| wire.close());
         }
     }
 }

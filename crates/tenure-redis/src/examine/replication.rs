@@ -1,0 +1,121 @@
+//! Judges replicas and sentinels: what a failover would do to locks.
+
+use tenure_backend::Finding;
+use tenure_endpoint::Host;
+
+use super::info::Info;
+use crate::connection::sentinel::{Answer, Failure};
+use crate::topology::Acknowledgement;
+
+/// `examine` warns about a replica whose last acknowledgement is older than this, in seconds. Replicas send one a second.
+const MAX_LAG: u64 = 5;
+
+/// `examine` warns about a replica that is further than this behind its master, in bytes. A lock takes about 200.
+const MAX_BEHIND: u64 = 1 << 20;
+
+/// Reports replicas that lag, and that there are fewer than a grant needs.
+pub(super) fn lag(info: &Info<'_>, wanted: Option<Acknowledgement>, findings: &mut Vec<Finding>) {
+    let written = info.number("master_repl_offset");
+    let mut good = 0;
+    for number in 0..info.number("connected_slaves") {
+        let Some(replica) = info.get(&format!("slave{number}")) else {
+            continue;
+        };
+        let field = |name: &str| {
+            replica
+                .split(',')
+                .find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+        };
+        let count = |name| field(name).and_then(|value| value.parse::<u64>().ok());
+        let (lag, behind) = (
+            count("lag").unwrap_or(0),
+            written.saturating_sub(count("offset").unwrap_or(0)),
+        );
+        let state = field("state").unwrap_or_default();
+        if state == "online" && lag <= MAX_LAG && behind <= MAX_BEHIND {
+            good += 1;
+            continue;
+        }
+        let address = format!("{}:{}", field("ip").unwrap_or("?"), field("port").unwrap_or("?"));
+        findings.push(Finding::warning(
+            format!("the replica {address} does not keep up: it is `{state}`, was last heard {lag} s ago, and lacks {behind} bytes"),
+            "if it takes over, the locks that it lacks can be held twice until the older lease has ended",
+        ));
+    }
+    if let Some(wanted) = wanted.filter(|wanted| good < wanted.replicas) {
+        findings.push(Finding::danger(
+            format!(
+                "`replicas={}` asks for more replicas than the {good} that keep up",
+                wanted.replicas
+            ),
+            "no lock can be had, and held locks end with their leases, until enough replicas are back",
+        ));
+    }
+}
+
+/// Warns if a master that is cut off from its replicas goes on to grant locks. `setting` is its `min-replicas-to-write`,
+/// `None` if it could not be read.
+pub(super) fn minimum(setting: Option<&str>, info: &Info<'_>, findings: &mut Vec<Finding>) {
+    if info.number("connected_slaves") == 0 {
+        return;
+    }
+    match setting {
+        Some("0") => findings.push(Finding::warning(
+            "a master that is cut off from its replicas still takes writes (`min-replicas-to-write 0`)",
+            "while a replica takes over elsewhere, it goes on to grant locks, which can be held twice: set it to 1, and \
+             `min-replicas-max-lag` below the lease",
+        )),
+        Some(_) => {}
+        None => findings.push(Finding::note(
+            "`min-replicas-to-write` could not be read: this user may not call CONFIG GET, or the server does not know it",
+            "unless it is at least 1, a master that is cut off from its replicas goes on to grant locks, which can be held twice",
+        )),
+    }
+}
+
+/// Judges the sentinels by their answers, of which each has the host that was asked.
+pub(super) fn sentinels(
+    master: Option<Host>,
+    answers: &[(Host, Result<Answer, Failure>)],
+    findings: &mut Vec<Finding>,
+) {
+    let (count, mut quorum, mut answering) = (answers.len() as u64, 0, 0);
+    for (sentinel, answer) in answers {
+        match answer {
+            Ok(answer) => {
+                (quorum, answering) = (quorum.max(answer.quorum), answering + 1);
+                if let Some(master) = master.as_ref().filter(|master| **master != answer.master) {
+                    findings.push(Finding::danger(
+                        format!("the sentinel {sentinel} names {} as the master, and the client is connected to {master}", answer.master),
+                        "clients that ask different sentinels lock on different servers, so a lock can be held twice",
+                    ));
+                }
+            }
+            Err(failure) => findings.push(Finding::warning(
+                format!("the sentinel {sentinel} does not answer: {failure}"),
+                "one sentinel fewer can notice that the master is down, and find it for clients",
+            )),
+        }
+    }
+    let majority = count / 2 + 1;
+    if answering < majority.max(quorum) {
+        findings.push(Finding::danger(
+            format!(
+                "{answering} of {count} sentinels answer, and a failover needs {}",
+                majority.max(quorum)
+            ),
+            "if the master dies, no replica takes over, and no lock can be had",
+        ));
+    } else if count < 3 {
+        findings.push(Finding::warning(
+            format!("there are fewer than three sentinels (the client knows {count})"),
+            "no replica takes over if the machine of a sentinel dies with the master",
+        ));
+    } else if quorum < majority {
+        findings.push(Finding::note(
+            format!("{quorum} of {count} sentinels suffice to take the master for dead (its `quorum`)"),
+            "a few that lose their network can ask for a failover of a master that runs, and locks of that moment can be \
+             held twice",
+        ));
+    }
+}

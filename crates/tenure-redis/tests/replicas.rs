@@ -1,0 +1,174 @@
+//! Replicas that acknowledge grants: what `replicas` buys when one of them takes over, and what it does not.
+
+mod fixture;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fixture::{
+    acquire, assert_error, assert_tokens_rise, connect, is_granted, is_waiting, release, release_error,
+    renew, unlock_of, wait_until,
+};
+use futures_util::future::join_all;
+use tenure_backend::{
+    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, LockKey, ReleaseReply,
+    RenewReply, RenewRequest, Successor,
+};
+use tenure_redis::RedisStore;
+use tenure_servers::{Redis, Replicated};
+
+const NOT_ACKNOWLEDGED: (Fault, Effect) = (Fault::Unavailable, Effect::Unknown);
+
+/// A claim of the client with that number.
+fn claim(key: &str, client: u8, number: u64) -> Arc<Claim> {
+    let id = ClaimId::new(ClientId::from_random([client; 16]), number);
+    let key = LockKey::new(key).expect("a key");
+    Arc::new(Claim::of(ClaimRef { key, id }, Duration::from_secs(60)))
+}
+
+/// A master with two replicas.
+fn start() -> Replicated {
+    Replicated::start_servers(&[]).expect("all start")
+}
+
+async fn store(server: &Redis, options: &str) -> Arc<RedisStore> {
+    let url = format!("{}?{options}", server.url());
+    connect(&url).await.expect("the server answers")
+}
+
+/// Kills the master, makes the server with that index the master, and returns a store on it.
+async fn promote(group: &mut Replicated, index: usize) -> Arc<RedisStore> {
+    group.servers()[0].process().kill();
+    let replica = &mut group.servers()[index];
+    replica.process().resume();
+    replica.ask(&["REPLICAOF", "NO", "ONE"]).expect("it is promoted");
+    store(replica, "").await
+}
+
+fn calls(server: &Redis, command: &str) -> u32 {
+    let stats = server.ask(&["INFO", "commandstats"]).expect("it answers");
+    let prefix = format!("cmdstat_{command}:calls=");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&prefix));
+    line.map_or(0, |line| {
+        line.split(',')
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .expect("a number")
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_is_on_the_acknowledging_replica_when_it_returns() {
+    let mut group = start();
+    group.servers()[2].process().pause();
+    let store = store(&group.servers()[0], "replicas=1&replica_wait=10s").await;
+    for number in 0..20 {
+        let key = format!("k{number}");
+        let granted = acquire(&store, &claim(&key, 1, number)).await;
+        assert!(is_granted(&granted), "{granted:?}");
+        let there = group.servers()[1].ask(&["EXISTS", &key]).expect("it answers");
+        assert_eq!(there, "1");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_no_replica_acknowledges_is_refused() {
+    let mut group = start();
+    let store = store(&group.servers()[0], "replicas=1&replica_wait=100ms").await;
+    let [held, unfair, successor] = [0, 1, 2].map(|number| claim("held", 1, number));
+    assert!(is_granted(&acquire(&store, &held).await));
+    for replica in &mut group.servers()[1..] {
+        replica.process().pause();
+    }
+    let refused = acquire(&store, &claim("other", 1, 3))
+        .await
+        .expect_err("no replica answers");
+    assert_error(
+        &refused,
+        NOT_ACKNOWLEDGED,
+        "0 of 1 replicas acknowledged the lock within 100ms",
+    );
+    // The master has granted the claim. Polling it again does not make it count either.
+    let polled = acquire(&store, &claim("other", 1, 3))
+        .await
+        .expect_err("no replica answers");
+    assert_error(&polled, NOT_ACKNOWLEDGED, "0 of 1");
+    match renew(&store, RenewRequest::of(&held)).await {
+        RenewReply::Unknown(error) => assert_error(&error, NOT_ACKNOWLEDGED, "0 of 1"),
+        other => panic!("{other:?}"),
+    }
+    // A release needs no acknowledgement: if a failover loses it, the lease ends the claim.
+    let done = release(&store, unlock_of(&claim("other", 1, 3))).await;
+    assert!(
+        matches!(&done, ReleaseReply::Done { freed, .. } if freed.len() == 1),
+        "{done:?}"
+    );
+    let mut handover = unlock_of(&held);
+    let not_after = store.clock().now() + Duration::from_secs(5);
+    handover.successor = Some(Successor {
+        claim: successor.clone(),
+        not_after,
+    });
+    let refused = release_error(&store, handover.clone()).await;
+    assert_error(&refused, NOT_ACKNOWLEDGED, "0 of 1");
+    for replica in &mut group.servers()[1..] {
+        replica.process().resume();
+    }
+    wait_until(|| group.servers()[1].ask(&["PING"]).is_ok());
+    let done = release(&store, handover).await;
+    let is_held = matches!(&done, ReleaseReply::Done { successor: Some(reply), .. }
+        if matches!(reply, AcquireReply::Granted(_)));
+    assert!(
+        is_held,
+        "the repeated release finds the successor granted: {done:?}"
+    );
+    let waits = acquire(&store, &unfair).await;
+    assert!(is_waiting(&waits), "{waits:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_grants_share_a_wait() {
+    let mut group = start();
+    let store = store(&group.servers()[0], "replicas=2&replica_wait=10s").await;
+    let claims: Vec<_> = (0..200)
+        .map(|number| claim(&format!("k{number}"), 1, number))
+        .collect();
+    let granted = join_all(claims.iter().map(|claim| acquire(&store, claim))).await;
+    assert!(granted.iter().all(is_granted), "{granted:?}");
+    let waits = calls(&group.servers()[0], "wait");
+    assert!((1..100).contains(&waits), "{waits} calls of WAIT for 200 grants");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_outlives_the_master_on_an_acknowledging_replica() {
+    let mut group = start();
+    group.servers()[2].process().pause();
+    let first = store(&group.servers()[0], "replicas=1&replica_wait=10s").await;
+    assert!(is_granted(&acquire(&first, &claim("k", 1, 0)).await));
+    let second = promote(&mut group, 1).await;
+    let busy = acquire(&second, &claim("k", 2, 0)).await;
+    assert!(is_waiting(&busy), "{busy:?}");
+}
+
+/// Without `replicas`, and with `replicas=1` if another replica takes over than the one that acknowledged, a second client
+/// holds what the first one holds. The fencing token tells them apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_held_twice_if_a_replica_that_lacks_it_is_promoted() {
+    for options in ["", "replicas=1&replica_wait=10s"] {
+        let mut group = start();
+        let first = store(&group.servers()[0], options).await;
+        // This replica is cut off from its master.
+        let cut_off = group.servers()[2].ask(&["REPLICAOF", "127.0.0.1", "1"]);
+        cut_off.expect("it obeys");
+        let before = acquire(&first, &claim("k", 1, 0)).await;
+        let second = promote(&mut group, 2).await;
+        let after = acquire(&second, &claim("k", 2, 0)).await;
+        match (before, after) {
+            (Ok(AcquireReply::Granted(before)), Ok(AcquireReply::Granted(after))) => {
+                assert_tokens_rise(&before, &after);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Redis behind Sentinel: the conformance suite, failover, and what the errors say.
+
+mod fixture;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fixture::{
+    acquire, assert_error, assert_finding, assert_tokens_rise, behind_a_sentinel, config, connect, examine,
+    release, renew, unlock_of, wait_for_wake, wait_until,
+};
+use tenure_backend::{
+    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, Grant, LockKey, RenewReply,
+    RenewRequest, Severity,
+};
+use tenure_redis::RedisStore;
+use tenure_servers::{MASTER, Redis, Replicated, start_sentinel};
+
+tenure_testkit::conformance!(behind_a_sentinel);
+
+/// A claim of a client of its own.
+fn claim(key: &str, client: u8) -> Arc<Claim> {
+    let id = ClaimId::new(ClientId::from_random([client; 16]), 1);
+    let key = LockKey::new(key).expect("a key");
+    Arc::new(Claim::of(ClaimRef { key, id }, Duration::from_secs(60)))
+}
+
+/// Acquires a claim, and retries while the store is unavailable.
+async fn granted(store: &Arc<RedisStore>, claim: &Arc<Claim>) -> Grant {
+    within_a_minute(async {
+        loop {
+            match acquire(store, claim).await {
+                Ok(AcquireReply::Granted(grant)) => return grant,
+                Err(error) if error.is_transient() => {}
+                other => panic!("{other:?}"),
+            }
+            // sleep: no event tells the test that the store is available again.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+}
+
+async fn within_a_minute<T>(coming: impl Future<Output = T>) -> T {
+    let came = tokio::time::timeout(Duration::from_secs(60), coming).await;
+    came.expect("it has not come within a minute")
+}
+
+/// Waits until the replicas of the server with the index `master` have all its writes.
+fn replicate(group: &mut Replicated, master: usize) {
+    let number = |server: &Redis, name: &str| {
+        let info = server.ask(&["INFO", "replication"]).expect("it answers");
+        let value = info.lines().find_map(|line| line.strip_prefix(name));
+        value.map(|value| value.trim().parse::<u64>().expect("a number"))
+    };
+    let servers = group.servers();
+    let written = number(&servers[master], "master_repl_offset:");
+    for server in servers
+        .iter()
+        .filter(|server| number(server, "slave_repl_offset:").is_some())
+    {
+        wait_until(|| number(server, "slave_repl_offset:") >= written);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holders_and_waiters_survive_failovers() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    let [holder, waiter] = [connect(&group.url()).await, connect(&group.url()).await];
+    let [holder, waiter] = [holder, waiter].map(|store| store.expect("the master is found"));
+    let mut before = 0;
+    for (key, is_orderly, clients) in [("orderly", true, [1, 2]), ("killed", false, [3, 4])] {
+        let [held, waiting] = clients.map(|client| claim(key, client));
+        let first = granted(&holder, &held).await;
+        let mut wakes = waiter
+            .clone()
+            .watch(waiting.clone())
+            .await
+            .expect("a subscription");
+        let polled = acquire(&waiter, &waiting).await;
+        assert!(matches!(polled, Ok(AcquireReply::Waiting { .. })), "{polled:?}");
+        wait_for_wake(&mut wakes).await;
+        let mut reconnects = holder.reconnects().expect("Redis reports them");
+        replicate(&mut group, before);
+        let master = if is_orderly {
+            group.fail_over().expect("a replica takes over")
+        } else {
+            group.servers()[before].process().kill();
+            group.wait_for_failover(before).expect("a replica takes over")
+        };
+        within_a_minute(wait_for_wake(&mut reconnects)).await;
+        let renewed = renew(&holder, RenewRequest::of(&held)).await;
+        assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
+        // The waiter has subscribed again, to the new master.
+        wait_for_wake(&mut wakes).await;
+        release(&holder, unlock_of(&held)).await;
+        wait_for_wake(&mut wakes).await;
+        assert_tokens_rise(&first, &granted(&waiter, &waiting).await);
+        let keys = group.servers()[master].ask(&["EXISTS", key]).expect("it answers");
+        assert_eq!(keys, "1", "the new master has the lock");
+        before = master;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_master_is_left_when_another_is_announced() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    // Only the announcement can end the connection: the master does not answer, and the time limit is long.
+    let config = config(&group.url()).expect("a URL");
+    let config = config.command_timeout(Duration::from_secs(600));
+    let store = RedisStore::connect(config).await.expect("the master is found");
+    let mut reconnects = store.reconnects().expect("Redis reports them");
+    group.servers()[0].process().pause();
+    let unanswered = tokio::spawn({
+        let store = store.clone();
+        async move { acquire(&store, &claim("unanswered", 1)).await }
+    });
+    group.wait_for_failover(0).expect("a replica takes over");
+    within_a_minute(wait_for_wake(&mut reconnects)).await;
+    granted(&store, &claim("k", 1)).await;
+    let refused = unanswered
+        .await
+        .expect("no panic")
+        .expect_err("the master is paused");
+    assert_eq!(
+        (refused.fault(), refused.effect()),
+        (Fault::Unavailable, Effect::Unknown)
+    );
+}
+
+#[tokio::test]
+async fn a_replica_that_a_sentinel_names_is_refused_until_promoted() {
+    let mut group = Replicated::start_servers(&[]).expect("all start");
+    let replica = group.servers()[1].address();
+    let sentinel = start_sentinel(replica, 3, "").expect("it starts");
+    let url = format!("redis+sentinel://{}/{MASTER}", sentinel.address());
+    let refused = connect(&url).await.map(drop).expect_err("it is a replica");
+    let words = format!("{replica}, which the sentinels name as the master, is a replica");
+    assert_error(&refused, (Fault::Unavailable, Effect::None), &words);
+}
+
+#[tokio::test]
+async fn errors_say_what_is_wrong_with_the_sentinels() {
+    let server = Redis::start().expect("it starts");
+    let sentinel = start_sentinel(server.address(), 1, "requirepass s3cr3t").expect("it starts");
+    let gone = Redis::start().expect("it starts").address();
+    let (sentinel, server) = (sentinel.address(), server.address());
+    for (hosts, fault, words) in [
+        (
+            gone.to_string(),
+            Fault::Unavailable,
+            format!("no sentinel names the master `{MASTER}`: see whether they run at {gone}"),
+        ),
+        (
+            server.to_string(),
+            Fault::Invalid,
+            format!("{server} is no sentinel: name the sentinels, which usually listen at port 26379"),
+        ),
+        (
+            sentinel.to_string(),
+            Fault::Denied,
+            "name their user in `sentinel_user` and the file of their password".to_owned(),
+        ),
+        (
+            format!("{gone},{sentinel}"),
+            Fault::Unavailable,
+            format!("see whether they run at {gone}, {sentinel}"),
+        ),
+    ] {
+        let url = format!("redis+sentinel://:for-servers-only@{hosts}/{MASTER}");
+        let refused = connect(&url).await.map(drop).expect_err(&hosts);
+        assert_error(&refused, (fault, Effect::None), &words);
+    }
+}
+
+#[tokio::test]
+async fn sentinels_have_a_password_of_their_own() {
+    let server = Redis::start_with(&["--requirepass", "for-servers"], None).expect("it starts");
+    let sentinel = start_sentinel(server.address(), 1, "requirepass for-sentinels").expect("it starts");
+    let gone = Redis::start().expect("it starts").address();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("password");
+    std::fs::write(&file, "for-sentinels").expect("a file");
+    let url = |master| {
+        let (hosts, file) = (format!("{gone},{}", sentinel.address()), file.display());
+        format!("redis+sentinel://:for-servers@{hosts}/{master}?sentinel_password_file={file}")
+    };
+    let store = connect(&url(MASTER)).await.expect("both passwords are right");
+    granted(&store, &claim("k", 1)).await;
+    let refused = connect(&url("others"))
+        .await
+        .map(drop)
+        .expect_err("no such master");
+    assert_error(
+        &refused,
+        (Fault::Unavailable, Effect::None),
+        "no sentinel names the master `others`",
+    );
+}
+
+/// Found in a healthy group too: the servers write nothing to disk, and the defaults of Redis are unsafe.
+#[tokio::test(flavor = "multi_thread")]
+async fn examining_reports_sentinels_and_replicas() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    let store = connect(&format!("{}?replicas=2", group.url()))
+        .await
+        .expect("the master is found");
+    let found = examine(&store).await;
+    assert_finding(&found, "`min-replicas-to-write 0`", Severity::Warning);
+    let unhealthy = |word: &str| found.iter().any(|finding| finding.what.contains(word));
+    assert!(!unhealthy("sentinel") && !unhealthy("keep up"), "{found:?}");
+
+    let cut_off = group.servers()[2].ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    cut_off.expect("it obeys");
+    let lost = group.sentinels()[2].address();
+    group.sentinels()[2].process().kill();
+    let quorum = group.sentinels()[0].ask(&["SENTINEL", "SET", MASTER, "quorum", "1"]);
+    quorum.expect("it obeys");
+    let quorum = group.sentinels()[1].ask(&["SENTINEL", "SET", MASTER, "quorum", "1"]);
+    quorum.expect("it obeys");
+    let found = examine(&store).await;
+    assert_finding(
+        &found,
+        "`replicas=2` asks for more replicas than the 1 that keep up",
+        Severity::Danger,
+    );
+    assert_finding(
+        &found,
+        &format!("the sentinel {lost} does not answer"),
+        Severity::Warning,
+    );
+    assert_finding(&found, "1 of 3 sentinels suffice", Severity::Note);
+
+    let moved = group.sentinels()[1].ask(&["SENTINEL", "REMOVE", MASTER]);
+    moved.expect("it obeys");
+    let found = examine(&store).await;
+    assert_finding(
+        &found,
+        "1 of 3 sentinels answer, and a failover needs 2",
+        Severity::Danger,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_behind_the_others_is_not_believed() {
+    let [current, demoted] = [Redis::start(), Redis::start()].map(|server| server.expect("it starts"));
+    let epoch = |epoch| format!("sentinel config-epoch {MASTER} {epoch}");
+    let newest = start_sentinel(current.address(), 3, &epoch(5));
+    let stale = start_sentinel(demoted.address(), 3, &epoch(3));
+    let [mut newest, stale] = [newest, stale].map(|sentinel| sentinel.expect("it starts"));
+    let url = format!(
+        "redis+sentinel://{},{}/{MASTER}",
+        newest.address(),
+        stale.address()
+    );
+    let store = connect(&url).await.expect("the master is found");
+    newest.process().pause();
+    current
+        .ask(&["CLIENT", "KILL", "TYPE", "normal"])
+        .expect("it obeys");
+    // sleep: the client asks the other sentinel after 250 ms, and reports nothing when it ignores the answer.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    newest.process().resume();
+    granted(&store, &claim("k", 1)).await;
+    assert_eq!(current.ask(&["EXISTS", "k"]).expect("it answers"), "1");
+}
