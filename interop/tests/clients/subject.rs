@@ -69,8 +69,25 @@ const REDISSON: Subject = Subject {
     left: &[],
 };
 
+const SPRING: Subject = Subject {
+    name: "RedisLockRegistry, spinning",
+    drivers: &[Driver::Spring],
+    kind: "spin",
+    options: "?layout=spring&registry=locks",
+    held: &["locks:k string ID"],
+    ..REDISSON
+};
+
+const PLAIN: Subject = Subject {
+    options: "?layout=plain",
+    renewal: Renewal::ByHand,
+    is_reentrant: false,
+    held: &["k string ID"],
+    ..REDISSON
+};
+
 /// Every kind, in the order of the table.
-pub(crate) const SUBJECTS: [Subject; 3] = [
+pub(crate) const SUBJECTS: [Subject; 8] = [
     Subject {
         name: "RLock",
         kind: "plain",
@@ -89,6 +106,32 @@ pub(crate) const SUBJECTS: [Subject; 3] = [
         ours: Kind::Multi,
         held: &["a hash ID=1", "b hash ID=1"],
         ..REDISSON
+    },
+    SPRING,
+    Subject {
+        name: "RedisLockRegistry, PUB_SUB_LOCK",
+        kind: "pubsub",
+        ..SPRING
+    },
+    Subject {
+        name: "redis-py's Lock",
+        drivers: &[Driver::RedisPy],
+        kind: "redis-py",
+        ..PLAIN
+    },
+    Subject {
+        name: "redsync's Mutex",
+        drivers: &[Driver::Redsync],
+        kind: "redsync",
+        they_wake: Duration::from_millis(250),
+        ..PLAIN
+    },
+    Subject {
+        name: "node-redlock",
+        drivers: &[Driver::NodeRedlock],
+        kind: "redlock",
+        they_wake: Duration::from_millis(300),
+        ..PLAIN
     },
 ];
 
