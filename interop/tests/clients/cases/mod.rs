@@ -4,6 +4,7 @@ mod death;
 mod exclusion;
 mod fairness;
 mod format;
+mod sharing;
 mod waking;
 
 use std::pin::Pin;
@@ -44,7 +45,7 @@ macro_rules! case {
 }
 
 /// Every case, in the order of the table.
-pub(crate) const CASES: [Case; 12] = [
+pub(crate) const CASES: [Case; 15] = [
     case!(
         "neither side acquires what the other holds",
         exclusion::neither_side_acquires_a_lock_of_the_other
@@ -77,7 +78,7 @@ pub(crate) const CASES: [Case; 12] = [
         |subject, driver| match subject.ours {
             Kind::Fair => driver == Driver::Redisson,
             Kind::Multi => false,
-            Kind::Mutex => true,
+            Kind::Mutex | Kind::Write | Kind::Permit => true,
         }
     ),
     case!(
@@ -111,5 +112,21 @@ pub(crate) const CASES: [Case; 12] = [
         "neither side keeps one of two locks while it waits for the other",
         exclusion::no_side_keeps_one_of_two_locks_while_it_waits,
         |subject, _| subject.ours == Kind::Multi
+    ),
+    case!(
+        "readers of both sides hold together, and keep writers out",
+        sharing::readers_of_both_sides_hold_together,
+        |subject, _| subject.ours == Kind::Write
+    ),
+    case!(
+        "their holder downgrades to reading: a reader of Tenure acquires the lock, within",
+        sharing::a_downgrade_of_theirs_lets_readers_in,
+        |subject, _| subject.ours == Kind::Write,
+        |_| "1,000 ms".to_owned()
+    ),
+    case!(
+        "both sides take permits of one semaphore",
+        sharing::both_sides_take_permits_of_one_semaphore,
+        |subject, _| subject.ours == Kind::Permit
     ),
 ];
