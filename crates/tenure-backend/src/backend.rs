@@ -62,6 +62,12 @@ use crate::{
 /// - **B18 Dropping a call harms nothing else.** The effect of the dropped call itself may stay unknown.
 /// - **B19 Nothing is left per name.** A key that no claim holds or waits for takes no space once all its leases and
 ///   cooldowns have ended.
+/// - **B20 A downgrade is atomic.** A renewal with [`RenewRequest::downgrade`] turns a granted write claim into a read
+///   claim in the same step that renews it, so no other writer holds the key in between. It then wakes the claims that
+///   can be granted next. They are admitted in the usual order (B11): no reader overtakes a waiting fair writer. The
+///   claim keeps its ID, its label and its tokens: the protected resource may have seen them, and all later grants have
+///   greater ones (B10). Later calls treat it as a read claim. A claim of a mutex or a semaphore is refused without
+///   effect.
 ///
 /// # Cancel safety
 /// Dropping a [`Call`] or a [`BatchCall`] may leave its effect unknown (B18). The engine never drops an `acquire`,

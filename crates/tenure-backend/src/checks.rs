@@ -3,7 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::{BackendError, Claim, Effect, Fault, Limits, Mode, ReleaseRequest, ReleaseTarget};
+use crate::{
+    BackendError, Claim, Effect, Fault, Limits, Mode, Order, Phase, Profile, ReleaseRequest, ReleaseTarget,
+    RenewRequest,
+};
 
 fn refused(fault: Fault, message: impl Into<Box<str>>) -> Result<(), BackendError> {
     Err(BackendError::new(fault, Effect::None, message))
@@ -64,6 +67,28 @@ impl Claim {
             return refused(Fault::Invalid, message);
         }
         limits.check_lease(self.lease)
+    }
+}
+
+impl RenewRequest {
+    /// Checks what a store with this profile can refuse before it looks at the claim.
+    ///
+    /// # Errors
+    /// [`Fault::Limit`] if the lease is longer than `max_lease`. For a downgrade also [`Fault::Unsupported`] if the store
+    /// has no read-write locks, and [`Fault::Invalid`] if the request may renew a waiter.
+    pub fn check(&self, profile: &Profile) -> Result<(), BackendError> {
+        profile.limits.check_lease(self.lease)?;
+        if self.downgrade && profile.read_write == Order::None {
+            let message = "this store has no read-write locks, so it cannot downgrade one";
+            return refused(Fault::Unsupported, message);
+        }
+        if self.downgrade && self.only != Phase::Granted {
+            return refused(
+                Fault::Invalid,
+                "only a granted claim can be downgraded: ask for `Phase::Granted`",
+            );
+        }
+        Ok(())
     }
 }
 

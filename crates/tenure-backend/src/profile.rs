@@ -45,7 +45,7 @@ pub struct Profile {
     pub reach: Reach,
     /// Whether mutexes are fair, unfair or both.
     pub mutex: Order,
-    /// Whether read-write locks are fair, unfair or both.
+    /// Whether read-write locks are fair, unfair or both. A store that has them also downgrades write claims (B20).
     pub read_write: Order,
     /// Whether semaphores are fair, unfair or both.
     pub semaphore: Order,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BackendError, Claim, ClaimRef, Instant, TokenRange, escape_control};
+use crate::{BackendError, Claim, ClaimRef, Effect, Fault, Instant, Kind, Mode, TokenRange, escape_control};
 
 /// A request to prolong the lease of one claim.
 ///
@@ -32,6 +32,11 @@ pub struct RenewRequest {
     /// Lifts the key's token counter to at least the last token of this range, and records the range as the claim's
     /// tokens, in the same atomic step that renews the claim. A quorum raises all its stores to the same token with it.
     pub raise: Option<TokenRange>,
+    /// Turns a granted write claim into a read claim, in the same atomic step that renews it (B20).
+    ///
+    /// `only` must be `Phase::Granted`. A read claim stays a read claim, so the request is safe to repeat. Later
+    /// renewals need not repeat it.
+    pub downgrade: bool,
 }
 
 impl RenewRequest {
@@ -43,6 +48,31 @@ impl RenewRequest {
             only: Phase::Granted,
             shorten_only: false,
             raise: None,
+            downgrade: false,
+        }
+    }
+
+    /// Creates a request to renew a granted write claim for the lease in `claim`, and to turn it into a read claim.
+    pub fn downgrading(claim: &Claim) -> Self {
+        RenewRequest {
+            downgrade: true,
+            ..Self::of(claim)
+        }
+    }
+
+    /// Returns the mode of the claim after this renewal. `current` is its mode before.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`] if the request downgrades a claim of another kind than a read-write lock. The store then
+    /// changes nothing.
+    pub fn mode(&self, current: Mode) -> Result<Mode, BackendError> {
+        match (self.downgrade, current.kind()) {
+            (false, _) => Ok(current),
+            (true, Kind::ReadWrite) => Ok(Mode::Read),
+            (true, kind) => {
+                let message = format!("only a write lock can be downgraded, and this claim holds {kind}");
+                Err(BackendError::new(Fault::Invalid, Effect::None, message))
+            }
         }
     }
 
@@ -172,9 +202,34 @@ mod tests {
                 only: Phase::Granted,
                 shorten_only,
                 raise: None,
+                downgrade: false,
             };
             let end = |(current, asked)| request.end(current, asked);
             assert_eq!([(late, early), (early, late)].map(end), ends);
+        }
+    }
+
+    #[test]
+    fn a_downgrade_of_a_mutex_or_of_permits_is_refused() {
+        let claim = ClaimRef {
+            key: crate::LockKey::new("k").unwrap(),
+            id: crate::ClaimId::new(crate::ClientId::from_random([0; 16]), 1),
+        };
+        let claim = Claim::of(claim, Duration::from_secs(1));
+        let (plain, downgrading) = (RenewRequest::of(&claim), RenewRequest::downgrading(&claim));
+        let permits = Mode::Permits {
+            take: std::num::NonZeroU32::MIN,
+            of: std::num::NonZeroU32::MIN,
+        };
+        for mode in [Mode::Exclusive, Mode::Read, Mode::Write, permits] {
+            assert_eq!(plain.mode(mode).unwrap(), mode);
+            match downgrading.mode(mode) {
+                Ok(after) => assert_eq!((mode.kind(), after), (Kind::ReadWrite, Mode::Read)),
+                Err(error) => {
+                    assert_ne!(mode.kind(), Kind::ReadWrite);
+                    assert_eq!((error.fault(), error.effect()), (Fault::Invalid, Effect::None));
+                }
+            }
         }
     }
 

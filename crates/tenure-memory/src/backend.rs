@@ -148,7 +148,7 @@ fn check_renew(request: &RenewRequest) -> Result<(), BackendError> {
         let message = format!("tokens can be raised to at most {highest}");
         return Err(BackendError::new(Fault::Limit, Effect::None, message));
     }
-    LIMITS.check_lease(request.lease)
+    request.check(&PROFILE)
 }
 
 fn check_release(request: &ReleaseRequest) -> Result<(), BackendError> {

@@ -26,7 +26,8 @@ pub(crate) struct Operation<'a> {
     pub(crate) ended: &'a mut Tombstones,
     pub(crate) losses: &'a mut Losses,
     pub(crate) signals: &'a mut Signals,
-    /// Whether a claim stopped holding, queueing or reserving the key, so that waiting claims may be granted.
+    /// Whether a claim stopped holding, queueing or reserving the key, or was downgraded, so that waiting claims may be
+    /// granted.
     pub(crate) freed: bool,
 }
 

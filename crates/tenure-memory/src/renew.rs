@@ -1,5 +1,7 @@
 //! Renews claims of one key.
 
+use std::sync::Arc;
+
 use tenure_backend::{Loss, Phase, RenewReply, RenewRequest};
 
 use crate::key_state::KeyState;
@@ -7,7 +9,7 @@ use crate::operation::Operation;
 use crate::profile::LIMITS;
 
 impl KeyState {
-    /// Renews the claim, if it is alive and in the phase that the request names.
+    /// Renews the claim, if it is alive and in the phase that the request names. A downgrade frees the key for readers.
     pub(crate) fn renew(&mut self, request: &RenewRequest, op: &mut Operation<'_>) -> RenewReply {
         let RenewRequest {
             claim, only, raise, ..
@@ -18,6 +20,14 @@ impl KeyState {
         if let Some(hold) = self.hold_mut(claim.id) {
             if *only == Phase::Waiting {
                 return RenewReply::Gone(Loss::Missing);
+            }
+            let mode = match request.mode(hold.claim.mode) {
+                Ok(mode) => mode,
+                Err(refusal) => return RenewReply::Unknown(refusal),
+            };
+            if mode != hold.claim.mode {
+                Arc::make_mut(&mut hold.claim).mode = mode;
+                op.freed = true;
             }
             ends = request.end(hold.ends, asked);
             hold.ends = ends;

@@ -169,8 +169,8 @@ impl Backend for Quorum {
     }
 
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
-        let limits = self.profile.limits;
-        let check = move |request: &RenewRequest| limits.check_lease(request.lease);
+        let quorum = self.clone();
+        let check = move |request: &RenewRequest| request.check(&quorum.profile);
         let quorum = self.clone();
         let send = |batch| async move { quorum.renew_by_majority(batch).await };
         self.run_batch(batch, check, RenewReply::Unknown, send)

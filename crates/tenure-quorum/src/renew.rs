@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Batch, Cause, Effect, Instant, Loss, Phase, ReleaseRequest, ReleaseTarget, RenewReply,
-    RenewRequest,
+    BackendError, Batch, Cause, Effect, Fault, Instant, Loss, Phase, ReleaseRequest, ReleaseTarget,
+    RenewReply, RenewRequest,
 };
 
 use crate::backend::Quorum;
@@ -77,6 +77,11 @@ impl Quorum {
                     .spawn(cleanup::repeat_release(member, release, request.lease));
             }
             return RenewReply::Gone(element.loss.unwrap_or(Loss::Missing));
+        }
+        // The members refuse an invalid request, such as the downgrade of a mutex, for the same reason.
+        let mut errors = element.errors.iter();
+        if let Some(invalid) = errors.find(|error| error.fault() == Fault::Invalid) {
+            return RenewReply::Unknown(invalid.clone());
         }
         RenewReply::Unknown(too_few(members, majority, element.errors, Effect::Unknown))
     }

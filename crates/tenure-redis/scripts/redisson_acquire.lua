@@ -9,7 +9,8 @@
 -- Reply      four numbers in one text, separated by blanks: a list would cost the server several microseconds more.
 --            1, first token, number of tokens, time      granted; the lease starts now
 --            0, poll after (ms), claims ahead or -1, time   waits
---            2, 0, 0, time   ended      3, 0, 0, time   not_after has passed   4, 0, 0, time   a read-write lock
+--            2, 0, 0, time   ended      3, 0, 0, time   not_after has passed
+--            4, kind, 0, time   a lock of another kind: -1 a read-write lock
 --            5, 0, 0, time   no further token can be counted exactly; nothing was done
 --            6, 0, 0, time   the key is no lock
 -- Closes     the race between a delayed request and the release of its claim: the late request finds its not_after passed,
@@ -48,6 +49,7 @@ then
 end
 local tag = open .. name .. close
 local queue = 'redisson_lock_queue:' .. tag
+--: include redisson_mutex
 --: include redisson_place
 write_client_record(claims, client_ttl, client_label)
 local code, first, second =

@@ -9,11 +9,12 @@ local function is_held_by_foreign(name)
     if redis.call('HLEN', name) > 64 then
         return true
     end
+    local no_client = { mode = true, ['tenure:bar'] = true, ['tenure:bar:write'] = true }
     local records = 'tenure_claim:' .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}') .. ':'
     local fields = redis.call('HGETALL', name)
     for i = 1, #fields, 2 do
         local claims = 'tenure_claims:' .. string.sub(fields[i], 1, 36)
-        if fields[i] ~= 'tenure:bar' and redis.call('EXISTS', claims, records .. fields[i]) == 0 then
+        if not no_client[fields[i]] and redis.call('EXISTS', claims, records .. fields[i]) == 0 then
             return true
         end
     end

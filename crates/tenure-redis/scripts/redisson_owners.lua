@@ -1,27 +1,44 @@
--- Finds the owners of a mutex, i.e. its holders. Included in scripts that may meet the hash of another program: such a hash
--- has no owners, so it is neither listed nor changed.
+-- Finds the holders of a lock. Included in scripts that may meet the hash of another program: such a hash has no holders, so
+-- it is neither listed nor changed. They define `name` and `tag`.
 --
 -- A mutex is a hash with a field for each owner: `uuid:number`, in a Java transaction followed by `:` and hex digits. The
--- value is the hold count. Hashes with more than 64 fields are not read, because reading them would block the server. A
--- mutex usually expires; Java leaves one without expiry if it asked for a lease that the server does not accept.
+-- value is the hold count. A read-write lock also has the field `mode`; see redisson_read_write. Hashes with many fields are
+-- not read, because reading them would block the server: a mutex has at most 64. A lock usually expires; Java leaves one
+-- without expiry if it asked for a lease that the server does not accept.
 local hex = string.rep('%x', 4)
 local OWNER = '^' .. hex .. hex .. string.rep('%-' .. hex, 4) .. hex .. hex .. ':%-?%d+'
 local function is_owner(field)
     return string.find(field, OWNER .. '$') or string.find(field, OWNER .. ':%x+$')
 end
-local function owners_of(name)
-    local owners = {}
-    if redis.call('TYPE', name).ok ~= 'hash' or redis.call('HLEN', name) > 64 then
+--: include redisson_read_left
+
+-- Returns the owners, and for each one its mode ('' in a mutex, 'R' a reader, 'W' a writer) and the rest of its lease (ms).
+-- A writer's own reads are not listed.
+local function owners_of()
+    local owners, modes, left = {}, {}, {}
+    if redis.call('TYPE', name).ok ~= 'hash' then
+        return owners
+    end
+    local state, ends = redis.call('HGET', name, 'mode'), redis.call('PTTL', name)
+    if redis.call('HLEN', name) > (state and 4096 or 64) or state and state ~= 'read' and state ~= 'write' then
         return owners
     end
     local fields = redis.call('HGETALL', name)
     for i = 1, #fields, 2 do
-        if fields[i] ~= 'tenure:bar' then
-            if not (is_owner(fields[i]) and string.find(fields[i + 1], '^%d+$')) then
+        local owner, is_writer = fields[i], 0
+        if state then
+            owner, is_writer = string.gsub(owner, ':write$', '')
+        end
+        if owner ~= 'tenure:bar' and fields[i] ~= 'mode' then
+            if not (is_owner(owner) and string.find(fields[i + 1], '^%d+$')) then
                 return {}
             end
-            owners[#owners + 1] = fields[i]
+            local own_left = state == 'read' and read_left(owner, fields[i + 1]) or ends
+            if state ~= 'write' and own_left >= -1 or is_writer == 1 then
+                owners[#owners + 1] = owner
+                modes[owner], left[owner] = not state and '' or is_writer == 1 and 'W' or 'R', own_left
+            end
         end
     end
-    return owners
+    return owners, modes, left
 end

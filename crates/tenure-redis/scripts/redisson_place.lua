@@ -1,27 +1,19 @@
--- Functions that redisson_acquire and redisson_release share, for all but their common cases. Included in both, which
--- define `name`, `tag`, `queue`, `now` (µs) and `draw`.
+-- Functions that the acquire and release scripts share, for all but their common cases. Included in them, after the part
+-- `kind`. They define `name`, `tag`, `queue`, `now` (µs) and `draw`.
 --
 -- A lock has Redisson's keys (the hash, the list `queue`, the zset `timeouts` of scores for Java) and these of ours:
 --   waiters            zset: the members of the queue that are our claims, with the time (ms) when each one's lease ends.
 --                      From then on the claim is dead, whatever its score for Java says.
---   records .. owner   the record of a claim.  W:LABEL it waits.  E it has ended.  V[BY] it was evicted; this outlives the
---                      lease by 12 s, in which a delayed request can still arrive.  G:FIRST:COUNT:LABEL tokens and label
---                      of a granted claim that was renewed; this expires with the lease, and the release deletes it.
--- For each client:
---   tenure_claims      hash with the client's `label`.
---   tenure_doubts      exists while a request of an ended claim may be in flight. Only then do the common cases look for
---                      records of ended claims.
 local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
-local channel = 'redisson_lock__channel:' .. tag
-local records = 'tenure_claim:' .. tag .. ':'
-local now_ms = math.floor(now / 1000)
-local RECORD_TTL = 12000
+local channel = CHANNEL .. tag
 -- The time (ms) for which Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by Java's clock.
 local JAVA_TIMEOUT = 300000
 local DAY = 86400000
--- The time (ms) after which a successor polls again if it was not granted because others wait. script.rs inserts it.
-local TURN = TURN_MS
+--: include redisson_records
 --: include redisson_foreign
+--: include redisson_vacate
+--: include redisson_queued_kind
+--: include redisson_owners
 
 -- Removes a waiter from the queue. The scores of waiters behind it stay: a Java waiter whose score fell below its
 -- clock would move itself to the tail.
@@ -29,24 +21,6 @@ local function remove_from_queue(owner)
     redis.call('LREM', queue, 1, owner)
     redis.call('ZREM', timeouts, owner)
     redis.call('ZREM', waiters, owner)
-end
-
-local function client_key(owner)
-    return 'tenure_claims:' .. string.sub(owner, 1, 36)
-end
-
--- Returns whether an owner is a claim of ours: Redis then has a record of the claim or its client.
-local function is_ours(owner)
-    return redis.call('EXISTS', client_key(owner), records .. owner) > 0
-end
-
--- Writes or extends a client's record, if a time to live (ms) is given. The label is '' if the client's claims have
--- different ones.
-local function write_client_record(claims, ttl, label)
-    if ttl then
-        redis.call('HSET', claims, 'label', label)
-        redis.call('PEXPIRE', claims, math.max(ttl, redis.call('PTTL', claims)))
-    end
 end
 
 -- Sets when the queue's keys expire, so that dead waiters do not stay for ever: 1 s after the last lease of our waiters
@@ -95,7 +69,18 @@ local function sweep()
 end
 
 local function wake_head(head)
-    redis.call('PUBLISH', channel .. ':' .. head, '0')
+    redis.call('PUBLISH', 'redisson_lock__channel:' .. tag .. ':' .. head, '0')
+end
+
+-- After a reader was granted from the queue, wakes the next waiter, which may be a reader too; with an empty queue, all
+-- unfair ones.
+local function wake_beside()
+    local head = mode == 'R' and redis.call('LINDEX', queue, 0)
+    if head then
+        wake_head(head)
+    elseif mode == 'R' then
+        redis.call('PUBLISH', channel, '0')
+    end
 end
 
 -- Returns after how many ms a waiting claim shall poll: when the lease of the holder or of one of our queued waiters
@@ -143,11 +128,20 @@ end
 -- Places or polls one claim. `yields` is true for a successor if other clients wait: then it is not granted. Returns the
 -- three numbers that `redisson_acquire` replies before the time.
 local function place(owner, lease, not_after, grants, label, fair, yields)
-    local held = redis.call('HMGET', name, owner, 'mode')
+    local seen, held, left, other_kind, cools = pcall(look, owner)
+    if not seen then
+        -- The key has another type. Fails if that is no string.
+        local size = vacate_for_hash(name, tag)
+        if size == 0 then
+            held, left, other_kind, cools = look(owner)
+        else
+            held, left, other_kind, cools = false, size and 0 or -1, size, false
+        end
+    end
     local record = redis.call('GET', records .. owner)
     local kind = record and string.sub(record, 1, 1)
-    if kind == 'G' and held[1] then
-        redis.call('PEXPIRE', name, lease)
+    if kind == 'G' and held then
+        extend(owner, lease)
         redis.call('PEXPIRE', records .. owner, lease)
         local first, count = string.match(record, '^G:(%d+):(%d+)')
         return 1, tonumber(first), tonumber(count)
@@ -155,21 +149,19 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     local waits = kind == 'W'
     if record and not waits then
         return 2, 0, 0
-    elseif not (record or held[1]) then
+    elseif not (record or held) then
         if now > not_after then
             return 3, 0, 0
-        elseif held[2] then
-            return 4, 0, 0
+        elseif left == -1 and not (KIND == 0 and other_kind) then
+            if #owners_of() == 0 then
+                return 6, 0, 0
+            end
+        end
+        if other_kind then
+            return 4, other_kind, 0
         end
     end
-    local left = held[1] and -2 or redis.call('PTTL', name)
-    if left == -1 and not record then
-        --: include redisson_owners
-        if #owners_of(name) == 0 then
-            return 6, 0, 0
-        end
-    end
-    if left ~= -2 and not fair then
+    if left ~= -2 and not (fair or cools) then
         -- The claim waits no longer than its own lease, because Java may shorten the holder's.
         return 0, unfair_poll(left >= 0 and left + 1 or 1000, lease), -1
     end
@@ -177,8 +169,10 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     local head = sweep()
     if waits and not redis.call('ZSCORE', waiters, owner) then
         return 2, 0, 0
+    elseif head and not (record or held) and kind_of_waiter(head) ~= KIND then
+        return 4, kind_of_waiter(head), 0
     end
-    if held[1] or left == -2 and not yields and (not head or head == owner) then
+    if held or left == -2 and not yields and (not head or head == owner) then
         local first = draw(grants)
         if not first then
             return 5, 0, 0
@@ -187,9 +181,9 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
             remove_from_queue(owner)
             set_queue_expiry()
             redis.call('DEL', records .. owner)
+            wake_beside()
         end
-        redis.call('HSET', name, owner, 1)
-        redis.call('PEXPIRE', name, lease)
+        hold(owner, lease)
         return 1, first, grants
     end
     if left == -2 and head and head ~= before and head ~= owner then
@@ -214,7 +208,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     slack = ahead > 0 and math.min(slack, javas * JAVA_TIMEOUT) or 0
     redis.call('ZADD', timeouts, now_ms + lease + slack, owner)
     redis.call('ZADD', waiters, now_ms + lease, owner)
-    redis.call('SET', records .. owner, 'W:' .. label, 'PX', lease + RECORD_TTL)
+    redis.call('SET', records .. owner, 'W' .. mode .. ':' .. label, 'PX', lease + RECORD_TTL)
     set_queue_expiry()
     local poll = yields and left == -2 and TURN or poll_after(left, ahead > 0 and head or nil)
     if javas > 0 and ahead > 0 and not redis.call('ZSCORE', waiters, redis.call('LINDEX', queue, ahead - 1)) then

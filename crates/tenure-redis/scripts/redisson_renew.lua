@@ -1,13 +1,14 @@
--- Renews claims, holders and waiters, of one client on mutexes. Each claim is judged alone.
+-- Renews claims, holders and waiters, of one client on locks of one kind. Each claim is judged alone. The part `kind` says
+-- how the locks are kept.
 --
 -- Inputs     KEYS  the token counter, the record of the claims' client, then the lock's name of each claim
---            ARGV  the client's label; then for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E'
---                  either), '1' if the lease may only be shortened or '', last token to raise the counter to or '', and the
+--            ARGV  the client's label; then for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'D'
+--                  granted, and a writer becomes a reader, 'E' either), '1' if the lease may only be shortened or '', last token to raise the counter to or '', and the
 --                  record of a granted claim, G:FIRST:COUNT:LABEL ('' to leave it as it is)
 -- Atomicity  one script for all. A failure of one claim does not affect the others.
 -- Reply      the time, then for each claim: -1 - lease (ms) if it is alive; 1 absent; 2 its lease ended while it waited;
---            3 the counter would be raised beyond what can be counted exactly; 4 it is in another phase; the text 'V' and
---            who evicted it; or the text 'R' and the server's error
+--            3 the counter would be raised beyond what can be counted exactly; 4 it is in another phase; 5 it holds and
+--            cannot be downgraded; the text 'V' and who evicted it; or the text 'R' and the server's error
 -- Closes     the race between a renewal and the release: only a holder whose field exists is renewed, so a late renewal
 --            restores neither the lock nor its record.
 local time = redis.call('TIME')
@@ -16,6 +17,8 @@ local now_ms = math.floor(now / 1000)
 local counter, claims = KEYS[1], KEYS[2]
 local reply = { now }
 local longest = 0
+local name, tag
+--: include kind
 
 local function raise_counter(last)
     if last > (tonumber(redis.call('GET', counter)) or 0) then
@@ -25,7 +28,7 @@ end
 
 -- Makes the queue's keys live at least 1 s longer than the renewed lease, or a day longer if Java's clients wait in the
 -- queue.
-local function extend_queue(tag, lease)
+local function extend_queue(lease)
     local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local left = redis.call('PTTL', queue)
     if left < 0 then
@@ -40,27 +43,26 @@ local function extend_queue(tag, lease)
     end
 end
 
-local function renew(name, owner, lease, phase, shorten, last, granted)
-    local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
+local function renew(owner, lease, phase, shorten, last, granted)
     local record = 'tenure_claim:' .. tag .. ':' .. owner
-    -- A key of another type has no holder, so that error counts as "not held". Other errors say nothing about the
-    -- claim.
-    local held = redis.pcall('HEXISTS', name, owner)
-    if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
-        return 'R' .. held.err
-    elseif held == 1 then
+    if holds(owner) then
         if phase == 'W' then
             return 4
+        elseif phase == 'D' and KIND ~= -1 then
+            return 5
         elseif last and last >= 2 ^ 53 then
             return 3
         end
-        local left = shorten and redis.call('PTTL', name) or -1
+        local left = shorten and left_of(owner) or -1
         if left >= 0 and left <= lease then
             lease = left
-        else
-            redis.call('PEXPIRE', name, lease)
         end
-        extend_queue(tag, lease)
+        if phase == 'D' then
+            downgrade(owner, lease)
+        elseif lease ~= left then
+            extend(owner, lease)
+        end
+        extend_queue(lease)
         longest = math.max(longest, lease)
         if last then
             raise_counter(last)
@@ -87,7 +89,7 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
     local ends = redis.call('ZSCORE', waiters, owner)
     if not ends or tonumber(ends) < now_ms then
         return 2
-    elseif phase == 'G' then
+    elseif phase == 'G' or phase == 'D' then
         return 4
     elseif last and last >= 2 ^ 53 then
         return 3
@@ -102,7 +104,7 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
         redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
     end
     redis.call('PEXPIRE', record, lease + 12000)
-    extend_queue(tag, lease)
+    extend_queue(lease)
     if last then
         raise_counter(last)
     end
@@ -112,7 +114,9 @@ end
 for i = 3, #KEYS do
     local at = (i - 3) * 6 + 2
     local owner, lease, phase, shorten, last, granted = unpack(ARGV, at, at + 5)
-    local ok, code = pcall(renew, KEYS[i], owner, tonumber(lease), phase, shorten == '1', tonumber(last), granted)
+    name = KEYS[i]
+    tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
+    local ok, code = pcall(renew, owner, tonumber(lease), phase, shorten == '1', tonumber(last), granted)
     reply[i - 1] = ok and code or 'R' .. (type(code) == 'table' and code.err or tostring(code))
 end
 -- Makes the client's record outlive the renewed leases of its holders by 12 s. If the server has lost the record,

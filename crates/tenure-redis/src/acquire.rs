@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, BackendError, Claim, Effect, Fairness, Fault, Grant, Instant, Kind, RenewReply,
-    RenewRequest, TURN, TokenRange,
+    AcquireReply, BackendError, Claim, Effect, Fairness, Fault, Grant, Instant, RenewReply, RenewRequest,
+    TURN, TokenRange,
 };
 
 use crate::backend::RedisStore;
 use crate::claims::arguments::{COUNTER, write_claim, write_client};
 use crate::claims::refusal::NOT_A_LOCK;
 use crate::claims::reply::{PlaceReply, decode, numbers, token_range};
-use crate::claims::script::ACQUIRE;
+use crate::claims::script::ScriptSet;
 use crate::claims::table::{ClientRecord, Lookup};
 use crate::connection::batch::{BatchEntry, BatchReply};
 use crate::connection::session::Session;
@@ -25,7 +25,7 @@ impl RedisStore {
         claim: &Arc<Claim>,
         not_after: Instant,
     ) -> Result<AcquireReply, BackendError> {
-        check_claim(claim)?;
+        let scripts = check_claim(claim, self.layout)?;
         let session = self.link.session().await?;
         let wire = &session.wire;
         let placement = match self
@@ -37,31 +37,38 @@ impl RedisStore {
             Lookup::Ask(placement) => placement,
         };
         let reply = self
-            .acquire_on(&session, claim, not_after, placement.client.as_ref())
+            .acquire_on(&session, scripts, claim, not_after, placement.client.as_ref())
             .await;
         placement.answered(reply.as_ref(), &wire.clock);
         reply
     }
 
-    async fn acquire_on(
+    /// Places or polls a claim on this connection, with the scripts of its kind.
+    pub(crate) async fn acquire_on(
         &self,
         session: &Session,
+        scripts: &ScriptSet,
         claim: &Arc<Claim>,
         not_after: Instant,
         record: Option<&ClientRecord>,
     ) -> Result<AcquireReply, BackendError> {
         // Fair claims are never batched: each is sent alone, in the order in which they came.
-        if claim.fairness == Fairness::Unfair
+        if scripts.batches
+            && claim.fairness == Fairness::Unfair
             && session.is_busy()
             && let Some(reply) = self.acquire_in_batch(session, claim, not_after, record).await?
         {
             return Ok(reply);
         }
-        let first = self.acquire_alone(session, claim, not_after, record).await?;
+        let first = self
+            .acquire_alone(session, scripts, claim, not_after, record)
+            .await?;
         // The time limit was too strict, because it was computed from a lower bound of the server's clock. The reply
         // has raised that bound, and the server has placed nothing, so try again.
         if matches!(first, AcquireReply::TooLate) && self.now() < not_after {
-            return self.acquire_alone(session, claim, not_after, record).await;
+            return self
+                .acquire_alone(session, scripts, claim, not_after, record)
+                .await;
         }
         Ok(first)
     }
@@ -74,7 +81,10 @@ impl RedisStore {
     ) -> Result<AcquireReply, BackendError> {
         let renewal = RenewRequest::of(claim);
         // Boxed: this future is rarely needed, and larger than the rest of its caller.
-        match Box::pin(self.renew_in_one_call(&[&renewal])).await?.pop() {
+        match Box::pin(self.renew_in_one_call(claim.mode.kind(), &[&renewal]))
+            .await?
+            .pop()
+        {
             Some(RenewReply::Alive { held_from, lease }) => {
                 Ok(AcquireReply::Granted(Grant::new(Some(run), held_from, lease)))
             }
@@ -119,12 +129,13 @@ impl RedisStore {
     async fn acquire_alone(
         &self,
         session: &Session,
+        scripts: &ScriptSet,
         claim: &Claim,
         not_after: Instant,
         record: Option<&ClientRecord>,
     ) -> Result<AcquireReply, BackendError> {
         let wire = &session.wire;
-        let mut command = ACQUIRE.command(4, 8, 320 + claim.label.len());
+        let mut command = scripts.acquire.command(4, 8, 320 + claim.label.len());
         command.text(claim.at.key.as_str()).text(COUNTER);
         write_client(&mut command, claim.at.id.client());
         write_claim(&mut command, claim, wire.clock.at(not_after), record);
@@ -133,7 +144,7 @@ impl RedisStore {
         let [code, first, second, time] = numbers(&reply).ok_or_else(unexpected_reply)?;
         wire.clock.learn(time.unsigned_abs(), self.now());
         match decode(code, first, second).ok_or_else(unexpected_reply)? {
-            PlaceReply::ReadWriteLock => Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex)),
+            PlaceReply::OtherKind(held) => Err(BackendError::mismatch(held, claim.mode.kind())),
             PlaceReply::TokensExhausted => Err(tokens_exhausted(claim.fairness)),
             PlaceReply::NotALock => Err(BackendError::new(Fault::Store, Effect::None, NOT_A_LOCK)),
             reply => Ok(acquire_reply(reply, claim, sent)),
@@ -152,7 +163,7 @@ pub(crate) fn acquire_reply(reply: PlaceReply, claim: &Claim, sent: Instant) -> 
         PlaceReply::Ended => AcquireReply::Ended,
         PlaceReply::TooLate => AcquireReply::TooLate,
         // Only a release's successor gets these replies. It counts as waiting, and its next poll gets the error.
-        PlaceReply::ReadWriteLock | PlaceReply::TokensExhausted | PlaceReply::NotALock => {
+        PlaceReply::OtherKind(_) | PlaceReply::TokensExhausted | PlaceReply::NotALock => {
             AcquireReply::Waiting {
                 ahead: None,
                 poll_after: TURN,

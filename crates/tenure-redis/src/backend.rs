@@ -9,6 +9,7 @@ use tenure_backend::{
     Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
+use crate::claims::script::{Layout, REDISSON};
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
@@ -18,7 +19,7 @@ use crate::watch::Subscriptions;
 
 /// Locks in Redis, in Redisson's layout.
 ///
-/// All rules of [`Backend`] hold for mutexes, unfair and fair. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
+/// All rules of [`Backend`] hold for mutexes, unfair and fair, and for unfair semaphores. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
 ///
 /// # Examples
 /// ```no_run
@@ -36,6 +37,7 @@ pub struct RedisStore {
     pub(crate) link: Link,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) claims: ClaimTable,
+    pub(crate) layout: &'static Layout,
     /// A listing has already logged the warning that the server has many keys.
     pub(crate) warned_of_many: AtomicBool,
 }
@@ -58,6 +60,7 @@ impl RedisStore {
             link,
             subscriptions,
             claims: ClaimTable::default(),
+            layout: &REDISSON,
             warned_of_many: AtomicBool::new(false),
         }))
     }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::backend::RedisStore;
 use crate::claims::arguments::COUNTER;
-use crate::claims::names::channel;
+use crate::claims::names::{MUTEX_CHANNEL, channel};
 use crate::claims::reply::{list, text};
 use crate::claims::script;
 use crate::connection::wire::Wire;
@@ -122,7 +122,9 @@ impl RedisStore {
             // The first wake-up only confirms the subscription. Then the message is sent.
             wakes.next().await.ok_or_else(cannot_subscribe)?;
             let (mut publish, called) = (redis::cmd("PUBLISH"), self.now());
-            let published = wire.query(publish.arg(channel(&probe.at.key)).arg("0")).await;
+            let published = wire
+                .query(publish.arg(channel(MUTEX_CHANNEL, &probe.at.key)).arg("0"))
+                .await;
             published.map_err(|error| cannot_publish(&error))?;
             wakes.next().await.ok_or_else(cannot_subscribe)?;
             Ok(self.now() - called)

@@ -12,9 +12,9 @@ use tenure_backend::{
 };
 
 use crate::backend::RedisStore;
-use crate::claims::names::{QUEUE_PREFIX, lock_of_queue};
-use crate::claims::reply::{integer, list, parse_granted_record, parse_waiting_record, text};
-use crate::claims::script::INSPECT;
+use crate::claims::names::{PERMITS_SUFFIX, QUEUE_PREFIX, lock_of_queue, semaphore_of_permits};
+use crate::claims::reply::{integer, list, parse_granted_record, parse_mode, parse_waiting_record, text};
+use crate::claims::script::Layout;
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
 use crate::release::holder_id;
@@ -28,9 +28,11 @@ const MANY_KEYS: u64 = 100_000;
 /// The most locks in one call of `redisson_inspect.lua`.
 const CHUNK: usize = 100;
 
-/// Phases of a listing: `HELD` scans held locks, then `QUEUED` scans the queues of locks without a holder.
+/// Phases of a listing: `HELD` scans held locks, `PERMITS` the permits that are taken of semaphores, and `QUEUED` the
+/// queues of locks without a holder.
 const HELD: u8 = 0;
 const QUEUED: u8 = 1;
+const PERMITS: u8 = 2;
 
 /// Position between two pages of a listing. Keeps the names that were scanned but not shown, because a repeated `SCAN`
 /// call may return other names.
@@ -48,14 +50,14 @@ impl RedisStore {
         let wire = &session.wire;
         match query {
             Query::Key(key) => {
-                let items = inspect_one(wire, key.as_str()).await?;
+                let items = inspect_one(wire, self.layout, key.as_str()).await?;
                 Ok(Page::new(items, None))
             }
             Query::Prefix { prefix, after, limit } => {
                 if prefix.is_empty() && after.is_none() {
                     self.warn_of_many(wire).await;
                 }
-                list_from(wire, &prefix, after.as_ref(), limit).await
+                list_from(wire, self.layout, &prefix, after.as_ref(), limit).await
             }
         }
     }
@@ -81,6 +83,7 @@ impl RedisStore {
 
 async fn list_from(
     wire: &Wire,
+    layout: &Layout,
     prefix: &str,
     after: Option<&Cursor>,
     limit: NonZeroU32,
@@ -96,13 +99,20 @@ async fn list_from(
                     let width = left.unwrap_or(limit).clamp(10, 1000);
                     (position.cursor, position.names) = scan(wire, prefix, phase, cursor, width).await?;
                 }
-                (None, HELD) => position = Position::start_of(QUEUED),
+                (None, HELD) => position = Position::start_of(PERMITS),
+                (None, PERMITS) => position = Position::start_of(QUEUED),
                 (None, _) => return Ok(Page::new(items, None)),
             }
         }
         let names = std::mem::take(&mut position.names);
-        let of_phase = |status: &LockStatus| status.holders.is_empty() == (position.phase == QUEUED);
-        let mut statuses = inspect_names(wire, &names).await?.into_iter().filter(of_phase);
+        let of_phase = |status: &LockStatus| match (position.phase, status.kind) {
+            (phase, Kind::Semaphore { .. }) => phase == PERMITS,
+            (phase, _) => phase != PERMITS && status.holders.is_empty() == (phase == QUEUED),
+        };
+        let mut statuses = inspect_names(wire, layout, &names)
+            .await?
+            .into_iter()
+            .filter(of_phase);
         let left = limit - items.len();
         items.extend(statuses.by_ref().take(left));
         // The page is full, and there is another lock: the next page starts with it.
@@ -144,7 +154,7 @@ impl Position {
             phase: phase
                 .parse()
                 .ok()
-                .filter(|phase| [HELD, QUEUED].contains(phase))?,
+                .filter(|phase| [HELD, QUEUED, PERMITS].contains(phase))?,
             cursor: match cursor {
                 "" => None,
                 cursor => Some(cursor.parse().ok()?),
@@ -171,6 +181,7 @@ async fn scan(
 ) -> Result<(Option<u64>, Vec<String>), BackendError> {
     let (pattern, kind) = match phase {
         HELD => (format!("{}*", escaped(prefix)), "hash"),
+        PERMITS => (format!("*{}*{PERMITS_SUFFIX}", escaped(prefix)), "zset"),
         _ => (format!("{QUEUE_PREFIX}*"), "list"),
     };
     let mut command = redis::cmd("SCAN");
@@ -183,12 +194,10 @@ async fn scan(
     let next = integer(next).ok_or_else(unexpected_reply)?;
     let keys = list(keys).ok_or_else(unexpected_reply)?.iter().filter_map(text);
     let names: BTreeSet<_> = keys
-        .filter_map(|key| {
-            if phase == HELD {
-                Some(key)
-            } else {
-                lock_of_queue(key)
-            }
+        .filter_map(|key| match phase {
+            HELD => Some(key),
+            PERMITS => semaphore_of_permits(key),
+            _ => lock_of_queue(key),
         })
         .filter(|name| name.starts_with(prefix) && !name.contains(char::is_control))
         .collect();
@@ -209,10 +218,16 @@ fn escaped(text: &str) -> String {
 }
 
 /// Returns the status of those of the named locks that have a holder or a waiter.
-async fn inspect_names(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
+async fn inspect_names(
+    wire: &Wire,
+    layout: &Layout,
+    names: &[String],
+) -> Result<Vec<LockStatus>, BackendError> {
     let mut statuses = Vec::new();
     for names in names.chunks(CHUNK) {
-        let mut command = INSPECT.command(names.len(), 0, names.iter().map(String::len).sum());
+        let mut command = layout
+            .inspect
+            .command(names.len(), 0, names.iter().map(String::len).sum());
         for name in names {
             command.text(name);
         }
@@ -224,16 +239,15 @@ async fn inspect_names(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>,
     Ok(statuses)
 }
 
-/// Returns the status of one lock. Fails if the key exists and is no mutex: it is not free, and its holder is unknown.
-async fn inspect_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, BackendError> {
-    let mut command = INSPECT.command(1, 0, name.len());
+/// Returns the status of one lock. Fails if the key exists and is no lock: it is not free, and its holder is unknown.
+async fn inspect_one(wire: &Wire, layout: &Layout, name: &str) -> Result<Vec<LockStatus>, BackendError> {
+    let mut command = layout.inspect.command(1, 0, name.len());
     let reply = wire.call(command.text(name)).await?;
     match list(&reply).ok_or_else(unexpected_reply)? {
         [Value::Array(fields)] if fields.len() == 1 => Err(BackendError::new(
             Fault::UnknownKind,
             Effect::None,
-            "the key is no mutex, so who holds it is not known: a read-write lock or a semaphore of Java's, or what another \
-             program keeps there",
+            "the key is no lock, so who holds it is not known: another program keeps something there",
         )),
         statuses => Ok(statuses.iter().filter_map(status).collect()),
     }
@@ -241,15 +255,12 @@ async fn inspect_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, Backend
 
 /// Decodes a lock's status; `None` if its name is no valid key.
 fn status(lock: &Value) -> Option<LockStatus> {
-    let [key, left, holders, waiters] = list(lock)? else {
+    let [key, holders, waiters] = list(lock)? else {
         return None;
     };
     let key = LockKey::new(text(key)?).ok()?;
-    // Redis expires a key after the last millisecond, so 1 ms is added. A lock without expiry has a negative time
-    // left, and so no `remaining`.
-    let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
     let holders = list(holders)?.iter().filter_map(|entry| {
-        let [owner, record, label] = list(entry)? else {
+        let [owner, record, label, mode, left] = list(entry)? else {
             return None;
         };
         let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
@@ -262,16 +273,28 @@ fn status(lock: &Value) -> Option<LockStatus> {
             .or(label.filter(|label| !label.is_empty()))
             .map(Into::into);
         let token = granted.map(|(run, _)| run.first());
-        Some(HolderStatus::new(id, label, Mode::Exclusive, token, remaining))
+        // Redis expires a key after the last millisecond, so 1 ms is added. A lock without expiry has a negative time
+        // left, and so no `remaining`.
+        let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
+        let mode = parse_mode(text(mode)?)?;
+        Some(HolderStatus::new(id, label, mode, token, remaining))
     });
     let waiters = list(waiters)?.iter().filter_map(|entry| {
         let [owner, record] = list(entry)? else {
             return None;
         };
-        let label = parse_waiting_record(text(record)?);
-        let id = holder_id(text(owner)?, label.is_some());
-        Some(WaiterStatus::new(id, label.map(Into::into), Mode::Exclusive))
+        let known = parse_waiting_record(text(record)?);
+        let id = holder_id(text(owner)?, known.is_some());
+        let (mode, label) = known.map_or((Mode::Exclusive, None), |(mode, label)| {
+            (mode, Some(label.into()))
+        });
+        Some(WaiterStatus::new(id, label, mode))
     });
-    let (holders, waiters) = (holders.collect(), Some(waiters.collect()));
-    Some(LockStatus::new(key, Kind::Mutex, holders, waiters))
+    let (holders, waiters): (Vec<_>, Vec<_>) = (holders.collect(), waiters.collect());
+    let mut modes = holders
+        .iter()
+        .map(|holder| holder.mode)
+        .chain(waiters.iter().map(|waiter| waiter.mode));
+    let kind = modes.next().map_or(Kind::Mutex, Mode::kind);
+    Some(LockStatus::new(key, kind, holders, Some(waiters)))
 }

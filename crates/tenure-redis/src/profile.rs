@@ -4,11 +4,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, Effect, Fault, Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Mode,
-    Order, Profile, Reach, ReleaseRequest, WakeUp,
+    BackendError, Claim, Effect, Fairness, Fault, Fencing, Hazard, Inspection, Kind, LeaseClock, Limits,
+    Liveness, Mode, Order, Profile, Reach, ReleaseRequest, WakeUp,
 };
 
 use crate::claims::names::is_reserved;
+use crate::claims::script::{Layout, ScriptSet};
 
 pub(crate) const LIMITS: Limits = {
     let mut limits = Limits::new(Duration::from_millis(100), Duration::from_secs(365 * 24 * 3600));
@@ -17,6 +18,9 @@ pub(crate) const LIMITS: Limits = {
     limits.expiry_slack = Duration::from_millis(1);
     limits
 };
+
+/// The most permits of one claim: the server runs its script for less than a millisecond.
+pub(crate) const MAX_PERMITS: u32 = 1000;
 
 const HAZARDS: &[Hazard] = &[
     Hazard::DataLoss,
@@ -30,6 +34,8 @@ pub(crate) static PROFILE: Profile = {
     let mut profile = Profile::new("redis", "redisson", liveness, HAZARDS, LIMITS);
     profile.reach = Reach::Network;
     profile.mutex = Order::Both;
+    profile.read_write = Order::Both;
+    profile.semaphore = Order::Unfair;
     profile.fencing = Fencing::UntilDataLossAndBackwardClock;
     profile.wake_up = WakeUp::Lossy;
     profile.remembers_ended = true;
@@ -52,25 +58,41 @@ pub(crate) fn grants(claim: &Claim) -> u64 {
     LIMITS.grants(claim.grants).get().into()
 }
 
-pub(crate) fn check_claim(claim: &Claim) -> Result<(), BackendError> {
+/// Checks a claim before it is sent. Returns the scripts that serve it.
+pub(crate) fn check_claim<'a>(claim: &Claim, layout: &'a Layout) -> Result<&'a ScriptSet, BackendError> {
     if is_reserved(claim.at.key.as_str()) {
         let message = "a key of that name stores what belongs to other locks: choose another key";
         return Err(BackendError::new(Fault::Invalid, Effect::None, message));
     }
-    match claim.mode {
-        Mode::Exclusive => LIMITS.check_lease(claim.lease),
-        Mode::Read | Mode::Write => Err(BackendError::unsupported(
-            "read-write locks are not served on Redis: use a mutex here, or another store",
-        )),
-        Mode::Permits { .. } => Err(BackendError::unsupported(
-            "semaphores are not served on Redis: use a mutex here, or another store",
-        )),
+    let kind = claim.mode.kind();
+    let Some(scripts) = layout.scripts(kind) else {
+        return Err(BackendError::unsupported(match kind {
+            Kind::Semaphore { .. } => {
+                "semaphores are not served on Redis: use a mutex here, or another store"
+            }
+            _ => "read-write locks are not served on Redis: use a mutex here, or another store",
+        }));
+    };
+    claim.check(&LIMITS)?;
+    let Mode::Permits { take, .. } = claim.mode else {
+        return Ok(scripts);
+    };
+    if claim.fairness == Fairness::Fifo {
+        return Err(BackendError::unsupported(
+            "fair semaphores are not served on Redis: use an unfair one here, or another store",
+        ));
     }
+    if take.get() > MAX_PERMITS {
+        let message =
+            format!("a claim takes at most {MAX_PERMITS} permits on Redis, not {take}: use several");
+        return Err(BackendError::new(Fault::Limit, Effect::None, message));
+    }
+    Ok(scripts)
 }
 
-pub(crate) fn check_release(request: &ReleaseRequest) -> Result<(), BackendError> {
+pub(crate) fn check_release(request: &ReleaseRequest, layout: &Layout) -> Result<(), BackendError> {
     match request.checked_successor()? {
-        Some(successor) => check_claim(successor),
+        Some(successor) => check_claim(successor, layout).map(drop),
         None => Ok(()),
     }
 }

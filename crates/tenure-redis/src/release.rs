@@ -1,6 +1,7 @@
 //! Releasing: withdrawals, releases and evictions, with a successor or without. The requests of a batch run
 //! concurrently.
 
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,22 +9,22 @@ use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
     AcquireReply, BackendError, Batch, Cause, Effect, HolderId, Kind, ReleaseReply, ReleaseRequest,
-    ReleaseTarget, Successor,
+    ReleaseTarget, Successor, TURN,
 };
 use tokio::time::sleep;
 
 use crate::acquire::acquire_reply;
 use crate::backend::RedisStore;
 use crate::claims::arguments::{COUNTER, write_claim, write_client};
-use crate::claims::names::{Owner, channel, queue};
-use crate::claims::reply::{decode, integer, list, numbers, text};
-use crate::claims::script::{Command, RELEASE};
+use crate::claims::names::{MUTEX_CHANNEL, Owner, channel, queue};
+use crate::claims::reply::{self, decode, integer, list, numbers, text};
+use crate::claims::script::{Command, ScriptSet};
 use crate::claims::table::{ClientRecord, EndState, Lookup};
 use crate::connection::batch::{BatchEntry, BatchReply};
 use crate::connection::session::Session;
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
-use crate::profile::{LIMITS, check_release};
+use crate::profile::{LIMITS, check_claim, check_release};
 
 /// The longest cooldown, in milliseconds: a year, like the longest lease.
 const MAX_COOLDOWN: u64 = 365 * 24 * 3600 * 1000;
@@ -65,7 +66,7 @@ impl RedisStore {
         else {
             return Ok(None);
         };
-        let own = u64::from(self.subscriptions.is_subscribed(&target.key));
+        let own = u64::from(self.subscriptions.is_subscribed(MUTEX_CHANNEL, &target.key));
         let entry = BatchEntry::Release {
             claim: target.clone(),
             with_record: has_record,
@@ -82,7 +83,7 @@ impl RedisStore {
     }
 
     async fn try_release(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
-        check_release(request)?;
+        check_release(request, self.layout)?;
         let session = self.link.session().await?;
         if matches!(&request.target, ReleaseTarget::Foreign { id, .. } if id.is_empty()) {
             // With an empty owner, the script would release all holders.
@@ -96,10 +97,12 @@ impl RedisStore {
             (ReleaseTarget::Claim(target), Cause::Unlocked | Cause::Withdrawn) => Some(target.id),
             _ => None,
         };
-        let end = released_id.map_or(EndState::MayBeInFlight, |id| {
-            self.claims.begin_release(id, self.now())
-        });
-        let released = self.release_on(&session, request, end).await;
+        let (end, kind) = match (released_id, &request.target) {
+            (Some(id), _) => self.claims.begin_release(id, self.now()),
+            (None, ReleaseTarget::Claim(target)) => (EndState::Unknown, self.claims.kind(target.id)),
+            (None, _) => (EndState::Unknown, None),
+        };
+        let released = self.release_on(&session, request, end, kind).await;
         match (released_id, &released) {
             (Some(id), Ok(_)) => self.claims.confirm_end(id, self.now()),
             (Some(id), Err(error)) if error.effect() == Effect::None => self.claims.cancel_release(id),
@@ -113,9 +116,12 @@ impl RedisStore {
         session: &Session,
         request: &ReleaseRequest,
         end: EndState,
+        kind: Option<Kind>,
     ) -> Result<ReleaseReply, BackendError> {
         let wire = &session.wire;
-        if end != EndState::MayBeInFlight
+        let scripts = self.layout.scripts_or_mutex(kind);
+        if matches!(end, EndState::Settled | EndState::SettledWithRecord)
+            && scripts.batches
             && session.is_busy()
             && let Some(released) = self
                 .release_in_batch(session, request, end == EndState::SettledWithRecord)
@@ -124,55 +130,122 @@ impl RedisStore {
             return Ok(released);
         }
         let Some(successor) = &request.successor else {
-            let released = self.release_alone(session, request, end, None).await?;
+            let released = self.release_alone(session, scripts, request, end, None).await?;
             if !request.cooldown.is_zero() {
                 self.wake_head_after_cooldown(wire, request).await;
             }
             return Ok(released);
         };
+        let scripts = self
+            .layout
+            .scripts_or_mutex(kind.or(Some(successor.claim.mode.kind())));
         match self
             .claims
             .begin_placement(&successor.claim, self.now(), successor.not_after, wire.number)
         {
             Lookup::Ask(placement) => {
                 let successor = Some((successor, placement.client.as_ref()));
-                let released = self.release_alone(session, request, end, successor).await;
+                let released = self
+                    .release_alone(session, scripts, request, end, successor)
+                    .await;
                 placement.answered(successor_reply(&released), &wire.clock);
                 released
             }
             Lookup::Ended => {
-                let released = self.release_alone(session, request, end, None).await?;
+                let released = self.release_alone(session, scripts, request, end, None).await?;
                 Ok(with_successor(released, AcquireReply::Ended))
             }
             // This release is repeated: the earlier one has granted the successor.
             Lookup::Granted(run) => {
-                let released = self.release_alone(session, request, end, None).await?;
+                let released = self.release_alone(session, scripts, request, end, None).await?;
                 let successor = self.poll_granted(&successor.claim, run).await?;
                 Ok(with_successor(released, successor))
             }
         }
     }
 
+    /// Releases in a call of its own, and places the successor. If the claim's kind is not known, and the key has another
+    /// kind than the scripts serve, calls the scripts of that kind. A successor of another kind is placed in a second call.
     async fn release_alone(
         &self,
         session: &Session,
+        scripts: &ScriptSet,
         request: &ReleaseRequest,
         end: EndState,
         successor: Option<(&Successor, Option<&ClientRecord>)>,
     ) -> Result<ReleaseReply, BackendError> {
+        let same_kind = |successor: &Successor| {
+            let serve = self.layout.scripts(successor.claim.mode.kind());
+            serve.is_some_and(|serve| ptr::eq(serve, scripts))
+        };
+        let mut together = successor.filter(|(successor, _)| same_kind(successor));
+        let mut released = self.try_scripts(session, scripts, request, end, together).await?;
+        if let Err(held) = released
+            && let Some(others) = self.layout.scripts(held)
+            && !ptr::eq(others, scripts)
+        {
+            together = None;
+            released = Box::pin(self.try_scripts(session, others, request, end, None)).await?;
+        }
+        let released = released.map_err(|held| {
+            let asked = successor.map_or(Kind::Mutex, |(successor, _)| successor.claim.mode.kind());
+            BackendError::mismatch(held, asked)
+        })?;
+        match successor {
+            Some((successor, record)) if together.is_none() => {
+                Box::pin(self.place_after(session, released, successor, record)).await
+            }
+            _ => Ok(released),
+        }
+    }
+
+    /// Places a successor of another kind than the released claim.
+    async fn place_after(
+        &self,
+        session: &Session,
+        released: ReleaseReply,
+        successor: &Successor,
+        record: Option<&ClientRecord>,
+    ) -> Result<ReleaseReply, BackendError> {
+        let Successor { claim, not_after } = successor;
+        let scripts = check_claim(claim, self.layout)?;
+        let placed = self.acquire_on(session, scripts, claim, *not_after, record).await;
+        Ok(match placed {
+            Ok(placed) => with_successor(released, placed),
+            // Its next poll gets the error.
+            Err(error) if error.effect() == Effect::None => with_successor(
+                released,
+                AcquireReply::Waiting {
+                    ahead: None,
+                    poll_after: TURN,
+                },
+            ),
+            Err(error) => ReleaseReply::Unknown(error),
+        })
+    }
+
+    /// Releases with the scripts of one kind of lock. The inner error is the kind of the key, if it is another one.
+    async fn try_scripts(
+        &self,
+        session: &Session,
+        scripts: &ScriptSet,
+        request: &ReleaseRequest,
+        end: EndState,
+        successor: Option<(&Successor, Option<&ClientRecord>)>,
+    ) -> Result<Result<ReleaseReply, Kind>, BackendError> {
         let (wire, target) = (&session.wire, &request.target);
-        let command = self.encode(wire, request, end, successor);
+        let command = self.encode(wire, scripts, request, end, successor);
         let sent = self.now();
         let reply = session.call_limited(&command).await?;
         if let Some([freed, others]) = list(&reply) {
-            return Ok(ReleaseReply::Done {
+            return Ok(Ok(ReleaseReply::Done {
                 freed: freed_holders(freed).ok_or_else(unexpected_reply)?,
                 others: integer(others).and_then(|others| u32::try_from(others).ok()),
                 successor: None,
-            });
+            }));
         }
-        if numbers(&reply) == Some([-1, 0]) {
-            return Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex));
+        if let Some([-1, held]) = numbers(&reply) {
+            return reply::kind(held).map(Err).ok_or_else(unexpected_reply);
         }
         let (freed, others, successor) = if let Some((successor, _)) = successor {
             let [freed, others, code, first, second, time] = numbers(&reply).ok_or_else(unexpected_reply)?;
@@ -183,11 +256,11 @@ impl RedisStore {
             let [freed, others] = numbers(&reply).ok_or_else(unexpected_reply)?;
             (freed, others, None)
         };
-        Ok(ReleaseReply::Done {
+        Ok(Ok(ReleaseReply::Done {
             freed: target_id(target).filter(|_| freed == 1).into_iter().collect(),
             others: u32::try_from(others).ok(),
             successor,
-        })
+        }))
     }
 
     /// Wakes the first fair waiter once more after an eviction's cooldown. An older Java client that was woken during
@@ -205,7 +278,7 @@ impl RedisStore {
                 return Ok(());
             };
             let mut call = redis::cmd("PUBLISH");
-            call.arg(format!("{}:{head}", channel(key))).arg(0);
+            call.arg(format!("{}:{head}", channel(MUTEX_CHANNEL, key))).arg(0);
             wire.query(&call).await.map(drop)
         };
         let woken: Result<(), BackendError> = woken.await;
@@ -217,6 +290,7 @@ impl RedisStore {
     fn encode(
         &self,
         wire: &Wire,
+        scripts: &ScriptSet,
         request: &ReleaseRequest,
         end: EndState,
         successor: Option<(&Successor, Option<&ClientRecord>)>,
@@ -229,8 +303,8 @@ impl RedisStore {
         } = request;
         let key = target.key();
         let mut command = match successor {
-            Some(_) => RELEASE.command(4, 13, 448),
-            None => RELEASE.command(1, 5, 192),
+            Some(_) => scripts.release.command(4, 13, 448),
+            None => scripts.release.command(1, 5, 192),
         };
         command.text(key.as_str());
         if let Some((successor, _)) = successor {
@@ -257,8 +331,9 @@ impl RedisStore {
             (_, EndState::Settled) => command.text(""),
             (_, EndState::SettledWithRecord) => command.text("N"),
             (_, EndState::MayBeInFlight) => command.text("E"),
+            (_, EndState::Unknown) => command.text("U"),
         };
-        let own = client.is_some() && self.subscriptions.is_subscribed(key);
+        let own = client.is_some() && self.subscriptions.is_subscribed(scripts.channel, key);
         command
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));

@@ -1,11 +1,14 @@
 //! Renewing: hundreds of claims in one script call, each judged alone. The calls of a large batch run concurrently.
 
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use redis::Value;
-use tenure_backend::{BackendError, Batch, Effect, Fault, Instant, Loss, Phase, RenewReply, RenewRequest};
+use tenure_backend::{
+    BackendError, Batch, Effect, Fault, Instant, Kind, Loss, Phase, RenewReply, RenewRequest,
+};
 use tokio::time::timeout;
 
 use crate::backend::RedisStore;
@@ -13,10 +16,10 @@ use crate::claims::arguments::COUNTER;
 use crate::claims::names::{Owner, client_key};
 use crate::claims::refusal::{Refusal, lacks_key_permission};
 use crate::claims::reply::{integer, list, text};
-use crate::claims::script::RENEW;
+use crate::claims::script::ScriptSet;
 use crate::connection::wire::Wire;
 use crate::error::{renewal_timed_out, unexpected_reply};
-use crate::profile::{LIMITS, lease_ms};
+use crate::profile::{LIMITS, PROFILE, lease_ms};
 
 /// The most claims in one call. The server runs it for about 3 ms, and serves no other client meanwhile.
 const MAX_CHUNK: usize = 640;
@@ -27,40 +30,53 @@ const WRONG_PHASE: u64 = 4;
 /// Shortest time limit of a call, used if a sixth of the lease is less.
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
+/// A renewal with its place in the caller's batch and the scripts of its claim's kind.
+type Numbered<'a> = (usize, &'a RenewRequest, &'a ScriptSet);
+
 impl RedisStore {
     pub(crate) async fn renew_all(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
             return batch.iter().map(|_| RenewReply::Unknown(error.clone())).collect();
         }
-        // One call carries claims of one client only.
-        let client = |renewal: &RenewRequest| renewal.claim.id.client();
-        let mut chunks: Vec<&[RenewRequest]> = Vec::new();
-        for same_client in batch.chunk_by(|a, b| client(a) == client(b)) {
-            chunks.extend(same_client.chunks(MAX_CHUNK));
-        }
-        if let [only] = chunks[..] {
-            return self.renew_chunk(only).await;
-        }
-        let replies = join_all(chunks.into_iter().map(|chunk| self.renew_chunk(chunk)));
-        replies.await.into_iter().flatten().collect()
+        // One call carries claims of one client only, and of one kind of lock.
+        let scripts =
+            |renewal: &RenewRequest| self.layout.scripts_or_mutex(self.claims.kind(renewal.claim.id));
+        let mut sorted: Vec<Numbered<'_>> = (0..)
+            .zip(&batch)
+            .map(|(number, renewal)| (number, renewal, scripts(renewal)))
+            .collect();
+        sorted.sort_by_key(|(.., scripts)| ptr::from_ref(*scripts));
+        let travel_together = |(_, a, of_a): &Numbered<'_>, (_, b, of_b): &Numbered<'_>| {
+            a.claim.id.client() == b.claim.id.client() && ptr::eq(*of_a, *of_b)
+        };
+        let chunks = sorted
+            .chunk_by(travel_together)
+            .flat_map(|same| same.chunks(MAX_CHUNK));
+        let replies = join_all(chunks.map(|chunk| self.renew_chunk(chunk))).await;
+        let mut replies: Vec<_> = sorted.iter().zip(replies.into_iter().flatten()).collect();
+        replies.sort_by_key(|((number, ..), _)| *number);
+        replies.into_iter().map(|(_, reply)| reply).collect()
     }
 
     /// Renews one chunk within a sixth of its shortest lease, so that there is time for another attempt. A request
     /// that was given up may arrive later, which does no harm.
-    async fn renew_chunk(&self, chunk: &[RenewRequest]) -> Batch<RenewReply> {
+    async fn renew_chunk(&self, chunk: &[Numbered<'_>]) -> Batch<RenewReply> {
+        let Some((.., scripts)) = chunk.first() else {
+            return Batch::new();
+        };
         let checked: Batch<Result<(), BackendError>> = chunk
             .iter()
-            .map(|renewal| LIMITS.check_lease(renewal.lease))
+            .map(|(_, renewal, _)| renewal.check(&PROFILE))
             .collect();
         let valid: Vec<&RenewRequest> = chunk
             .iter()
             .zip(&checked)
-            .filter_map(|(renewal, checked)| checked.is_ok().then_some(renewal))
+            .filter_map(|((_, renewal, _), checked)| checked.is_ok().then_some(*renewal))
             .collect();
         let shortest = valid.iter().map(|renewal| renewal.lease).min();
         let limit = (shortest.unwrap_or_default() / 6).max(MIN_TIMEOUT);
         let replies = match self.link.session().await {
-            Ok(session) => self.renew_each(&session.wire, &valid, limit).await,
+            Ok(session) => self.renew_each(&session.wire, scripts, &valid, limit).await,
             Err(error) => all_unknown(&valid, &error),
         };
         let mut replies = replies.into_iter();
@@ -80,10 +96,11 @@ impl RedisStore {
     async fn renew_each(
         &self,
         wire: &Wire,
+        scripts: &ScriptSet,
         renewals: &[&RenewRequest],
         limit: Duration,
     ) -> Batch<RenewReply> {
-        let replies = match timeout(limit, self.renew_on(wire, renewals)).await {
+        let replies = match timeout(limit, self.renew_on(wire, scripts, renewals)).await {
             Ok(replies) => replies,
             Err(_) => Err(renewal_timed_out(limit)),
         };
@@ -92,8 +109,8 @@ impl RedisStore {
             Err(error) if lacks_key_permission(&error) && renewals.len() > 1 => {
                 let (some, others) = renewals.split_at(renewals.len() / 2);
                 let halves = join(
-                    self.renew_each(wire, some, limit),
-                    self.renew_each(wire, others, limit),
+                    self.renew_each(wire, scripts, some, limit),
+                    self.renew_each(wire, scripts, others, limit),
                 );
                 let (mut replies, others) = Box::pin(halves).await;
                 replies.extend(others);
@@ -105,15 +122,18 @@ impl RedisStore {
 
     pub(crate) async fn renew_in_one_call(
         &self,
+        kind: Kind,
         renewals: &[&RenewRequest],
     ) -> Result<Batch<RenewReply>, BackendError> {
         let session = self.link.session().await?;
-        self.renew_on(&session.wire, renewals).await
+        let scripts = self.layout.scripts_or_mutex(Some(kind));
+        self.renew_on(&session.wire, scripts, renewals).await
     }
 
     async fn renew_on(
         &self,
         wire: &Wire,
+        scripts: &ScriptSet,
         renewals: &[&RenewRequest],
     ) -> Result<Batch<RenewReply>, BackendError> {
         let Some(first) = renewals.first() else {
@@ -121,7 +141,7 @@ impl RedisStore {
         };
         let count = renewals.len();
         let client = first.claim.id.client();
-        let mut command = RENEW.command(2 + count, 1 + 6 * count, 192 * (1 + count));
+        let mut command = scripts.renew.command(2 + count, 1 + 6 * count, 192 * (1 + count));
         command.text(COUNTER).bytes(&client_key(client));
         for renewal in renewals {
             command.text(renewal.claim.key.as_str());
@@ -133,6 +153,7 @@ impl RedisStore {
                 .bytes(Owner::of(renewal.claim.id).as_bytes())
                 .number(lease_ms(renewal.lease))
                 .text(match renewal.only {
+                    _ if renewal.downgrade => "D",
                     Phase::Waiting => "W",
                     Phase::Granted => "G",
                     Phase::Either => "E",
@@ -216,6 +237,11 @@ fn decode(reply: &Value, held_from: Instant) -> RenewReply {
             Fault::Limit,
             Effect::None,
             "tokens are raised to 2^53 at the most, beyond which Redis's scripts do not count exactly",
+        )),
+        Some(5) => RenewReply::Unknown(BackendError::new(
+            Fault::Invalid,
+            Effect::None,
+            "only a write lock can be downgraded, and this claim is no read-write lock's",
         )),
         _ => RenewReply::Unknown(unexpected_reply()),
     }

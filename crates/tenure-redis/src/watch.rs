@@ -16,7 +16,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::claims::names::{Owner, channel, owner_channel};
+use crate::claims::names::{Owner, channel, channel_prefix, owner_channel};
 use crate::connection::dial::Dialer;
 use crate::error::{ConnectError, not_subscribed};
 
@@ -88,14 +88,14 @@ impl Subscriptions {
     }
 
     /// Returns whether the server counts this client among the lock's subscribers, as far as the client knows.
-    pub(crate) fn is_subscribed(&self, key: &LockKey) -> bool {
+    pub(crate) fn is_subscribed(&self, prefix: &str, key: &LockKey) -> bool {
         if self.registry.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let state = self.registry.state.lock();
         state
             .channels
-            .get(&*channel(key))
+            .get(&*channel(prefix, key))
             .is_some_and(|channel| channel.subscribed)
     }
 
@@ -103,7 +103,7 @@ impl Subscriptions {
     pub(crate) async fn watch(&self, claim: &Claim) -> Result<Wakes, BackendError> {
         self.dialer.check_process()?;
         let name: Arc<str> = match claim.fairness {
-            Fairness::Unfair => channel(&claim.at.key),
+            Fairness::Unfair => channel(channel_prefix(claim.mode.kind()), &claim.at.key),
             Fairness::Fifo => owner_channel(&claim.at.key, &Owner::of(claim.at.id)),
         }
         .into();

@@ -132,6 +132,8 @@ macro_rules! __cases {
             two_claims_of_one_owner_exclude_each_other
             readers_hold_together_and_exclude_a_writer
             a_writer_excludes_readers_and_writers
+            a_downgraded_writer_holds_together_with_readers
+            a_downgrade_lets_no_waiting_writer_hold_the_key
             permits_are_granted_up_to_the_semaphores_size
             competing_clients_never_hold_at_the_same_time
             similar_keys_do_not_exclude_each_other
@@ -148,6 +150,7 @@ macro_rules! __cases {
             a_claim_is_never_placed_after_its_not_after
             a_holder_may_be_polled_after_its_not_after
             renewing_a_released_claim_reports_it_gone
+            a_downgrade_brings_no_ended_claim_back
             renewing_an_unplaced_claim_reports_it_gone
             a_refused_unfair_claim_leaves_nothing_behind
             a_claim_withdrawn_while_waiting_is_never_granted
@@ -241,6 +244,7 @@ macro_rules! __cases {
             a_waiter_without_wake_ups_proceeds_by_polling
             watching_does_not_change_the_claim
             withdrawing_the_head_lets_the_next_waiter_proceed
+            a_downgrade_lets_watching_readers_proceed
             a_release_reports_waiters_of_other_clients
             a_release_counts_watchers_of_other_clients
             a_release_does_not_count_the_clients_own_waiters
@@ -266,6 +270,7 @@ macro_rules! __cases {
         $crate::$then! { refuse [
             unlisted_modes_are_refused_without_effect
             a_kind_other_than_the_holders_is_a_mismatch
+            a_downgrade_of_another_kind_is_refused_without_effect
             a_kind_other_than_the_queues_is_a_mismatch
             too_many_permits_are_refused_without_effect
             a_lease_above_the_maximum_is_refused_without_effect

@@ -108,6 +108,7 @@ fn renewal(number: u64) -> RenewRequest {
         only: Phase::Granted,
         shorten_only: false,
         raise: None,
+        downgrade: false,
     }
 }
 

@@ -21,6 +21,8 @@ use crate::engine::timer::{nap, within};
 use crate::error::{Error, Lost, LostCause};
 use crate::telemetry::holding;
 
+mod downgrade;
+
 /// A held lock. Dropping the guard releases the lock.
 ///
 /// The guard may move between tasks and threads. Dropping it never blocks and never panics, even outside a runtime. The
@@ -128,9 +130,9 @@ impl Guard {
         &self.hold().claim.at.key
     }
 
-    /// The mode in which the lock is held.
+    /// The mode in which the lock is held: `Read` once a [`downgrade`](Self::downgrade) of a write lock is confirmed.
     pub fn mode(&self) -> Mode {
-        self.hold().claim.mode
+        self.hold().mode()
     }
 
     /// The claim's name in the store, as shown by `tenure ls` and accepted by `tenure evict --claim`.

@@ -110,6 +110,7 @@ async fn a_renewal_delayed_by_the_file_lock_does_not_restore_a_claim() {
         only: Phase::Granted,
         shorten_only: false,
         raise: None,
+        downgrade: false,
     };
     let renewed = tokio::spawn(holder.clone().renew(Batch::from_iter([renewal])));
     // sleep: gives the renewal time to wait for the file. If it does not wait yet, the test checks less but does not fail.

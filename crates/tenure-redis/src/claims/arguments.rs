@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Claim, ClientId, Fairness};
+use tenure_backend::{Claim, ClientId, Fairness, Mode};
 
 use crate::claims::names::{Owner, client_key, doubts_key};
 use crate::claims::script::Command;
@@ -33,13 +33,27 @@ pub(crate) fn write_claim(
         .number(lease_ms(claim.lease))
         .number(not_after)
         .number(grants(claim));
-    match claim.fairness {
-        Fairness::Fifo => _ = command.text(&claim.label).text("1"),
-        Fairness::Unfair if record.is_some() => _ = command.text("").text(""),
-        Fairness::Unfair => {}
+    let mode = mode_code(claim.mode);
+    match (claim.mode, claim.fairness) {
+        (Mode::Permits { take, of }, _) => _ = command.number(take.get().into()).number(of.get().into()),
+        (_, Fairness::Fifo) => _ = command.text(&claim.label).text("1"),
+        (_, Fairness::Unfair) if record.is_some() || !mode.is_empty() => _ = command.text("").text(""),
+        (_, Fairness::Unfair) => {}
+    }
+    if !mode.is_empty() {
+        command.text(mode);
     }
     if let Some(ClientRecord { ttl, label }) = record {
         command.number(ttl_ms(*ttl)).text(label);
+    }
+}
+
+/// A claim's mode as scripts know it; empty for a mutex.
+pub(crate) fn mode_code(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Read => "R",
+        Mode::Write => "W",
+        Mode::Exclusive | Mode::Permits { .. } => "",
     }
 }
 

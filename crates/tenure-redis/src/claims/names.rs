@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use tenure_backend::{ClaimId, ClientId, LockKey};
+use tenure_backend::{ClaimId, ClientId, Kind, LockKey};
 
 /// Length of a client's UUID in text.
 pub(crate) const UUID_LEN: usize = 36;
@@ -85,9 +85,27 @@ fn key_of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID_LEN] {
     key
 }
 
-/// The channel to which Redisson publishes releases of a lock.
-pub(crate) fn channel(key: &LockKey) -> String {
-    tagged("redisson_lock__channel:", key)
+/// Prefix of the channel to which Redisson publishes releases of a mutex, and of ours on which one fair waiter is woken.
+pub(crate) const MUTEX_CHANNEL: &str = "redisson_lock__channel:";
+
+/// Prefix of the channel to which Redisson publishes releases of a read-write lock.
+pub(crate) const READ_WRITE_CHANNEL: &str = "redisson_rwlock:";
+
+/// Prefix of the channel to which Redisson publishes releases of a semaphore.
+pub(crate) const SEMAPHORE_CHANNEL: &str = "redisson_sc:";
+
+/// The channel on which unfair waiters of a lock are woken.
+pub(crate) fn channel(prefix: &str, key: &LockKey) -> String {
+    tagged(prefix, key)
+}
+
+/// Prefix of the channel for locks of this kind.
+pub(crate) fn channel_prefix(kind: Kind) -> &'static str {
+    match kind {
+        Kind::ReadWrite => READ_WRITE_CHANNEL,
+        Kind::Semaphore { .. } => SEMAPHORE_CHANNEL,
+        Kind::Mutex => MUTEX_CHANNEL,
+    }
 }
 
 /// Key of the list of a lock's fair waiters.
@@ -107,7 +125,7 @@ fn tagged(kind: &str, key: &LockKey) -> String {
 
 /// The channel on which a fair waiter is woken when it is at the head of the queue.
 pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
-    let mut channel = channel(key);
+    let mut channel = channel(MUTEX_CHANNEL, key);
     channel.push(':');
     channel.push_str(&String::from_utf8_lossy(owner.as_bytes()));
     channel
@@ -115,30 +133,42 @@ pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
 
 /// Returns whether a lock of this name could collide with a key that holds data of other locks.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    const RESERVED: [&str; 7] = [
+    const RESERVED: [&str; 8] = [
         "tenure_tokens",
         "tenure_claim:",
         "tenure_claims:",
         "tenure_doubts:",
         "tenure_waiters:",
+        "tenure_holders:",
         "redisson_lock_queue:",
         "redisson_lock_timeout:",
     ];
-    RESERVED.iter().any(|reserved| name.starts_with(reserved))
+    RESERVED.iter().any(|reserved| name.starts_with(reserved)) || name.contains(":rwlock_timeout:")
 }
 
 /// Prefix of the keys of fair queues.
 pub(crate) const QUEUE_PREFIX: &str = "redisson_lock_queue:";
 
+/// What the key of a semaphore's taken permits ends with.
+pub(crate) const PERMITS_SUFFIX: &str = ":timeout";
+
 /// Extracts a lock's name from its queue's key; `None` for any other key.
 pub(crate) fn lock_of_queue(queue: &str) -> Option<&str> {
-    let tag = queue.strip_prefix(QUEUE_PREFIX)?;
+    queue.strip_prefix(QUEUE_PREFIX).map(lock_of_tag)
+}
+
+/// Extracts a semaphore's name from the key of its taken permits; `None` for any other key.
+pub(crate) fn semaphore_of_permits(permits: &str) -> Option<&str> {
+    permits.strip_suffix(PERMITS_SUFFIX).map(lock_of_tag)
+}
+
+fn lock_of_tag(tag: &str) -> &str {
     let bare = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}'));
     // A queue's key ends in `{k}` for the lock `k`, but in `a{b` for `a{b`, which has a brace. (By Redisson's rule
     // `{k}` shares the queue of `k`.)
     match bare {
-        Some(bare) if !bare.is_empty() && !bare.contains('{') => Some(bare),
-        _ => Some(tag),
+        Some(bare) if !bare.is_empty() && !bare.contains('{') => bare,
+        _ => tag,
     }
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use redis::Value;
-use tenure_backend::{FencingToken, TokenRange};
+use tenure_backend::{FencingToken, Kind, Mode, TokenRange};
 
 /// A script's reply after it has placed or polled a claim.
 pub(crate) enum PlaceReply {
@@ -15,7 +15,8 @@ pub(crate) enum PlaceReply {
     Granted(TokenRange),
     Ended,
     TooLate,
-    ReadWriteLock,
+    /// The key is used as a lock of this kind, and the claim is of another.
+    OtherKind(Kind),
     /// The key holds data that is not a lock.
     NotALock,
     /// The token counter is so high that the next tokens cannot be counted exactly.
@@ -71,10 +72,21 @@ pub(crate) fn decode(code: i64, first: i64, second: i64) -> Option<PlaceReply> {
         )?),
         2 => PlaceReply::Ended,
         3 => PlaceReply::TooLate,
-        4 => PlaceReply::ReadWriteLock,
+        4 => PlaceReply::OtherKind(kind(first)?),
         5 => PlaceReply::TokensExhausted,
         6 => PlaceReply::NotALock,
         _ => return None,
+    })
+}
+
+/// Decodes a kind of lock: 0 is a mutex, -1 a read-write lock, another number the size of a semaphore.
+pub(crate) fn kind(code: i64) -> Option<Kind> {
+    Some(match code {
+        0 => Kind::Mutex,
+        -1 => Kind::ReadWrite,
+        of => Kind::Semaphore {
+            of: NonZeroU32::new(u32::try_from(of).ok()?)?,
+        },
     })
 }
 
@@ -97,9 +109,26 @@ pub(crate) fn parse_granted_record(record: &str) -> Option<(TokenRange, &str)> {
     Some((token_range(first, count)?, parts.next()?))
 }
 
-/// The label in the record of a waiting claim.
-pub(crate) fn parse_waiting_record(record: &str) -> Option<&str> {
-    record.strip_prefix("W:")
+/// The mode and the label in the record of a waiting claim.
+pub(crate) fn parse_waiting_record(record: &str) -> Option<(Mode, &str)> {
+    let (mode, label) = record.strip_prefix('W')?.split_once(':')?;
+    Some((parse_mode(mode)?, label))
+}
+
+/// Decodes what [`mode_code`](super::arguments::mode_code) encodes, and permits as `TAKEN/SIZE`.
+pub(crate) fn parse_mode(code: &str) -> Option<Mode> {
+    Some(match code {
+        "" => Mode::Exclusive,
+        "R" => Mode::Read,
+        "W" => Mode::Write,
+        permits => {
+            let (take, of) = permits.split_once('/')?;
+            Mode::Permits {
+                take: take.parse().ok()?,
+                of: of.parse().ok()?,
+            }
+        }
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, BackendError, Claim, ClaimId, ClientId, Effect, Fairness, Grant, Instant, TokenRange,
+    AcquireReply, BackendError, Claim, ClaimId, ClientId, Effect, Fairness, Grant, Instant, Kind, TokenRange,
     Tombstones,
 };
 
@@ -106,8 +106,10 @@ pub(crate) enum EndState {
     Settled,
     /// No request can be in flight, and a renewal may have written a record.
     SettledWithRecord,
-    /// A request may be in flight, or this client does not know the claim.
+    /// A request may be in flight.
     MayBeInFlight,
+    /// This client does not know the claim, so neither its kind.
+    Unknown,
 }
 
 impl ClaimTable {
@@ -153,24 +155,35 @@ impl ClaimTable {
         })
     }
 
-    /// Marks a claim as being released, so that it is not placed again.
-    pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> EndState {
+    /// The kind of lock that a claim belongs to; `None` if this client does not know the claim.
+    pub(crate) fn kind(&self, id: ClaimId) -> Option<Kind> {
+        let state = self.state.lock();
+        state.claims.get(&id).map(|entry| entry.claim.mode.kind())
+    }
+
+    /// Marks a claim as being released, so that it is not placed again. Returns also its kind, if this client knows it.
+    pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> (EndState, Option<Kind>) {
         let mut state = self.state.lock();
         let Some(entry) = state.claims.get_mut(&id) else {
-            return if state.ended.contains(id) {
-                EndState::Settled
-            } else {
-                EndState::MayBeInFlight
-            };
+            let ended = state.ended.contains(id);
+            return (
+                if ended {
+                    EndState::Settled
+                } else {
+                    EndState::Unknown
+                },
+                None,
+            );
         };
         entry.releasing = true;
-        if entry.may_be_in_flight(now) {
+        let end = if entry.may_be_in_flight(now) {
             EndState::MayBeInFlight
         } else if entry.grant.is_some_and(|held| held.has_record) {
             EndState::SettledWithRecord
         } else {
             EndState::Settled
-        }
+        };
+        (end, Some(entry.claim.mode.kind()))
     }
 
     /// Records that the store has confirmed a release.

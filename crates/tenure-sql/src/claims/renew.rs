@@ -3,12 +3,13 @@
 use tenure_backend::{Loss, Phase as Only, RenewReply, RenewRequest};
 
 use super::{Phase, Row, View};
-use crate::profile::LIMITS;
+use crate::profile::{LIMITS, SQLITE};
 
-/// Renews the claim if its lease has not ended, and its phase (waiting or granted) is one that the request allows.
+/// Renews the claim if its lease has not ended, and its phase (waiting or granted) is one that the request allows. A
+/// downgrade wakes the readers that it lets in.
 pub(crate) fn renew(view: &mut View, renewal: &RenewRequest) -> RenewReply {
     let now = view.now();
-    if let Err(refusal) = LIMITS.check_lease(renewal.lease) {
+    if let Err(refusal) = renewal.check(&SQLITE) {
         return RenewReply::Unknown(refusal);
     }
     let row = match view.row(renewal.claim.id) {
@@ -23,11 +24,19 @@ pub(crate) fn renew(view: &mut View, renewal: &RenewRequest) -> RenewReply {
         Phase::Granted if renewal.only == Only::Waiting => return RenewReply::Gone(Loss::Missing),
         Phase::Waiting | Phase::Granted => {}
     }
+    let mode = match renewal.mode(row.mode) {
+        Ok(mode) => mode,
+        Err(refusal) => return RenewReply::Unknown(refusal),
+    };
+    if mode != row.mode {
+        view.request_wake();
+    }
     if let Some(run) = renewal.raise {
         view.raise_counter(run.last().get());
     }
     let until = renewal.end(row.expires_at, now + LIMITS.lease(renewal.lease));
     view.put(Row {
+        mode,
         expires_at: until,
         tokens: renewal.raise.or(row.tokens),
         ..row

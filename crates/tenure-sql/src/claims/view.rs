@@ -229,11 +229,12 @@ impl View {
             .map(|row| row.id)
     }
 
-    /// A hash of the claims, phases and reservations in the key's unexpired rows. Renewals do not change it.
+    /// A hash of the claims, phases, modes and reservations in the key's unexpired rows. Of the renewals, only downgrades
+    /// change it.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for row in self.active_rows(Phase::Evicted..=Phase::Granted) {
-            (row.id, row.phase as u8, row.reserved_until).hash(&mut hasher);
+            (row.id, row.phase as u8, row.mode, row.reserved_until).hash(&mut hasher);
         }
         hasher.finish()
     }

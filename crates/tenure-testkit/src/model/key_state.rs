@@ -33,8 +33,8 @@ pub(super) struct KeyState {
     reserved_until: Option<Instant>,
     /// Greatest token issued for the key so far.
     greatest: Option<FencingToken>,
-    /// Greatest token when the key was last free. New grants need to exceed only this one, because claims that hold
-    /// together may have equal tokens.
+    /// Greatest token when the key was last free or was downgraded. New grants need to exceed only this one, because
+    /// claims that hold together may have equal tokens.
     floor: Option<FencingToken>,
 }
 
@@ -137,9 +137,14 @@ impl KeyState {
     /// Token that all tokens of a new grant must exceed.
     pub(super) fn floor(&mut self) -> Option<FencingToken> {
         if self.holders().next().is_none() {
-            self.floor = self.greatest;
+            self.raise_floor();
         }
         self.floor
+    }
+
+    /// Records that no later grant may have one of the tokens issued so far.
+    pub(super) fn raise_floor(&mut self) {
+        self.floor = self.greatest;
     }
 
     pub(super) fn record_tokens(&mut self, run: TokenRange) {

@@ -43,6 +43,7 @@ pub(super) enum Step {
         lease: Duration,
         shorten_only: bool,
         raise: bool,
+        downgrade: bool,
     },
     Release {
         slot: usize,
@@ -131,6 +132,7 @@ impl StepGenerator {
                 lease: self.lease(),
                 shorten_only: self.dice.chance(25),
                 raise: self.dice.chance(20),
+                downgrade: self.dice.chance(30),
             },
             63..=77 => Step::Release {
                 slot,

@@ -1,6 +1,11 @@
 //! Model of renewals: whether a renewed claim is alive in the requested phase, or why it is gone.
 
-use tenure_backend::{Instant, Loss, Phase as Only, RenewReply, RenewRequest, TokenRange};
+use std::sync::Arc;
+
+use tenure_backend::{
+    BackendError, Effect, Fault, Instant, Kind, Loss, Mode, Order, Phase as Only, RenewReply, RenewRequest,
+    TokenRange,
+};
 
 use super::key_state::{CallTimes, ExpiryRange, Phase};
 use super::state::{ClaimStatus, Ending, ModelState, Verdict, ensure};
@@ -18,6 +23,8 @@ impl ModelState {
             RenewReply::Unknown(_) => Err("the call must not fail".to_owned()),
             RenewReply::Alive { held_from, lease } => {
                 ensure!(fits, "the claim is {status:?}");
+                let refusal = self.refusal(renewal);
+                ensure!(refusal.is_none(), "the store must refuse it: {refusal:?}");
                 ensure!(*held_from <= at.after, "`held_from` is in the future");
                 ensure!(!lease.is_zero(), "the lease has ended already");
                 let ends = self.ends(*held_from, at, *lease);
@@ -33,6 +40,30 @@ impl ModelState {
                 );
                 Ok(())
             }
+        }
+    }
+
+    /// Checks that the contract demands the refusal of a renewal: of a downgrade that the claim does not allow.
+    pub(super) fn renewal_refused(&mut self, renewal: &RenewRequest, error: &BackendError) -> Verdict {
+        let expected = self.refusal(renewal);
+        ensure!(
+            Some(error.fault()) == expected && error.effect() == Effect::None,
+            "the expected refusal is {expected:?}"
+        );
+        Ok(())
+    }
+
+    fn refusal(&mut self, renewal: &RenewRequest) -> Option<Fault> {
+        if !renewal.downgrade {
+            None
+        } else if self.profile.read_write == Order::None {
+            Some(Fault::Unsupported)
+        } else if renewal.only != Only::Granted {
+            Some(Fault::Invalid)
+        } else {
+            let one = self.key_state(&renewal.claim.key).find(renewal.claim.id)?;
+            let other_kind = one.holds() && one.claim.mode.kind() != Kind::ReadWrite;
+            other_kind.then_some(Fault::Invalid)
         }
     }
 
@@ -52,10 +83,17 @@ impl ModelState {
             ends.latest = ends.latest.min(one.ends.latest);
         }
         one.ends = ends;
+        let downgraded = renewal.downgrade && one.claim.mode == Mode::Write;
+        if downgraded {
+            Arc::make_mut(&mut one.claim).mode = Mode::Read;
+        }
         match (&mut one.phase, renewal.raise) {
             (_, None) => {}
             (Phase::Waiting, raise) => one.raised = raise,
             (Phase::Granted(run), raise) => *run = raise,
+        }
+        if downgraded {
+            key_state.raise_floor();
         }
         Ok(())
     }

@@ -148,6 +148,7 @@ impl ModelState {
             }
             (Request::Acquire(claim, _), Err(error)) => self.check_refused(claim, error),
             (Request::Renew(renewal), Ok(Reply::Renew(renewed))) => self.renew(renewal, at, renewed),
+            (Request::Renew(renewal), Err(error)) => self.renewal_refused(renewal, error),
             (Request::Release(release), Ok(Reply::Release(released))) => self.release(release, at, released),
             (Request::Inspect(Query::Key(key)), Ok(Reply::Inspect(page))) => {
                 self.check_inspect(key, at, page.items.first())

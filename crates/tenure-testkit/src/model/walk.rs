@@ -150,10 +150,12 @@ impl Walk<'_> {
                 lease,
                 shorten_only,
                 raise,
+                downgrade,
             } => {
                 let named = self.claims[slot].clone()?;
                 let mut renewal = renew_request(&named.claim, only);
                 (renewal.lease, renewal.shorten_only) = (lease, shorten_only);
+                renewal.downgrade = downgrade;
                 renewal.raise = raise.then(|| self.state.range_beyond(&renewal)).flatten();
                 Some((named.client, Request::Renew(renewal)))
             }

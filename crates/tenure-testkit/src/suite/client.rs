@@ -388,6 +388,12 @@ impl TestClient {
         }
     }
 
+    /// Downgrades a write claim. Asserts that it is alive.
+    pub async fn downgrades(&self, claim: &Claim) {
+        self.stays_alive_as(claim, Phase::Granted, |renewal| renewal.downgrade = true)
+            .await;
+    }
+
     /// Renews a claim. Asserts that it is gone. Returns the reason.
     pub async fn is_gone(&self, claim: &Claim, phase: Phase) -> Loss {
         match self.renew_as(claim, phase, |_| {}).await {

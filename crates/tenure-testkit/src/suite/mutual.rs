@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_backend::{AcquireReply, Instant, LockKey, Mode, SystemClock};
+use tenure_backend::{AcquireReply, Fairness, Instant, LockKey, Mode, Phase, SystemClock};
 use tokio::task::JoinSet;
 
 use super::fixture::permits;
@@ -50,6 +50,54 @@ pub async fn a_writer_excludes_readers_and_writers(fixture: Fixture) {
     b.finds_busy(&key, Mode::Write).await;
     a.release(&held).await.freed_it(&held);
     b.finds_free(&key, Mode::Read).await;
+}
+
+/// A downgrade lets readers in at once and keeps writers out. The claim keeps its tokens, and repeating is safe (B20).
+pub async fn a_downgraded_writer_holds_together_with_readers(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Write).await);
+    let ([a, b, c], key) = (fixture.three().await, fixture.key());
+    let held = a.claim(&key, Mode::Write);
+    let granted = a.granted(&held).await;
+    b.finds_busy(&key, Mode::Read).await;
+    a.downgrades(&held).await;
+    let reader = b.claim(&key, Mode::Read);
+    let read = b.granted_soon(&reader).await;
+    if let (Some(before), Some(after)) = (granted.tokens, read.tokens) {
+        assert!(
+            before.last() < after.first(),
+            "a later reader has a greater token"
+        );
+    }
+    c.finds_busy(&key, Mode::Write).await;
+    let status = c.status(&key).await.expect("the key is held");
+    assert!(
+        status.holders.iter().all(|holder| holder.mode == Mode::Read),
+        "{status:?}"
+    );
+    a.downgrades(&held).await;
+    a.stays_alive(&held, Phase::Granted).await;
+    assert_eq!(a.granted(&held).await.tokens, granted.tokens);
+    b.release(&reader).await.freed_it(&reader);
+    c.finds_busy(&key, Mode::Write).await;
+    a.release(&held).await.freed_it(&held);
+    c.finds_free(&key, Mode::Write).await;
+}
+
+/// A downgrade lets no waiting writer in, and no reader past it: it does not release the claim on its way (B11, B20).
+pub async fn a_downgrade_lets_no_waiting_writer_hold_the_key(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Write, Fairness::Fifo).await);
+    let ([a, b, c], key) = (fixture.three().await, fixture.key());
+    let held = a.fair(&key, Mode::Write);
+    a.granted(&held).await;
+    let writer = b.queues(&key, Mode::Write).await;
+    let reader = c.queues(&key, Mode::Read).await;
+    a.downgrades(&held).await;
+    b.waits(&writer).await;
+    c.waits(&reader).await;
+    a.downgrades(&held).await;
+    a.release(&held).await.freed_it(&held);
+    b.granted_soon(&writer).await;
+    c.waits(&reader).await;
 }
 
 /// A semaphore grants all its permits, and not one more.

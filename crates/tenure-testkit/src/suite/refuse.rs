@@ -46,6 +46,37 @@ pub async fn a_kind_other_than_the_holders_is_a_mismatch(fixture: Fixture) {
     }
 }
 
+/// Only a claim of a read-write lock can be downgraded, and only while it holds the key (B20).
+pub async fn a_downgrade_of_another_kind_is_refused_without_effect(fixture: Fixture) {
+    let modes = [Mode::Exclusive, Mode::Write, permits(1, 2)];
+    let serves_writers = !fixture.refuses_mode(Mode::Write).await;
+    for mode in served(&fixture, modes).await {
+        let (client, key) = (fixture.client().await, fixture.key());
+        let held = client.holds(&key, mode).await;
+        let only = if mode == Mode::Write {
+            Phase::Either
+        } else {
+            Phase::Granted
+        };
+        let mut renewal = renew_request(&held, only);
+        renewal.downgrade = true;
+        let fault = if serves_writers {
+            Fault::Invalid
+        } else {
+            Fault::Unsupported
+        };
+        match client.renewal_replies(vec![renewal]).await.pop() {
+            Some(RenewReply::Unknown(error)) => {
+                assert_eq!((error.fault(), error.effect()), (fault, Effect::None), "{error}")
+            }
+            other => panic!("the downgrade of a claim of mode {mode} must be refused, but is {other:?}"),
+        }
+        client.stays_alive(&held, Phase::Granted).await;
+        let status = client.status(&key).await.expect("the key is held");
+        assert_eq!(status.holders[0].mode, mode);
+    }
+}
+
 /// A claim of another kind than the waiters' is refused with `Mismatch`, even if the key has no holder.
 pub async fn a_kind_other_than_the_queues_is_a_mismatch(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);

@@ -60,6 +60,7 @@ pub(crate) fn renew_request(claim: &Claim, only: Phase) -> RenewRequest {
         only,
         shorten_only: false,
         raise: None,
+        downgrade: false,
     }
 }
 

@@ -151,6 +151,25 @@ pub async fn a_release_does_not_count_the_clients_own_waiters(fixture: Fixture) 
     client.granted_soon(&waiting).await;
 }
 
+/// A downgrade wakes the readers that watch, and each of them is granted (B20).
+pub async fn a_downgrade_lets_watching_readers_proceed(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Write).await);
+    let ([holder, first, second], key) = (fixture.three().await, fixture.key());
+    let held = holder.holds(&key, Mode::Write).await;
+    let mut readers = Vec::new();
+    for client in [&first, &second] {
+        let waiting = client.claim(&key, Mode::Read);
+        let wakes = client.watch(&waiting).await;
+        client.waits(&waiting).await;
+        readers.push((client, waiting, wakes));
+    }
+    holder.downgrades(&held).await;
+    for (client, waiting, wakes) in readers {
+        proceeds(&fixture, client, &waiting, wakes).await;
+    }
+    holder.stays_alive(&held, Phase::Granted).await;
+}
+
 /// Acquires a waiting claim as the engine does: polls after a wake-up, or at intervals if wake-ups may be lost.
 async fn proceeds(
     fixture: &Fixture,

@@ -331,6 +331,7 @@ impl BuggyConnection {
             only,
             shorten_only: false,
             raise: None,
+            downgrade: false,
         };
         self.store.clone().renew(Batch::from_iter([renewal])).await;
     }

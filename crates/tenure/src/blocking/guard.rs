@@ -25,7 +25,9 @@ use crate::error::{Error, Lost};
 /// ```
 pub type Guard = Blocking<crate::Guard>;
 
-blocking!(Guard ends {
+blocking!(Guard waits {
+    downgrade() -> ();
+} ends {
     unlock();
 });
 

@@ -1,10 +1,10 @@
 //! A claim that this client holds: its local deadline, its tokens, and its loss.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tenure_backend::{Claim, Evidence, FencingToken, Grant, Instant};
+use tenure_backend::{Claim, Evidence, FencingToken, Grant, Instant, Mode};
 use tokio::sync::Notify;
 
 use super::context::Context;
@@ -15,6 +15,11 @@ use crate::telemetry::Meters;
 
 /// The `deadline` of a lost claim. It is never replaced: a lost claim stays lost.
 const LOST: u64 = 0;
+
+/// The states of a downgrade, in [`Hold::downgrade`]. `ASKED`: the store may have downgraded the claim or not.
+const WRITES: u8 = 0;
+const ASKED: u8 = 1;
+const DOWNGRADED: u8 = 2;
 
 /// How a claim is held, apart from the length of its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +91,8 @@ pub(crate) struct Hold {
     unconfirmed: AtomicBool,
     /// Whether the store wants an early first renewal that it has not confirmed yet.
     first_renewal_due: AtomicBool,
+    /// `WRITES` until a downgrade is asked for, also for claims of other modes. `DOWNGRADED` once the store has confirmed it.
+    downgrade: AtomicU8,
     loss: OnceLock<Box<LostCause>>,
     /// The hold's position in the renewer's timer wheel.
     pub(crate) mark: Mark,
@@ -138,6 +145,7 @@ impl Hold {
             departed: AtomicBool::new(false),
             unconfirmed: AtomicBool::new(false),
             first_renewal_due: AtomicBool::new(profile.first_renewal.is_some()),
+            downgrade: AtomicU8::new(WRITES),
             loss: OnceLock::new(),
             mark: Mark::default(),
         }))
@@ -248,9 +256,50 @@ impl Hold {
         self.first_renewal_due.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the watchdog renews the claim: until its release, or until the early first renewal is confirmed.
+    /// Whether the watchdog renews the claim: until its release, or until the early first renewal or a downgrade is
+    /// confirmed.
     pub(crate) fn is_renewed(&self) -> bool {
-        self.renewed || self.is_first_renewal_due()
+        self.renewed || self.is_first_renewal_due() || self.is_downgrade_due()
+    }
+
+    /// The mode in which the claim is held: that of the claim, or `Read` once the store has confirmed a downgrade.
+    pub(crate) fn mode(&self) -> Mode {
+        if self.downgrade.load(Ordering::Acquire) == DOWNGRADED {
+            Mode::Read
+        } else {
+            self.claim.mode
+        }
+    }
+
+    /// Asks every renewal from now on to downgrade the claim, until the store confirms that.
+    pub(crate) fn ask_downgrade(&self) {
+        let _ = self.swap_downgrade(WRITES, ASKED);
+    }
+
+    /// Records that the store can never downgrade the claim.
+    pub(crate) fn downgrade_refused(&self) {
+        let _ = self.swap_downgrade(ASKED, WRITES);
+    }
+
+    /// Records that the store confirmed the downgrade. Returns false if it did so before.
+    pub(crate) fn downgraded(&self) -> bool {
+        self.swap_downgrade(ASKED, DOWNGRADED)
+    }
+
+    fn swap_downgrade(&self, from: u8, to: u8) -> bool {
+        let swapped = self
+            .downgrade
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+        swapped.is_ok()
+    }
+
+    pub(crate) fn is_downgrade_due(&self) -> bool {
+        self.downgrade.load(Ordering::Acquire) == ASKED
+    }
+
+    /// Whether the store may count this write claim as a read claim, so that it must serve no other writer.
+    pub(crate) fn may_be_downgraded(&self) -> bool {
+        self.downgrade.load(Ordering::Acquire) != WRITES
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -299,6 +348,11 @@ impl Hold {
     /// Removes a guard. Returns true if it was the claim's last.
     pub(crate) fn leave(&self) -> bool {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether one guard alone has the claim.
+    pub(crate) fn has_one_guard(&self) -> bool {
+        self.guards.load(Ordering::Acquire) == 1
     }
 
     pub(crate) fn has_guards(&self) -> bool {

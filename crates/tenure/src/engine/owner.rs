@@ -17,8 +17,8 @@ use crate::error::Error;
 ///
 /// While an owner holds a key, its next lock of that key returns at once, with a guard on the same claim and the
 /// same token; the last guard releases the claim. A read lock inside a write lock is a guard on the write
-/// lock. A write lock inside a read lock is [`WouldDeadlock`](crate::Error::WouldDeadlock). Semaphores are not
-/// re-entrant: each acquisition takes permits.
+/// lock. A write lock inside a read lock, or inside a lock that was downgraded, is
+/// [`WouldDeadlock`](crate::Error::WouldDeadlock). Semaphores are not re-entrant: each acquisition takes permits.
 ///
 /// A nested lock shares the claim of the first one, with its lease, `max_hold`, `at_least` and label. The options of the
 /// nested lock are ignored, so a `max_hold` that ends the first lock ends every nested one.
@@ -130,7 +130,8 @@ impl Owner {
             if !held.is_held(now) || held.has_departed() {
                 continue;
             }
-            if held.claim.mode == Mode::Read && mode == Mode::Write {
+            let is_reader = held.claim.mode == Mode::Read || held.may_be_downgraded();
+            if is_reader && mode == Mode::Write {
                 return Reentry::Refused(Error::WouldDeadlock);
             }
             if held.enter_again() {
@@ -160,6 +161,17 @@ impl Owner {
             std::mem::take(&mut hold.waiting)
         };
         waiting.into_values().for_each(Waker::wake);
+    }
+
+    /// Marks the owner's claim for a downgrade, unless several guards share it: each of them may still write. Locks the
+    /// table, so that no attempt for the write lock enters meanwhile.
+    pub(crate) fn ask_downgrade(&self, held: &Hold) -> bool {
+        let _holds = self.0.holds.lock();
+        let is_alone = held.has_one_guard();
+        if is_alone {
+            held.ask_downgrade();
+        }
+        is_alone
     }
 
     /// Removes the entry of a key without claims and waiters, so that memory does not grow with the number of keys.

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::smallvec;
-use tenure_backend::{Batch, Instant, Phase, RenewReply, RenewRequest};
+use tenure_backend::{Batch, Fault, Instant, Phase, RenewReply, RenewRequest};
 use tokio::sync::{Notify, oneshot};
 use tracing::Instrument;
 
@@ -55,6 +55,9 @@ pub(crate) trait HoldObserver: Send + Sync {
 
     /// The store does not have the claim any more.
     fn claim_gone(self: Arc<Self>, hold: &Arc<Hold>);
+
+    /// The store has turned the write claim into a read claim.
+    fn downgraded(self: Arc<Self>, hold: &Arc<Hold>);
 }
 
 /// A hold, and the queue that is notified of its end.
@@ -276,6 +279,7 @@ fn renewal(hold: &Hold, lease: Duration, shorten_only: bool) -> RenewRequest {
         only: Phase::Granted,
         shorten_only,
         raise: None,
+        downgrade: false,
     }
 }
 
@@ -402,8 +406,12 @@ impl Shared {
         let renewals: Batch<RenewRequest> = batch
             .iter()
             // Only checks a claim with a fixed lease: its renewal does not lengthen the lease.
-            .map(|Watched { hold, .. }| renewal(hold, hold.claim.lease, !hold.is_lease_renewed()))
+            .map(|Watched { hold, .. }| RenewRequest {
+                downgrade: hold.is_downgrade_due(),
+                ..renewal(hold, hold.claim.lease, !hold.is_lease_renewed())
+            })
             .collect();
+        let downgrades: Batch<bool> = renewals.iter().map(|renewal| renewal.downgrade).collect();
         batch.iter().for_each(|watched| watched.hold.renewal_sent());
         let sent = context.now();
         let call = context.store.renew(renewals);
@@ -414,12 +422,18 @@ impl Shared {
         let mut renewed = 0;
         let mut looks = Vec::with_capacity(batch.len());
         let missing = std::iter::repeat_with(|| RenewReply::Unknown(no_answer()));
-        for (Watched { hold, observer }, answer) in batch.iter().zip(answers.into_iter().chain(missing)) {
+        let batch = batch.iter().zip(downgrades);
+        for ((Watched { hold, observer }, downgrades), answer) in
+            batch.zip(answers.into_iter().chain(missing))
+        {
             let failed = match answer {
                 _ if hold.has_departed() => hold.check(now).err().map(Error::from),
                 RenewReply::Alive { held_from, lease } => {
                     renewed += 1;
                     hold.first_renewal_done();
+                    if downgrades && hold.downgraded() {
+                        observer.clone().downgraded(hold);
+                    }
                     if hold.is_lease_renewed() {
                         meters.margin.record(hold.deadline() - now);
                         hold.extend(held_from, lease, margin, now);
@@ -442,6 +456,10 @@ impl Shared {
                 RenewReply::Unknown(error) => {
                     tracing::debug!(key = %hold.claim.at.key, claim = %hold.claim.at.id, %error, "a renewal failed");
                     meters.failed.increment(1);
+                    // Only for refusals of every such request: an earlier one may have had an effect otherwise.
+                    if downgrades && matches!(error.fault(), Fault::Unsupported | Fault::Invalid) {
+                        hold.downgrade_refused();
+                    }
                     looks.push((hold, next_look(hold, now + retry_after(hold.lease()))));
                     Some(error.into())
                 }

@@ -9,7 +9,7 @@ use tenure::blocking::{
     self, Changes, Client, Election, Guard, Leader, Lock, Multi, MultiGuard, Mutex, RwLock, Semaphore,
     Striped, multi,
 };
-use tenure::{Error, Guarantee, Kind, LostCause, Settings};
+use tenure::{Error, Guarantee, Kind, LostCause, Mode, Settings};
 use tenure_memory::MemoryStore;
 
 use crate::fixture::{
@@ -59,6 +59,21 @@ fn thirty_two_threads_on_one_key_exclude_each_other() {
         }
     });
     assert_eq!(sum.into_inner(), 32 * 50);
+}
+
+#[test]
+fn a_downgrade_lets_readers_in_and_keeps_writers_out() {
+    let (one, other) = two_clients();
+    let guard = one.rwlock("k").write().expect("it is free");
+    assert!(other.rwlock("k").try_read().expect("memory answers").is_none());
+    guard.downgrade().expect("it is held");
+    assert_eq!((guard.mode(), guard.is_held()), (Mode::Read, true));
+    let reader = other.rwlock("k").read().expect("readers share it");
+    assert!(other.rwlock("k").try_write().expect("memory answers").is_none());
+    reader.unlock().expect("it is held");
+    guard.unlock().expect("it is held");
+    let mutex = one.mutex("m").lock().expect("it is free");
+    assert_error!(mutex.downgrade(), Error::Invalid(_));
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub(crate) fn faulty_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> 
         reconnects: WakeSignal::default(),
         least_lease: Mutex::default(),
         renewed_lease: Mutex::default(),
+        keeps_writers: AtomicBool::new(false),
         placed: Mutex::default(),
         reserved: Mutex::default(),
     };
@@ -49,6 +50,8 @@ pub(crate) struct CallControls {
     reconnects: WakeSignal,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
+    /// Whether the store refuses to downgrade claims.
+    pub(crate) keeps_writers: AtomicBool,
     /// For each `acquire` call, the number of tokens that its claim reserves.
     pub(crate) placed: Mutex<Vec<u32>>,
     /// For each successor in a release, the number of tokens that its claim reserves.
@@ -285,6 +288,14 @@ impl Faults for CallControls {
             When::Before => {
                 call.iter_mut()
                     .for_each(|element| self.change(&mut element.request));
+                let keeps_writers = self.keeps_writers.load(Ordering::Relaxed);
+                let downgrades = |request: &Request| matches!(request, Request::Renew(one) if one.downgrade);
+                for element in call
+                    .iter_mut()
+                    .filter(|element| keeps_writers && downgrades(&element.request))
+                {
+                    element.fail(BackendError::unsupported("the test refuses downgrades"));
+                }
                 control.enter(call.len()).await
             }
             When::After if call[0].sent && !matches!(call[0].reply, Some(Err(_))) => control.leave().await,

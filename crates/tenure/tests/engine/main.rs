@@ -5,6 +5,7 @@ mod adopted_calls;
 mod at_least;
 mod cancel_safety;
 mod close;
+mod downgrade;
 mod edge_cases;
 mod fair;
 mod faulty_backend;

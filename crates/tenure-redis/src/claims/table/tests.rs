@@ -40,6 +40,10 @@ fn reply_waiting(placement: Placement<'_>) {
     placement.answered(Ok(&waits), &ServerClock::new(0, START));
 }
 
+fn end_state(table: &ClaimTable, id: ClaimId, now: Instant) -> EndState {
+    table.begin_release(id, now).0
+}
+
 fn is_granted(table: &ClaimTable, claim: &Arc<Claim>) -> bool {
     matches!(table.begin_placement(claim, START, START, 0), Lookup::Granted(_))
 }
@@ -53,11 +57,11 @@ fn a_released_claim_is_kept_only_as_ended() {
     let (table, claim) = (ClaimTable::default(), claim(1));
     reply_granted(begin(&table, &claim, START), START);
     assert!(is_granted(&table, &claim));
-    assert_eq!(table.begin_release(claim.at.id, START), EndState::Settled);
+    assert_eq!(end_state(&table, claim.at.id, START), EndState::Settled);
     assert!(has_ended(&table, &claim), "while it is released");
     table.confirm_end(claim.at.id, START);
     assert!(has_ended(&table, &claim));
-    assert_eq!(table.begin_release(claim.at.id, START), EndState::Settled);
+    assert_eq!(end_state(&table, claim.at.id, START), EndState::Settled);
     assert!(table.state.lock().claims.is_empty());
 }
 
@@ -84,7 +88,7 @@ fn a_refused_poll_keeps_the_waiting_claim() {
     reply_waiting(begin(&table, &fair, START));
     refuse();
     assert_eq!(
-        table.begin_release(fair.at.id, START),
+        end_state(&table, fair.at.id, START),
         EndState::Settled,
         "every request was answered"
     );
@@ -96,12 +100,12 @@ fn an_unanswered_placement_may_be_in_flight_until_its_limit() {
     drop(begin(&table, &claim, START));
     reply_granted(begin(&table, &claim, START), START);
     let settled = START + AHEAD + RECORD_TTL;
-    assert_eq!(table.begin_release(claim.at.id, START), EndState::MayBeInFlight);
+    assert_eq!(end_state(&table, claim.at.id, START), EndState::MayBeInFlight);
     assert_eq!(
-        table.begin_release(claim.at.id, settled - Duration::from_nanos(1)),
+        end_state(&table, claim.at.id, settled - Duration::from_nanos(1)),
         EndState::MayBeInFlight
     );
-    assert_eq!(table.begin_release(claim.at.id, settled), EndState::Settled);
+    assert_eq!(end_state(&table, claim.at.id, settled), EndState::Settled);
 }
 
 #[test]
@@ -111,7 +115,7 @@ fn a_lost_claim_may_still_have_a_request_in_flight() {
     reply_granted(begin(&table, &claim, START), START);
     table.mark_lost(claim.at.id, START, 0);
     assert!(has_ended(&table, &claim));
-    assert_eq!(table.begin_release(claim.at.id, START), EndState::MayBeInFlight);
+    assert_eq!(end_state(&table, claim.at.id, START), EndState::MayBeInFlight);
 }
 
 #[test]
@@ -175,14 +179,11 @@ fn a_renewal_writes_a_record_unless_a_release_is_in_progress() {
     let placement = begin(&table, &held, START);
     assert_eq!(record(None), None, "it is not granted");
     reply_granted(placement, START);
-    assert_eq!(table.begin_release(held.at.id, START), EndState::Settled);
+    assert_eq!(end_state(&table, held.at.id, START), EndState::Settled);
     assert_eq!(record(None), None, "it is being released");
     table.cancel_release(held.at.id);
     assert_eq!(record(None).as_deref(), Some("G:7:1:label"));
-    assert_eq!(
-        table.begin_release(held.at.id, START),
-        EndState::SettledWithRecord
-    );
+    assert_eq!(end_state(&table, held.at.id, START), EndState::SettledWithRecord);
     table.cancel_release(held.at.id);
     let raised = TokenRange::new(FencingToken::new(40).unwrap(), NonZeroU32::new(2).unwrap());
     assert_eq!(record(raised).as_deref(), Some("G:40:2:label"));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, BackendError, Fairness, HolderId, Liveness, LockKey, MAX_NOT_AFTER, Mode, Order, Phase,
+    RenewReply,
 };
 
 use crate::suite::{Fixture, TestClient};
@@ -147,6 +148,20 @@ pub async fn renewing_a_released_claim_reports_it_gone(fixture: Fixture) {
         a.is_gone(&claim, phase).await;
     }
     b.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// A downgrade of an ended or unplaced claim reports it gone, and creates nothing (B6, B20).
+pub async fn a_downgrade_brings_no_ended_claim_back(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Write).await);
+    let ([a, b], key) = (fixture.two().await, fixture.key());
+    let released = a.holds(&key, Mode::Write).await;
+    a.release(&released).await;
+    for claim in [released, a.claim(&key, Mode::Write)] {
+        let reply = a.renew_as(&claim, Phase::Granted, |renewal| renewal.downgrade = true);
+        let reply = reply.await;
+        assert!(matches!(reply, RenewReply::Gone(_)), "{reply:?}");
+        b.finds_free(&key, Mode::Write).await;
+    }
 }
 
 /// A renewal does not create an unplaced claim (R7).

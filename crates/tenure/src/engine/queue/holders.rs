@@ -1,9 +1,10 @@
-//! The events of holders: an unlocked claim goes to the next local waiter, lingers, or is released.
+//! The events of holders: an unlocked claim goes to the next local waiter, lingers, or is released. A downgraded one
+//! lets readers in.
 
 use std::mem;
 use std::sync::Arc;
 
-use tenure_backend::{HANDOVER_WINDOW, Instant};
+use tenure_backend::{HANDOVER_WINDOW, Instant, Mode};
 
 use super::effects::{Effects, ReleaseOrder, SuccessorRequest};
 use super::state::{Contention, Event, Holder, KeyQueue, Phase};
@@ -42,6 +43,21 @@ impl Event for HoldEnded<'_> {
 
     fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) {
         queue.holders.retain(|holder| !Arc::ptr_eq(&holder.hold, self.0));
+        queue.notify_poller(effects);
+    }
+}
+
+/// The event that the store has downgraded a holder's write claim: readers may hold the key together with it.
+pub(crate) struct Downgraded<'a>(pub(crate) &'a Arc<Hold>);
+
+impl Event for Downgraded<'_> {
+    type Reply = ();
+
+    fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) {
+        let mut holders = queue.holders.iter_mut();
+        if let Some(holder) = holders.find(|holder| Arc::ptr_eq(&holder.hold, self.0)) {
+            holder.request.mode = Mode::Read;
+        }
         queue.notify_poller(effects);
     }
 }
@@ -96,6 +112,7 @@ impl KeyQueue {
             && contention.policy.may_hand_over()
             && holder.request.may_hand_over()
             && !hold.has_departed()
+            && !hold.may_be_downgraded()
             && now < hold.deadline()
             && now - hold.confirmed() < HANDOVER_WINDOW
             && holder.grants < hold.run;

@@ -39,6 +39,7 @@ impl KeyQueue {
             && !is_contended
             && holder.lingers_until.is_none()
             && !hold.has_departed()
+            && !hold.may_be_downgraded()
             && now < until.min(hold.deadline())
             && holder.grants < hold.run;
         holder.lingers_until = may_linger.then_some(until);

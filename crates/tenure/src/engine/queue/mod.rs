@@ -25,6 +25,10 @@
 //! 2. *Through the store*, in one call: the release names a new claim of the first waiter as its **successor**.
 //! 3. *Back to the store*, for any client.
 //!
+//! A holder that **downgrades** its write lock goes on holding, as a reader. From the request on, its claim is not handed
+//! over in memory, because the store may count it as a read claim. After the store's confirmation the queue counts it as one, and
+//! the poller asks for the first waiter if that is a reader. Waiters behind a waiting writer wait on.
+//!
 //! The **handover policy** decides how often 1 and 2 may follow each other before other clients have a turn: each local
 //! waiter gets one turn while others are known to wait; a client on a network pauses for 5 ms after it has kept a key for a
 //! second; where the store cannot report waiters, others go first for 10 ms after every fourth claim. On a distant store the

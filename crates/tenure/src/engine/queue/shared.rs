@@ -8,7 +8,7 @@ use tenure_backend::{AcquireReply, Cause, Claim, Fairness, Grant, Instant, Kind,
 use tokio::sync::Notify;
 
 use super::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
-use super::holders::{Exit, HoldEnded, HolderDone};
+use super::holders::{Downgraded, Exit, HoldEnded, HolderDone};
 use super::linger::LingerOver;
 use super::polls::SuccessorAnswered;
 use super::registry::Registry;
@@ -311,6 +311,10 @@ impl HoldObserver for SharedQueue {
 
     fn claim_gone(self: Arc<Self>, hold: &Arc<Hold>) {
         self.apply(HoldEnded(hold));
+    }
+
+    fn downgraded(self: Arc<Self>, hold: &Arc<Hold>) {
+        self.apply(Downgraded(hold));
     }
 }
 

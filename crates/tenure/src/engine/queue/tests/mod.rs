@@ -26,7 +26,7 @@ use crate::engine::queue::callers::{
     Polled,
 };
 use crate::engine::queue::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
-use crate::engine::queue::holders::{Exit, HoldEnded, HolderDone};
+use crate::engine::queue::holders::{Downgraded, Exit, HoldEnded, HolderDone};
 use crate::engine::queue::policy::{PolicyLimits, Turn};
 use crate::engine::queue::polls::{
     IsWanted, PollGranted, PollerLooks, PollerStep, QueueGranted, SuccessorAnswered,
@@ -86,8 +86,13 @@ impl Fixture {
     /// A request with the lock option that is named `option`.
     fn request(&self, option: &str) -> LockRequest {
         let mut options = Options::new(&self.store.context.settings);
+        let mut mode = Mode::Exclusive;
         match option.trim_start_matches("with ") {
             "" => {}
+            "to read" => mode = Mode::Read,
+            "to write" => mode = Mode::Write,
+            // A write lock that may be handed over in memory.
+            "to write with linger" => (mode, options.linger) = (Mode::Write, 10 * MS),
             "label" => options.label = "another".into(),
             "linger" => options.linger = 10 * MS,
             // With this lease, the local deadline is 7.8 ms after the grant.
@@ -104,7 +109,7 @@ impl Fixture {
             other => panic!("no option is called {other}"),
         }
         LockRequest {
-            mode: Mode::Exclusive,
+            mode,
             options: Arc::new(options),
         }
     }
@@ -437,7 +442,23 @@ impl Fixture {
         }
     }
 
-    /// Evicts the claim that holds the key. With `quietly` the client does not notice.
+    /// Sends the downgrade of a caller's claim.
+    fn ask_downgrade(&mut self, at: usize) {
+        if let CallerState::Holding(hold) = &self.callers[at].state {
+            hold.ask_downgrade();
+        }
+    }
+
+    /// The store confirms the downgrade of a caller's claim.
+    fn downgraded(&mut self, at: usize) {
+        if let CallerState::Holding(hold) = &self.callers[at].state {
+            let hold = hold.clone();
+            assert!(hold.downgraded(), "it was asked for");
+            self.apply(Downgraded(&hold));
+        }
+    }
+
+    /// Evicts a claim that holds the key. With `quietly` the client does not notice.
     fn evict(&mut self, quietly: bool) {
         if let Some(hold) = self.store.evict()
             && !quietly
@@ -456,7 +477,7 @@ impl Fixture {
             self.store.free(hold);
         }
         self.reply(format!("returns {held} held and {lingering} lingering"));
-        if let (Some(Holder::Ours(hold)), None) = (&self.store.holder, &self.poller_granted) {
+        if let ([Holder::Ours(hold), ..], None) = (&self.store.holders[..], &self.poller_granted) {
             panic!("Q3: closing does not return {:?}", hold.claim);
         }
     }

@@ -15,6 +15,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just("a locks with label"),
         2 => Just("a tries"),
         1 => Just("a queues"),
+        2 => Just("a locks to write with linger"),
+        2 => Just("a locks to read"),
     ];
     let happens_to_caller = prop_oneof![
         16 => Just("answered"),
@@ -24,6 +26,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => Just("leaves"),
         16 => Just("unlocks"),
         4 => Just("served"),
+        3 => Just("downgrades"),
+        4 => Just("downgraded"),
     ];
     let happens = prop_oneof![
         10 => Just("other client"),

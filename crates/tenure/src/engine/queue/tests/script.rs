@@ -2,11 +2,14 @@
 //!
 //! - `locks`, `tries`, `queues`: a caller arrives, for example `a locks with linger`. The first caller is `a`;
 //! - `a answered`, `a fails`: the caller's own call gets a reply or an error; `a adopted`: a task takes over that call;
-//!   `a served`: the store grants the caller's queued claim; `a polls`, `a leaves`, `a unlocks`;
+//!   `a served`: the store grants the caller's queued claim; `a polls`, `a leaves`, `a unlocks`; `a downgrades` (the
+//!   request is sent), `a downgraded` (the store confirms it);
 //! - `other client`: another client takes the key, if it is free, or releases it;
 //! - `poller looks`, `poller checks` (whether to ask on), `poller granted` (the answer is on its way),
 //!   `poller answered`, `poller fails`; `successor answered`, `successor lost`: the reply to a release that names a successor arrives, or is lost;
 //! - `evicted` (the client knows), `evicted quietly`; `5 ms` pass; `linger over` (its timer fires); `closed`.
+
+use tenure_backend::Mode;
 
 use super::store::Holder;
 use super::{Caller, CallerState, Fixture};
@@ -23,7 +26,11 @@ impl Fixture {
             CallerState::Left => matches!(verb, "answered" | "fails"),
             CallerState::Waiting if verb == "served" => *kind == CallerKind::Queues,
             CallerState::Waiting => matches!(verb, "polls" | "leaves"),
-            CallerState::Holding(_) => verb == "unlocks",
+            CallerState::Holding(hold) => match verb {
+                "downgrades" => hold.claim.mode == Mode::Write,
+                "downgraded" => hold.is_downgrade_due(),
+                _ => verb == "unlocks",
+            },
             CallerState::Gone => false,
         }
     }
@@ -79,6 +86,8 @@ impl Fixture {
             "served" => self.serve(at),
             "polls" => self.poll(at),
             "leaves" => self.leave(at),
+            "downgrades" => self.ask_downgrade(at),
+            "downgraded" => self.downgraded(at),
             _ => self.unlock(at),
         }
     }
@@ -89,11 +98,26 @@ impl Fixture {
             CallerState::Holding(hold) => now < hold.deadline() && !self.store.is_evicted(hold),
             _ => false,
         };
-        let believed = self.callers.iter().filter(is_held).count();
-        assert!(believed <= 1, "Q2: {believed} callers hold the key");
+        let mut believed: Vec<Mode> = Vec::new();
+        for caller in self.callers.iter().filter(is_held) {
+            let CallerState::Holding(hold) = &caller.state else {
+                continue;
+            };
+            // From the request for a downgrade on, the holder does not write.
+            let mode = if hold.may_be_downgraded() {
+                Mode::Read
+            } else {
+                hold.mode()
+            };
+            assert!(
+                mode.admits(believed.iter().copied()),
+                "Q2: {mode} beside {believed:?}"
+            );
+            believed.push(mode);
+        }
         let is_calling = |caller: &&Caller| {
             let calls = matches!(caller.state, CallerState::Calling | CallerState::Adopted);
-            calls && caller.kind == CallerKind::Waits
+            calls && caller.kind == CallerKind::Waits && !caller.request.is_shared()
         };
         let asking = self.callers.iter().filter(is_calling).count() + usize::from(self.successor.is_some());
         assert!(asking <= 1 || self.queue.is_closed(), "Q1: {asking} ask");
@@ -102,7 +126,7 @@ impl Fixture {
     /// Serves every remaining caller, then checks that the queue is empty. A caller that was polled before is polled
     /// again only after a wake-up.
     pub(super) fn finish(&mut self) {
-        if matches!(self.store.holder, Some(Holder::OtherClient)) {
+        if matches!(self.store.holders[..], [Holder::OtherClient]) {
             self.happen("other client");
         }
         for round in 0..2_000 {
@@ -116,7 +140,7 @@ impl Fixture {
             }
             self.happen("successor answered; poller looks; poller answered; 1 ms; linger over");
             let is_gone = |caller: &Caller| matches!(caller.state, CallerState::Gone);
-            if self.callers.iter().all(is_gone) && self.store.holder.is_none() && self.successor.is_none() {
+            if self.callers.iter().all(is_gone) && self.store.holders.is_empty() && self.successor.is_none() {
                 break;
             }
         }
@@ -124,7 +148,7 @@ impl Fixture {
             let is_gone = matches!(caller.state, CallerState::Gone);
             assert!(is_gone, "Q5: {name} is forgotten: {:?}", caller.state);
         }
-        assert!(self.store.holder.is_none(), "Q3: a grant was never released");
+        assert!(self.store.holders.is_empty(), "Q3: a grant was never released");
         self.happen("100 ms; linger over; poller answered; poller looks");
         assert!(!self.poller_runs, "Q7: a poller for no waiter");
         let is_at_rest = self.queue.is_closed() || self.queue.is_at_rest();

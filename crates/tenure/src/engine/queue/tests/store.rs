@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Fairness, FencingToken, Grant, HANDOVER_WINDOW, Instant, LockKey, TokenRange};
+use tenure_backend::{Fairness, FencingToken, Grant, HANDOVER_WINDOW, Instant, LockKey, Mode, TokenRange};
 use tenure_testkit::ManualClock;
 
 use crate::connect::MemoryStore;
@@ -15,7 +15,7 @@ use crate::settings::Settings;
 pub(super) struct Store {
     clock: ManualClock,
     pub(super) context: Arc<Context>,
-    pub(super) holder: Option<Holder>,
+    pub(super) holders: Vec<Holder>,
     evicted: Vec<Arc<Hold>>,
     /// End of the cooldown after an eviction: until then the store grants the key to no claim.
     cooldown_until: Instant,
@@ -36,7 +36,7 @@ impl Store {
         Store {
             clock,
             context: Context::new(backend, Settings::default()),
-            holder: None,
+            holders: Vec::new(),
             evicted: Vec::new(),
             cooldown_until: Instant::ORIGIN,
             next_token: 1,
@@ -47,13 +47,19 @@ impl Store {
         self.clock.advance(ms * Duration::from_millis(1));
     }
 
-    fn is_free(&self) -> bool {
-        self.holder.is_none() && self.context.now() >= self.cooldown_until
+    /// Whether the holders admit a claim of `mode`, and no cooldown lasts. A claim counts as downgraded from the request on.
+    fn admits(&self, mode: Mode) -> bool {
+        let held = self.holders.iter().map(|holder| match holder {
+            Holder::Ours(hold) if hold.may_be_downgraded() => Mode::Read,
+            Holder::Ours(hold) => hold.mode(),
+            Holder::OtherClient => Mode::Exclusive,
+        });
+        mode.admits(held) && self.context.now() >= self.cooldown_until
     }
 
-    /// Grants the key to a new claim for `request`, if the key is free.
+    /// Grants the key to a new claim for `request`, if the holders admit it.
     pub(super) fn grant(&mut self, request: &LockRequest, reserve: u32) -> Option<Arc<Hold>> {
-        if !self.is_free() {
+        if !self.admits(request.mode) {
             return None;
         }
         let now = self.context.now();
@@ -64,31 +70,34 @@ impl Store {
         let grant = Grant::new(TokenRange::new(first, claim.grants), now, claim.lease);
         let terms = request.options.terms;
         let hold = Hold::new(&self.context, None, claim, grant, terms, now).expect("the grant is fresh");
-        self.holder = Some(Holder::Ours(hold.clone()));
+        self.holders.push(Holder::Ours(hold.clone()));
         Some(hold)
     }
 
     pub(super) fn free(&mut self, hold: &Arc<Hold>) {
-        self.holder
-            .take_if(|holder| matches!(holder, Holder::Ours(ours) if Arc::ptr_eq(ours, hold)));
+        self.holders
+            .retain(|holder| !matches!(holder, Holder::Ours(ours) if Arc::ptr_eq(ours, hold)));
     }
 
     /// If another client holds the key, releases it. Otherwise, if the key is free, another client gets it; returns its
     /// token.
     pub(super) fn other_client(&mut self) -> Option<u64> {
-        let is_other = |holder: &mut Holder| matches!(holder, Holder::OtherClient);
-        if self.holder.take_if(is_other).is_some() || !self.is_free() {
+        if matches!(self.holders[..], [Holder::OtherClient]) {
+            self.holders.clear();
             return None;
         }
-        self.holder = Some(Holder::OtherClient);
+        if !self.admits(Mode::Exclusive) {
+            return None;
+        }
+        self.holders.push(Holder::OtherClient);
         self.next_token += 1;
         Some(self.next_token - 1)
     }
 
-    /// Evicts the claim of this client that holds the key, and returns it.
+    /// Evicts the first claim of this client that holds the key, and returns it.
     pub(super) fn evict(&mut self) -> Option<Arc<Hold>> {
         let is_ours = |holder: &mut Holder| matches!(holder, Holder::Ours(_));
-        let Some(Holder::Ours(hold)) = self.holder.take_if(is_ours) else {
+        let Some(Holder::Ours(hold)) = self.holders.extract_if(.., is_ours).next() else {
             return None;
         };
         self.cooldown_until = self.context.now() + HANDOVER_WINDOW;

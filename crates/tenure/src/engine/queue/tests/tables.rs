@@ -286,6 +286,45 @@ fn claims_linger_for_the_next_caller() {
     );
 }
 
+/// A holder that downgrades lets waiting readers in, but no writer. Q2: its claim serves no other writer.
+#[test]
+fn a_downgrade_lets_readers_in() {
+    play(
+        "
+        # the first reader is asked for after the confirmation
+        a locks to write: asks for 1
+        a answered; b locks to read: waits, starts the poller
+        c locks to read; poller looks; a downgrades; poller looks: rests 29.4s
+        a downgraded: notifies the poller
+        poller looks: asks for 2
+        poller answered: wakes b, notifies the poller
+        b polls: holds 2
+        poller looks: asks for 2
+        poller answered; c polls: holds 3
+        d locks to read: asks for 1
+        # no reader overtakes a waiting writer
+        a locks to write; a answered; b locks to write; c locks to read; a downgrades; a downgraded
+        poller looks: rests 100ms
+        a unlocks: releases, and asks for 2
+        successor answered: wakes b
+        b polls; poller looks: rests 100ms
+        # a downgraded holder excludes writers
+        a locks to write; a answered; a downgrades; a downgraded; b locks to write: waits, starts the poller
+        c tries to write: busy
+        # a claim that may be downgraded is not handed over to a writer
+        a locks to write with linger; a answered; b locks to write with linger
+        a downgrades; a unlocks: releases, and asks for 2
+        # a downgraded claim is not handed over either
+        a locks to write with linger; a answered; b locks to write with linger
+        a downgrades; a downgraded; a unlocks: releases, and asks for 2
+        # a claim that may be downgraded does not linger
+        a locks to write with linger; a answered; a downgrades; a unlocks: releases
+        # the confirmation for a closed queue has no effect
+        a locks to write; a answered; a downgrades; closed; a downgraded: nothing
+        ",
+    );
+}
+
 /// Q3 and Q5: closing the queue returns the list of all claims to release, and wakes each waiting caller.
 #[test]
 fn closing_ends_every_caller() {

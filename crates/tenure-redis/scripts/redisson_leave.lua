@@ -1,0 +1,90 @@
+-- A release, for all but the common cases. Included in the release scripts, after redisson_place. They define `owner`,
+-- `ending`, `plain`, `own`, `client`, `cooldown`, the successor's arguments, and `held`: whether the owner held until now.
+
+-- An eviction, or the release of a claim whose kind the client does not know, first checks the key: it may be a lock of
+-- another kind, or hold another program's data.
+local evicted, holders, left = string.sub(ending, 1, 1) == 'V', {}, 0
+if evicted or ending == 'U' then
+    local kind = kind_of_key()
+    if kind and kind ~= KIND then
+        return '-1 ' .. kind
+    end
+    if evicted then
+        holders, left = owners_of(), math.max(call('PTTL', name), 0)
+        for _, one in ipairs(holders) do
+            holders[one] = true
+        end
+    else
+        ending = 'E'
+    end
+    held = owner ~= '' and (not evicted or holders[owner]) and holds(owner) and drop(owner)
+end
+
+--: include redisson_end
+
+local before = call('LINDEX', queue, 0)
+sweep()
+if before then
+    set_queue_expiry()
+end
+local freed = held and 1 or 0
+if owner == '' then
+    freed = {}
+    for _, one in ipairs(holders) do
+        held = true
+        freed[#freed + 1] = { one, is_ours(one) and 1 or 0 }
+        drop(one)
+        end_claim(one, left)
+    end
+elseif held then
+    end_claim(owner, left)
+elseif call('ZSCORE', timeouts, owner) then
+    freed = 1
+    remove_from_queue(owner)
+    set_queue_expiry()
+    end_claim(owner, left)
+    if evicted then
+        -- Wakes the evicted waiter, so that it learns of its eviction.
+        wake_head(owner)
+    end
+elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then
+    -- The owner neither holds nor waits. A request that places it may still arrive.
+    if evicted then
+        ending, evicted = 'E', false
+    end
+    end_claim(owner, left)
+end
+if held and tonumber(cooldown or 0) > 0 then
+    -- During the cooldown a field of no client holds the key. Java respects this field like any holder.
+    hold('tenure:bar', cooldown)
+end
+local opened = held and (settle() or evicted)
+
+local others = 0
+for _, one in ipairs(call('LRANGE', queue, 0, -1)) do
+    if string.sub(one, 1, 36) ~= client then
+        others = others + 1
+    end
+end
+others = others + math.max(call('PUBSUB', 'NUMSUB', channel)[2] - own, 0)
+
+local reply = owner == '' and { freed, others } or freed .. ' ' .. others
+if successor then
+    mode = successor_mode or mode
+    write_client_record(claims, client_ttl, client_label)
+    local code, first, second =
+        place(successor, tonumber(lease), tonumber(not_after), tonumber(grants), label or '', fair == '1', others > 0)
+    reply = reply .. string.format(' %d %d %d %d', code, first, second, now)
+    if code == 1 and mode ~= 'R' then
+        return reply
+    end
+end
+local head = call('LINDEX', queue, 0)
+if head and (opened or head ~= before) then
+    wake_head(head)
+end
+-- Java's read-write locks know no queue.
+if (opened or head ~= before) and (not head or KIND == -1) then
+    call('PUBLISH', channel, payload)
+end
+return reply

@@ -1,0 +1,55 @@
+-- How a mutex is kept: Redisson's RLock and RFairLock. Each kind of lock has such a part; scripts for several kinds include
+-- it with `--: include kind`. They define `name` and `tag`.
+--
+-- KIND is the kind's code in replies; CHANNEL, with the tag, the channel of unfair waiters; `mode` the mode of the placed
+-- claim; `payload` the message of a release.
+local KIND, CHANNEL, mode, payload = 0, 'redisson_lock__channel:', '', '0'
+
+-- Returns whether the claim holds the lock. A key of another type has no holder. Other errors say nothing about the claim.
+local function holds(owner)
+    local found = redis.pcall('HMGET', name, owner, 'mode')
+    if found.err and not string.find(found.err, 'WRONGTYPE', 1, true) then
+        error(found)
+    end
+    return found[1] and not found[2]
+end
+
+-- Returns the rest of a holder's lease (ms).
+local function left_of(owner)
+    return redis.call('PTTL', name)
+end
+
+-- Sets the lease of a holder. A server with full memory permits this.
+local function extend(owner, lease)
+    redis.call('PEXPIRE', name, lease)
+end
+
+-- Grants the lock to a claim.
+local function hold(owner, lease)
+    redis.call('HSET', name, owner, 1)
+    extend(owner, lease)
+end
+
+local downgrade
+
+-- Returns whether the claim holds. If not: for how many ms the lock cannot be granted to it (-2 if it can, -1 without end),
+-- the kind of the key if it is another one, and whether nothing but a cooldown holds the key.
+local function look(owner)
+    local found = redis.call('HMGET', name, owner, 'mode', 'tenure:bar', 'tenure:bar:write')
+    if found[1] and not found[2] then
+        return true, -2
+    end
+    local cools = found[3] or found[4]
+    if found[2] then
+        cools = cools and redis.call('HLEN', name) == 2
+    end
+    return false, redis.call('PTTL', name), found[2] and not cools and -1, cools
+end
+
+-- Removes a holder. The caller then calls `settle`, which returns whether waiters may be granted since.
+local function drop(owner)
+    return redis.call('HDEL', name, owner) == 1
+end
+local function settle()
+    return true
+end

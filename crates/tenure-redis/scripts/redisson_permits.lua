@@ -1,0 +1,70 @@
+-- Functions of the scripts that change semaphores: Redisson's RPermitExpirableSemaphore. Included in scripts, which define
+-- `now_ms` and call `use_semaphore`.
+--
+-- A semaphore has these keys:
+--   name      string: the number of permits that can be taken. It stays when none is taken, as in Redisson.
+--   permits   zset: the permits that are taken, with the time (ms) when each one's lease ends. From then on a permit is
+--             free, but the script that removes it must also raise the number in `name`. A permit is 16 bytes, random
+--             ones in Redisson. Ours are 8 bytes of the client's UUID, 6 of the claim's number, and 2 for the permit's
+--             number in its claim, from 0; the last one has the highest bit set. So an owner is enough to find all.
+--   holders   zset: our owners that hold permits, with the end of each one's lease; during a cooldown also BAR with its
+--             end. The key expires with its last member.
+local BAR = 'tenure:bar'
+-- The most permits of a claim, and the most ended ones that a call removes. script.rs inserts the number.
+local MAX_TAKE = MAX_PERMITS
+-- Redisson's end of a lease that has none.
+local PERMANENT = 922337203685477
+local permits, holders
+
+local function use_semaphore(tag)
+    permits, holders = tag .. ':timeout', 'tenure_holders:' .. tag
+end
+
+-- What the names of an owner's permits begin with.
+local function prefix_of(owner)
+    local high, low = string.sub(owner, 1, 8), string.sub(owner, 10, 13) .. string.sub(owner, 15, 18)
+    return struct.pack('>I4I4I6', tonumber(high, 16), tonumber(low, 16), tonumber(string.sub(owner, 38)))
+end
+
+local function permit(prefix, number, is_last)
+    return prefix .. struct.pack('>I2', is_last and number + 32768 or number)
+end
+
+local function in_hex(id)
+    return (string.gsub(id, '.', function(byte)
+        return string.format('%02x', string.byte(byte))
+    end))
+end
+
+-- Returns the permits that an owner holds, and the end of its lease; nil as the end if some are missing. The owner of
+-- another client's permit is the permit in hex.
+local function permits_of(owner)
+    if not string.find(owner, '-', 1, true) then
+        local id = string.gsub(owner, '%x%x', function(digits)
+            return string.char(tonumber(digits, 16))
+        end)
+        local ends = tonumber(redis.call('ZSCORE', permits, id) or nil)
+        return ends and { id } or {}, ends
+    end
+    local prefix, found = prefix_of(owner), {}
+    for number = 0, MAX_TAKE - 1 do
+        local last, id = permit(prefix, number, true), permit(prefix, number, false)
+        local ends = redis.call('ZSCORE', permits, last)
+        found[number + 1] = ends and last or redis.call('ZSCORE', permits, id) and id or nil
+        if ends or not found[number + 1] then
+            return found, tonumber(ends or nil)
+        end
+    end
+    return found, nil
+end
+
+-- Sets the end of the lease of an owner's permits. Returns how many of these are new.
+local function set_lease(owner, ids, ends)
+    local scores = {}
+    for i, id in ipairs(ids) do
+        scores[2 * i - 1], scores[2 * i] = ends, id
+    end
+    redis.call('ZADD', holders, ends, owner)
+    redis.call('PEXPIREAT', holders, redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] - 1)
+    return redis.call('ZADD', permits, unpack(scores))
+end

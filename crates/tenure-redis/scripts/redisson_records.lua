@@ -1,0 +1,34 @@
+-- Functions for the records of claims and clients. Included in scripts, which define `tag` and `now` (µs).
+--
+-- For each claim, at most one record:
+--   records .. owner   W:LABEL it waits; in a read-write lock WR:LABEL or WW:LABEL, by its mode.  E it has ended.  V[BY]
+--                      it was evicted; this outlives the lease by 12 s, in which a delayed request can still arrive.
+--                      G:FIRST:COUNT:LABEL tokens and label of a granted claim that was renewed; this expires with the
+--                      lease, and the release deletes it.
+-- For each client:
+--   tenure_claims      hash with the client's `label`.
+--   tenure_doubts      exists while a request of an ended claim may be in flight. Only then do the common cases look for
+--                      records of ended claims.
+local records = 'tenure_claim:' .. tag .. ':'
+local now_ms = math.floor(now / 1000)
+local RECORD_TTL = 12000
+-- The time (ms) after which a successor polls again if it was not granted because others wait. script.rs inserts it.
+local TURN = TURN_MS
+
+local function client_key(owner)
+    return 'tenure_claims:' .. string.sub(owner, 1, 36)
+end
+
+-- Returns whether an owner is a claim of ours: Redis then has a record of the claim or its client.
+local function is_ours(owner)
+    return redis.call('EXISTS', client_key(owner), records .. owner) > 0
+end
+
+-- Writes or extends a client's record, if a time to live (ms) is given. The label is '' if the client's claims have
+-- different ones.
+local function write_client_record(claims, ttl, label)
+    if ttl then
+        redis.call('HSET', claims, 'label', label)
+        redis.call('PEXPIRE', claims, math.max(ttl, redis.call('PTTL', claims)))
+    end
+end
