@@ -91,7 +91,7 @@ const PLAIN: Subject = Subject {
 };
 
 /// Every kind, in the order of the table.
-pub(crate) const SUBJECTS: [Subject; 10] = [
+pub(crate) const SUBJECTS: [Subject; 11] = [
     Subject {
         name: "RLock",
         kind: "plain",
@@ -109,6 +109,14 @@ pub(crate) const SUBJECTS: [Subject; 10] = [
         key: "a,b",
         ours: Kind::Multi,
         held: &["a hash ID=1", "b hash ID=1"],
+        ..REDISSON
+    },
+    Subject {
+        name: "RFencedLock",
+        kind: "fenced",
+        // Redisson's own counter, which Tenure neither reads nor raises.
+        held: &["k hash ID=1", "redisson_lock_token:{k} string 1, for ever"],
+        left: &["redisson_lock_token:{k} string 1, for ever"],
         ..REDISSON
     },
     Subject {
