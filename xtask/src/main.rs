@@ -1,4 +1,4 @@
-//! The project's tasks: `cargo xtask {setup,test,mutants,bench,tidy,ci}`, one module each.
+//! The project's tasks: `cargo xtask {setup,test,mutants,bench,interop-table,tidy,ci}`, one module each.
 
 mod bench;
 mod ci;
@@ -22,6 +22,7 @@ cargo xtask VERB
   test [ARGS…]      every test of the workspace; with ARGS, `cargo test ARGS`
   mutants [NAME…]   plants the bugs of mutants/*/*.patch and fails if a test misses one
   bench ARGS…       what a lock costs: `quick`, `full`, `--against COMMIT`, `--help` (builds and runs tenure-bench)
+  interop-table     runs the other lock clients next to Tenure, and writes the table of docs/interop.md
   tidy              the rules that no compiler and no lint checks
   ci                everything that must hold before a merge";
 
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         ("test", args) => suite::run(args),
         ("mutants", args) => mutants::run(args),
         ("bench", args) => bench::run(args),
+        ("interop-table", []) => suite::interop_table(),
         ("tidy", []) => tidy::run(),
         ("ci", []) => ci::run(),
         _ => return usage(),

@@ -17,9 +17,13 @@ mandoc       | mandoc               | checks the manual pages
 redis-server | redis-server         | is a server that the tests start
 redis-cli    | redis-tools          | reads what is in that server
 openssl      | openssl              | makes the certificates of a server with TLS
-python3      | python3              | starts commands with unusual signal masks
-javac        | default-jdk-headless | compiles the worker that drives Redisson, and brings the Java that runs it
-mvn          | maven                | fetches Redisson and builds the worker that drives it
+python3      | python3              | starts commands with unusual signal masks, and drives redis-py
+pip3         | python3-pip          | fetches redis-py
+javac        | default-jdk-headless | compiles the drivers of Redisson and Spring, and brings the Java that runs them
+mvn          | maven                | fetches Redisson and Spring
+go           | golang-go            | fetches redsync, and builds its driver
+node         | nodejs               | drives node-redlock
+npm          | npm                  | fetches node-redlock
 prometheus   | prometheus           | reads the metrics that the example exports
 promtool     | prometheus           | checks the alert rules";
 

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
-use crate::process::{DEFAULT_SIGNALS, Failure, cargo_program, root, succeeded};
+use crate::process::{DEFAULT_SIGNALS, Failure, cargo, cargo_program, root, run as run_command, succeeded};
 use crate::setup::{self, is_installed};
 
 /// A package outside the workspace with its own lock file, because its sqlx needs an older libsqlite3-sys.
@@ -23,6 +23,16 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     }
     println!("test: {}", total.describe());
     outcome
+}
+
+/// Runs the cases of `tenure-interop` with every client. Unless one fails, they write the table of docs/interop.md.
+pub(crate) fn interop_table() -> Result<(), Failure> {
+    if let Some(skipped) = setup::run(true)?.first() {
+        return Err(format!("{skipped}; the table needs every client").into());
+    }
+    let mut command = cargo("test --package tenure-interop --all-features --test clients");
+    command.env("TENURE_INTEROP_TABLE", "write");
+    run_command(command)
 }
 
 fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {

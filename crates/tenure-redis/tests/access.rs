@@ -35,7 +35,7 @@ fn refused(url: &str) -> BackendError {
 
 #[test]
 fn unsupported_urls_are_refused_with_a_reason() {
-    use Fault::{Invalid, Unsupported};
+    use Fault::Invalid;
     for (url, fault, words) in [
         ("redis://h?layout=spring", Invalid, "needs `registry=NAME`"),
         ("redis://h?layout=plain&registry=x", Invalid, "leave it out"),

@@ -6,7 +6,6 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use tenure::{HolderId, LockKey};
-use tenure_interop::redisson::Version;
 
 use crate::examples::{Fixture as Folder, Process, tenure_command};
 use crate::fixture::{Fixture, PROMPT, assert_holds_nothing, within};
@@ -56,20 +55,6 @@ async fn an_operator_lists_and_evicts_a_java_thread() {
         assert_holds_nothing(&anna.plain("k")).await;
         assert_eq!(printed(&folder, &fixture, &["--json", "ls"]), [] as [Value; 0]);
     }
-}
-
-#[tokio::test]
-async fn java_waits_for_a_killed_holder_until_its_lease_ends() {
-    let Some(fixture) = Fixture::new(Version::Newest).await else {
-        return;
-    };
-    let (folder, lease) = (folder_for_tenure(), Duration::from_secs(2));
-    let hold = tenure(&folder, &fixture, &["hold", "k", "--lease", "2s"]);
-    assert!(hold.line_with("{").contains("\"acquired\""));
-    let waiting = fixture.java_plain("anna").lock();
-    fixture.until_listening("k", 1).await;
-    hold.send(Signal::KILL);
-    within(lease + PROMPT, "the lock", waiting).await.unwrap();
 }
 
 /// Starts a `tenure` process that waits with that lease, as the first of the queue. Also returns the line that it

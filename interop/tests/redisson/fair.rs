@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::inspect::Query;
 use tenure::{Error, HolderId, LockKey};
-use tenure_interop::redisson::{Jvm, Lock, Version};
+use tenure_interop::{Driver, Lock, Worker};
 
 use crate::fixture::{Fixture, LEASE, MOMENT, PROMPT, is_still_waiting_after, within};
 use crate::waiter::Waiter;
@@ -33,35 +33,10 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn waiters_of_both_sides_are_served_in_order() {
-    const QUEUE: &str = "jttjtjjt";
-    for fixture in Fixture::each().await {
-        let another = fixture.another_client().await;
-        let holder = fixture.holder().await;
-        let mut queue = Vec::new();
-        for (place, side) in (1..).zip(QUEUE.chars()) {
-            queue.push(match side {
-                'j' => Waiter::java(fixture.java_fair(&format!("thread-{place}"))),
-                _ if place % 2 == 0 => Waiter::tenure(fixture.mutex().fair()),
-                _ => Waiter::tenure(another.mutex("k").fair()),
-            });
-            fixture.until_queued("k", place).await;
-        }
-        holder.unlock().await.unwrap();
-        for (place, waiter) in (1..).zip(queue) {
-            // Fails if another waiter was served first, because that one still holds the lock.
-            let holder = waiter.holds_within(PROMPT, &format!("number {place}")).await;
-            holder.unlock().await;
-        }
-        fixture.until_nothing_is_left_of("k").await;
-    }
-}
-
-#[tokio::test]
 async fn a_tenure_waiter_behind_java_outlives_its_lease() {
     let lease = Duration::from_secs(1);
-    let waiter_of = async |version| {
-        let Some(fixture) = Fixture::new(version).await else {
+    let waiter_of = async |driver| {
+        let Some(fixture) = Fixture::new(driver).await else {
             return;
         };
         let holder = fixture.holder().await;
@@ -79,7 +54,7 @@ async fn a_tenure_waiter_behind_java_outlives_its_lease() {
         third.holds_within(PROMPT, "the third").await.unlock().await;
         fixture.until_nothing_is_left_of("k").await;
     };
-    tokio::join!(waiter_of(Version::Newest), waiter_of(Version::Old));
+    tokio::join!(waiter_of(Driver::Redisson), waiter_of(Driver::RedissonOld));
 }
 
 #[tokio::test]
@@ -138,7 +113,7 @@ async fn cancelling_the_first_waiter_of_a_free_lock_wakes_java() {
 
 #[tokio::test]
 async fn tenure_does_not_overtake_a_slow_java_thread() {
-    let Some(jvm) = Jvm::start(Version::Newest) else {
+    let Some(jvm) = Worker::start(Driver::Redisson) else {
         return;
     };
     let fixture = Fixture::in_jvm(&jvm, LEASE).await;
@@ -158,7 +133,7 @@ async fn tenure_does_not_overtake_a_slow_java_thread() {
 #[tokio::test]
 async fn a_killed_java_waiter_keeps_its_place_until_its_deadline() {
     let (lease, patience) = (Duration::from_secs(1), Duration::from_secs(2));
-    let Some(jvm) = Jvm::start(Version::Newest) else {
+    let Some(jvm) = Worker::start(Driver::Redisson) else {
         return;
     };
     let fixture = Fixture::in_jvm(&jvm, LEASE).await;

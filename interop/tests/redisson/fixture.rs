@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Client, Mutex};
-use tenure_interop::redisson::{Fleet, Jvm, Lock, Version};
+use tenure_interop::{Driver, Lock, Peer, Worker};
 use tenure_servers::Redis;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
 
 /// A time limit that only a failing test reaches.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -23,7 +21,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Fixture {
     pub(crate) redis: Redis,
-    pub(crate) java: Fleet,
+    pub(crate) java: Peer,
     pub(crate) client: Client,
 }
 
@@ -31,21 +29,21 @@ impl Fixture {
     /// A fixture for each release of Redisson; none if the tests run without Java.
     pub(crate) async fn each() -> Vec<Fixture> {
         let mut fixtures = Vec::new();
-        for version in Version::ALL {
-            fixtures.extend(Fixture::new(version).await);
+        for driver in Driver::REDISSON {
+            fixtures.extend(Fixture::new(driver).await);
         }
         fixtures
     }
 
     /// A fixture with that release; `None` if the tests run without Java.
-    pub(crate) async fn new(version: Version) -> Option<Fixture> {
-        Some(Fixture::in_jvm(&Jvm::shared(version)?, LEASE).await)
+    pub(crate) async fn new(driver: Driver) -> Option<Fixture> {
+        Some(Fixture::in_jvm(&Worker::shared(driver)?, LEASE).await)
     }
 
     /// A fixture whose Redisson client is in that Java process. `watchdog` is Redisson's lease.
-    pub(crate) async fn in_jvm(jvm: &Jvm, watchdog: Duration) -> Fixture {
+    pub(crate) async fn in_jvm(jvm: &Worker, watchdog: Duration) -> Fixture {
         let redis = Redis::start().unwrap();
-        let java = Fleet::open(jvm, &redis.url(), watchdog).await.unwrap();
+        let java = Peer::open(jvm, &redis.url(), watchdog).await.unwrap();
         let client = tenure::connect(&redis.url()).await.unwrap();
         Fixture { redis, java, client }
     }
@@ -135,43 +133,6 @@ impl Fixture {
     }
 }
 
-/// A number in Redis that is read and then written. Only a lock prevents lost increments.
-pub(crate) struct Register {
-    key: &'static str,
-    stream: BufReader<TcpStream>,
-}
-
-impl Register {
-    pub(crate) async fn open(fixture: &Fixture, key: &'static str) -> Register {
-        let stream = TcpStream::connect(fixture.redis.address()).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        let stream = BufReader::new(stream);
-        Register { key, stream }
-    }
-
-    /// Reads the number, and then writes it plus 1.
-    pub(crate) async fn raise(&mut self) {
-        let length = self.ask(format!("GET {}\r\n", self.key)).await;
-        let before: u64 = match length.as_str() {
-            "$-1" => 0,
-            _ => self.line().await.parse().unwrap(),
-        };
-        let done = self.ask(format!("SET {} {}\r\n", self.key, before + 1)).await;
-        assert_eq!(done, "+OK");
-    }
-
-    async fn ask(&mut self, command: String) -> String {
-        self.stream.write_all(command.as_bytes()).await.unwrap();
-        self.line().await
-    }
-
-    async fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stream.read_line(&mut line).await.unwrap();
-        line.trim_end().to_owned()
-    }
-}
-
 /// Waits for 30 ms, in which new subscribers try once more to acquire the lock, and then sleep.
 async fn settled() {
     // sleep: no event reports that. If the time is too short, a test checks less but does not fail.
@@ -199,7 +160,7 @@ impl Drop for Fixture {
         if !std::thread::panicking() {
             return;
         }
-        println!("with Redisson {}", self.java.jvm().version().number());
+        println!("with {}", self.java.worker().driver().name());
         // A key may have expired when its value is read.
         let ask = |words: &[&str]| self.redis.ask(words).unwrap_or_default();
         for key in ask(&["KEYS", "*"]).lines() {

@@ -2,34 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_interop::redisson::{Jvm, Version};
+use tenure_interop::{Driver, Worker};
 
-use crate::fixture::{Fixture, LIMIT, PROMPT, assert_holds_nothing, is_still_waiting_after, within};
-use crate::waiter::Waiter;
+use crate::fixture::{Fixture, LIMIT, PROMPT, assert_holds_nothing, within};
 
 const SHORT: Duration = Duration::from_millis(1_500);
-
-#[tokio::test]
-async fn both_watchdogs_keep_their_locks_beyond_the_lease() {
-    for version in Version::ALL {
-        let Some(jvm) = Jvm::shared(version) else { return };
-        let fixture = Fixture::in_jvm(&jvm, SHORT).await;
-        let java = |name: &str, key: &str| fixture.java.owner(name).plain(key);
-        java("anna", "java's").lock().await.unwrap();
-        let guard = fixture.client.mutex("ours").lease(SHORT).lock().await.unwrap();
-        let mut ours = tokio::spawn(fixture.client.mutex("java's").lease(SHORT).lock());
-        let mut theirs = java("berta", "ours").lock();
-        let both = async {
-            tokio::select! { _ = &mut ours => (), _ = &mut theirs => () }
-        };
-        assert!(is_still_waiting_after(SHORT * 2, Box::pin(both)).await);
-        guard.unlock().await.unwrap();
-        java("anna", "java's").unlock().await.unwrap();
-        within(PROMPT, "ours", theirs).await.unwrap();
-        let guard = within(PROMPT, "java's", ours).await;
-        guard.unwrap().unwrap().unlock().await.unwrap();
-    }
-}
 
 #[tokio::test]
 async fn an_unrenewed_lease_of_tenure_ends_for_java() {
@@ -60,22 +37,8 @@ async fn an_unrenewed_lease_of_java_ends_for_tenure() {
 }
 
 #[tokio::test]
-async fn a_killed_java_process_keeps_its_lock_until_the_lease_ends() {
-    let Some(jvm) = Jvm::start(Version::Newest) else {
-        return;
-    };
-    let fixture = Fixture::in_jvm(&jvm, SHORT).await;
-    fixture.java_plain("anna").lock().await.unwrap();
-    let waiting = Waiter::tenure(fixture.mutex());
-    fixture.until_listening("k", 1).await;
-    jvm.kill();
-    let holder = waiting.holds_within(SHORT + PROMPT, "Tenure").await;
-    holder.unlock().await;
-}
-
-#[tokio::test]
 async fn a_paused_java_process_wakes_without_its_expired_lock() {
-    let Some(jvm) = Jvm::start(Version::Newest) else {
+    let Some(jvm) = Worker::start(Driver::Redisson) else {
         return;
     };
     let fixture = Fixture::in_jvm(&jvm, SHORT).await;

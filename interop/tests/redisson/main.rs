@@ -1,7 +1,7 @@
-//! Redisson and Tenure on one Redis: Java clients see no difference. The names of the tests say which side does what.
+//! Redisson and Tenure on one Redis, beyond the cases of all clients in tests/clients. The names of the tests say which side
+//! does what.
 
 mod command;
-mod counter;
 mod eviction;
 #[path = "../../../examples/fixture.rs"]
 mod examples;

@@ -2,38 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fixture::{Fixture, MOMENT, PROMPT, assert_holds_nothing, is_still_waiting_after, within};
-
-#[tokio::test]
-async fn neither_side_acquires_a_lock_of_the_other() {
-    for fixture in Fixture::each().await {
-        let java = fixture.java_plain("anna");
-        let tenure = fixture.mutex();
-        java.lock().await.unwrap();
-        assert!(tenure.try_lock().await.unwrap().is_none());
-        java.unlock().await.unwrap();
-        let guard = tenure.try_lock().await.unwrap().expect("it is free");
-        assert!(!java.try_lock().await.unwrap());
-        guard.unlock().await.unwrap();
-        assert!(java.try_lock().await.unwrap());
-    }
-}
-
-#[tokio::test]
-async fn a_java_thread_that_locks_twice_holds_until_its_second_unlock() {
-    for fixture in Fixture::each().await {
-        let java = fixture.java_plain("anna");
-        java.lock().await.unwrap();
-        java.lock().await.unwrap();
-        let mut waiting = tokio::spawn(fixture.mutex().lock());
-        fixture.until_listening("k", 1).await;
-        java.unlock().await.unwrap();
-        assert!(is_still_waiting_after(MOMENT, &mut waiting).await);
-        assert_eq!(java.holds().await, Ok(1));
-        java.unlock().await.unwrap();
-        drop(within(PROMPT, "the lock", waiting).await.unwrap().unwrap());
-    }
-}
+use crate::fixture::{Fixture, PROMPT, assert_holds_nothing, within};
 
 #[tokio::test]
 async fn a_tenure_owner_holds_until_both_guards_are_dropped() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::{Error, Guard, Mutex};
-use tenure_interop::redisson::{Lock, Reply};
+use tenure_interop::{Lock, Reply};
 use tokio::task::JoinHandle;
 
 use crate::fixture::within;

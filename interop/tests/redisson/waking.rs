@@ -2,49 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_interop::redisson::Version;
+use tenure_interop::Driver;
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, LIMIT, PROMPT, within};
-use crate::waiter::Waiter;
-
-/// Expected median wait of a woken waiter.
-const SOON: Duration = Duration::from_millis(200);
-
-const ROUNDS: usize = 9;
-
-fn median(mut waits: Vec<Duration>) -> Duration {
-    waits.sort();
-    waits[waits.len() / 2]
-}
-
-#[tokio::test]
-async fn a_waiter_is_woken_by_an_unlock_of_the_other_side() {
-    for fixture in Fixture::each().await {
-        let start = |java: bool| match java {
-            true => Waiter::java(fixture.java_plain("anna")),
-            false => Waiter::tenure(fixture.mutex()),
-        };
-        for java_waits in [true, false] {
-            let mut waits = Vec::new();
-            for _ in 0..ROUNDS {
-                let holder = start(!java_waits).holds_within(PROMPT, "who came first").await;
-                let waiting = start(java_waits);
-                fixture.until_listening("k", 1).await;
-                holder.unlock().await;
-                let unlocked = Instant::now();
-                let holder = waiting.holds_within(PROMPT, "who waited").await;
-                waits.push(unlocked.elapsed());
-                holder.unlock().await;
-                fixture.until_listening("k", 0).await;
-            }
-            assert!(
-                median(waits.clone()) < SOON,
-                "Java waits: {java_waits}, {waits:?}"
-            );
-        }
-    }
-}
 
 #[tokio::test]
 async fn dropping_a_tenure_guard_wakes_a_waiting_java_thread() {
@@ -88,7 +49,7 @@ async fn many_waiters_of_both_sides_all_get_their_turn_soon() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn local_hand_over_does_not_starve_a_java_thread() {
-    let Some(fixture) = Fixture::new(Version::Newest).await else {
+    let Some(fixture) = Fixture::new(Driver::Redisson).await else {
         return;
     };
     let mut tasks = JoinSet::new();

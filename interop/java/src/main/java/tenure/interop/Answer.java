@@ -1,7 +1,7 @@
 package tenure.interop;
 
 /** The answer to a request; there is exactly one. */
-final class Answer {
+public final class Answer {
     private final long id;
 
     Answer(long id) {
@@ -9,12 +9,12 @@ final class Answer {
     }
 
     /** Answers with null, a boolean, a number or a text. */
-    void done(Object value) {
+    public void done(Object value) {
         boolean bare = value == null || value instanceof Boolean || value instanceof Number;
         print("\"value\":" + (bare ? String.valueOf(value) : quoted(value.toString())));
     }
 
-    void failed(Throwable error) {
+    public void failed(Throwable error) {
         print("\"error\":" + quoted(error.getClass().getSimpleName()) + ",\"message\":" + quoted(String.valueOf(error.getMessage())));
     }
 

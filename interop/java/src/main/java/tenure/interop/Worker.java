@@ -8,22 +8,25 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Reads requests line by line on stdin, and answers each with a line of JSON on stdout as soon as it is done. A request that
- * waits for a lock does not delay others. Ends at the end of its input, without releasing any lock.
- *
- * <pre>
- * 1 open fleet redis://127.0.0.1:6379 30000      {"id":1,"value":"the client's UUID"}
- * 2 lock fleet anna plain k 0                    {"id":2,"value":null}
- * 3 unlock fleet berta plain k                   {"id":3,"error":"IllegalMonitorStateException","message":"..."}
- * </pre>
- *
- * Every request except open and close names a client, an owner (a thread), a kind of lock and a key.
+ * Answers the requests of interop/src/peer.rs, which describes them. A request that waits for a lock does not delay others. Ends at
+ * the end of its input, without releasing any lock. The argument names the lock client.
  */
-final class Worker {
-    private final Map<String, Fleet> fleets = new ConcurrentHashMap<>();
+public final class Worker {
+    /** Connects a client to a store. */
+    public interface Connect {
+        Peer connect(String url, long leaseMs);
+    }
 
-    public static void main(String[] args) throws IOException {
-        Worker worker = new Worker();
+    private final Map<String, Peer> peers = new ConcurrentHashMap<>();
+    private final Connect client;
+
+    private Worker(Connect client) {
+        this.client = client;
+    }
+
+    public static void main(String[] args) throws IOException, ReflectiveOperationException {
+        Class<?> client = Class.forName("tenure.interop." + args[0] + ".Client");
+        Worker worker = new Worker((Connect) client.getConstructor().newInstance());
         var input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] words = line.split(" ");
@@ -40,21 +43,21 @@ final class Worker {
 
     private void serve(String[] words, Answer answer) {
         String verb = words[1];
-        String client = words[2];
+        String name = words[2];
         switch (verb) {
             case "open" -> {
-                var fleet = new Fleet(words[3], Long.parseLong(words[4]));
-                fleets.put(client, fleet);
-                answer.done(fleet.id());
+                Peer peer = client.connect(words[3], Long.parseLong(words[4]));
+                peers.put(name, peer);
+                answer.done(peer.id());
             }
             case "close" -> {
-                fleets.remove(client).close();
+                peers.remove(name).close();
                 answer.done(null);
             }
             default -> {
                 var rest = new String[words.length - 6];
                 System.arraycopy(words, 6, rest, 0, rest.length);
-                fleets.get(client).serve(verb, words[3], words[4], words[5], rest, answer);
+                peers.get(name).serve(verb, words[3], words[4], words[5], rest, answer);
             }
         }
     }

@@ -1,11 +1,10 @@
-//! A Java process that answers requests. Many requests may wait at the same time.
+//! A driver's process, which answers requests. Many requests may wait at the same time.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::pin::Pin;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -13,31 +12,30 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tenure_servers::needs;
 use tokio::sync::oneshot;
 
-use super::build::Version;
+use crate::driver::Driver;
 
-/// An exception thrown in Java.
+/// An exception or error of the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Deserialize)]
 #[error("{name}: {message}")]
 pub struct Thrown {
-    /// The name of the exception's class, without the package.
+    /// The name of the error's class, without the package.
     #[serde(rename = "error")]
     pub name: String,
-    /// The exception's message.
+    /// The error's message.
     pub message: String,
 }
 
-/// A Java process with Redisson. It ends when the last clone of this value is dropped, or when the tests end.
+/// A process of a driver. It ends when the last clone of this value is dropped, or when the tests end.
 #[derive(Clone, Debug)]
-pub struct Jvm {
+pub struct Worker {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    version: Version,
+    driver: Driver,
     child: Mutex<Child>,
     input: Mutex<ChildStdin>,
     asked: Arc<Mutex<HashMap<u64, oneshot::Sender<Line>>>>,
@@ -54,43 +52,30 @@ struct Line {
     thrown: Option<Thrown>,
 }
 
-impl Jvm {
-    /// The process that all tests share, started by the first call. `None` if `TENURE_SKIP` names Maven.
-    pub fn shared(version: Version) -> Option<Jvm> {
-        static SHARED: [OnceLock<Option<Jvm>>; 2] = [const { OnceLock::new() }; 2];
-        SHARED[version as usize]
-            .get_or_init(|| Jvm::start(version))
+impl Worker {
+    /// The driver's process that all tests share, started by the first call. `None` if `TENURE_SKIP` names a tool of it.
+    pub fn shared(driver: Driver) -> Option<Worker> {
+        static SHARED: [OnceLock<Option<Worker>>; Driver::ALL.len()] =
+            [const { OnceLock::new() }; Driver::ALL.len()];
+        SHARED[driver as usize]
+            .get_or_init(|| Worker::start(driver))
             .clone()
     }
 
-    /// A separate process, which the test may pause or kill. `None` if `TENURE_SKIP` names Maven.
+    /// A separate process, which the test may pause or kill. `None` if `TENURE_SKIP` names a tool of the driver.
     ///
     /// # Panics
     /// If the process cannot be built or started.
-    pub fn start(version: Version) -> Option<Jvm> {
-        if !needs("mvn", "maven") || !needs("javac", "default-jdk-headless") {
-            return None;
-        }
-        let class_path = version.class_path();
-        let log = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("java/target")
-            .join(format!("redisson-{}.log", version.number()));
-        let log = File::options().create(true).append(true).open(log);
-        let mut child = Command::new("java")
-            .args([
-                "-Xmx64m",
-                "-XX:TieredStopAtLevel=1",
-                "-XX:+UseSerialGC",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                "-cp",
-                &class_path,
-                "tenure.interop.Worker",
-            ])
+    pub fn start(driver: Driver) -> Option<Worker> {
+        let mut command = driver.command()?;
+        let folder = command.get_current_dir().expect("the driver runs in its folder");
+        let log = File::options().create(true).append(true).open(folder.join("log"));
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log.expect("the log of the worker can be opened"))
             .spawn()
-            .expect("java can be started");
+            .expect("the driver can be started");
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both are piped");
         };
@@ -98,20 +83,20 @@ impl Jvm {
         let answering = Arc::clone(&asked);
         std::thread::spawn(move || answer(output, &answering));
         let shared = Shared {
-            version,
+            driver,
             child: Mutex::new(child),
             input: Mutex::new(input),
             asked,
             next: AtomicU64::new(0),
         };
-        Some(Jvm {
+        Some(Worker {
             shared: Arc::new(shared),
         })
     }
 
-    /// The release of Redisson in the process.
-    pub fn version(&self) -> Version {
-        self.shared.version
+    /// The client in the process.
+    pub fn driver(&self) -> Driver {
+        self.shared.driver
     }
 
     /// Pauses the process, like a very long garbage collection.
@@ -140,7 +125,7 @@ impl Jvm {
         Box::pin(async move {
             let line = line.await.map_err(|_| Thrown {
                 name: "Killed".to_owned(),
-                message: "the Java process has ended".to_owned(),
+                message: "the driver's process has ended".to_owned(),
             })?;
             let value = || serde_json::from_value(line.value).expect("the worker answers what was asked");
             line.thrown.map_or_else(|| Ok(value()), Err)
@@ -181,5 +166,5 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answer to a request in flight: a value, or an exception from Java. Dropping it does not cancel the request.
+/// The answer to a request in flight: a value, or an error of the client. Dropping it does not cancel the request.
 pub type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Thrown>> + Send>>;

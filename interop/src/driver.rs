@@ -1,0 +1,129 @@
+//! The tested clients, each pinned to a release, and the programs that drive them.
+
+use std::process::Command;
+
+use tenure_servers::needs;
+
+use crate::build::Build;
+
+/// A client of another project, in a small program that answers the requests of tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// Redisson's newest release.
+    Redisson,
+    /// Redisson 3.23.0: no unlock latch, a watchdog for each lock, and a fair lock that fails on a queue head without a
+    /// score.
+    RedissonOld,
+    /// `RedisLockRegistry` of Spring Integration.
+    Spring,
+    /// `Lock` of redis-py.
+    RedisPy,
+    /// `Mutex` of redsync.
+    Redsync,
+    /// node-redlock.
+    NodeRedlock,
+}
+
+/// A tool that a driver needs. Columns: name in `PATH`, Debian package.
+type Tool = [&'static str; 2];
+
+const JAVA: &[Tool] = &[["mvn", "maven"], ["javac", "default-jdk-headless"]];
+const PYTHON: &[Tool] = &[["python3", "python3"], ["pip3", "python3-pip"]];
+const GO: &[Tool] = &[["go", "golang-go"]];
+const NODE: &[Tool] = &[["node", "nodejs"], ["npm", "npm"]];
+
+impl Driver {
+    /// The tested releases of Redisson.
+    pub const REDISSON: [Driver; 2] = [Driver::Redisson, Driver::RedissonOld];
+
+    /// Every driver, in the order of its number.
+    pub const ALL: [Driver; 6] = [
+        Driver::Redisson,
+        Driver::RedissonOld,
+        Driver::Spring,
+        Driver::RedisPy,
+        Driver::Redsync,
+        Driver::NodeRedlock,
+    ];
+
+    /// The client's name and release.
+    pub fn name(self) -> &'static str {
+        match self {
+            Driver::Redisson => "Redisson 4.7.0",
+            Driver::RedissonOld => "Redisson 3.23.0",
+            Driver::Spring => "Spring Integration 7.1.0",
+            Driver::RedisPy => "redis-py 8.1.0",
+            Driver::Redsync => "redsync 4.9.4",
+            Driver::NodeRedlock => "node-redlock 5.0.0-beta2",
+        }
+    }
+
+    /// The command that starts the driver, which is built first if it is missing or its sources changed. `None` if
+    /// `TENURE_SKIP` names a tool of the driver.
+    ///
+    /// # Panics
+    /// If a tool is missing, or cannot build the driver.
+    pub(crate) fn command(self) -> Option<Command> {
+        let (tools, build, run) = self.recipe();
+        if !tools.iter().all(|[program, package]| needs(program, package)) {
+            return None;
+        }
+        let [tool, package] = tools[0];
+        let into = build.built().unwrap_or_else(|output| {
+            panic!(
+                "the driver of {} cannot be built with `{tool}`: it needs the versions of Debian 12 or newer; \
+                 `apt-get install {package}` brings one, TENURE_SKIP={tool} does without\n{output}",
+                self.name()
+            )
+        });
+        let (program, args) = run.split_once(' ').unwrap_or((run, ""));
+        let mut command = match program.strip_prefix("./") {
+            Some(file) => Command::new(into.join(file)),
+            None => Command::new(program),
+        };
+        command.args(args.split_whitespace()).current_dir(into);
+        Some(command)
+    }
+
+    /// The tools, the build, and the command line to run in the folder of the build.
+    fn recipe(self) -> (&'static [Tool], Build, &'static str) {
+        match self {
+            Driver::Redisson => {
+                let maven = "mvn --quiet --batch-mode process-classes -Predisson -Dredisson=4.7.0";
+                (JAVA, Build::new("java", "redisson-4.7.0", maven), REDISSON)
+            }
+            Driver::RedissonOld => {
+                let maven = "mvn --quiet --batch-mode process-classes -Predisson -Dredisson=3.23.0";
+                (JAVA, Build::new("java", "redisson-3.23.0", maven), REDISSON)
+            }
+            Driver::Spring => {
+                let maven = "mvn --quiet --batch-mode process-classes -Pspring";
+                (JAVA, Build::new("java", "spring", maven), SPRING)
+            }
+            Driver::RedisPy => {
+                let pip = "python3 -m pip --quiet --disable-pip-version-check install --require-hashes \
+                           --target lib --requirement requirements.txt";
+                (PYTHON, Build::new("python", "driver", pip), "python3 driver.py")
+            }
+            Driver::Redsync => (GO, Build::new("go", "driver", "go build -o driver ."), "./driver"),
+            Driver::NodeRedlock => {
+                let npm = "npm ci --silent --prefer-offline --no-audit --no-fund";
+                (NODE, Build::new("node", "driver", npm), "node driver.mjs")
+            }
+        }
+    }
+}
+
+/// The command line of a JVM driver. Its last word chooses the client.
+macro_rules! jvm {
+    ($client:literal) => {
+        concat!(
+            "java -Xmx64m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+             -cp target/classes:target/lib/* tenure.interop.Worker ",
+            $client
+        )
+    };
+}
+
+const REDISSON: &str = jvm!("redisson");
+const SPRING: &str = jvm!("spring");

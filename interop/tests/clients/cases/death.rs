@@ -1,0 +1,70 @@
+//! Leases and renewals: a holder that lives keeps its lock, and a dead one blocks no longer than its lease.
+
+use rustix::process::Signal;
+use tenure_interop::Worker;
+
+use crate::examples::{Fixture as Folder, Process, tenure_command};
+use crate::fixture::{LONG, PROMPT, SHORT, Setting, assert_waits, within};
+use crate::subject::{Kind, Renewal};
+
+pub(crate) async fn their_death_frees_the_lock(setting: Setting) {
+    let Some(worker) = Worker::start(setting.driver) else {
+        return;
+    };
+    let fixture = setting.fixture_in(&worker, SHORT).await;
+    fixture.theirs("anna").lock().await.unwrap();
+    let ours = fixture.ours();
+    let mut waiting = tokio::spawn(async move { ours.lock().await });
+    worker.kill();
+    assert_waits(SHORT / 3, "Tenure", &mut waiting).await;
+    let guard = within(SHORT + PROMPT, "Tenure", waiting).await.unwrap();
+    guard.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_death_of_tenure_frees_the_lock(setting: Setting) {
+    let Some(fixture) = setting.fixture(LONG).await else {
+        return;
+    };
+    let folder = Folder::new();
+    let mut command = folder.command(tenure_command());
+    command.env("TENURE_URL", fixture.url());
+    command.args(["hold", fixture.subject.key, "--lease", "1500ms"]);
+    match fixture.subject.ours {
+        Kind::Fair => _ = command.arg("--fair"),
+        Kind::Write => _ = command.arg("--exclusive"),
+        Kind::Permit => _ = command.args(["--permits", "1", "--of", "1"]),
+        Kind::Mutex | Kind::Multi => (),
+    }
+    let hold = Process::start(command);
+    assert!(hold.line_with("{").contains("\"acquired\""));
+    let theirs = fixture.theirs("anna");
+    let mut waiting = theirs.lock();
+    hold.send(Signal::KILL);
+    assert_waits(SHORT / 3, "the other client", &mut waiting).await;
+    within(SHORT + PROMPT, "the other client", waiting).await.unwrap();
+    theirs.unlock().await.unwrap();
+}
+
+/// Each side holds for three leases, while the other waits.
+pub(crate) async fn both_renewals_keep_locks_beyond_the_lease(setting: Setting) {
+    let Some(fixture) = setting.fixture(SHORT).await else {
+        return;
+    };
+    let (ours, theirs) = (fixture.ours(), fixture.theirs("anna"));
+    theirs.lock().await.unwrap();
+    let mut waiting = tokio::spawn(async move { ours.lock().await });
+    for _ in 0..9 {
+        assert_waits(SHORT / 3, "Tenure", &mut waiting).await;
+        if fixture.subject.renewal == Renewal::ByHand {
+            assert!(theirs.extend().await.unwrap());
+        }
+    }
+    theirs.unlock().await.unwrap();
+    let guard = within(PROMPT, "Tenure", waiting).await.unwrap().unwrap();
+    let mut waiting = theirs.lock();
+    assert_waits(SHORT * 3, "the other client", &mut waiting).await;
+    assert!(guard.is_held());
+    guard.unlock().await.unwrap();
+    within(PROMPT, "the other client", waiting).await.unwrap();
+    theirs.unlock().await.unwrap();
+}

@@ -1,0 +1,86 @@
+//! Turns: waiters of both sides in one queue, and a waiter next to many tasks of Tenure.
+
+use tenure_interop::{Lock, Reply};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::fixture::{Fixture, LIMIT, LONG, PROMPT, Setting, within};
+use crate::subject::Held;
+
+/// Waits until that many waiters are in the queue of Redisson's fair lock.
+async fn until_queued(fixture: &Fixture, waiters: usize) {
+    let queue = format!(
+        "redisson_lock_queue:{{k}} list{}, for ever",
+        " ID".repeat(waiters)
+    );
+    let queue_with_end = queue.trim_end_matches(", for ever").to_owned();
+    fixture
+        .until_data(|data| data.iter().any(|line| *line == queue || *line == queue_with_end))
+        .await;
+}
+
+/// Eight waiters: threads of the other client, and tasks of two Tenure clients.
+pub(crate) async fn waiters_of_both_sides_are_served_in_order(setting: Setting) {
+    const QUEUE: &str = "theirs ours ours theirs ours theirs theirs ours";
+    let Some(fixture) = setting.fixture(LONG).await else {
+        return;
+    };
+    let clients = [
+        fixture.client.clone(),
+        tenure::connect(&fixture.url()).await.unwrap(),
+    ];
+    let holder = fixture.theirs("holder");
+    holder.lock().await.unwrap();
+    let mut queue = Vec::new();
+    for (place, side) in QUEUE.split(' ').enumerate() {
+        queue.push(match side {
+            "theirs" => {
+                let lock = fixture.theirs(&format!("waiter-{place}"));
+                Turn::Theirs(lock.clone(), lock.lock())
+            }
+            _ => {
+                let ours = fixture.subject.ours(&clients[place % 2]);
+                Turn::Ours(tokio::spawn(async move { ours.lock().await }))
+            }
+        });
+        until_queued(&fixture, place + 1).await;
+    }
+    holder.unlock().await.unwrap();
+    for (place, turn) in queue.into_iter().enumerate() {
+        // Fails if another waiter was served first, because that one still holds the lock.
+        match turn {
+            Turn::Theirs(lock, reply) => {
+                within(PROMPT, &format!("number {place}"), reply).await.unwrap();
+                lock.unlock().await.unwrap();
+            }
+            Turn::Ours(task) => {
+                let guard = within(PROMPT, &format!("number {place}"), task).await.unwrap();
+                guard.unwrap().unlock().await.unwrap();
+            }
+        }
+    }
+    fixture.until_data(<[String]>::is_empty).await;
+}
+
+enum Turn {
+    Theirs(Lock, Reply<()>),
+    Ours(JoinHandle<Result<Held, tenure::Error>>),
+}
+
+pub(crate) async fn their_waiter_gets_turns_next_to_64_tasks(setting: Setting) {
+    const TURNS: u32 = 3;
+    let Some(fixture) = setting.fixture(LONG).await else {
+        return;
+    };
+    let mut tasks = JoinSet::new();
+    for _ in 0..64 {
+        let ours = fixture.ours();
+        tasks.spawn(async move {
+            loop {
+                ours.lock().await.unwrap().unlock().await.unwrap();
+            }
+        });
+    }
+    let turns = fixture.theirs("anna").count("counter", TURNS);
+    within(LIMIT, "its turns", turns).await.unwrap();
+    tasks.shutdown().await;
+}
