@@ -116,29 +116,6 @@ fn a_url_of_several_hosts_has_one_url_for_each() {
 }
 
 #[test]
-fn a_url_of_several_hosts_has_one_url_for_each() {
-    let url = parse("redlock://ada:s3cr3t@a,[0:0::1]:2,%62/4?layout=plain&odd=s3cr3t");
-    let members = url.members("redis");
-    let shown: Vec<_> = members.iter().map(ToString::to_string).collect();
-    let want = ["a", "[0:0::1]:2", "%62"].map(|host| format!("redis://ada@{host}/4?layout=plain&odd=***"));
-    assert_eq!(shown, want);
-    for (member, host) in members.iter().zip(url.hosts()) {
-        assert_eq!(
-            (member.scheme(), member.hosts()),
-            ("redis", std::slice::from_ref(host))
-        );
-        assert_eq!((member.path(), member.user()), ("4", Some("ada")));
-        assert_eq!(member.password().map(|secret| secret.expose()), Some("s3cr3t"));
-    }
-    let again = members[1].members("rediss");
-    assert_eq!(
-        again[0].to_string(),
-        "rediss://ada@[0:0::1]:2/4?layout=plain&odd=***"
-    );
-    assert!(parse("sqlite:locks.db").members("redis").is_empty());
-}
-
-#[test]
 fn a_path_begins_after_the_slash_that_ends_the_hosts() {
     let table = [
         ("redis://h", ""),
