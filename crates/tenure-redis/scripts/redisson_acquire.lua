@@ -48,8 +48,9 @@ then
     return text('1 %d %d %d', first, count, now)
 end
 local tag = open .. name .. close
--- The common refusal, of an unfair claim: another claim holds the key, and no client's record is to be written.
-if fair ~= '1' and not client_ttl and now <= tonumber(not_after) then
+-- The common refusal, of an unfair claim: another claim holds the key. It writes no client's record, which only a claim that
+-- holds or queues needs.
+if fair ~= '1' and now <= tonumber(not_after) then
     local held, left = redis.pcall('HMGET', name, owner, 'mode', 'tenure:bar'), call('PTTL', name)
     if left >= 0 and not (held.err or held[1] or held[2] or held[3]) and call('EXISTS', 'tenure_claim:' .. tag .. ':' .. owner) == 0 then
         --: include redisson_foreign

@@ -14,5 +14,7 @@ local function left_of(owner)
 end
 
 local function extend(owner, lease)
+    -- A server with full memory refuses ZADD, unless the script has changed something before.
+    redis.call('PEXPIRE', holders, lease)
     set_lease(owner, taken, now_ms + lease + 1)
 end

@@ -41,6 +41,7 @@ local function prepare(of)
             return nil, 4, in_use, 0
         elseif cooldown then
             redis.call('ZADD', holders, now_ms + cooldown, BAR)
+            redis.call('PEXPIRE', holders, cooldown)
         end
         available = false
     end

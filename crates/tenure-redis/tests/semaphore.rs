@@ -416,6 +416,22 @@ async fn a_renewal_prolongs_every_permit_of_a_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_full_memory_grants_no_permits_and_renews_held_ones() {
+    let (fixture, client, key) = Fixture::one().await;
+    let claim = client.holds(&key, permits(2, 3)).await;
+    fixture.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    client.stays_alive(&claim, Phase::Granted).await;
+    let refused = acquire(client.backend(), &client.claim(&key, permits(1, 3))).await;
+    assert_error(
+        &refused.expect_err("it is full"),
+        (Fault::Unavailable, Effect::None),
+        "`maxmemory`",
+    );
+    client.release(&claim).await.freed_it(&claim);
+    assert_eq!(counts(&fixture, &key), (3, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn strings_of_other_programs_are_no_semaphores() {
     let (fixture, client, key) = Fixture::one().await;
     for value in ["hello", "1.5", "1e3", ""] {
