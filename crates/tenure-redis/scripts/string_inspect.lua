@@ -8,9 +8,10 @@
 -- Closes     no race: nothing is decided by the reply.
 local reply = {}
 --: include string_value
---: include redisson_owners
 
 for _, name in ipairs(KEYS) do
+    local tag = tag_of(name)
+    --: include redisson_owners
     local value = value_of(name)
     local owner, first, count, label = parse(value)
     local holders = {}
@@ -18,7 +19,7 @@ for _, name in ipairs(KEYS) do
         holders[1] = { owner, 'G:' .. first .. ':' .. count .. ':' .. label, '' }
     elseif value and value ~= BAR then
         holders[1] = { value, '', false }
-    elseif value == nil then
+    elseif value == nil and redis.pcall('HEXISTS', name, 'mode') == 0 then
         for i, one in ipairs(owners_of(name)) do
             holders[i] = { one, '', false }
         end

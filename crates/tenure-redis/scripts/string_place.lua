@@ -2,7 +2,8 @@
 --
 -- A claim has a record only if it could come back: E it has ended, and a request of it may be in flight; V[BY] it was
 -- evicted. The latter outlives the lease by 12 s.
-local record_of = 'tenure_claim:' .. tag_of(name) .. ':'
+local tag = tag_of(name)
+local record_of = 'tenure_claim:' .. tag .. ':'
 local RECORD_TTL = 12000
 -- The time (ms) after which a waiter polls while a client of another kind holds the key, because its release publishes
 -- nothing. These clients poll each other as often.
