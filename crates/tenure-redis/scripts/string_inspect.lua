@@ -21,7 +21,7 @@ for _, key in ipairs(KEYS) do
         holders[1] = { owner, 'G:' .. first .. ':' .. count .. ':' .. label, '', '', left }
     elseif value and value ~= BAR then
         holders[1] = { value, '', false, '', left }
-    elseif value == nil then
+    elseif value == nil and redis.pcall('HEXISTS', name, 'mode') == 0 then
         local owners, modes, ends = owners_of()
         for i, one in ipairs(owners) do
             holders[i] = { one, '', false, modes[one], ends[one] }
