@@ -10,7 +10,7 @@ const SENTINEL_PASSWORD_FILE: &str = "sentinel_password_file";
 /// Options whose values are not secret, so a shown URL contains them.
 ///
 /// An option that is missing here works, but its value is shown as `***`. A test compares the list with the stores.
-const SHOWN: [&str; 20] = [
+const SHOWN: [&str; 21] = [
     "application_name",
     "ca",
     "cert",
@@ -23,6 +23,7 @@ const SHOWN: [&str; 20] = [
     "member_timeout",
     "options",
     PASSWORD_FILE,
+    "registry",
     "replica_wait",
     "replicas",
     "sentinel_user",
