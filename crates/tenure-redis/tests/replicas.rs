@@ -45,6 +45,17 @@ async fn promote(group: &mut Replicated, index: usize) -> Arc<RedisStore> {
     store(replica, "").await
 }
 
+/// Returns whether the replicas have acknowledged all writes of their master.
+fn has_acknowledged_replicas(master: &Redis) -> bool {
+    let info = master.ask(&["INFO", "replication"]).expect("it answers");
+    let written = info
+        .lines()
+        .find_map(|line| line.strip_prefix("master_repl_offset:"));
+    let acknowledged = format!("offset={},", written.expect("an offset").trim());
+    let mut replicas = info.lines().filter(|line| line.contains("state=online"));
+    replicas.all(|replica| replica.contains(&acknowledged))
+}
+
 fn calls(server: &Redis, command: &str) -> u32 {
     let stats = server.ask(&["INFO", "commandstats"]).expect("it answers");
     let prefix = format!("cmdstat_{command}:calls=");
@@ -78,6 +89,8 @@ async fn a_grant_that_no_replica_acknowledges_is_refused() {
     let store = store(&group.servers()[0], "replicas=1&replica_wait=100ms").await;
     let [held, unfair, successor] = [0, 1, 2].map(|number| claim("held", 1, number));
     assert!(is_granted(&acquire(&store, &held).await));
+    // The replicas have acknowledged all that was written so far, which must not count for what comes.
+    wait_until(|| has_acknowledged_replicas(&group.servers()[0]));
     for replica in &mut group.servers()[1..] {
         replica.process().pause();
     }
