@@ -63,7 +63,7 @@ pub(crate) const CASES: [Case; 15] = [
         |subject| format!("{} ms", subject.they_wake.as_millis())
     ),
     case!(
-        "both sides write the same data to Redis, and leave none",
+        "both sides write the same keys, and an unlock of Tenure leaves what theirs leaves",
         format::both_sides_write_the_same_data
     ),
     case!(
