@@ -147,7 +147,7 @@ impl Config {
             ));
         }
         let defaults = Config::on(topology);
-        Ok(Config {
+        let config = Config {
             login,
             database,
             layout: layout(&options)?,
@@ -158,7 +158,19 @@ impl Config {
             spin: options.flag("spin").unwrap_or(defaults.spin),
             redisson_fencing: options.one_of("fencing").is_some(),
             ..defaults
-        })
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Refuses settings that contradict each other.
+    pub(crate) fn check(&self) -> Result<(), BackendError> {
+        if self.redisson_fencing && self.layout.is_string() {
+            return Err(invalid(
+                "`fencing=redisson` is for the layout `redisson`: leave it out, tokens come from a counter of the database",
+            ));
+        }
+        Ok(())
     }
 
     /// Sets the server. The default port is 6379.
@@ -258,7 +270,8 @@ impl Config {
         Config { spin, ..self }
     }
 
-    /// Sets whether tokens come from a counter of each lock, which Redisson's `RFencedLock` shares: false by default.
+    /// Sets whether tokens come from a counter of each lock, which Redisson's `RFencedLock` shares: false by default. Only
+    /// for [`Layout::Redisson`]; connecting fails otherwise.
     #[must_use]
     pub fn redisson_fencing(self, redisson_fencing: bool) -> Self {
         Config {

@@ -19,7 +19,7 @@ use crate::claims::reply::{integer, list, text};
 use crate::claims::script::ScriptSet;
 use crate::connection::wire::Wire;
 use crate::error::{renewal_timed_out, unexpected_reply};
-use crate::profile::{LIMITS, PROFILE, lease_ms};
+use crate::profile::{LIMITS, lease_ms};
 
 /// The most claims in one call. The server runs it for about 3 ms, and serves no other client meanwhile.
 const MAX_CHUNK: usize = 640;
@@ -66,7 +66,7 @@ impl RedisStore {
         };
         let checked: Batch<Result<(), BackendError>> = chunk
             .iter()
-            .map(|(_, renewal, _)| renewal.check(&PROFILE))
+            .map(|(_, renewal, _)| renewal.check(self.format().profile()))
             .collect();
         let valid: Vec<&RenewRequest> = chunk
             .iter()

@@ -38,6 +38,11 @@ fn unsupported_urls_are_refused_with_a_reason() {
     use Fault::Invalid;
     for (url, fault, words) in [
         ("redis://h?layout=spring", Invalid, "needs `registry=NAME`"),
+        (
+            "redis://h?layout=plain&fencing=redisson",
+            Invalid,
+            "for the layout `redisson`",
+        ),
         ("redis://h?layout=plain&registry=x", Invalid, "leave it out"),
         ("redis://a,b", Invalid, "names one server"),
         ("redis://ada@h", Invalid, "a user and no password"),

@@ -211,11 +211,10 @@ impl Client {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
-    use tenure_memory::Memory;
-
     use super::*;
+    use crate::connect::Memory;
 
     #[tokio::test]
     async fn a_client_keeps_nothing_of_a_key_that_it_no_longer_uses() {

@@ -33,6 +33,7 @@ enum Servers {
 impl Dialer {
     /// Reads the certificates if TLS is configured; fails if they are invalid.
     pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
+        config.check()?;
         let streams = Streams::new(&config)?;
         let servers = match &config.topology {
             Topology::Single(server) => Servers::One(server.clone()),
