@@ -210,25 +210,3 @@ impl Client {
         self.engine.close(limit).await
     }
 }
-
-#[cfg(all(test, feature = "testing"))]
-mod tests {
-    use super::*;
-    use crate::connect::Memory;
-
-    #[tokio::test]
-    async fn a_client_keeps_nothing_of_a_key_that_it_no_longer_uses() {
-        let client = Client::new(Memory::new(), Settings::default());
-        for key in ["a", "b"] {
-            drop(client.mutex(key).lock().await);
-        }
-        let settled = async {
-            while client.engine.queues().entries() > 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        let limit = Duration::from_secs(10);
-        let settled = tokio::time::timeout(limit, settled).await;
-        settled.expect("the queues of both keys are dropped");
-    }
-}

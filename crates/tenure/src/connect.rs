@@ -217,3 +217,26 @@ fn missing(feature: &str) -> Error {
         "this store was left out of this build: enable the feature `{feature}` of the crate `tenure`"
     ))
 }
+
+#[cfg(all(test, feature = "memory"))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_keeps_nothing_of_a_key_that_it_no_longer_uses() {
+        let client = connect("memory:").await.expect("memory is there");
+        for key in ["a", "b"] {
+            drop(client.mutex(key).lock().await);
+        }
+        let settled = async {
+            while client.engine.queues().entries() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let limit = Duration::from_secs(10);
+        let settled = tokio::time::timeout(limit, settled).await;
+        settled.expect("the queues of both keys are dropped");
+    }
+}
