@@ -85,6 +85,20 @@ impl Driver {
         Some(command)
     }
 
+    /// The command of a worker process of tenure-bench that uses Redisson's newest release, without its arguments, in a
+    /// JVM with default settings. `None` if `TENURE_SKIP` names a tool of the driver.
+    ///
+    /// # Panics
+    /// If a tool is missing, or cannot build the driver.
+    pub fn redisson_bench() -> Option<Command> {
+        let folder = Driver::Redisson.command()?;
+        let mut command = Command::new("java");
+        command.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"]);
+        command.args(["target/classes:target/lib/*", "tenure.interop.redisson.Bench"]);
+        command.current_dir(folder.get_current_dir()?);
+        Some(command)
+    }
+
     /// The tools, the build, and the command line to run in the folder of the build.
     fn recipe(self) -> (&'static [Tool], Build, &'static str) {
         match self {

@@ -4,10 +4,12 @@ use std::fs::File;
 use std::io::Write;
 use std::time::Duration;
 
+use tenure_servers::is_installed;
+
 use crate::Fallible;
 use crate::cli::{Measuring, Pace};
 use crate::contest::Disturbed;
-use crate::plan::{Pairing, name, pairings};
+use crate::plan::{Client, Pairing, name, pairings};
 use crate::row::Row;
 use crate::site::Sites;
 use crate::{contest, report, site};
@@ -15,9 +17,18 @@ use crate::{contest, report, site};
 pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     let selection = &args.selection;
     let (pace, distance) = (selection.pace(usual), selection.distance);
-    let (mut made, notes) = pairings(&selection.workloads, &selection.stores, distance);
+    let (mut made, mut notes) = pairings(&selection.workloads, &selection.stores, distance);
+    let has_java = ["mvn", "javac"].into_iter().all(is_installed);
+    if !has_java {
+        notes.push(
+            "redisson is left out: it needs `mvn` and `javac`, which `cargo xtask setup` brings.".to_owned(),
+        );
+    }
     for pairing in &mut made {
         pairing.only(&args.clients);
+        pairing
+            .clients
+            .retain(|client| has_java || *client != Client::Redisson);
     }
     for pairing in &made {
         site::check(pairing.store)?;

@@ -60,6 +60,8 @@ pub(crate) enum Client {
     Rslock,
     /// The library `rlock` on Redis, for comparison
     Rlock,
+    /// Java's Redisson on Redis, for comparison; each process is a JVM, and each task a thread
+    Redisson,
     /// The upper bound of the store: its own statements or scripts, without a library
     Bare,
 }
@@ -156,7 +158,7 @@ pub(crate) fn pairings(
     (made, notes)
 }
 
-/// The clients of a workload. `Bare` is last.
+/// The clients of a workload. `Bare`, if it is one of them, is last.
 fn clients(workload: Workload, store: Store) -> Vec<Client> {
     let mut clients = vec![Client::Tenure];
     // Local hand-overs happen only between tasks of one process on one key.
@@ -169,7 +171,13 @@ fn clients(workload: Workload, store: Store) -> Vec<Client> {
     if store == Store::Redis && workload.is_exclusive() {
         clients.extend([Client::Rslock, Client::Rlock]);
     }
-    clients.push(Client::Bare);
+    if store == Store::Redis && !matches!(workload, Workload::Many | Workload::LoneWaiter) {
+        clients.push(Client::Redisson);
+    }
+    // There are no well-known statements for other kinds of locks.
+    if store == Store::Memory || workload.is_exclusive() {
+        clients.push(Client::Bare);
+    }
     clients
 }
 
@@ -177,7 +185,7 @@ fn impossible(workload: Workload, store: Store, distance: Distance) -> Option<&'
     if !store.can_be(distance) {
         return Some("it has no server that could be elsewhere");
     }
-    if store != Store::Memory && !workload.is_exclusive() {
+    if store == Store::Sqlite && !workload.is_exclusive() {
         return Some("no other client has such a lock there to compare with");
     }
     (store == Store::Memory && workload.tasks().len() > 1).then_some("memory is not shared between processes")
@@ -190,24 +198,26 @@ mod tests {
     #[test]
     fn every_workload_is_paired_with_every_store_and_bare() {
         let (made, notes) = pairings(&[], &[], Distance::Near);
-        assert_eq!(made.len(), 17);
+        assert_eq!(made.len(), 19);
         let processes = ["pair", "hot-processes", "lone-waiter"];
         let left_out = |store: &'static str, why: &'static str| {
             move |workload| format!("{workload} on {store} is left out: {why}.")
         };
         let unshared = processes.map(left_out("memory", "memory is not shared between processes"));
         let no_peer = "no other client has such a lock there to compare with";
-        let shared = ["sqlite", "redis"].map(|store| ["readers", "permits"].map(left_out(store, no_peer)));
-        assert_eq!(notes, [&unshared[..], shared.as_flattened()].concat());
+        let shared = ["readers", "permits"].map(left_out("sqlite", no_peer));
+        assert_eq!(notes, [&unshared[..], &shared].concat());
         for pairing in &made {
             assert_eq!(pairing.clients.first(), Some(&Client::Tenure));
-            assert_eq!(pairing.clients.last(), Some(&Client::Bare));
+            let has_bare = pairing.store == Store::Memory || pairing.workload.is_exclusive();
+            assert_eq!(pairing.clients.contains(&Client::Bare), has_bare);
             let switched = pairing.clients.contains(&Client::TenureNoPassing);
             assert_eq!(switched, pairing.workload == Workload::Hot);
             let lingers = pairing.clients.contains(&Client::TenureLinger);
             assert_eq!(lingers, pairing.workload == Workload::Solo);
             for peer in [Client::Rslock, Client::Rlock] {
-                assert_eq!(pairing.clients.contains(&peer), pairing.store == Store::Redis);
+                let has_peer = pairing.store == Store::Redis && pairing.workload.is_exclusive();
+                assert_eq!(pairing.clients.contains(&peer), has_peer);
             }
         }
     }
@@ -219,7 +229,7 @@ mod tests {
         let kept: Vec<_> = made.iter().map(|pairing| pairing.workload).collect();
         assert_eq!((kept, notes), (vec![Workload::Solo, Workload::Hot], vec![]));
         made[1].only(&[]);
-        assert_eq!(made[1].clients.len(), 5);
+        assert_eq!(made[1].clients.len(), 6);
         made[1].only(&[Client::Bare, Client::Rslock]);
         assert_eq!(made[1].clients, [Client::Rslock, Client::Bare]);
     }
@@ -229,7 +239,7 @@ mod tests {
         for distance in [Distance::Apart, Distance::Away] {
             let (made, notes) = pairings(&[], &[], distance);
             assert!(made.iter().all(|pairing| pairing.store == Store::Redis));
-            assert_eq!((made.len(), notes.len()), (6, 2));
+            assert_eq!((made.len(), notes.len()), (8, 0));
             let (made, notes) = pairings(&[Workload::Solo], &[Store::Memory, Store::Redis], distance);
             let why = "solo on memory is left out: it has no server that could be elsewhere.";
             assert_eq!((made.len(), notes), (1, vec![why.to_owned()]));

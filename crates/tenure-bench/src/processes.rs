@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tenure_interop::Driver;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -69,8 +70,14 @@ impl Processes {
                 process,
                 section,
             };
-            let mut command = Command::new(std::env::current_exe()?);
-            command.arg("work").arg(serde_json::to_string(&work)?);
+            let command = match client {
+                Client::Redisson => jvm(&work)?,
+                _ => {
+                    let mut command = Command::new(std::env::current_exe()?);
+                    command.arg("work").arg(serde_json::to_string(&work)?);
+                    command
+                }
+            };
             let watched = workload != Workload::LoneWaiter || workload.is_lone(process);
             members.push(Member::start(command, watched)?);
         }
@@ -109,6 +116,31 @@ impl Processes {
         }
         Ok(())
     }
+}
+
+/// A worker process in Java, with the arguments that `Bench.java` describes.
+fn jvm(work: &Work) -> Fallible<Command> {
+    let mut command =
+        Driver::redisson_bench().ok_or("Redisson is skipped by TENURE_SKIP: leave it out by `--client`")?;
+    let tasks = work.workload.tasks();
+    let first: u32 = tasks[..work.process].iter().sum();
+    let kind = match work.workload {
+        Workload::Readers => "readers",
+        Workload::Permits => "permits",
+        _ => "mutex",
+    };
+    let last_holder = match tasks.len() {
+        1 => "-".into(),
+        _ => work.location.last_holder(),
+    };
+    command.args([
+        &work.location.url,
+        kind,
+        &tasks[work.process].to_string(),
+        &first.to_string(),
+    ]);
+    command.arg(work.section.as_micros().to_string()).arg(last_holder);
+    Ok(command.into())
 }
 
 impl Member {

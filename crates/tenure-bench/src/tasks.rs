@@ -67,6 +67,7 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
                 manager.shutdown().await;
                 Ok(())
             }
+            (Client::Redisson, _) => Err("a worker of Redisson is a JVM".into()),
             (Client::Bare, Store::Memory) => match work.workload {
                 Workload::Readers => {
                     let lock = Arc::new(RwLock::new(()));
