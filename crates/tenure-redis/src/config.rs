@@ -404,4 +404,12 @@ mod tests {
             assert_eq!(layout(wrong).expect_err(wrong).fault(), Fault::Invalid);
         }
     }
+
+    #[test]
+    fn the_counter_of_rfencedlock_needs_redissons_layout() {
+        let fenced = config("redis://h").expect("a URL").redisson_fencing(true);
+        assert!(fenced.check().is_ok());
+        let refused = fenced.layout(Layout::Plain).check().expect_err("another layout");
+        assert_eq!(refused.fault(), Fault::Invalid);
+    }
 }

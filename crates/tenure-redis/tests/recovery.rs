@@ -50,16 +50,20 @@ async fn a_fresh_member_places_no_claim_for_the_longest_lease() {
     assert!(matches!(waits, AcquireReply::Waiting { .. }), "{waits:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_recovering_member_renews_and_releases() {
+/// A server that has recovered, its client, and a claim that holds the key.
+async fn holding() -> (Server, Arc<RedisStore>, Arc<Claim>) {
     let server = Server::start();
     server.pass(RECOVERED).await;
     let store = member(&server).await;
     let held = claim(1);
-    assert!(matches!(
-        acquire(&store, &held).await,
-        Ok(AcquireReply::Granted(_))
-    ));
+    let granted = acquire(&store, &held).await;
+    assert!(matches!(granted, Ok(AcquireReply::Granted(_))), "{granted:?}");
+    (server, store, held)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovering_member_renews_and_releases() {
+    let (server, store, held) = holding().await;
     // Closes the connection, and starts the server's uptime again, but keeps the data.
     server
         .redis
@@ -101,14 +105,7 @@ async fn renewed_soon(store: &Arc<RedisStore>, claim: &Claim) -> RenewReply {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_restarted_empty_recovers_again() {
-    let server = Server::start();
-    server.pass(RECOVERED).await;
-    let store = member(&server).await;
-    let held = claim(1);
-    assert!(matches!(
-        acquire(&store, &held).await,
-        Ok(AcquireReply::Granted(_))
-    ));
+    let (server, store, held) = holding().await;
     server
         .redis
         .lock()
