@@ -1,120 +1,23 @@
 //! What a quorum does when some of its members fail.
 
-use std::num::NonZeroU32;
+mod fixture;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Effect,
-    Fault, FencingToken, Hazard, LockKey, Mode, Phase, Query, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, Successor, SystemClock, TokenRange,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, Clock, Effect, Fault, Hazard, Mode, Phase,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
 };
 use tenure_memory::MemoryStore;
 use tenure_quorum::{Config, Quorum};
 use tenure_testkit::{Exchange, Faults, FaultyBackend, ManualClock, Request, When};
 use tokio::sync::Notify;
 
-/// A member whose requests fail before they reach the store.
-#[derive(Debug)]
-struct Unreachable(Arc<dyn Backend>);
-
-impl Faults for Unreachable {
-    fn store(&self) -> Arc<dyn Backend> {
-        self.0.clone()
-    }
-
-    async fn on(&self, when: When, call: &mut [Exchange]) {
-        for element in call.iter_mut().filter(|_| when == When::Before) {
-            element.fail(BackendError::new(
-                Fault::Unavailable,
-                Effect::Unknown,
-                "unreachable",
-            ));
-        }
-    }
-}
-
-/// A member that never replies.
-#[derive(Debug)]
-struct Silent(Arc<dyn Backend>);
-
-impl Faults for Silent {
-    fn store(&self) -> Arc<dyn Backend> {
-        self.0.clone()
-    }
-
-    async fn on(&self, _: When, _: &mut [Exchange]) {
-        std::future::pending().await
-    }
-}
-
-/// A member that withholds its reply to the first `acquire` until `send` is notified.
-#[derive(Debug)]
-struct LateOnce {
-    store: Arc<dyn Backend>,
-    is_first: AtomicBool,
-    send: Arc<Notify>,
-}
-
-impl Faults for LateOnce {
-    fn store(&self) -> Arc<dyn Backend> {
-        self.store.clone()
-    }
-
-    async fn on(&self, when: When, call: &mut [Exchange]) {
-        let is_acquire = matches!(
-            call,
-            [Exchange {
-                request: Request::Acquire(..),
-                ..
-            }]
-        );
-        if when == When::After && is_acquire && self.is_first.swap(false, Ordering::Relaxed) {
-            self.send.notified().await;
-        }
-    }
-}
-
-fn stores() -> [MemoryStore; 3] {
-    std::array::from_fn(|_| MemoryStore::new(Arc::new(SystemClock)))
-}
-
-fn member(store: &MemoryStore) -> Arc<dyn Backend> {
-    store.client(Arc::new(SystemClock))
-}
-
-fn quorum(members: Vec<Arc<dyn Backend>>) -> Arc<Quorum> {
-    let config = Config::default().member_timeout(Duration::from_millis(50));
-    Quorum::new(members, config).unwrap()
-}
-
-fn key() -> LockKey {
-    LockKey::new("k").unwrap()
-}
-
-/// A claim of the client with this number.
-fn claim(client: u8) -> Arc<Claim> {
-    let id = ClaimId::new(ClientId::from_random([client; 16]), 1);
-    Arc::new(Claim::of(ClaimRef { key: key(), id }, Duration::from_secs(30)))
-}
-
-async fn acquire(quorum: &Arc<Quorum>, claim: &Arc<Claim>) -> Result<AcquireReply, BackendError> {
-    let not_after = quorum.clock().now() + Duration::from_secs(5);
-    quorum.clone().acquire(claim.clone(), not_after).await
-}
-
-async fn release(quorum: &Arc<Quorum>, claim: &Claim) -> ReleaseReply {
-    let request = ReleaseRequest::of(claim, Cause::Unlocked);
-    let mut replies = quorum.clone().release(Batch::from_iter([request])).await;
-    replies.pop().expect("one reply")
-}
-
-/// Whether a store shows a holder of the key.
-async fn is_held(store: &MemoryStore) -> bool {
-    let page = member(store).inspect(Query::Key(key())).await.unwrap();
-    !page.items.is_empty()
-}
+use fixture::{
+    LateOnce, Silent, Unreachable, acquire, claim, is_held, lift_counter, member, quorum, release, stores,
+};
 
 /// R9: one member never answers.
 #[tokio::test(start_paused = true)]
@@ -327,28 +230,6 @@ async fn a_downgrade_needs_a_majority_of_the_members() {
     }
     let another = acquire(&all, &in_mode(4, Mode::Write)).await;
     assert!(!matches!(another, Ok(AcquireReply::Granted(_))), "{another:?}");
-}
-
-/// Lifts the key's token counter of one member far above those of the others.
-async fn lift_counter(store: &MemoryStore) {
-    let member = member(store);
-    let claim = claim(9);
-    let not_after = member.clock().now() + Duration::from_secs(5);
-    let Ok(AcquireReply::Granted(grant)) = member.clone().acquire(claim.clone(), not_after).await else {
-        panic!("the key is free");
-    };
-    let drawn = grant.tokens.expect("memory has tokens").first().get();
-    let high = FencingToken::new(drawn + 1_000_000_000_000)
-        .and_then(|token| TokenRange::new(token, NonZeroU32::MIN));
-    let raise = RenewRequest {
-        raise: high,
-        ..RenewRequest::of(&claim)
-    };
-    let raised = member.clone().renew(Batch::from_iter([raise])).await;
-    assert!(matches!(raised[..], [RenewReply::Alive { .. }]));
-    let release = ReleaseRequest::of(&claim, Cause::Unlocked);
-    let released = member.release(Batch::from_iter([release])).await;
-    assert!(matches!(released[..], [ReleaseReply::Done { .. }]));
 }
 
 #[tokio::test(start_paused = true)]
