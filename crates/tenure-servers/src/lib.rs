@@ -3,12 +3,14 @@
 //! loses and cuts the traffic.
 
 mod clock;
+mod cluster;
 mod needs;
 mod process;
 mod proxy;
 mod redis;
 
 pub use clock::SteppedClock;
+pub use cluster::RedisCluster;
 pub use needs::{is_installed, needs};
 pub use process::Process;
 pub use proxy::{Proxy, Way};
