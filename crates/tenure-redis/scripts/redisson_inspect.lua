@@ -13,7 +13,7 @@ local reply = {}
 
 local function describe_holder(tag, owner)
     local record = redis.call('GET', 'tenure_claim:' .. tag .. ':' .. owner)
-    return { owner, record or '', redis.call('HGET', 'tenure_claims:' .. string.sub(owner, 1, 36), 'label') }
+    return { owner, record or '', redis.call('HGET', 'tenure_claims:' .. string.sub(owner, 1, 36) .. SCOPE, 'label') }
 end
 
 --: include redisson_owners

@@ -32,7 +32,7 @@ local function remove_from_queue(owner)
 end
 
 local function client_key(owner)
-    return 'tenure_claims:' .. string.sub(owner, 1, 36)
+    return 'tenure_claims:' .. string.sub(owner, 1, 36) .. SCOPE
 end
 
 -- Returns whether an owner is a claim of ours: Redis then has a record of the claim or its client.

@@ -94,7 +94,7 @@ local function end_claim(one)
         -- The owner is a Java thread, which does not read our records.
         return
     end
-    local doubts, ttl = 'tenure_doubts:' .. string.sub(one, 1, 36), RECORD_TTL + left
+    local doubts, ttl = 'tenure_doubts:' .. string.sub(one, 1, 36) .. SCOPE, RECORD_TTL + left
     if evicted then
         ttl = math.max(ttl, call('PTTL', records .. one))
     end

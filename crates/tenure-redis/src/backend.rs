@@ -35,7 +35,7 @@ use crate::watch::Subscriptions;
 pub struct RedisStore {
     pub(crate) link: Link,
     pub(crate) subscriptions: Subscriptions,
-    pub(crate) claims: ClaimTable,
+    pub(crate) claims: Arc<ClaimTable>,
     /// A listing has already logged the warning that the server has many keys.
     pub(crate) warned_of_many: AtomicBool,
 }
@@ -51,15 +51,28 @@ impl RedisStore {
     /// password, `Unsupported` if it cannot serve locks, `Invalid` if a configured certificate is malformed or the
     /// database does not exist. The server has then changed no lock.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
-        let dialer = Dialer::new(config)?;
-        let link = Link::open(dialer.clone()).await?;
-        let subscriptions = Subscriptions::new(dialer, link.replacements());
-        Ok(Arc::new(RedisStore {
+        config.refuse_cluster()?;
+        let link = Link::open(Dialer::new(config)?).await?;
+        Ok(Arc::new(Self::on(link, Arc::default())))
+    }
+
+    /// A node of a cluster, of whose claims `claims` is the table. It connects at its first call.
+    pub(crate) fn of_node(dialer: Dialer, claims: Arc<ClaimTable>) -> Self {
+        Self::on(Link::unopened(dialer), claims)
+    }
+
+    fn on(link: Link, claims: Arc<ClaimTable>) -> Self {
+        RedisStore {
+            subscriptions: Subscriptions::new(link.dialer.clone(), link.replacements()),
             link,
-            subscriptions,
-            claims: ClaimTable::default(),
+            claims,
             warned_of_many: AtomicBool::new(false),
-        }))
+        }
+    }
+
+    /// The server as `host:port`.
+    pub(crate) fn address(&self) -> String {
+        self.link.dialer.config.address()
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -69,9 +82,7 @@ impl RedisStore {
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RedisStore")
-            .field(&self.link.dialer.config.address())
-            .finish()
+        f.debug_tuple("RedisStore").field(&self.address()).finish()
     }
 }
 
@@ -109,7 +120,7 @@ impl Backend for RedisStore {
     }
 
     fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        Call::new(async move { self.examine_server().await })
+        Call::new(async move { self.examine_server("").await })
     }
 
     fn close(self: Arc<Self>) -> Call<()> {

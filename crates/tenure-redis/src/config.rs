@@ -45,6 +45,8 @@ const OPTIONS: &[Known] = &[
 pub struct Config {
     /// The server. The default port is 6379.
     pub(crate) host: Host,
+    /// The nodes of a cluster that the URL names; empty for a single server.
+    pub(crate) seeds: Vec<Host>,
     /// The ACL user. Without one, the password is that of the default user.
     pub(crate) user: Option<String>,
     /// The password, if the server asks for one. With a `user` but no password, the client logs in with an empty one.
@@ -92,6 +94,7 @@ impl Config {
     pub fn at(host: Host) -> Self {
         Config {
             host,
+            seeds: Vec::new(),
             user: None,
             password: None,
             password_file: None,
@@ -118,11 +121,16 @@ impl Config {
     pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
         let options = url.options(OPTIONS).map_err(invalid)?;
         refuse_unsupported(&options)?;
-        let [host] = url.hosts() else {
-            return Err(invalid(
-                "a Redis URL names one server; a list of servers is a cluster's, sentinels' or a quorum's, which are not \
+        let is_cluster = url.scheme().ends_with("+cluster");
+        let (host, seeds) = match url.hosts() {
+            [host, ..] if is_cluster => (host, url.hosts().to_vec()),
+            [host] => (host, Vec::new()),
+            _ => {
+                return Err(invalid(
+                    "a Redis URL names one server; a list of servers is a cluster's, sentinels' or a quorum's, which are not \
                  served",
-            ));
+                ));
+            }
         };
         let database = match url.path() {
             "" => 0,
@@ -140,6 +148,7 @@ impl Config {
         }
         let defaults = Config::at(host.clone());
         Ok(Config {
+            seeds,
             user: url.user().map(str::to_owned),
             password,
             password_file: password_file(&options),
@@ -273,6 +282,26 @@ impl Config {
         format!("{}:{}", self.host, self.port())
     }
 
+    /// The nodes of a cluster that the URL names.
+    pub(crate) fn seeds(&self) -> Result<Vec<Host>, BackendError> {
+        match self.seeds.is_empty() {
+            true => Err(invalid(
+                "this is no URL of a cluster: write `redis+cluster://HOST,HOST`",
+            )),
+            false => Ok(self.seeds.clone()),
+        }
+    }
+
+    /// Fails if the configuration is that of a cluster.
+    pub(crate) fn refuse_cluster(&self) -> Result<(), BackendError> {
+        match self.seeds.is_empty() {
+            true => Ok(()),
+            false => Err(invalid(
+                "this is the URL of a cluster: connect with `RedisCluster`",
+            )),
+        }
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.host.port_or(6379)
     }
@@ -330,7 +359,7 @@ fn password_file(options: &Options) -> Option<PathBuf> {
 fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
     let path = |name| options.path(name).map(std::path::Path::to_owned);
     let given = ["ca", "cert", "key"].map(path);
-    if url.scheme() != "rediss" {
+    if !url.scheme().starts_with("rediss") {
         return match given.iter().any(Option::is_some) {
             true => Err(invalid("`ca`, `cert` and `key` are for TLS: write `rediss://`")),
             false => Ok(None),

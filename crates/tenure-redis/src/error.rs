@@ -154,6 +154,12 @@ pub(crate) fn renewal_timed_out(limit: Duration) -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }
 
+/// Error for a call whose keys are of several slots of a cluster. It was not sent.
+pub(crate) fn several_slots() -> BackendError {
+    let message = "the keys of one call are in several slots of the cluster: this is a bug of ours";
+    BackendError::new(Fault::Invalid, Effect::None, message)
+}
+
 pub(crate) fn not_subscribed() -> BackendError {
     let message = "Redis did not confirm a subscription: waiters poll until one can be had";
     BackendError::new(Fault::Unavailable, Effect::None, message)

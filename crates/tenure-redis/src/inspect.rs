@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
     BackendError, Cursor, Effect, Fault, HolderStatus, Kind, LockKey, LockStatus, Mode, Page, Query,
@@ -14,7 +15,8 @@ use tenure_backend::{
 use crate::backend::RedisStore;
 use crate::claims::names::{QUEUE_PREFIX, lock_of_queue};
 use crate::claims::reply::{integer, list, parse_granted_record, parse_waiting_record, text};
-use crate::claims::script::INSPECT;
+use crate::claims::script::{Dialect, INSPECT};
+use crate::claims::slot::{has_one_slot, slot};
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
 use crate::release::holder_id;
@@ -192,7 +194,11 @@ async fn scan(
         })
         .filter(|name| name.starts_with(prefix) && !name.contains(char::is_control))
         .collect();
-    let names = names.into_iter().map(str::to_owned).collect();
+    let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    if wire.dialect != Dialect::Alone {
+        names.retain(|name| LockKey::new(name.as_str()).is_ok_and(|key| has_one_slot(&key)));
+        names.sort_by_key(|name| slot(name.as_bytes()));
+    }
     Ok(((next != 0).then_some(next), names))
 }
 
@@ -211,17 +217,33 @@ fn escaped(text: &str) -> String {
 /// Returns the status of those of the named locks that have a holder or a waiter.
 async fn inspect_names(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
     let mut statuses = Vec::new();
-    for names in names.chunks(CHUNK) {
-        let mut command = INSPECT.command(names.len(), 0, names.iter().map(String::len).sum());
-        for name in names {
-            command.text(name);
+    if wire.dialect == Dialect::Alone {
+        for names in names.chunks(CHUNK) {
+            statuses.extend(inspect_chunk(wire, names).await?);
         }
-        let reply = wire.call(&command).await?;
-        for lock in list(&reply).ok_or_else(unexpected_reply)? {
-            statuses.extend(status(lock));
+        return Ok(statuses);
+    }
+    let same_slot = |a: &String, b: &String| slot(a.as_bytes()) == slot(b.as_bytes());
+    let chunks = names.chunk_by(same_slot).flat_map(|names| names.chunks(CHUNK));
+    for shown in join_all(chunks.map(|names| inspect_chunk(wire, names))).await {
+        match shown {
+            Ok(shown) => statuses.extend(shown),
+            // The slot has moved, or is being moved.
+            Err(error) if error.fault() == Fault::Unsupported => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(statuses)
+}
+
+async fn inspect_chunk(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
+    let mut command = INSPECT.command(names.len(), 0, names.iter().map(String::len).sum());
+    for name in names {
+        command.text(name);
+    }
+    let reply = wire.call(&command).await?;
+    let locks = list(&reply).ok_or_else(unexpected_reply)?;
+    Ok(locks.iter().filter_map(status).collect())
 }
 
 /// Returns the status of one lock. Fails if the key exists and is no mutex: it is not free, and its holder is unknown.

@@ -3,6 +3,7 @@
 mod acquire;
 mod backend;
 mod claims;
+mod cluster;
 mod config;
 mod connection;
 mod credentials;
@@ -15,6 +16,7 @@ mod renew;
 mod watch;
 
 pub use backend::RedisStore;
+pub use cluster::RedisCluster;
 pub use config::{Config, Tls};
 pub use credentials::Credentials;
 pub use tenure_endpoint::{Host, Secret, StoreUrl};

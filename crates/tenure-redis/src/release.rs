@@ -81,7 +81,7 @@ impl RedisStore {
         }))
     }
 
-    async fn try_release(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
+    pub(crate) async fn try_release(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
         check_release(request)?;
         let session = self.link.session().await?;
         if matches!(&request.target, ReleaseTarget::Foreign { id, .. } if id.is_empty()) {
@@ -204,9 +204,7 @@ impl RedisStore {
             let Some(head) = text(&wire.query(&head).await?).map(str::to_owned) else {
                 return Ok(());
             };
-            let mut call = redis::cmd("PUBLISH");
-            call.arg(format!("{}:{head}", channel(key))).arg(0);
-            wire.query(&call).await.map(drop)
+            wire.publish(&format!("{}:{head}", channel(key))).await
         };
         let woken: Result<(), BackendError> = woken.await;
         if let Err(error) = woken {

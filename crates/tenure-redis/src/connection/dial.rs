@@ -7,9 +7,10 @@ use std::sync::atomic::AtomicUsize;
 
 use redis::{RedisConnectionInfo, RedisError};
 use tenure_backend::BackendError;
-use tenure_endpoint::read_password_file;
+use tenure_endpoint::{Host, read_password_file};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::connection::spin::SpinStream;
@@ -26,6 +27,8 @@ pub(crate) struct Dialer {
     pub(crate) config: Arc<Config>,
     /// ID of the process that connected. A child made by `fork` has the connections, but not their tasks: its calls fail.
     pub(crate) process: u32,
+    /// Set if the server is a node of a cluster: notified when slots may have moved to other nodes.
+    pub(crate) moves: Option<Arc<Notify>>,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
@@ -52,6 +55,7 @@ impl Dialer {
         Ok(Dialer {
             config: Arc::new(config),
             process: std::process::id(),
+            moves: None,
             tls: tls.map(Into::into),
         })
     }
@@ -66,7 +70,29 @@ impl Dialer {
         Ok(Dialer {
             config: Arc::new(config),
             process: std::process::id(),
+            moves: None,
         })
+    }
+
+    /// The same settings for the nodes of a cluster, which notify `moves` when slots may have moved.
+    pub(crate) fn for_cluster(self, moves: Arc<Notify>) -> Self {
+        let moves = Some(moves);
+        Dialer { moves, ..self }
+    }
+
+    /// The same settings for another server.
+    pub(crate) fn to(&self, host: Host) -> Self {
+        Dialer {
+            config: Arc::new((*self.config).clone().host(host)),
+            ..self.clone()
+        }
+    }
+
+    /// Asks for a look at which node serves which slot, if the server is a node of a cluster.
+    pub(crate) fn slots_may_have_moved(&self) {
+        if let Some(moves) = &self.moves {
+            moves.notify_one();
+        }
     }
 
     /// Fails in a child made by `fork`. Callers check this before they take a mutex, because a thread of the parent may have

@@ -29,6 +29,8 @@ struct State {
     /// The attempt to connect that is in progress.
     attempt: Option<watch::Receiver<Attempt>>,
     closed: bool,
+    /// A connection was open before, so that the next one replaces it.
+    was_open: bool,
     /// Notified when a connection has replaced another.
     replaced: watch::Sender<()>,
 }
@@ -40,15 +42,26 @@ impl Link {
     pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
         let session = Session::open(&dialer).await?;
         let ended = session.wire.ended();
+        let link = Link::unopened(dialer.clone());
+        {
+            let mut state = link.state.lock();
+            (state.session, state.was_open) = (Some(session), true);
+        }
+        tokio::spawn(reconnect_at_end(ended, dialer, Arc::downgrade(&link.state)));
+        Ok(link)
+    }
+
+    /// A link that connects at its first call.
+    pub(crate) fn unopened(dialer: Dialer) -> Self {
         let state = State {
-            session: Some(session),
+            session: None,
             attempt: None,
             closed: false,
+            was_open: false,
             replaced: watch::Sender::new(()),
         };
         let state = Arc::new(Mutex::new(state));
-        tokio::spawn(reconnect_at_end(ended, dialer.clone(), Arc::downgrade(&state)));
-        Ok(Link { dialer, state })
+        Link { dialer, state }
     }
 
     /// Returns the current session, or connects again if its connection has broken.
@@ -127,7 +140,9 @@ async fn connect(dialer: Dialer, shared: Arc<Mutex<State>>, done: watch::Sender<
                 Arc::downgrade(&shared),
             ));
             state.session = Some(session.clone());
-            state.replaced.send_replace(());
+            if std::mem::replace(&mut state.was_open, true) {
+                state.replaced.send_replace(());
+            }
             Ok(session)
         }
         Err(failure) => Err(failure),
@@ -141,6 +156,7 @@ async fn reconnect_at_end(ended: impl Future<Output = ()>, dialer: Dialer, state
     ended.await;
     let mut pause = FIRST_PAUSE;
     while let Some(state) = state.upgrade() {
+        dialer.slots_may_have_moved();
         let dialer = dialer.clone();
         match (Link { dialer, state }).session().await {
             Err(error) if error.is_transient() => {}

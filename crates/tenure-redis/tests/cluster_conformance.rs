@@ -1,0 +1,9 @@
+//! Runs the contract's conformance suite on a real cluster of three masters, and random calls whose replies are compared
+//! with a model.
+
+mod fixture;
+
+use fixture::cluster_subject;
+
+tenure_testkit::conformance!(cluster_subject);
+tenure_testkit::agrees_with_the_model!(cluster_subject, walks: 15);
