@@ -23,6 +23,24 @@ pub struct Host {
 }
 
 impl Host {
+    /// A host whose name and port do not come from a URL, such as one that another server names.
+    #[must_use]
+    pub fn new(name: impl Into<String>, port: u16) -> Self {
+        Host {
+            name: name.into(),
+            port: Some(port),
+        }
+    }
+
+    /// This host, with the port `default` if it has none.
+    #[must_use]
+    pub fn with_default_port(self, default: u16) -> Self {
+        Host {
+            port: Some(self.port_or(default)),
+            ..self
+        }
+    }
+
     /// The name or address, percent-decoded. An IPv6 address is without its brackets.
     #[must_use]
     pub fn name(&self) -> &str {

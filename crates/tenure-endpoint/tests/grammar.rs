@@ -1,6 +1,6 @@
 //! The grammar of store URLs, as tables of URLs and their parts.
 
-use tenure_endpoint::{StoreUrl, UrlError};
+use tenure_endpoint::{Host, StoreUrl, UrlError};
 
 fn parse(text: &str) -> StoreUrl {
     StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"))
@@ -86,6 +86,10 @@ fn a_host_is_shown_as_it_was_written() {
     let url = parse("etcd://h,h:1,[::1],[0:0::1]:2");
     let shown: Vec<_> = url.hosts().iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["h", "h:1", "[::1]", "[::1]:2"]);
+    let with_ports = url.hosts().iter().map(|host| host.clone().with_default_port(7));
+    let shown: Vec<_> = with_ports.map(|host| host.to_string()).collect();
+    assert_eq!(shown, ["h:7", "h:1", "[::1]:7", "[::1]:2"]);
+    assert_eq!(Host::new("::1", 2), url.hosts()[3]);
 }
 
 #[test]

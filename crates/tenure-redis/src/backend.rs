@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::connection::dial::Dialer;
 use crate::connection::link::Link;
 use crate::profile::PROFILE;
+use crate::topology::{Topology, invalid};
 use crate::watch::Subscriptions;
 
 /// Locks in Redis, in Redisson's layout.
@@ -51,7 +52,11 @@ impl RedisStore {
     /// password, `Unsupported` if it cannot serve locks, `Invalid` if a configured certificate is malformed or the
     /// database does not exist. The server has then changed no lock.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
-        config.refuse_cluster()?;
+        if let Topology::Cluster(..) = config.topology {
+            return Err(invalid(
+                "this is the URL of a cluster: connect with `RedisCluster`",
+            ));
+        }
         let link = Link::open(Dialer::new(config)?).await?;
         Ok(Arc::new(Self::on(link, Arc::default())))
     }

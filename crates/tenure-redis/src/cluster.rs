@@ -12,6 +12,7 @@ mod wakes;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -30,6 +31,7 @@ use crate::config::Config;
 use crate::connection::dial::Dialer;
 use crate::profile::{LIMITS, PROFILE};
 use crate::renew::MIN_TIMEOUT;
+use crate::topology::{Topology, invalid};
 use nodes::{Nodes, keep_looking};
 
 /// Locks in Redis Cluster, in Redisson's layout.
@@ -67,7 +69,12 @@ impl RedisCluster {
     /// # Errors
     /// As [`RedisStore::connect`](crate::RedisStore::connect); `Unsupported` if the server is no node of a cluster.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
-        let seeds = config.seeds()?;
+        let Topology::Cluster(node, others) = &config.topology else {
+            return Err(invalid(
+                "this is no URL of a cluster: write `redis+cluster://HOST,HOST`",
+            ));
+        };
+        let seeds = [slice::from_ref(node), others].concat();
         let moves = Arc::new(Notify::new());
         let dialer = Dialer::new(config)?.for_cluster(moves.clone());
         let cluster = Arc::new(RedisCluster {

@@ -1,15 +1,15 @@
 //! Configuration: the server's address, credentials, timeouts and TLS.
 
-use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Clock, Effect, Fault, SystemClock};
-use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl, read_password_file};
+use tenure_backend::{BackendError, Clock, SystemClock};
+use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl};
 
-use crate::credentials::{Credentials, CredentialsSource};
+use crate::credentials::{Credentials, CredentialsSource, Login};
+use crate::topology::{Topology, invalid};
 
 /// Claims are batched while at least this many calls are in flight. With fewer, the server is idle between calls, so a
 /// claim that is sent alone is served sooner.
@@ -25,6 +25,8 @@ const OPTIONS: &[Known] = &[
     Known::path("ca"),
     Known::path("cert"),
     Known::path("key"),
+    Known::text("sentinel_user"),
+    Known::path("sentinel_password_file"),
     Known::text("replicas"),
     Known::duration("replica_wait"),
 ];
@@ -43,16 +45,8 @@ const OPTIONS: &[Known] = &[
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The server. The default port is 6379.
-    pub(crate) host: Host,
-    /// The nodes of a cluster that the URL names; empty for a single server.
-    pub(crate) seeds: Vec<Host>,
-    /// The ACL user. Without one, the password is that of the default user.
-    pub(crate) user: Option<String>,
-    /// The password, if the server asks for one. With a `user` but no password, the client logs in with an empty one.
-    pub(crate) password: Option<Secret>,
-    /// The file that holds the password, read again at each connect. A file replaces `password`.
-    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) topology: Topology,
+    pub(crate) login: Login,
     /// Callback that fetches user and password at each connect. It replaces the configured ones.
     pub(crate) credentials: Option<CredentialsSource>,
     /// Number of the database: 0 unless the URL's path names another.
@@ -92,12 +86,13 @@ pub struct Tls {
 impl Config {
     /// Configures a server at `host`, with defaults for the rest.
     pub fn at(host: Host) -> Self {
+        Config::on(Topology::single(host))
+    }
+
+    fn on(topology: Topology) -> Self {
         Config {
-            host,
-            seeds: Vec::new(),
-            user: None,
-            password: None,
-            password_file: None,
+            topology,
+            login: Login::default(),
             credentials: None,
             database: 0,
             connect_timeout: Duration::from_secs(5),
@@ -110,48 +105,36 @@ impl Config {
         }
     }
 
-    /// Parses `redis://[user:pass@]host[:port][/db][?options]`, or `rediss://…` for TLS.
+    /// Parses `redis://[user:pass@]host[:port][/db][?options]`, or `redis+sentinel://[user:pass@]host,…/master[/db]` for
+    /// a master and its sentinels; `rediss` in place of `redis` for TLS.
     ///
     /// Reads a password file at once, to refuse a bad one early, and again at each connect. Refuses a user without a
     /// password, because such a client would act as the default user.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] for a malformed URL or option, [`Fault::Unsupported`] for an option that is not supported.
+    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) for a malformed URL or option, [`Fault::Unsupported`](tenure_backend::Fault::Unsupported) for an option that is not supported.
     /// No message contains the password.
     pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
         let options = url.options(OPTIONS).map_err(invalid)?;
         refuse_unsupported(&options)?;
-        let is_cluster = url.scheme().ends_with("+cluster");
-        let (host, seeds) = match url.hosts() {
-            [host, ..] if is_cluster => (host, url.hosts().to_vec()),
-            [host] => (host, Vec::new()),
-            _ => {
-                return Err(invalid(
-                    "a Redis URL names one server; a list of servers is a cluster's, sentinels' or a quorum's, which are not \
-                 served",
-                ));
-            }
-        };
-        let database = match url.path() {
+        let (topology, database) = Topology::of(url, &options)?;
+        let database = match database {
             "" => 0,
-            path => path
-                .parse()
-                .map_err(|_| invalid("the path of a Redis URL is the number of a database, such as `/0`"))?,
+            path => path.parse().map_err(|_| {
+                invalid("the path of a Redis URL ends with the number of a database, such as `/0`")
+            })?,
         };
-        let password = password(url, &options)?;
-        if url.user().is_some() && password.is_none() {
+        let login = Login::new(url.user(), url.password(), options.path("password_file"))?;
+        if login.user.is_some() && login.password.is_none() {
             // The message does not repeat the user name, because it may be a misplaced password.
             return Err(invalid(
                 "the URL names a user and no password: write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for \
                  the default user's, or name a `password_file`; a user with `nopass` takes any password",
             ));
         }
-        let defaults = Config::at(host.clone());
+        let defaults = Config::on(topology);
         Ok(Config {
-            seeds,
-            user: url.user().map(str::to_owned),
-            password,
-            password_file: password_file(&options),
+            login,
             database,
             connect_timeout: limit(&options, "connect_timeout")?.unwrap_or(defaults.connect_timeout),
             command_timeout: limit(&options, "command_timeout")?.unwrap_or(defaults.command_timeout),
@@ -164,31 +147,29 @@ impl Config {
     /// Sets the server. The default port is 6379.
     #[must_use]
     pub fn host(self, host: Host) -> Self {
-        Config { host, ..self }
+        let topology = Topology::single(host);
+        Config { topology, ..self }
     }
 
     /// Sets the ACL user. Without one, the password is that of the default user.
     #[must_use]
-    pub fn user(self, user: impl Into<String>) -> Self {
-        let user = Some(user.into());
-        Config { user, ..self }
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.login.user = Some(user.into());
+        self
     }
 
     /// Sets the password.
     #[must_use]
-    pub fn password(self, password: Secret) -> Self {
-        let password = Some(password);
-        Config { password, ..self }
+    pub fn password(mut self, password: Secret) -> Self {
+        self.login.password = Some(password);
+        self
     }
 
     /// Sets the file that holds the password, read again at each connect so that the password can be rotated.
     #[must_use]
-    pub fn password_file(self, file: impl Into<PathBuf>) -> Self {
-        let password_file = Some(file.into());
-        Config {
-            password_file,
-            ..self
-        }
+    pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.login.password_file = Some(file.into());
+        self
     }
 
     /// Sets a callback that fetches user and password at each connect, instead of fixed ones: for tokens that expire.
@@ -274,36 +255,9 @@ impl Config {
         }
     }
 
-    /// The server as `host:port`.
+    /// The server as `host:port`, or the name of the master and its sentinels.
     pub fn address(&self) -> String {
-        if self.host.port().is_some() {
-            return self.host.to_string();
-        }
-        format!("{}:{}", self.host, self.port())
-    }
-
-    /// The nodes of a cluster that the URL names.
-    pub(crate) fn seeds(&self) -> Result<Vec<Host>, BackendError> {
-        match self.seeds.is_empty() {
-            true => Err(invalid(
-                "this is no URL of a cluster: write `redis+cluster://HOST,HOST`",
-            )),
-            false => Ok(self.seeds.clone()),
-        }
-    }
-
-    /// Fails if the configuration is that of a cluster.
-    pub(crate) fn refuse_cluster(&self) -> Result<(), BackendError> {
-        match self.seeds.is_empty() {
-            true => Ok(()),
-            false => Err(invalid(
-                "this is the URL of a cluster: connect with `RedisCluster`",
-            )),
-        }
-    }
-
-    pub(crate) fn port(&self) -> u16 {
-        self.host.port_or(6379)
+        self.topology.to_string()
     }
 }
 
@@ -334,28 +288,6 @@ fn limit(options: &Options, name: &str) -> Result<Option<Duration>, BackendError
     }
 }
 
-fn password(url: &StoreUrl, options: &Options) -> Result<Option<Secret>, BackendError> {
-    let Some(path) = options.path("password_file") else {
-        return Ok(url.password().cloned());
-    };
-    if url.password().is_some() {
-        return Err(invalid(
-            "the password stands in the URL and in `password_file`: give one of them",
-        ));
-    }
-    let file = read_password_file(path).map_err(invalid)?;
-    if file.readable_by_all {
-        tracing::warn!(path = %path.display(), "everyone on this machine can read the password file: chmod 600 it");
-    }
-    Ok(Some(file.password))
-}
-
-/// The password file, if each connect can read it again: a pipe is read only once.
-fn password_file(options: &Options) -> Option<PathBuf> {
-    let path = options.path("password_file").filter(|path| path.is_file())?;
-    Some(path.to_owned())
-}
-
 fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
     let path = |name| options.path(name).map(std::path::Path::to_owned);
     let given = ["ca", "cert", "key"].map(path);
@@ -374,10 +306,6 @@ fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
     Ok(Some(Tls { ca, identity }))
 }
 
-fn invalid(message: impl fmt::Display) -> BackendError {
-    BackendError::new(Fault::Invalid, Effect::None, message.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,7 +321,7 @@ mod tests {
         );
         let read = read.expect("it makes sense");
         assert_eq!((read.address().as_str(), read.database), ("cache:6380", 4));
-        assert_eq!(read.user.as_deref(), Some("ada"));
+        assert_eq!(read.login.user.as_deref(), Some("ada"));
         assert_eq!(
             (read.connect_timeout, read.command_timeout),
             (Duration::from_secs(1), Duration::from_millis(250))

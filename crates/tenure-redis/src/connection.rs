@@ -1,14 +1,17 @@
 //! The connection to the server, from bytes to calls of scripts.
 //!
-//! `dial` opens a TCP or TLS stream and `spin` polls it for quick replies. `wire` is one connection, on which calls are
+//! `dial` finds the server, `stream` opens a TCP or TLS stream and `spin` polls it for quick replies. `wire` is one connection, on which calls are
 //! pipelined; `clock` bounds the server's clock from its replies. `session` limits the calls of many callers, and `batch`
 //! puts many claims into one call; `concurrency` limits the batches in flight. `link` replaces a session that ended.
+//! `sentinel` finds the master, and notices that another took over.
 
 pub(crate) mod batch;
 pub(crate) mod clock;
 pub(crate) mod concurrency;
 pub(crate) mod dial;
 pub(crate) mod link;
+pub(crate) mod sentinel;
 pub(crate) mod session;
 pub(crate) mod spin;
+pub(crate) mod stream;
 pub(crate) mod wire;

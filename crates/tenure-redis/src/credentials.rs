@@ -1,12 +1,76 @@
-//! Credentials that the program fetches at each connect: short-lived tokens, secrets from a vault.
+//! Credentials: those that the configuration names, and those that the program fetches at each connect, such as
+//! short-lived tokens and secrets from a vault.
 
 use std::fmt;
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tenure_backend::BackendError;
-use tenure_endpoint::Secret;
+use redis::RedisConnectionInfo;
+use tenure_backend::{BackendError, Effect, Fault};
+use tenure_endpoint::{PasswordFileError, Secret, read_password_file};
+
+/// The user and password that the configuration names, for servers or for sentinels.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Login {
+    /// The ACL user. Without one, the password is that of the default user.
+    pub(crate) user: Option<String>,
+    /// The password, if the server asks for one. With a `user` but no password, the client logs in with an empty one.
+    pub(crate) password: Option<Secret>,
+    /// The file that holds the password, read again at each connect. A file replaces `password`.
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+impl Login {
+    /// Reads the password file, if there is one, to refuse a bad one early.
+    pub(crate) fn new(
+        user: Option<&str>,
+        password: Option<&Secret>,
+        file: Option<&Path>,
+    ) -> Result<Self, BackendError> {
+        let invalid = |message: String| BackendError::new(Fault::Invalid, Effect::None, message);
+        if password.is_some() && file.is_some() {
+            return Err(invalid(
+                "the password stands in the URL and in `password_file`: give one of them".to_owned(),
+            ));
+        }
+        let mut password = password.cloned();
+        if let Some(path) = file {
+            let read = read_password_file(path).map_err(|error| invalid(error.to_string()))?;
+            if read.readable_by_all {
+                tracing::warn!(path = %path.display(), "everyone on this machine can read the password file: chmod 600 it");
+            }
+            password = Some(read.password);
+        }
+        Ok(Login {
+            user: user.map(str::to_owned),
+            password,
+            // A pipe is read only once.
+            password_file: file.filter(|path| path.is_file()).map(Path::to_owned),
+        })
+    }
+
+    /// The user and password to log in with. Reads the password file again, because the password may have been rotated.
+    pub(crate) fn info(&self) -> Result<RedisConnectionInfo, PasswordFileError> {
+        let file = self
+            .password_file
+            .as_deref()
+            .map(read_password_file)
+            .transpose()?;
+        let password = file.map(|file| file.password).or_else(|| self.password.clone());
+        let mut info = RedisConnectionInfo::default().set_lib_name("tenure", env!("CARGO_PKG_VERSION"));
+        if let Some(user) = &self.user {
+            info = info.set_username(user);
+        }
+        Ok(match password {
+            Some(password) => info.set_password(password.expose()),
+            // An empty password makes the client log in. Otherwise it would act as the default user.
+            None if self.user.is_some() => info.set_password(""),
+            None => info,
+        })
+    }
+}
 
 /// A user and a password, as a callback of [`Config::credentials`](crate::Config::credentials) returns them.
 ///

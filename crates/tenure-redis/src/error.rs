@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerError};
 use tenure_backend::{BackendError, Effect, Fairness, Fault};
-use tenure_endpoint::PasswordFileError;
+use tenure_endpoint::{Host, PasswordFileError};
 
 use crate::claims::refusal::{Refusal, WRONG_PASSWORD};
 use crate::config::Config;
@@ -27,8 +27,8 @@ pub(crate) enum ConnectError {
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "constructed only with TLS"))]
     Tls(io::Error),
     PasswordFile(PasswordFileError),
-    /// The callback that fetches credentials failed.
-    Credentials(BackendError),
+    /// An error of the callback that fetches credentials, or one about sentinels.
+    Translated(BackendError),
     /// The server's reply to `TIME` is malformed.
     Time,
     Other(RedisError),
@@ -57,7 +57,7 @@ pub(crate) fn unreachable(config: &Config, error: ConnectError) -> BackendError 
             let why = error.source().map(ToString::to_string).unwrap_or_default();
             return BackendError::because(Fault::Unavailable, effect, message, why);
         }
-        ConnectError::Credentials(error) => return error,
+        ConnectError::Translated(error) => return error,
         ConnectError::Time => {
             let message = format!(
                 "Redis at {address} answers TIME with something that is no time: is a proxy between us and Redis that changes \
@@ -103,8 +103,8 @@ fn handshake_error(refusal: Refusal<'_>, config: &Config) -> BackendError {
         );
         (Fault::Invalid, message)
     } else if code == "ERR" && details.contains("unknown command") {
-        let message = "this server does not know what locks need: a sentinel, which is not served (name the Redis server itself), \
-                       or a Redis without scripts";
+        let message = "this server does not know what locks need: a sentinel (write `redis+sentinel://HOST/MASTER`, \
+                       or name the Redis server itself), or a Redis without scripts";
         (Fault::Unsupported, message.to_owned())
     } else {
         return refusal.error();
@@ -169,6 +169,14 @@ pub(crate) fn not_subscribed() -> BackendError {
 pub(crate) fn forked() -> BackendError {
     let message = "this connection to the store belongs to the parent process: connect again after a fork";
     BackendError::new(Fault::Closed, Effect::None, message)
+}
+
+/// Error for a server that sentinels name as the master, and that is a replica.
+pub(crate) fn not_yet_master(server: &Host) -> BackendError {
+    let message = format!(
+        "{server}, which the sentinels name as the master, is a replica: a failover may be under way, so try again"
+    );
+    BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
 /// Error for callers that waited for a connection attempt whose runtime has ended.

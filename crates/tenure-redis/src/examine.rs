@@ -294,7 +294,7 @@ async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Ba
     Ok(())
 }
 
-pub(crate) fn plural(count: u64) -> &'static str {
+fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 

@@ -13,6 +13,7 @@ mod inspect;
 mod profile;
 mod release;
 mod renew;
+mod topology;
 mod watch;
 
 pub use backend::RedisStore;

@@ -1,5 +1,6 @@
 //! A real Redis Cluster for tests: masters, replicas, slots that move, and failovers.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,6 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const WRITABLE_DELAY_MS: i64 = 2_000;
 
 const SLOTS: usize = 16_384;
+
+/// A port that was free may be taken before the server starts. Then other ports are tried.
+const TRIES: u32 = 5;
 
 /// A cluster whose masters share all slots evenly. Dropping this ends its servers.
 #[derive(Debug)]
@@ -36,34 +40,17 @@ impl RedisCluster {
         clock: Option<SteppedClock>,
     ) -> io::Result<RedisCluster> {
         let clock = clock.map(Arc::new);
-        let mut nodes = Vec::new();
-        for _ in 0..masters * (1 + usize::from(replicated)) {
-            let bus = free_address()?.port().to_string();
-            let of_cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
-            let options = [&of_cluster[..], options].concat();
-            nodes.push(Redis::start_sharing(&options, clock.clone())?);
-        }
-        let cluster = RedisCluster { clock, nodes };
-        for (number, master) in cluster.nodes[..masters].iter().enumerate() {
-            let first = (SLOTS * number / masters).to_string();
-            let last = (SLOTS * (number + 1) / masters - 1).to_string();
-            master.ask(&["CLUSTER", "ADDSLOTSRANGE", &first, &last])?;
-            master.ask(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()])?;
-        }
-        for (number, node) in cluster.nodes.iter().enumerate() {
-            for other in &cluster.nodes[..number] {
-                let bus = cluster.bus_of(other)?;
-                let [ip, port] = [
-                    other.address().ip().to_string(),
-                    other.address().port().to_string(),
-                ];
-                node.ask(&["CLUSTER", "MEET", &ip, &port, &bus])?;
+        let mut last = io::Error::other("no port was tried");
+        for _ in 0..TRIES {
+            match start_nodes(masters, replicated, options, clock.as_ref()) {
+                Ok(nodes) => return Self::complete(RedisCluster { clock, nodes }, masters, replicated),
+                Err(error) => last = error,
             }
         }
-        cluster.wait(|cluster| cluster.knows_all())?;
-        for (number, replica) in cluster.nodes[masters..].iter().enumerate() {
-            replica.ask(&["CLUSTER", "REPLICATE", &cluster.id(number)?])?;
-        }
+        Err(last)
+    }
+
+    fn complete(cluster: RedisCluster, masters: usize, replicated: bool) -> io::Result<RedisCluster> {
         if let Some(clock) = &cluster.clock {
             clock.step_ms(WRITABLE_DELAY_MS)?;
         }
@@ -193,15 +180,6 @@ impl RedisCluster {
         })
     }
 
-    fn knows_all(&self) -> io::Result<bool> {
-        let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
-        self.all(&self.nodes, |node| {
-            let nodes = node.ask(&["CLUSTER", "NODES"])?;
-            let info = node.ask(&["CLUSTER", "INFO"])?;
-            Ok(info.contains(known.trim_end()) && !nodes.contains("handshake"))
-        })
-    }
-
     fn all(&self, nodes: &[Redis], is: impl Fn(&Redis) -> io::Result<bool>) -> io::Result<bool> {
         for node in nodes {
             if !is(node)? {
@@ -226,12 +204,57 @@ impl RedisCluster {
     fn id(&self, node: usize) -> io::Result<String> {
         self.nodes[node].ask(&["CLUSTER", "MYID"])
     }
+}
 
-    fn bus_of(&self, node: &Redis) -> io::Result<String> {
-        let port = node.ask(&["CONFIG", "GET", "cluster-port"])?;
-        let port = port.lines().last().unwrap_or_default();
-        Ok(port.to_owned())
+/// Starts the nodes with a map of the cluster on their disks, as if they had formed it before.
+fn start_nodes(
+    masters: usize,
+    replicated: bool,
+    options: &[&str],
+    clock: Option<&Arc<SteppedClock>>,
+) -> io::Result<Vec<Redis>> {
+    let count = masters * (1 + usize::from(replicated));
+    let mut lines = Vec::new();
+    let mut addresses = Vec::new();
+    let chance = RandomState::new().hash_one(0);
+    let id = |number: usize| format!("{chance:016x}{number:024x}");
+    for number in 0..count {
+        let (address, bus) = (free_address()?, free_address()?.port());
+        let (own, master) = (id(number), number % masters);
+        let (first, last) = (SLOTS * master / masters, SLOTS * (master + 1) / masters - 1);
+        lines.push(match number < masters {
+            true => format!(
+                "{own} {address}@{bus} master - 0 0 {} connected {first}-{last}",
+                master + 1
+            ),
+            false => format!(
+                "{own} {address}@{bus} slave {} 0 0 {} connected",
+                id(master),
+                master + 1
+            ),
+        });
+        addresses.push((address, bus.to_string()));
     }
+    let start = |(number, (address, bus)): (usize, &(SocketAddr, String))| {
+        let folder = tempfile::tempdir()?;
+        let mut map = lines.clone();
+        for role in ["master", "slave"] {
+            map[number] = map[number].replacen(&format!(" {role} "), &format!(" myself,{role} "), 1);
+        }
+        let map = format!(
+            "{}\nvars currentEpoch {masters} lastVoteEpoch 0\n",
+            map.join("\n")
+        );
+        std::fs::write(folder.path().join("nodes.conf"), map)?;
+        let of_cluster = ["--cluster-enabled", "yes", "--cluster-port", bus];
+        Redis::start_at(
+            *address,
+            folder,
+            &[&of_cluster[..], options].concat(),
+            clock.cloned(),
+        )
+    };
+    addresses.iter().enumerate().map(start).collect()
 }
 
 /// Returns whether a line of `CLUSTER NODES` is that of the slot's master.

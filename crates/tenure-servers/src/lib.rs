@@ -8,6 +8,7 @@ mod needs;
 mod process;
 mod proxy;
 mod redis;
+mod sentinel;
 
 pub use clock::SteppedClock;
 pub use cluster::RedisCluster;
@@ -15,3 +16,4 @@ pub use needs::{is_installed, needs};
 pub use process::Process;
 pub use proxy::{Proxy, Way};
 pub use redis::{Data, Disk, Redis};
+pub use sentinel::{MASTER, Replicated, start_sentinel};

@@ -22,6 +22,9 @@ const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
 const TRIES: u32 = 20;
 
+/// The server's configuration, in its folder.
+pub(crate) const CONFIGURATION: &str = "redis.conf";
+
 /// Whether a restarted server keeps its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
@@ -84,12 +87,16 @@ impl Redis {
     /// # Errors
     /// As [`start`](Redis::start).
     pub fn start_with(options: &[&str], clock: Option<SteppedClock>) -> io::Result<Redis> {
-        Self::start_sharing(options, clock.map(Arc::new))
+        Self::start_in(tempfile::tempdir()?, options, clock.map(Arc::new))
     }
 
-    /// Starts a server whose clock other servers may read too.
-    pub(crate) fn start_sharing(options: &[&str], clock: Option<Arc<SteppedClock>>) -> io::Result<Redis> {
-        let folder = tempfile::tempdir()?;
+    /// Starts a server in a folder, with a clock that other servers may read too. If the folder has a file `redis.conf`,
+    /// the server reads it first.
+    pub(crate) fn start_in(
+        folder: TempDir,
+        options: &[&str],
+        clock: Option<Arc<SteppedClock>>,
+    ) -> io::Result<Redis> {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let mut last = io::Error::other("no port was tried");
         for _ in 0..TRIES {
@@ -115,6 +122,24 @@ impl Redis {
             }
         }
         Err(last)
+    }
+
+    /// Starts a server at an address, in a folder that may hold its data.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        folder: TempDir,
+        options: &[&str],
+        clock: Option<Arc<SteppedClock>>,
+    ) -> io::Result<Redis> {
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let process = launch(&folder, address, &options, clock.as_deref())?;
+        Ok(Redis {
+            folder,
+            address,
+            options,
+            clock,
+            process,
+        })
     }
 
     /// The server's address.
@@ -190,9 +215,12 @@ fn launch(
     clock: Option<&SteppedClock>,
 ) -> io::Result<Process> {
     let (port, folder) = (address.port().to_string(), folder.path());
-    let mut args = ["--bind", "127.0.0.1", "--port", &port, "--dir"]
-        .map(str::to_owned)
-        .to_vec();
+    let configuration = folder.join(CONFIGURATION);
+    let mut args: Vec<String> = Vec::new();
+    if configuration.exists() {
+        args.push(configuration.display().to_string());
+    }
+    args.extend(["--bind", "127.0.0.1", "--port", &port, "--dir"].map(str::to_owned));
     args.push(folder.display().to_string());
     args.extend_from_slice(options);
     let environment = clock.map(SteppedClock::environment).unwrap_or_default();

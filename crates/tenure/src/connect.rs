@@ -28,7 +28,7 @@ pub(crate) use tenure_memory::{Memory, MemoryStore};
 /// ```
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use tenure_redis::{Config, Credentials, Host, RedisStore, Secret, StoreUrl, Tls};
+    pub use tenure_redis::{Config, Credentials, Host, RedisCluster, RedisStore, Secret, StoreUrl, Tls};
 }
 
 /// Connects to the store at `url`, with default settings. The runtime must have timers and I/O enabled, unless
@@ -74,6 +74,7 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
         "memory" => memory(url),
         "sqlite" => sqlite(url).await,
         "redis" | "rediss" => redis(url).await,
+        "redis+cluster" | "rediss+cluster" => redis_cluster(url).await,
         scheme => Err(left_out_or_unknown(scheme)),
     }
 }
@@ -94,7 +95,7 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 pub fn schema(url: &str) -> Result<String, Error> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
-        store @ ("memory" | "redis" | "rediss") => {
+        store @ ("memory" | "redis" | "rediss" | "redis+cluster" | "rediss+cluster") => {
             Err(unsupported(format!("the store `{store}:` has no tables")))
         }
         "sqlite" => sqlite_schema(&url),
@@ -167,6 +168,17 @@ async fn redis(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Ok(tenure_redis::RedisStore::connect(config).await?)
 }
 
+#[cfg(feature = "redis")]
+async fn redis_cluster(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    let config = tenure_redis::Config::from_url(url)?;
+    Ok(tenure_redis::RedisCluster::connect(config).await?)
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redis_cluster(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Err(missing("redis"))
+}
+
 #[cfg(not(feature = "redis"))]
 async fn redis(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("redis"))
@@ -174,7 +186,7 @@ async fn redis(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 
 /// The error for a URL whose scheme names no store of this build.
 fn left_out_or_unknown(scheme: &str) -> Error {
-    if let "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" | "redlock" = scheme {
+    if let "redis+sentinel" | "rediss+sentinel" | "redlock" = scheme {
         return unsupported(format!(
             "`{scheme}:` is not served: name one Redis server, as `redis://host`"
         ));

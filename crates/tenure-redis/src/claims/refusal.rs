@@ -72,7 +72,8 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
     (
         &["CROSSSLOT", "MOVED", "ASK", "CLUSTERDOWN", "TRYAGAIN"],
         Fault::Unsupported,
-        "this Redis is a node of a cluster: write `redis+cluster://` in the URL",
+        "this Redis is a node of a cluster, and does not serve this key: write `redis+cluster://` in the URL, or see \
+         `CLUSTER INFO`",
     ),
 ];
 

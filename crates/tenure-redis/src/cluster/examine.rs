@@ -7,11 +7,11 @@ use futures_util::future::join_all;
 use tenure_backend::{BackendError, Fault, Finding};
 
 use crate::claims::reply::text;
-use crate::claims::slot::scope;
+use crate::claims::slot::{SLOTS, scope};
 use crate::cluster::RedisCluster;
 use crate::connection::wire::Wire;
 use crate::examine::info::Info;
-use crate::examine::{plural, setting};
+use crate::examine::setting;
 
 /// The lease that the engine asks for unless the caller names another.
 const USUAL_LEASE: Duration = Duration::from_secs(30);
@@ -23,24 +23,16 @@ impl RedisCluster {
     pub(super) async fn examine_nodes(&self) -> Result<Vec<Finding>, BackendError> {
         self.dialer.check_process()?;
         self.look().await?;
-        let (nodes, uncovered) = {
+        let nodes: Vec<_> = {
             let nodes = self.nodes.lock();
             let all = nodes.all()?.into_iter();
-            let all = all.map(|(address, node)| (address, nodes.slot_of(&node), node));
-            (all.collect::<Vec<_>>(), nodes.uncovered())
+            all.map(|(address, node)| (address, nodes.slot_of(&node), node)).collect()
         };
-        let mut findings = Vec::new();
-        if uncovered > 0 {
-            findings.push(Finding::danger(
-                format!("no node serves {uncovered} slot{} of 16384", plural(uncovered as u64)),
-                "locks of these slots cannot be had, and with `cluster-require-full-coverage yes` no lock of any slot",
-            ));
-        }
         let examined = join_all(nodes.iter().map(async |(_, slot, node)| {
             let scope = slot.map(scope).unwrap_or_default();
             let mut found = node.examine_server(&scope).await?;
             let session = node.link.session().await?;
-            found.extend(cluster_state(&session.wire).await);
+            cluster_state(&session.wire, &mut found).await;
             found.extend(failover(&session.wire).await);
             Ok::<_, BackendError>(found)
         }))
@@ -62,24 +54,34 @@ impl RedisCluster {
                 entry.1.push(address);
             }
         }
-        findings.extend(shared.into_values().map(|(mut finding, addresses)| {
+        let findings = shared.into_values().map(|(mut finding, addresses)| {
             finding.what = format!("{}: {}", addresses.join(", "), finding.what);
             finding
-        }));
-        Ok(findings)
+        });
+        Ok(findings.collect())
     }
 }
 
-/// Reports a node that counts the cluster as down.
-async fn cluster_state(wire: &Wire) -> Option<Finding> {
-    let reply = wire.query(redis::cmd("CLUSTER").arg("INFO")).await.ok()?;
-    let info = Info(text(&reply)?);
-    (info.get("cluster_state") == Some("fail")).then(|| {
-        Finding::danger(
+/// Reports slots without a node, and a node that counts the cluster as down.
+async fn cluster_state(wire: &Wire, findings: &mut Vec<Finding>) {
+    let Ok(reply) = wire.query(redis::cmd("CLUSTER").arg("INFO")).await else {
+        return;
+    };
+    let info = Info(text(&reply).unwrap_or_default());
+    let uncovered = (SLOTS as u64).saturating_sub(info.number("cluster_slots_ok"));
+    if uncovered > 0 {
+        let slots = if uncovered == 1 { "slot is" } else { "slots are" };
+        findings.push(Finding::danger(
+            format!("{uncovered} {slots} served by no node that can be reached"),
+            "locks of these slots cannot be had, and with `cluster-require-full-coverage yes` no lock of any slot",
+        ));
+    }
+    if info.get("cluster_state") == Some("fail") {
+        findings.push(Finding::danger(
             "the node counts the cluster as down (`cluster_state:fail`)",
             "it serves no lock until enough masters can be reached and all slots are covered",
-        )
-    })
+        ));
+    }
 }
 
 /// Reports a master without a replica, and a failover that takes longer than a usual lease.

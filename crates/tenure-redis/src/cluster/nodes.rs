@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::Value;
 use tenure_backend::{BackendError, Effect, Fault};
-use tenure_endpoint::{Host, StoreUrl};
+use tenure_endpoint::Host;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -63,11 +63,6 @@ impl Nodes {
     pub(super) fn slot_of(&self, node: &Arc<RedisStore>) -> Option<u16> {
         let is_its = |of: &Option<Arc<RedisStore>>| of.as_ref().is_some_and(|of| Arc::ptr_eq(of, node));
         self.by_slot.iter().position(is_its)?.try_into().ok()
-    }
-
-    /// Number of slots that no node serves.
-    pub(super) fn uncovered(&self) -> usize {
-        self.by_slot.iter().filter(|node| node.is_none()).count()
     }
 
     /// Refuses further calls. Returns the nodes, for their connections to be closed.
@@ -229,12 +224,11 @@ fn served(range: &Value, said_by: &RedisStore) -> Option<Served> {
 
 /// A node's host. A node that does not know its own name is reached at the address by which it was asked.
 fn host(name: &str, port: u64, said_by: &RedisStore) -> Option<Host> {
+    let port = u16::try_from(port).ok()?;
+    if !["", "?"].contains(&name) {
+        return Some(Host::new(name, port));
+    }
     let asked = said_by.address();
-    let name = match name {
-        "" | "?" => asked.rsplit_once(':')?.0.to_owned(),
-        address if address.contains(':') => format!("[{}]", address.trim_matches(['[', ']'])),
-        name => name.to_owned(),
-    };
-    let url = StoreUrl::parse(&format!("redis://{name}:{port}")).ok()?;
-    url.hosts().first().cloned()
+    let (asked, _) = asked.rsplit_once(':')?;
+    Some(Host::new(asked.trim_matches(['[', ']']), port))
 }

@@ -1,25 +1,18 @@
-//! Opens connections to the server, plain or with TLS, and prepares the login.
+//! Finds the server to call, opens connections to it, and prepares the login.
 
-#[cfg(feature = "tls")]
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use redis::{RedisConnectionInfo, RedisError};
+use redis::RedisConnectionInfo;
 use tenure_backend::BackendError;
-use tenure_endpoint::{Host, read_password_file};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tenure_endpoint::Host;
 use tokio::sync::Notify;
 
 use crate::config::Config;
-use crate::connection::spin::SpinStream;
+use crate::connection::sentinel::Sentinels;
+use crate::connection::stream::{Duplex, Streams};
 use crate::error::{self, ConnectError};
-
-/// A stream of bytes to and from the server.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+use crate::topology::Topology;
 
 /// Opens the connection for calls and the one for subscriptions.
 #[derive(Clone)]
@@ -29,48 +22,41 @@ pub(crate) struct Dialer {
     pub(crate) process: u32,
     /// Set if the server is a node of a cluster: notified when slots may have moved to other nodes.
     pub(crate) moves: Option<Arc<Notify>>,
-    #[cfg(feature = "tls")]
-    tls: Option<tokio_rustls::TlsConnector>,
+    servers: Servers,
+    streams: Streams,
+}
+
+/// The servers of the store.
+#[derive(Clone)]
+enum Servers {
+    One(Host),
+    Sentinels(Arc<Sentinels>),
+}
+
+impl Servers {
+    fn of(config: &Config, streams: &Streams) -> Self {
+        match &config.topology {
+            // A node of a cluster is dialed by a copy of the dialer: see `Dialer::to`.
+            Topology::Single(server) | Topology::Cluster(server, _) => Servers::One(server.clone()),
+            Topology::Sentinel(sentinels) => {
+                let (sentinels, limit) = (sentinels.clone(), config.connect_timeout);
+                Servers::Sentinels(Arc::new(Sentinels::new(sentinels, streams.clone(), limit)))
+            }
+        }
+    }
 }
 
 impl Dialer {
     /// Reads the certificates if TLS is configured; fails if they are invalid.
-    #[cfg(feature = "tls")]
     pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
-        use tenure_backend::{Effect, Fault};
-
-        let connector = |tls: &crate::config::Tls| {
-            let identity = tls.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
-            tenure_endpoint::tls_config(tls.ca.as_deref(), identity)
-        };
-        let tls = config.tls.as_ref().map(connector).transpose();
-        // Flattens the cause into the message, because `Invalid` errors carry no source.
-        let tls = tls.map_err(|error| {
-            BackendError::new(
-                Fault::Invalid,
-                Effect::None,
-                format!("no TLS can be spoken: {error}"),
-            )
-        })?;
+        let streams = Streams::new(&config)?;
+        let servers = Servers::of(&config, &streams);
         Ok(Dialer {
             config: Arc::new(config),
             process: std::process::id(),
             moves: None,
-            tls: tls.map(Into::into),
-        })
-    }
-
-    #[cfg(not(feature = "tls"))]
-    pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
-        if config.tls.is_some() {
-            return Err(BackendError::unsupported(
-                "TLS was left out of this build: enable the feature `tls`, or write `redis://`",
-            ));
-        }
-        Ok(Dialer {
-            config: Arc::new(config),
-            process: std::process::id(),
-            moves: None,
+            servers,
+            streams,
         })
     }
 
@@ -82,8 +68,10 @@ impl Dialer {
 
     /// The same settings for another server.
     pub(crate) fn to(&self, host: Host) -> Self {
+        let config = (*self.config).clone().host(host);
         Dialer {
-            config: Arc::new((*self.config).clone().host(host)),
+            servers: Servers::of(&config, &self.streams),
+            config: Arc::new(config),
             ..self.clone()
         }
     }
@@ -104,48 +92,42 @@ impl Dialer {
         }
     }
 
-    /// Opens a connection, without logging in.
-    pub(crate) async fn dial(&self) -> Result<Box<dyn Duplex>, ConnectError> {
-        self.secure(self.connect().await?).await
-    }
-
-    /// Opens a connection for calls, which spins for replies if `Config::spin` is set. `in_flight` counts the calls that
-    /// wait for a reply.
-    pub(crate) async fn dial_for_calls(
-        &self,
-        in_flight: &Arc<AtomicUsize>,
-    ) -> Result<Box<dyn Duplex>, ConnectError> {
-        let stream = self.connect().await?;
-        match self.config.spin {
-            true => self.secure(SpinStream::new(stream, in_flight.clone())).await,
-            false => self.secure(stream).await,
+    /// Returns the server to call: that of the URL, or the master that the sentinels name.
+    pub(crate) async fn locate(&self) -> Result<Host, ConnectError> {
+        match &self.servers {
+            Servers::One(server) => Ok(server.clone()),
+            Servers::Sentinels(sentinels) => sentinels.locate().await.map_err(ConnectError::Translated),
         }
     }
 
-    async fn connect(&self) -> Result<TcpStream, ConnectError> {
-        let host = self.config.host.name();
-        let stream = TcpStream::connect((host, self.config.port())).await;
-        let stream = stream.map_err(RedisError::from)?;
-        stream.set_nodelay(true).map_err(RedisError::from)?;
-        Ok(stream)
+    /// Returns the server that was located last, to subscribe where the calls go.
+    pub(crate) async fn located(&self) -> Result<Host, ConnectError> {
+        match self.sentinels().and_then(|sentinels| sentinels.master()) {
+            Some(master) => Ok(master),
+            None => self.locate().await,
+        }
     }
 
-    #[cfg(feature = "tls")]
-    async fn secure(&self, stream: impl Duplex + 'static) -> Result<Box<dyn Duplex>, ConnectError> {
-        let Some(tls) = &self.tls else {
-            return Ok(Box::new(stream));
-        };
-        let name = self.config.host.name().to_owned();
-        let name = name
-            .try_into()
-            .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
-        let secured = tls.connect(name, stream).await;
-        Ok(Box::new(secured.map_err(ConnectError::Tls)?))
+    /// The sentinels that name the master, if the URL has any.
+    pub(crate) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
+        match &self.servers {
+            Servers::One(_) => None,
+            Servers::Sentinels(sentinels) => Some(sentinels),
+        }
     }
 
-    #[cfg(not(feature = "tls"))]
-    async fn secure(&self, stream: impl Duplex + 'static) -> Result<Box<dyn Duplex>, ConnectError> {
-        Ok(Box::new(stream))
+    /// Opens a connection, without logging in.
+    pub(crate) async fn dial(&self, server: &Host) -> Result<Box<dyn Duplex>, ConnectError> {
+        self.streams.open(server).await
+    }
+
+    /// Opens a connection for calls. `in_flight` counts the calls that wait for a reply.
+    pub(crate) async fn dial_for_calls(
+        &self,
+        server: &Host,
+        in_flight: &Arc<AtomicUsize>,
+    ) -> Result<Box<dyn Duplex>, ConnectError> {
+        self.streams.open_for_calls(server, in_flight).await
     }
 
     /// The user, password and database to log in with. Fetches credentials or reads the password file each time, because
@@ -153,7 +135,7 @@ impl Dialer {
     pub(crate) async fn handshake(&self) -> Result<RedisConnectionInfo, ConnectError> {
         let config = &self.config;
         if let Some(source) = &config.credentials {
-            let fetched = source.fetch().await.map_err(ConnectError::Credentials)?;
+            let fetched = source.fetch().await.map_err(ConnectError::Translated)?;
             let info = RedisConnectionInfo::default()
                 .set_lib_name("tenure", env!("CARGO_PKG_VERSION"))
                 .set_db(i64::from(config.database))
@@ -163,20 +145,7 @@ impl Dialer {
                 None => info,
             });
         }
-        let file = config.password_file.as_deref().map(read_password_file);
-        let file = file.transpose().map_err(ConnectError::PasswordFile)?;
-        let password = file.map(|file| file.password).or_else(|| config.password.clone());
-        let mut info = RedisConnectionInfo::default()
-            .set_lib_name("tenure", env!("CARGO_PKG_VERSION"))
-            .set_db(i64::from(config.database));
-        if let Some(user) = &config.user {
-            info = info.set_username(user);
-        }
-        Ok(match password {
-            Some(password) => info.set_password(password.expose()),
-            // An empty password makes the client log in. Otherwise it would act as the default user.
-            None if config.user.is_some() => info.set_password(""),
-            None => info,
-        })
+        let info = config.login.info().map_err(ConnectError::PasswordFile)?;
+        Ok(info.set_db(i64::from(config.database)))
     }
 }

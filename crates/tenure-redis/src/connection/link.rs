@@ -8,6 +8,7 @@ use futures_util::stream;
 use parking_lot::Mutex;
 use tenure_backend::{BackendError, Wakes};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::connection::dial::Dialer;
@@ -31,6 +32,8 @@ struct State {
     closed: bool,
     /// A connection was open before, so that the next one replaces it.
     was_open: bool,
+    /// The task that listens to sentinels. It ends with the link.
+    follower: JoinSet<()>,
     /// Notified when a connection has replaced another.
     replaced: watch::Sender<()>,
 }
@@ -58,9 +61,16 @@ impl Link {
             attempt: None,
             closed: false,
             was_open: false,
+            follower: JoinSet::new(),
             replaced: watch::Sender::new(()),
         };
         let state = Arc::new(Mutex::new(state));
+        if let Some(sentinels) = dialer.sentinels().cloned() {
+            state
+                .lock()
+                .follower
+                .spawn(async move { sentinels.follow().await });
+        }
         Link { dialer, state }
     }
 
@@ -83,6 +93,7 @@ impl Link {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         (state.closed, state.session) = (true, None);
+        state.follower.abort_all();
     }
 
     /// Returns a channel that changes when a connection has replaced another: the host name may lead to another

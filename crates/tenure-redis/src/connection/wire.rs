@@ -8,15 +8,17 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerError, Value};
 use tenure_backend::BackendError;
+use tenure_endpoint::Host;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::claims::refusal::Refusal;
-use crate::claims::reply::{integer, list};
+use crate::claims::reply::{integer, list, text};
 use crate::claims::script::{Command, Dialect, load_all};
 use crate::connection::clock::ServerClock;
 use crate::connection::dial::Dialer;
+use crate::connection::sentinel::Sentinels;
 use crate::error::{self, ConnectError};
 
 /// Number of calls that can queue for the task that writes to the socket; further callers wait for space.
@@ -60,8 +62,20 @@ impl Wire {
     }
 
     async fn connect(dialer: &Dialer) -> Result<Arc<Self>, ConnectError> {
+        let server = dialer.locate().await?;
+        let Some(sentinels) = dialer.sentinels() else {
+            return Self::connect_to(dialer, server).await;
+        };
+        // A master that has died in silence would hold the attempt up for longer than a failover takes.
+        tokio::select! {
+            wire = Self::connect_to(dialer, server.clone()) => wire,
+            () = sentinels.replaced(&server) => Err(ConnectError::Translated(error::not_yet_master(&server))),
+        }
+    }
+
+    async fn connect_to(dialer: &Dialer, server: Host) -> Result<Arc<Self>, ConnectError> {
         let (config, in_flight) = (&dialer.config, Arc::default());
-        let stream = dialer.dial_for_calls(&in_flight).await?;
+        let stream = dialer.dial_for_calls(&server, &in_flight).await?;
         let clock = &config.clock;
         let begun = clock.now();
         let settings = AsyncConnectionConfig::new()
@@ -84,6 +98,10 @@ impl Wire {
         for load in load_all(dialect) {
             first.add_command(load);
         }
+        let sentinels = dialer.sentinels();
+        if sentinels.is_some() {
+            first.cmd("ROLE");
+        }
         first.cmd("TIME");
         let sent = clock.now();
         let mut replies = connection.send_packed_commands(&first, 0, first.len()).await?;
@@ -93,7 +111,14 @@ impl Wire {
                 return Err(RedisError::from(refusal.clone()).into());
             }
         }
-        let shown = replies.pop().as_ref().and_then(time).ok_or(ConnectError::Time)?;
+        let (shown, role) = (replies.pop(), replies.pop());
+        if sentinels.is_some() {
+            let role = role.as_ref().and_then(list).and_then(|role| text(role.first()?));
+            if role != Some("master") {
+                return Err(ConnectError::Translated(error::not_yet_master(&server)));
+            }
+        }
+        let shown = shown.as_ref().and_then(time).ok_or(ConnectError::Time)?;
         let wire = Arc::new(Wire {
             dialect,
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -106,6 +131,13 @@ impl Wire {
             ended,
         });
         tokio::spawn(close_if_silent(Arc::downgrade(&wire), config.command_timeout));
+        if let Some(sentinels) = sentinels {
+            tokio::spawn(close_if_replaced(
+                Arc::downgrade(&wire),
+                sentinels.clone(),
+                server,
+            ));
+        }
         Ok(wire)
     }
 
@@ -270,6 +302,20 @@ async fn close_if_silent(wire: Weak<Wire>, limit: Duration) {
         {
             tracing::debug!(?limit, "Redis does not answer: the connection is closed");
             return wire.close();
+        }
+    }
+}
+
+/// Closes the connection when the sentinels name another master: this one grants locks that will be lost.
+async fn close_if_replaced(wire: Weak<Wire>, sentinels: Arc<Sentinels>, server: Host) {
+    let Some(ended) = wire.upgrade().map(|wire| wire.ended()) else {
+        return;
+    };
+    tokio::select! {
+        () = ended => {}
+        () = sentinels.replaced(&server) => {
+            tracing::info!(%server, "the sentinels name another master: the client leaves this one");
+            wire.upgrade().iter().for_each(|wire| wire.close());
         }
     }
 }

@@ -37,9 +37,12 @@ pub(super) async fn open(dialer: &Dialer) -> Result<(Subscriber, BoxStream<'stat
     {
         return Ok(sharded);
     }
-    let (sink, stream) = PubSub::new(&dialer.handshake().await?, dialer.dial().await?)
-        .await?
-        .split();
+    let (sink, stream) = PubSub::new(
+        &dialer.handshake().await?,
+        dialer.dial(&dialer.located().await?).await?,
+    )
+    .await?
+    .split();
     let events = stream.map(|message| Event::Message(message.get_channel_name().to_owned()));
     Ok((Subscriber::Plain(sink), events.boxed()))
 }
@@ -54,7 +57,12 @@ async fn open_sharded(
         .set_push_sender(sender);
     // The redis crate sends pushed messages on only in this version of the protocol.
     let login = dialer.handshake().await?.set_protocol(ProtocolVersion::RESP3);
-    let opened = MultiplexedConnection::new_with_config(&login, dialer.dial().await?, settings).await;
+    let opened = MultiplexedConnection::new_with_config(
+        &login,
+        dialer.dial(&dialer.located().await?).await?,
+        settings,
+    )
+    .await;
     let (mut connection, driver) = opened?;
     let driver = Driver(tokio::spawn(driver).abort_handle());
     if dialect_of_node(&mut connection).await? != Dialect::ShardedCluster {

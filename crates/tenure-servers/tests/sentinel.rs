@@ -1,0 +1,16 @@
+//! A replicated server does what its tests rely on.
+
+use tenure_servers::Replicated;
+
+#[test]
+fn a_replica_takes_over_when_the_master_is_killed() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    assert_eq!(group.master().expect("the sentinels agree"), 0);
+    let orderly = group.fail_over().expect("a replica takes over");
+    assert_ne!(orderly, 0);
+    let role = group.servers()[orderly].ask(&["ROLE"]).expect("it answers");
+    assert!(role.starts_with("master"), "{role}");
+    group.servers()[orderly].process().kill();
+    let next = group.wait_for_failover(orderly).expect("another takes over");
+    assert_ne!(next, orderly);
+}
