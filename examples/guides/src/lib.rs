@@ -5,4 +5,5 @@ mod choosing_a_lock;
 mod coming_from_flock;
 mod coming_from_redisson;
 mod readme;
+mod redis_cluster;
 mod what_a_lock_cannot_do;
