@@ -22,7 +22,6 @@ use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus,
     Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
-use tenure_endpoint::Host;
 use tokio::sync::{Notify, watch};
 
 use crate::claims::slot::slot_of;
@@ -32,33 +31,8 @@ use crate::connection::dial::Dialer;
 use crate::profile::{LIMITS, PROFILE};
 use crate::renew::MIN_TIMEOUT;
 use crate::topology::{Topology, invalid};
-use nodes::{Nodes, keep_looking};
-
-/// Locks in Redis Cluster, in Redisson's layout.
-///
-/// All rules of [`Backend`] hold for mutexes, unfair and fair, while slots move and replicas take over.
-///
-/// # Examples
-/// ```no_run
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use tenure_redis::{Config, RedisCluster, StoreUrl};
-///
-/// let url = StoreUrl::parse("redis+cluster://one.example,two.example,three.example")?;
-/// let store = RedisCluster::connect(Config::from_url(&url)?).await?;
-/// # Ok(()) }
-/// ```
-pub struct RedisCluster {
-    /// The settings of every connection. Its host is not used.
-    dialer: Dialer,
-    /// The nodes that the URL names.
-    seeds: Vec<Host>,
-    claims: Arc<ClaimTable>,
-    nodes: Mutex<Nodes>,
-    /// Notified when slots may have moved to other nodes.
-    moves: Arc<Notify>,
-    /// Notified when a slot has moved to another node, or a node's connection was replaced.
-    changed: watch::Sender<()>,
-}
+pub use nodes::RedisCluster;
+use nodes::keep_looking;
 
 impl RedisCluster {
     /// Connects to the first node of the URL that answers, and learns the others from it.

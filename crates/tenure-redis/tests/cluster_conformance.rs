@@ -7,3 +7,10 @@ use fixture::cluster_subject;
 
 tenure_testkit::conformance!(cluster_subject);
 tenure_testkit::agrees_with_the_model!(cluster_subject, walks: 15);
+
+/// Random calls with claims that travel in batches.
+mod batched {
+    use super::fixture::batching_cluster;
+
+    tenure_testkit::agrees_with_the_model!(batching_cluster, walks: 15);
+}

@@ -209,4 +209,40 @@ mod tests {
             assert!(!text.contains("--"), "{text}");
         }
     }
+
+    fn parts(cmd: &Cmd) -> Vec<String> {
+        let text = |part| match part {
+            Arg::Simple(part) => String::from_utf8_lossy(part).into_owned(),
+            other => panic!("{other:?}"),
+        };
+        cmd.args_iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_call_in_a_cluster_has_keys_of_one_slot_only() {
+        let mut command = ACQUIRE.command(4, 1, 0);
+        let keys = ["tenure_tokens", "{k}:a", "tenure_claims:u", "tenure_doubts:u"];
+        keys.iter().for_each(|key| _ = command.text(key));
+        command.text("owner");
+        let sent = parts(&command.in_dialect(Dialect::Cluster).expect("one slot"));
+        assert_eq!((&*sent[0], &*sent[2], sent.len()), ("EVALSHA", "5", 9));
+        assert!(
+            sent[3..8].iter().all(|key| slot(key.as_bytes()) == slot(b"k")),
+            "{sent:?}"
+        );
+        assert_eq!((&*sent[4], &*sent[8]), ("{k}:a", "owner"));
+        let full = parts(&command.with_source(Dialect::Cluster).expect("one slot"));
+        assert_eq!((&*full[0], &full[2..]), ("EVAL", &sent[2..]));
+        let alone = parts(&command.in_dialect(Dialect::Alone).expect("no slots"));
+        assert_eq!(alone[3..7], keys);
+    }
+
+    #[test]
+    fn keys_of_several_slots_are_never_sent() {
+        let mut command = INSPECT.command(2, 0, 0);
+        command.text("a").text("b");
+        assert!(command.in_dialect(Dialect::ShardedCluster).is_err());
+        assert!(command.with_source(Dialect::ShardedCluster).is_err());
+        assert!(command.in_dialect(Dialect::Alone).is_ok());
+    }
 }

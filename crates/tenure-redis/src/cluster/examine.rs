@@ -8,7 +8,7 @@ use tenure_backend::{BackendError, Fault, Finding};
 
 use crate::claims::reply::text;
 use crate::claims::slot::{SLOTS, scope};
-use crate::cluster::RedisCluster;
+use crate::cluster::nodes::RedisCluster;
 use crate::connection::wire::Wire;
 use crate::examine::info::Info;
 use crate::examine::setting;
@@ -26,7 +26,8 @@ impl RedisCluster {
         let nodes: Vec<_> = {
             let nodes = self.nodes.lock();
             let all = nodes.all()?.into_iter();
-            all.map(|(address, node)| (address, nodes.slot_of(&node), node)).collect()
+            all.map(|(address, node)| (address, nodes.slot_of(&node), node))
+                .collect()
         };
         let examined = join_all(nodes.iter().map(async |(_, slot, node)| {
             let scope = slot.map(scope).unwrap_or_default();

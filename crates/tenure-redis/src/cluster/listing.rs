@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use tenure_backend::{BackendError, Cursor, LockStatus, Page, Query};
 
-use crate::cluster::RedisCluster;
+use crate::cluster::nodes::RedisCluster;
 
 impl RedisCluster {
     /// Returns a page. Its cursor is the address of a node, a blank, and that node's own cursor, if it has begun.

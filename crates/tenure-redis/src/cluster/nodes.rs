@@ -7,20 +7,48 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use redis::Value;
 use tenure_backend::{BackendError, Effect, Fault};
 use tenure_endpoint::Host;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use crate::backend::RedisStore;
 use crate::claims::reply::{integer, list, text};
 use crate::claims::slot::SLOTS;
-use crate::cluster::RedisCluster;
+use crate::claims::table::ClaimTable;
+use crate::connection::dial::Dialer;
 use crate::error::unexpected_reply;
 
 /// Shortest time between two looks at which node serves which slot.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Locks in Redis Cluster, in Redisson's layout.
+///
+/// All rules of [`Backend`] hold for mutexes, unfair and fair, while slots move and replicas take over.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use tenure_redis::{Config, RedisCluster, StoreUrl};
+///
+/// let url = StoreUrl::parse("redis+cluster://one.example,two.example,three.example")?;
+/// let store = RedisCluster::connect(Config::from_url(&url)?).await?;
+/// # Ok(()) }
+/// ```
+pub struct RedisCluster {
+    /// The settings of every connection. Its host is not used.
+    pub(super) dialer: Dialer,
+    /// The nodes that the URL names.
+    pub(super) seeds: Vec<Host>,
+    pub(super) claims: Arc<ClaimTable>,
+    pub(super) nodes: Mutex<Nodes>,
+    /// Notified when slots may have moved to other nodes.
+    pub(super) moves: Arc<Notify>,
+    /// Notified when a slot has moved to another node, or a node's connection was replaced.
+    pub(super) changed: watch::Sender<()>,
+}
 
 /// The nodes of a cluster by address and by slot.
 pub(super) struct Nodes {

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::backend::RedisStore;
 use crate::claims::slot::slot_of;
-use crate::cluster::RedisCluster;
+use crate::cluster::nodes::RedisCluster;
 
 /// Pause before a call is repeated because its slot moves. Each pause is twice the one before, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::backend::RedisStore;
 use crate::claims::slot::slot_of;
-use crate::cluster::RedisCluster;
+use crate::cluster::nodes::RedisCluster;
 use crate::error::not_subscribed;
 
 /// Interval of the wake-ups that make a waiter poll while its slot has moved and it cannot be watched at the new node.
