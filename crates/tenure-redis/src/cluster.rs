@@ -58,6 +58,7 @@ impl RedisCluster {
             nodes: Mutex::default(),
             moves: moves.clone(),
             changed: watch::Sender::new(()),
+            replaced: watch::Sender::new(()),
         });
         cluster.look().await?;
         tokio::spawn(keep_looking(Arc::downgrade(&cluster), moves));
@@ -119,8 +120,12 @@ impl RedisCluster {
         let until = self.now() + (shortest / 6).max(MIN_TIMEOUT);
         let unknown =
             |error: BackendError| batch.iter().map(|_| RenewReply::Unknown(error.clone())).collect();
-        let Some(Ok(mut route)) = batch.first().map(|first| self.route(&first.claim.key, until)) else {
-            return unknown(BackendError::closed());
+        let Some(first) = batch.first() else {
+            return Batch::new();
+        };
+        let mut route = match self.route(&first.claim.key, until) {
+            Ok(route) => route,
+            Err(error) => return unknown(error),
         };
         loop {
             let replies = match route.node() {
@@ -181,8 +186,10 @@ impl RedisCluster {
 
 impl Drop for RedisCluster {
     fn drop(&mut self) {
-        // Ends the task that looks for moved slots.
-        self.moves.notify_one();
+        // Ends the task that looks for moved slots. A child made by `fork` does not have it.
+        if self.dialer.check_process().is_ok() {
+            self.moves.notify_one();
+        }
     }
 }
 
@@ -220,10 +227,10 @@ impl Backend for RedisCluster {
     }
 
     fn reconnects(&self) -> Option<Wakes> {
-        let changes = stream::unfold(self.changed.subscribe(), async |mut changed| {
-            changed.changed().await.ok().map(|()| ((), changed))
+        let replacements = stream::unfold(self.replaced.subscribe(), async |mut replaced| {
+            replaced.changed().await.ok().map(|()| ((), replaced))
         });
-        Some(Wakes::new(changes))
+        Some(Wakes::new(replacements))
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

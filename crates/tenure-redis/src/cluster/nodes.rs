@@ -46,8 +46,10 @@ pub struct RedisCluster {
     pub(super) nodes: Mutex<Nodes>,
     /// Notified when slots may have moved to other nodes.
     pub(super) moves: Arc<Notify>,
-    /// Notified when a slot has moved to another node, or a node's connection was replaced.
+    /// Notified when a slot has moved to another node.
     pub(super) changed: watch::Sender<()>,
+    /// Notified when a node's connection was replaced, or a replica has taken over: the new server may have lost claims.
+    pub(super) replaced: watch::Sender<()>,
 }
 
 /// The nodes of a cluster by address and by slot.
@@ -153,14 +155,11 @@ impl RedisCluster {
             }
             std::mem::replace(&mut *nodes, fresh)
         };
+        self.changed.send_replace(());
         let after = self.nodes.lock();
-        let moved = before.by_slot.iter().zip(&after.by_slot).any(|pair| match pair {
-            (Some(before), Some(after)) => !Arc::ptr_eq(before, after),
-            _ => false,
-        });
-        drop(after);
-        if moved {
-            self.changed.send_replace(());
+        let is_gone = |address| !after.by_address.contains_key(address);
+        if before.by_address.keys().any(is_gone) {
+            self.replaced.send_replace(());
         }
         Ok(())
     }
@@ -191,11 +190,11 @@ impl RedisCluster {
             return node.clone();
         }
         let node = RedisStore::of_node(dialer, self.claims.clone());
-        let (mut replaced, changed) = (node.link.replacements(), self.changed.clone());
+        let (mut of_node, replaced) = (node.link.replacements(), self.replaced.clone());
         // Ends with the node's link.
         tokio::spawn(async move {
-            while replaced.changed().await.is_ok() {
-                changed.send_replace(());
+            while of_node.changed().await.is_ok() {
+                replaced.send_replace(());
             }
         });
         Arc::new(node)
