@@ -17,7 +17,7 @@ local function end_claim(one, left)
         -- The owner is a Java thread, which does not read our records.
         return
     end
-    local doubts, ttl = 'tenure_doubts:' .. string.sub(one, 1, 36), RECORD_TTL + left
+    local doubts, ttl = 'tenure_doubts:' .. string.sub(one, 1, 36) .. SCOPE, RECORD_TTL + left
     if evicted then
         ttl = math.max(ttl, redis.call('PTTL', records .. one))
     end

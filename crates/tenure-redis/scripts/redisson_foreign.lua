@@ -13,7 +13,7 @@ local function is_held_by_foreign(name)
     local records = 'tenure_claim:' .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}') .. ':'
     local fields = redis.call('HGETALL', name)
     for i = 1, #fields, 2 do
-        local claims = 'tenure_claims:' .. string.sub(fields[i], 1, 36)
+        local claims = 'tenure_claims:' .. string.sub(fields[i], 1, 36) .. SCOPE
         if not no_client[fields[i]] and redis.call('EXISTS', claims, records .. fields[i]) == 0 then
             return true
         end

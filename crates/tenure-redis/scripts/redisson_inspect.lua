@@ -14,7 +14,7 @@ local name, tag
 
 local function describe_holder(owner, mode, left)
     local record = redis.call('GET', 'tenure_claim:' .. tag .. ':' .. owner)
-    return { owner, record or '', redis.call('HGET', 'tenure_claims:' .. string.sub(owner, 1, 36), 'label'), mode, left }
+    return { owner, record or '', redis.call('HGET', 'tenure_claims:' .. string.sub(owner, 1, 36) .. SCOPE, 'label'), mode, left }
 end
 
 --: include redisson_permits

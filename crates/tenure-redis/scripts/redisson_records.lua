@@ -16,7 +16,7 @@ local RECORD_TTL = 12000
 local TURN = TURN_MS
 
 local function client_key(owner)
-    return 'tenure_claims:' .. string.sub(owner, 1, 36)
+    return 'tenure_claims:' .. string.sub(owner, 1, 36) .. SCOPE
 end
 
 -- Returns whether an owner is a claim of ours: Redis then has a record of the claim or its client.

@@ -21,7 +21,7 @@ local name, tag
 --: include kind
 
 local function raise_counter(last)
-    local counter = counter ~= '' and counter or 'redisson_lock_token:' .. tag
+    local counter = counter ~= '' .. SCOPE and counter or 'redisson_lock_token:' .. tag
     if last > (tonumber(redis.call('GET', counter)) or 0) then
         redis.call('SET', counter, last)
     end

@@ -17,6 +17,7 @@ use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
 use crate::connection::link::Link;
+use crate::topology::{Topology, invalid};
 use crate::watch::Subscriptions;
 
 /// Locks in Redis, in the configured [`Layout`](crate::Layout).
@@ -38,7 +39,7 @@ use crate::watch::Subscriptions;
 pub struct RedisStore {
     pub(crate) link: Link,
     pub(crate) subscriptions: Subscriptions,
-    pub(crate) claims: ClaimTable,
+    pub(crate) claims: Arc<ClaimTable>,
     pub(crate) layout: &'static Layout,
     /// A listing has already logged the warning that the server has many keys.
     pub(crate) warned_of_many: AtomicBool,
@@ -55,7 +56,8 @@ impl RedisStore {
     /// password, `Unsupported` if it cannot serve locks, `Invalid` if a configured certificate is malformed or the
     /// database does not exist. The server has then changed no lock.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
-        Ok(Self::over(Link::open(Dialer::new(config)?).await?))
+        let link = Link::open(Dialer::new(no_cluster(config)?)?).await?;
+        Ok(Arc::new(Self::on(link, Arc::default())))
     }
 
     /// Creates a client that connects in the background, and again until it succeeds. Until then, a call waits for the
@@ -69,19 +71,23 @@ impl RedisStore {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn connect_later(config: Config) -> Result<Arc<Self>, BackendError> {
-        Ok(Self::over(Link::open_later(Dialer::new(config)?)))
+        let link = Link::open_later(Dialer::new(no_cluster(config)?)?);
+        Ok(Arc::new(Self::on(link, Arc::default())))
     }
 
-    fn over(link: Link) -> Arc<Self> {
-        let layout = link.dialer.config.layout.scripts();
-        let subscriptions = Subscriptions::new(link.dialer.clone(), link.replacements());
-        Arc::new(RedisStore {
+    /// A node of a cluster, of whose claims `claims` is the table. It connects at its first call.
+    pub(crate) fn of_node(dialer: Dialer, claims: Arc<ClaimTable>) -> Self {
+        Self::on(Link::unopened(dialer), claims)
+    }
+
+    fn on(link: Link, claims: Arc<ClaimTable>) -> Self {
+        RedisStore {
+            subscriptions: Subscriptions::new(link.dialer.clone(), link.replacements()),
+            layout: link.dialer.config.layout.scripts(),
             link,
-            subscriptions,
-            claims: ClaimTable::default(),
-            layout,
+            claims,
             warned_of_many: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Key of the counter from which a lock's tokens are drawn.
@@ -98,16 +104,29 @@ impl RedisStore {
         &self.link.dialer.config.layout
     }
 
+    /// The server as `host:port`.
+    pub(crate) fn address(&self) -> String {
+        self.link.dialer.config.address()
+    }
+
     pub(crate) fn now(&self) -> Instant {
         self.link.dialer.config.clock.now()
     }
 }
 
+/// Fails for the URL of a cluster.
+fn no_cluster(config: Config) -> Result<Config, BackendError> {
+    match config.topology {
+        Topology::Cluster(..) => Err(invalid(
+            "this is the URL of a cluster: connect with `RedisCluster`",
+        )),
+        _ => Ok(config),
+    }
+}
+
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RedisStore")
-            .field(&self.link.dialer.config.address())
-            .finish()
+        f.debug_tuple("RedisStore").field(&self.address()).finish()
     }
 }
 
@@ -145,7 +164,7 @@ impl Backend for RedisStore {
     }
 
     fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        Call::new(async move { self.examine_server().await })
+        Call::new(async move { self.examine_server("").await })
     }
 
     fn close(self: Arc<Self>) -> Call<()> {

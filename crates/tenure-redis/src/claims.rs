@@ -6,4 +6,5 @@ pub(crate) mod names;
 pub(crate) mod refusal;
 pub(crate) mod reply;
 pub(crate) mod script;
+pub(crate) mod slot;
 pub(crate) mod table;

@@ -1,7 +1,7 @@
 //! Examining, for `tenure doctor`: finds settings and states of the server that weaken locks, with the consequence of
 //! each. Changes no data.
 
-mod info;
+pub(crate) mod info;
 mod replication;
 
 use std::error::Error;
@@ -45,7 +45,8 @@ const WAITERS_POLL: &str = "waiters poll instead, so a lock changes hands at mos
 static NEXT_PROBE: AtomicU64 = AtomicU64::new(0);
 
 impl RedisStore {
-    pub(crate) async fn examine_server(&self) -> Result<Vec<Finding>, BackendError> {
+    /// In a cluster, `scope` ends the names of keys in one of the server's slots; otherwise it is empty.
+    pub(crate) async fn examine_server(&self, scope: &str) -> Result<Vec<Finding>, BackendError> {
         let session = self.link.session().await?;
         let wire = &session.wire;
         let mut findings = Vec::new();
@@ -62,7 +63,9 @@ impl RedisStore {
                 replication::lag(&info, self.link.dialer.config.acknowledgement, &mut findings);
                 let minimum = setting(wire, "min-replicas-to-write").await;
                 replication::minimum(minimum.as_deref(), &info, &mut findings);
-                cluster(&info, &mut findings);
+                if scope.is_empty() {
+                    cluster(&info, &mut findings);
+                }
                 let policy = eviction_policy(wire, &info).await;
                 eviction(&info, &policy, &mut findings);
             }
@@ -79,8 +82,8 @@ impl RedisStore {
         }
         script_cache(wire, &mut findings).await?;
         self.clock_and_round_trip(wire, &mut findings).await?;
-        counter(wire, &mut findings).await?;
-        self.wake_up(wire, &mut findings).await;
+        counter(wire, scope, &mut findings).await?;
+        self.wake_up(wire, scope, &mut findings).await;
         Ok(findings)
     }
 
@@ -117,8 +120,8 @@ impl RedisStore {
     }
 
     /// Tests wake-ups: watches an unused key, publishes a message, and reports a wake-up that fails or is slow.
-    async fn wake_up(&self, wire: &Wire, findings: &mut Vec<Finding>) {
-        let probe = probe_claim();
+    async fn wake_up(&self, wire: &Wire, scope: &str, findings: &mut Vec<Finding>) {
+        let probe = probe_claim(scope);
         let begun = self.now();
         let heard = async {
             let mut wakes = self
@@ -128,9 +131,9 @@ impl RedisStore {
                 .map_err(|_| cannot_subscribe())?;
             // The first wake-up only confirms the subscription. Then the message is sent.
             wakes.next().await.ok_or_else(cannot_subscribe)?;
-            let (mut publish, called) = (redis::cmd("PUBLISH"), self.now());
             let channel = self.format().channel(MUTEX_CHANNEL, &probe.at.key);
-            let published = wire.query(publish.arg(channel).arg("0")).await;
+            let called = self.now();
+            let published = wire.publish(&channel, "0").await;
             published.map_err(|error| cannot_publish(&error))?;
             wakes.next().await.ok_or_else(cannot_subscribe)?;
             Ok(self.now() - called)
@@ -175,10 +178,10 @@ fn cannot_publish(error: &BackendError) -> Finding {
 
 /// A claim for a wake-up test. It is never placed. Its key is unique, so that concurrent tests do not wake each
 /// other.
-fn probe_claim() -> Claim {
+fn probe_claim(scope: &str) -> Claim {
     let id = ClaimId::new(ClientId::from_random([0; 16]), 0);
     let number = NEXT_PROBE.fetch_add(1, Ordering::Relaxed);
-    let name = format!("tenure_doctor:{}:{number}", std::process::id());
+    let name = format!("tenure_doctor:{}:{number}{scope}", std::process::id());
     let key = LockKey::new(name).expect("a short name without control characters");
     Claim::of(ClaimRef { key, id }, Duration::from_secs(1))
 }
@@ -202,7 +205,7 @@ async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
 }
 
 /// Reads a setting of the server; `None` if `CONFIG GET` is not permitted.
-async fn setting(wire: &Wire, name: &str) -> Option<String> {
+pub(crate) async fn setting(wire: &Wire, name: &str) -> Option<String> {
     let reply = wire.query(redis::cmd("CONFIG").arg("GET").arg(name)).await;
     let pair = reply.ok()?;
     list(&pair)?.get(1).and_then(text).map(str::to_owned)
@@ -240,13 +243,14 @@ fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
 
 /// Reports a token counter that is too high for further tokens, or so far ahead of the clock that a loss of data
 /// could repeat tokens.
-async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
-    let value = match wire.query(redis::cmd("GET").arg(COUNTER)).await {
+async fn counter(wire: &Wire, scope: &str, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
+    let name = format!("{COUNTER}{scope}");
+    let value = match wire.query(redis::cmd("GET").arg(&name)).await {
         Ok(value) => value,
         Err(error) if error.fault() == Fault::Unavailable => return Err(error),
         Err(error) => {
             findings.push(Finding::warning(
-                format!("the token counter `{COUNTER}` cannot be read: {error}"),
+                format!("the token counter `{name}` cannot be read: {error}"),
                 "whether tokens can be had is not known",
             ));
             return Ok(());
@@ -260,12 +264,12 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
     let ahead = ahead.saturating_sub(Duration::from_micros(wire.time().await?));
     if value >= LAST_TOKEN {
         findings.push(Finding::danger(
-            format!("the token counter `{COUNTER}` has been set to {value}, beyond any token"),
+            format!("the token counter `{name}` has been set to {value}, beyond any token"),
             "no lock can be had: while no lock is held, delete that key, and tokens go on from the server's time",
         ));
     } else if ahead > MAX_AHEAD {
         findings.push(Finding::warning(
-            format!("the token counter `{COUNTER}` is {} ahead of the server's clock", age(ahead)),
+            format!("the token counter `{name}` is {} ahead of the server's clock", age(ahead)),
             "if the server loses its data before its clock gets there, older tokens come again, and a resource that \
              checks them refuses the new holders until they have passed the old ones",
         ));
@@ -275,7 +279,7 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
 
 /// Warns if the server has forgotten the scripts that this client loaded, as some proxies and hosted services do.
 async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
-    let reply = match wire.query(&script::check_loaded()).await {
+    let reply = match wire.query(&script::check_loaded(wire.dialect)).await {
         Ok(reply) => reply,
         Err(error) if error.fault() == Fault::Unavailable => return Err(error),
         // The server refuses `SCRIPT EXISTS`. Locks work without it.

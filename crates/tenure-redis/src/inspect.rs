@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
     BackendError, Cursor, Effect, Fault, HolderStatus, Kind, LockKey, LockStatus, Mode, Page, Query,
@@ -15,6 +16,8 @@ use crate::backend::RedisStore;
 use crate::claims::names::{PERMITS_SUFFIX, QUEUE_PREFIX, lock_of_queue, semaphore_of_permits};
 use crate::claims::refusal::OTHER_FORMAT;
 use crate::claims::reply::{integer, list, parse_granted_record, parse_mode, parse_waiting_record, text};
+use crate::claims::script::Dialect;
+use crate::claims::slot::{has_one_slot, slot};
 use crate::connection::wire::Wire;
 use crate::error::unexpected_reply;
 use crate::layout::{Layout, foreign_name};
@@ -213,7 +216,11 @@ async fn scan(
         })
         .filter(|name| name.starts_with(prefix) && !name.contains(char::is_control))
         .collect();
-    let names = names.into_iter().map(str::to_owned).collect();
+    let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    if wire.dialect != Dialect::Alone {
+        names.retain(|name| LockKey::new(name.as_str()).is_ok_and(|key| has_one_slot(&key)));
+        names.sort_by_key(|name| slot(name.as_bytes()));
+    }
     Ok(((next != 0).then_some(next), names))
 }
 
@@ -236,20 +243,38 @@ async fn inspect_names(
     names: &[String],
 ) -> Result<Vec<LockStatus>, BackendError> {
     let mut statuses = Vec::new();
-    for names in names.chunks(CHUNK) {
-        let mut command = store
-            .layout
-            .inspect
-            .command(names.len(), 0, names.iter().map(String::len).sum());
-        for name in names {
-            command.text(name);
+    if wire.dialect == Dialect::Alone {
+        for names in names.chunks(CHUNK) {
+            statuses.extend(inspect_chunk(wire, store, names).await?);
         }
-        let reply = wire.call(&command).await?;
-        for lock in list(&reply).ok_or_else(unexpected_reply)? {
-            statuses.extend(status(lock, store.format()));
+        return Ok(statuses);
+    }
+    let same_slot = |a: &String, b: &String| slot(a.as_bytes()) == slot(b.as_bytes());
+    let chunks = names.chunk_by(same_slot).flat_map(|names| names.chunks(CHUNK));
+    for shown in join_all(chunks.map(|names| inspect_chunk(wire, store, names))).await {
+        match shown {
+            Ok(shown) => statuses.extend(shown),
+            // The slot has moved, or is being moved.
+            Err(error) if error.fault() == Fault::Unsupported => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(statuses)
+}
+
+async fn inspect_chunk(
+    wire: &Wire,
+    store: &RedisStore,
+    names: &[String],
+) -> Result<Vec<LockStatus>, BackendError> {
+    let bytes = names.iter().map(String::len).sum();
+    let mut command = store.layout.inspect.command(names.len(), 0, bytes);
+    for name in names {
+        command.text(name);
+    }
+    let reply = wire.call(&command).await?;
+    let locks = list(&reply).ok_or_else(unexpected_reply)?.iter();
+    Ok(locks.filter_map(|lock| status(lock, store.format())).collect())
 }
 
 /// Returns the status of one lock. Fails if the key exists and is no lock: it is not free, and its holder is unknown.

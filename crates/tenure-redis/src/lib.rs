@@ -3,6 +3,7 @@
 mod acquire;
 mod backend;
 mod claims;
+mod cluster;
 mod config;
 mod connection;
 mod credentials;
@@ -17,6 +18,7 @@ mod topology;
 mod watch;
 
 pub use backend::RedisStore;
+pub use cluster::RedisCluster;
 pub use config::{Config, Tls};
 pub use credentials::Credentials;
 pub use layout::Layout;

@@ -86,7 +86,7 @@ impl RedisStore {
         }))
     }
 
-    async fn try_release(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
+    pub(crate) async fn try_release(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
         check_release(request, self.layout)?;
         let session = self.link.session().await?;
         if matches!(&request.target, ReleaseTarget::Foreign { id, .. } if id.is_empty()) {
@@ -310,9 +310,7 @@ impl RedisStore {
             if let Some(channels) = self.format().channels(key) {
                 sleep(request.cooldown + LIMITS.expiry_slack).await;
                 for channel in channels {
-                    let mut call = redis::cmd("PUBLISH");
-                    call.arg(channel).arg(&*self.format().key(key.as_str()));
-                    wire.query(&call).await?;
+                    wire.publish(&channel, &self.format().key(key.as_str())).await?;
                 }
                 return Ok(());
             }
@@ -325,9 +323,8 @@ impl RedisStore {
             let Some(head) = text(&wire.query(&head).await?).map(str::to_owned) else {
                 return Ok(());
             };
-            let mut call = redis::cmd("PUBLISH");
-            call.arg(format!("{}:{head}", channel(MUTEX_CHANNEL, key))).arg(0);
-            wire.query(&call).await.map(drop)
+            let channel = channel(MUTEX_CHANNEL, key);
+            wire.publish(&format!("{channel}:{head}"), "0").await
         };
         let woken: Result<(), BackendError> = woken.await;
         if let Err(error) = woken {

@@ -28,7 +28,7 @@ const MAX_CHUNK: usize = 640;
 const WRONG_PHASE: u64 = 4;
 
 /// Shortest time limit of a call, used if a sixth of the lease is less.
-const MIN_TIMEOUT: Duration = Duration::from_millis(50);
+pub(crate) const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A renewal with its place in the caller's batch and the scripts of its claim's kind.
 type Numbered<'a> = (usize, &'a RenewRequest, &'a ScriptSet);
@@ -150,7 +150,7 @@ impl RedisStore {
         for renewal in renewals {
             command.text(&self.format().key(renewal.claim.key.as_str()));
         }
-        command.text(&self.claims.client_label(client));
+        command.text(&self.claims.client_label(&first.claim));
         for renewal in renewals {
             let record = self.claims.record_to_write(renewal.claim.id, renewal.raise);
             command

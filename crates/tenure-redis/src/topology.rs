@@ -25,6 +25,8 @@ pub(crate) enum Topology {
     Single(Host),
     /// A master and its replicas, of which sentinels know the current master.
     Sentinel(SentinelConfig),
+    /// Nodes of a cluster, with their ports: one, and others.
+    Cluster(Host, Vec<Host>),
 }
 
 /// The sentinels to ask, and the name of the master to ask for.
@@ -84,7 +86,8 @@ impl Topology {
 
     /// Returns the topology of a URL, and the part of its path that names the database.
     pub(crate) fn of<'a>(url: &'a StoreUrl, options: &Options) -> Result<(Self, &'a str), BackendError> {
-        if let Some("sentinel") = url.scheme().split_once('+').map(|(_, servers)| servers) {
+        let servers = url.scheme().split_once('+').map(|(_, servers)| servers);
+        if let Some("sentinel") = servers {
             let (master, database) = url.path().split_once('/').unwrap_or((url.path(), ""));
             return Ok((Topology::Sentinel(sentinels(url, master, options)?), database));
         }
@@ -93,12 +96,21 @@ impl Topology {
                 "`sentinel_user` and `sentinel_password_file` are for `redis+sentinel://`",
             ));
         }
-        let [host] = url.hosts() else {
-            return Err(invalid(
-                "a `redis://` URL names one server: write `redis+sentinel://HOST,HOST,HOST/MASTER` for a list of sentinels",
-            ));
-        };
-        Ok((Topology::single(host.clone()), url.path()))
+        match (url.hosts(), servers) {
+            ([node, others @ ..], Some("cluster")) if ["", "0"].contains(&url.path()) => {
+                let with_port = |host: &Host| host.clone().with_default_port(SERVER_PORT);
+                let others = others.iter().map(with_port).collect();
+                Ok((Topology::Cluster(with_port(node), others), ""))
+            }
+            (_, Some("cluster")) => Err(invalid(
+                "a cluster has no database but 0: leave the path of the URL out",
+            )),
+            ([host], _) => Ok((Topology::single(host.clone()), url.path())),
+            _ => Err(invalid(
+                "a `redis://` URL names one server: write `redis+sentinel://HOST,HOST,HOST/MASTER` for a list of sentinels, or \
+                 `redis+cluster://HOST,HOST,HOST` for nodes of a cluster",
+            )),
+        }
     }
 }
 
@@ -131,6 +143,10 @@ impl fmt::Display for Topology {
             Topology::Sentinel(config) => {
                 let hosts: Vec<_> = config.sentinels.iter().map(Host::to_string).collect();
                 write!(f, "`{}` of the sentinels {}", config.master, hosts.join(", "))
+            }
+            Topology::Cluster(node, others) => {
+                write!(f, "the cluster of {node}")?;
+                others.iter().try_for_each(|other| write!(f, ", {other}"))
             }
         }
     }
@@ -165,6 +181,14 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_url_names_some_of_its_nodes() {
+        let url = StoreUrl::parse("rediss+cluster://ada:pw@a,b:1/0").expect("a URL");
+        let config = Config::from_url(&url).expect("it is valid");
+        assert_eq!(config.address(), "the cluster of a:6379, b:1");
+        assert!(config.tls.is_some());
+    }
+
+    #[test]
     fn a_url_that_does_not_fit_its_topology_is_refused() {
         for (url, words) in [
             ("redis://a,b", "names one server: write `redis+sentinel://"),
@@ -187,6 +211,7 @@ mod tests {
             ("redis://a?replicas=101", "a number from 1 to 100"),
             ("redis://a?replica_wait=1s", "`replica_wait` is for `replicas`"),
             ("redis://a?replicas=1&replica_wait=0s", "at least 1ms"),
+            ("redis+cluster://a,b/1", "a cluster has no database but 0"),
         ] {
             let message = refused(url);
             assert!(message.contains(words), "{url}: {message}");

@@ -2,14 +2,16 @@
 //!
 //! Messages are hints and can be lost, so all waiters of a channel are woken after each new subscription to it.
 
+mod subscriber;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
-use redis::aio::{PubSub, PubSubSink, PubSubStream};
 use smallvec::SmallVec;
 use tenure_backend::{BackendError, Claim, Fairness, LockKey, WakeSignal, Wakes};
 use tokio::sync::{Notify, oneshot, watch};
@@ -18,7 +20,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::claims::names::{Owner, channel_prefix, owner_channel};
 use crate::connection::dial::Dialer;
-use crate::error::{ConnectError, not_subscribed};
+use crate::error::not_subscribed;
+use subscriber::{Event, Subscriber};
 
 /// Pause before the client subscribes again after a connection was lost or could not be opened.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -92,11 +95,8 @@ impl Subscriptions {
         if self.registry.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let state = self.registry.state.lock();
-        state
-            .channels
-            .get(&*self.dialer.config.layout.channel(prefix, key))
-            .is_some_and(|channel| channel.subscribed)
+        let channel = self.dialer.config.layout.channel(prefix, key);
+        self.registry.is_subscribed(&channel)
     }
 
     /// Watches a claim. Returns once the server has confirmed the subscription, so later messages are received.
@@ -264,6 +264,12 @@ impl Registry {
         !signals.is_empty()
     }
 
+    /// Returns whether the server has confirmed the subscription to a channel.
+    fn is_subscribed(&self, name: &str) -> bool {
+        let state = self.state.lock();
+        state.channels.get(name).is_some_and(|channel| channel.subscribed)
+    }
+
     fn notify(&self, name: &str) {
         let state = self.state.lock();
         let signals = state.channels.get(name).map(|channel| channel.signals.clone());
@@ -297,17 +303,17 @@ async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watc
     let config = &dialer.config;
     loop {
         replaced.mark_unchanged();
-        let opened = timeout(config.connect_timeout, subscribe(&dialer)).await;
-        if let Ok(Ok(connection)) = opened {
-            let (sink, stream) = connection.split();
+        let opened = timeout(config.connect_timeout, subscriber::open(&dialer)).await;
+        if let Ok(Ok((subscriber, events))) = opened {
             tokio::select! {
-                () = notify_waiters(stream, registry) => {}
-                _ = apply_changes(sink.clone(), registry, config.command_timeout) => {}
-                () = ping_until_dead(sink, registry, config.command_timeout) => {}
+                () = notify_waiters(events, registry) => {}
+                _ = apply_changes(subscriber.clone(), registry, config.command_timeout) => {}
+                () = ping_until_dead(subscriber, registry, config.command_timeout) => {}
                 _ = replaced.changed() => {}
             }
             tracing::debug!("the subscription to Redis was lost: the client subscribes again");
         }
+        dialer.slots_may_have_moved();
         registry.reset();
         sleep(RETRY_PAUSE).await;
         while registry.count.load(Ordering::Relaxed) == 0 {
@@ -316,44 +322,42 @@ async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watc
     }
 }
 
-async fn subscribe(dialer: &Dialer) -> Result<PubSub, ConnectError> {
-    let server = dialer.located().await?;
-    Ok(PubSub::new(&dialer.handshake().await?, dialer.dial(&server).await?).await?)
-}
-
-/// Wakes waiters for each message, until the connection ends.
-async fn notify_waiters(mut stream: PubSubStream, registry: &Registry) {
-    while let Some(message) = stream.next().await {
-        registry.notify(message.get_channel_name());
+/// Wakes waiters for each message, until the connection ends, or the server ends a subscription because the channel's
+/// slot has moved to another node.
+async fn notify_waiters(mut events: BoxStream<'static, Event>, registry: &Registry) {
+    while let Some(event) = events.next().await {
+        match event {
+            Event::Message(channel) => registry.notify(&channel),
+            Event::Unsubscribed(channel) if registry.is_subscribed(&channel) => return,
+            Event::Unsubscribed(_) => {}
+        }
     }
 }
 
 /// Subscribes and unsubscribes as waiters come and go. Returns when such a command fails or is not confirmed in time.
-async fn apply_changes(mut sink: PubSubSink, registry: &Registry, limit: Duration) -> Option<()> {
+async fn apply_changes(mut subscriber: Subscriber, registry: &Registry, limit: Duration) -> Option<()> {
     loop {
         let (wanted, unwanted) = registry.take_changes();
         if wanted.is_empty() && unwanted.is_empty() {
             registry.changed.notified().await;
         }
         for names in wanted.chunks(MAX_CHANNELS) {
-            let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
-            timeout(limit, sink.subscribe(&texts)).await.ok()?.ok()?;
+            timeout(limit, subscriber.subscribe(names)).await.ok()??;
             registry.confirm(names);
         }
         for names in unwanted.chunks(MAX_CHANNELS) {
-            let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
-            timeout(limit, sink.unsubscribe(&texts)).await.ok()?.ok()?;
+            timeout(limit, subscriber.unsubscribe(names)).await.ok()??;
             registry.state.lock().changed.extend_from_slice(names);
         }
     }
 }
 
 /// Pings the connection while there are channels. Returns when a ping fails or is not answered in time.
-async fn ping_until_dead(mut sink: PubSubSink, registry: &Registry, limit: Duration) {
+async fn ping_until_dead(mut subscriber: Subscriber, registry: &Registry, limit: Duration) {
     loop {
         sleep(PING_INTERVAL).await;
         if registry.count.load(Ordering::Relaxed) > 0
-            && !matches!(timeout(limit, sink.ping::<redis::Value>()).await, Ok(Ok(_)))
+            && !matches!(timeout(limit, subscriber.ping()).await, Ok(Some(())))
         {
             return;
         }

@@ -3,6 +3,7 @@
 //! loses and cuts the traffic.
 
 mod clock;
+mod cluster;
 mod needs;
 mod process;
 mod proxy;
@@ -10,6 +11,7 @@ mod redis;
 mod sentinel;
 
 pub use clock::SteppedClock;
+pub use cluster::RedisCluster;
 pub use needs::{is_installed, needs};
 pub use process::Process;
 pub use proxy::{Proxy, Way};

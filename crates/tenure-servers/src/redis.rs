@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -60,7 +61,7 @@ pub struct Redis {
     folder: TempDir,
     address: SocketAddr,
     options: Vec<String>,
-    clock: Option<SteppedClock>,
+    clock: Option<Arc<SteppedClock>>,
     process: Process,
 }
 
@@ -86,23 +87,28 @@ impl Redis {
     /// # Errors
     /// As [`start`](Redis::start).
     pub fn start_with(options: &[&str], clock: Option<SteppedClock>) -> io::Result<Redis> {
-        Self::start_in(tempfile::tempdir()?, options, clock)
+        Self::start_in(tempfile::tempdir()?, options, clock.map(Arc::new))
     }
 
-    /// Starts a server in a folder. If the folder has a file `redis.conf`, the server reads it first.
+    /// Starts a server in a folder, with a clock that other servers may read too. If the folder has a file `redis.conf`,
+    /// the server reads it first.
     pub(crate) fn start_in(
         folder: TempDir,
         options: &[&str],
-        clock: Option<SteppedClock>,
+        clock: Option<Arc<SteppedClock>>,
     ) -> io::Result<Redis> {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let mut last = io::Error::other("no port was tried");
         for _ in 0..TRIES {
-            let chance = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + chance as u16));
             // Another process may take the port between this check and the server's start; then another port is tried.
-            let free = TcpListener::bind(address).map(drop);
-            match free.and_then(|()| launch(&folder, address, &options, clock.as_ref())) {
+            let address = match free_address() {
+                Ok(address) => address,
+                Err(error) => {
+                    last = error;
+                    continue;
+                }
+            };
+            match launch(&folder, address, &options, clock.as_deref()) {
                 Ok(process) => {
                     return Ok(Redis {
                         folder,
@@ -116,6 +122,24 @@ impl Redis {
             }
         }
         Err(last)
+    }
+
+    /// Starts a server at an address, in a folder that may hold its data.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        folder: TempDir,
+        options: &[&str],
+        clock: Option<Arc<SteppedClock>>,
+    ) -> io::Result<Redis> {
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let process = launch(&folder, address, &options, clock.as_deref())?;
+        Ok(Redis {
+            folder,
+            address,
+            options,
+            clock,
+            process,
+        })
     }
 
     /// The server's address.
@@ -135,7 +159,7 @@ impl Redis {
 
     /// The server's clock, if the test can step it.
     pub fn clock(&self) -> Option<&SteppedClock> {
-        self.clock.as_ref()
+        self.clock.as_deref()
     }
 
     /// Kills the server if it runs, and starts it again on the same port.
@@ -154,7 +178,7 @@ impl Redis {
                 }
             }
         }
-        self.process = launch(&self.folder, self.address, &self.options, self.clock.as_ref())?;
+        self.process = launch(&self.folder, self.address, &self.options, self.clock.as_deref())?;
         Ok(())
     }
 
@@ -175,6 +199,13 @@ impl Redis {
             Err(io::Error::other(text(&output.stdout) + &text(&output.stderr)))
         }
     }
+}
+
+/// An address whose port no process uses now. The port is chosen by chance, so a second try finds another.
+pub(crate) fn free_address() -> io::Result<SocketAddr> {
+    let chance = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + chance as u16));
+    TcpListener::bind(address).map(|_| address)
 }
 
 fn launch(

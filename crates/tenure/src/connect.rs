@@ -31,7 +31,9 @@ pub(crate) use tenure_memory::{Memory, MemoryStore};
 /// ```
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use tenure_redis::{Config, Credentials, Host, Layout, RedisStore, Secret, StoreUrl, Tls};
+    pub use tenure_redis::{
+        Config, Credentials, Host, Layout, RedisCluster, RedisStore, Secret, StoreUrl, Tls,
+    };
 }
 
 /// Connects to the store at `url`, with default settings. The runtime must have timers and I/O enabled, unless
@@ -77,6 +79,7 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
         "memory" => memory(url),
         "sqlite" => sqlite(url).await,
         "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" => redis(url).await,
+        "redis+cluster" | "rediss+cluster" => redis_cluster(url).await,
         "redlock" | "redlocks" => redlock(url).await,
         scheme => Err(left_out_or_unknown(scheme)),
     }
@@ -98,8 +101,10 @@ async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 pub fn schema(url: &str) -> Result<String, Error> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
-        store @ ("memory" | "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redlock"
-        | "redlocks") => Err(unsupported(format!("the store `{store}:` has no tables"))),
+        store @ ("memory" | "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
+        | "rediss+cluster" | "redlock" | "redlocks") => {
+            Err(unsupported(format!("the store `{store}:` has no tables")))
+        }
         "sqlite" => sqlite_schema(&url),
         scheme => Err(left_out_or_unknown(scheme)),
     }
@@ -170,6 +175,17 @@ async fn redis(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Ok(tenure_redis::RedisStore::connect(config).await?)
 }
 
+#[cfg(feature = "redis")]
+async fn redis_cluster(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    let config = tenure_redis::Config::from_url(url)?;
+    Ok(tenure_redis::RedisCluster::connect(config).await?)
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redis_cluster(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Err(missing("redis"))
+}
+
 #[cfg(not(feature = "redis"))]
 async fn redis(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("redis"))
@@ -187,11 +203,6 @@ async fn redlock(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 
 /// The error for a URL whose scheme names no store of this build.
 fn left_out_or_unknown(scheme: &str) -> Error {
-    if let "redis+cluster" | "rediss+cluster" = scheme {
-        return unsupported(format!(
-            "`{scheme}:` is not served: name one Redis server, as `redis://host`, or its sentinels"
-        ));
-    }
     let stores = [
         ("memory", cfg!(feature = "memory")),
         ("sqlite", cfg!(feature = "sqlite")),

@@ -6,6 +6,7 @@ mod coming_from_flock;
 mod coming_from_redisson;
 mod readme;
 mod redis_behind_sentinel;
+mod redis_cluster;
 mod sharing_with_redis_py;
 mod sharing_with_spring;
 mod what_a_lock_cannot_do;

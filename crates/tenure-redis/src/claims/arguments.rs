@@ -4,16 +4,11 @@ use std::time::Duration;
 
 use tenure_backend::{Claim, ClientId, Fairness, Mode};
 
+pub(crate) use crate::claims::names::COUNTER;
 use crate::claims::names::{Owner, client_key, doubts_key};
 use crate::claims::script::Command;
 use crate::claims::table::ClientRecord;
 use crate::profile::{grants, lease_ms};
-
-/// Key of the token counter, one per database; releases do not delete it.
-///
-/// A cluster would need a counter for each hash slot. Moving between one counter and several keeps tokens in order,
-/// because tokens are drawn at the server's time or above it.
-pub(crate) const COUNTER: &str = "tenure_tokens";
 
 /// Writes two keys: the client's record, and the key that exists while requests of its ended claims may be in flight.
 pub(crate) fn write_client(command: &mut Command, client: ClientId) {

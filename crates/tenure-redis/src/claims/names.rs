@@ -5,6 +5,11 @@ use std::fmt::Write;
 
 use tenure_backend::{ClaimId, ClientId, Kind, LockKey};
 
+/// Key of the token counter, one per database, or in a cluster one per slot; releases do not delete it.
+///
+/// Moving between one counter and several keeps tokens in order, because tokens are drawn at the server's time or above it.
+pub(crate) const COUNTER: &str = "tenure_tokens";
+
 /// Length of a client's UUID in text.
 pub(crate) const UUID_LEN: usize = 36;
 
@@ -138,8 +143,9 @@ pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
 
 /// Returns whether a lock of this name could collide with a key that holds data of other locks.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    const RESERVED: [&str; 9] = [
+    const RESERVED: [&str; 10] = [
         "tenure_tokens",
+        "tenure_slot:",
         "tenure_claim:",
         "tenure_claims:",
         "tenure_doubts:",
@@ -150,6 +156,13 @@ pub(crate) fn is_reserved(name: &str) -> bool {
         "redisson_lock_timeout:",
     ];
     RESERVED.iter().any(|reserved| name.starts_with(reserved)) || name.contains(":rwlock_timeout:")
+}
+
+/// Returns whether a key of a script call is one that all locks share, or an empty name in its place. In a cluster each
+/// slot has its own.
+pub(crate) fn is_once_per_slot(key: &[u8]) -> bool {
+    let prefixes = [&b"tenure_claims:"[..], b"tenure_doubts:"];
+    key.is_empty() || key == COUNTER.as_bytes() || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Prefix of the keys of fair queues.

@@ -72,11 +72,12 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
     ),
     // WRONGTYPE lasts until the program that uses the key deletes it.
     (&["WRONGTYPE"], Fault::Store, NOT_A_LOCK),
-    // Errors of a cluster's node do not pass by themselves.
+    // Reached only by `redis://`: a store of a cluster goes on to another node.
     (
         &["CROSSSLOT", "MOVED", "ASK", "CLUSTERDOWN", "TRYAGAIN"],
         Fault::Unsupported,
-        "this Redis is a node of a cluster, which is not served: name a server that is none",
+        "this Redis is a node of a cluster, and does not serve this key: write `redis+cluster://` in the URL, or see \
+         `CLUSTER INFO`",
     ),
 ];
 

@@ -1,11 +1,13 @@
 //! The Lua scripts, and the commands that load and call them. Each script in `scripts/` is described at its top.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
-use tenure_backend::{Kind, TURN};
+use tenure_backend::{BackendError, Kind, TURN};
 
-use crate::claims::names::{MUTEX_CHANNEL, READ_WRITE_CHANNEL, SEMAPHORE_CHANNEL};
+use crate::claims::names::{MUTEX_CHANNEL, READ_WRITE_CHANNEL, SEMAPHORE_CHANNEL, is_once_per_slot};
+use crate::claims::slot::{scope, several_slots, slot};
 
 /// The most permits of one claim, and the most ended ones that a call removes: the server runs its script for less than a millisecond.
 pub(crate) const MAX_PERMITS: u32 = 1000;
@@ -38,11 +40,31 @@ const INCLUDES: [(&str, &str); 17] = [
     part!("redisson_end"),
 ];
 
-/// A script, with the SHA-1 hash by which the server finds it.
-pub(crate) struct Script {
+/// How a script names keys that all locks share, and how it wakes waiters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// For a server that is no node of a cluster.
+    Alone,
+    /// For a node of a cluster: keys that all locks share exist once for each slot.
+    Cluster,
+    /// As `Cluster`, with messages that only subscribers at the node of the slot receive (Redis 7).
+    ShardedCluster,
+}
+
+/// A script in each dialect, in their order.
+pub(crate) struct Script([ScriptText; 3]);
+
+/// The text of a script, and the SHA-1 hash by which the server finds it.
+struct ScriptText {
     text: String,
     hash: String,
 }
+
+/// Name of the last key of each call in a cluster, up to the slot's tag. The script takes the tag from it.
+///
+/// No such key exists. So a node that has begun to move the slot to another refuses the call before the script begins:
+/// otherwise the script would fail at the first key that is at the other node.
+const SLOT_KEY: &str = "tenure_slot";
 
 /// A script, and the part that it includes as `kind`, if any.
 macro_rules! script {
@@ -172,20 +194,20 @@ static ALL: [&LazyLock<Script>; 15] = [
 ];
 
 /// The commands that load every script into a server.
-pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {
-    ALL.into_iter().map(|script| {
+pub(crate) fn load_all(dialect: Dialect) -> impl Iterator<Item = Cmd> {
+    ALL.into_iter().map(move |script| {
         let mut command = redis::cmd("SCRIPT");
-        command.arg("LOAD").arg(&script.text);
+        command.arg("LOAD").arg(&script.text(dialect).text);
         command
     })
 }
 
 /// The command that asks which of our scripts a server has.
-pub(crate) fn check_loaded() -> Cmd {
+pub(crate) fn check_loaded(dialect: Dialect) -> Cmd {
     let mut command = redis::cmd("SCRIPT");
     command.arg("EXISTS");
     for script in ALL {
-        command.arg(&script.hash);
+        command.arg(&script.text(dialect).hash);
     }
     command
 }
@@ -204,21 +226,34 @@ impl Script {
             .map(str::trim_start)
             .filter(|line| !line.starts_with("--"))
             .collect();
-        let text = format!(
-            "local call = redis.call\n{}",
-            text.replace("redis.call(", "call(")
+        let text = text.replace("redis.call(", "call(");
+        let alone = format!("local call = redis.call\n{}", text.replace(" .. SCOPE", ""));
+        let cluster = format!(
+            "local call, SCOPE = redis.call, string.sub(table.remove(KEYS), {})\n{text}",
+            SLOT_KEY.len() + 1
         );
-        let hash = redis::Script::new(&text).get_hash().to_owned();
-        Script { text, hash }
+        let sharded = cluster
+            .replace("'PUBLISH'", "'SPUBLISH'")
+            .replace("'NUMSUB'", "'SHARDNUMSUB'");
+        Script([alone, cluster, sharded].map(|text| {
+            let hash = redis::Script::new(&text).get_hash().to_owned();
+            ScriptText { text, hash }
+        }))
+    }
+
+    fn text(&self, dialect: Dialect) -> &ScriptText {
+        &self.0[dialect as usize]
     }
 
     /// Starts a call with `keys` keys. Reserves memory for these and `arguments` arguments, of `bytes` bytes in all.
     pub(crate) fn command(&'static self, keys: usize, arguments: usize, bytes: usize) -> Command {
         let mut command = Command {
             script: self,
+            keys,
             cmd: Cmd::with_capacity(3 + keys + arguments, 64 + bytes),
         };
-        command.text("EVALSHA").text(&self.hash).number(keys as u64);
+        let hash = &self.text(Dialect::Alone).hash;
+        command.text("EVALSHA").text(hash).number(keys as u64);
         command
     }
 }
@@ -226,6 +261,7 @@ impl Script {
 /// A script call as sent to the server: first the keys, then the arguments.
 pub(crate) struct Command {
     script: &'static Script,
+    keys: usize,
     cmd: Cmd,
 }
 
@@ -244,20 +280,48 @@ impl Command {
         self
     }
 
-    pub(crate) fn as_cmd(&self) -> &Cmd {
-        &self.cmd
+    /// The call as a server takes it. Fails if the server is a node of a cluster, and the keys are of several slots.
+    pub(crate) fn in_dialect(&self, dialect: Dialect) -> Result<Cow<'_, Cmd>, BackendError> {
+        match dialect {
+            Dialect::Alone => Ok(Cow::Borrowed(&self.cmd)),
+            _ => self.rewritten("EVALSHA", &self.script.text(dialect).hash, dialect),
+        }
     }
 
     /// This call with the script's source instead of its hash. A server that runs the source also stores the script.
-    pub(crate) fn with_source(&self) -> Cmd {
-        let mut full = redis::cmd("EVAL");
-        full.arg(&self.script.text);
-        for argument in self.cmd.args_iter().skip(2) {
-            if let Arg::Simple(argument) = argument {
-                full.arg(argument);
+    pub(crate) fn with_source(&self, dialect: Dialect) -> Result<Cow<'_, Cmd>, BackendError> {
+        self.rewritten("EVAL", &self.script.text(dialect).text, dialect)
+    }
+
+    fn rewritten(&self, call: &str, script: &str, dialect: Dialect) -> Result<Cow<'_, Cmd>, BackendError> {
+        let parts = self.cmd.args_iter().skip(3).filter_map(|part| match part {
+            Arg::Simple(part) => Some(part),
+            _ => None,
+        });
+        let mut full = redis::cmd(call);
+        full.arg(script);
+        if dialect == Dialect::Alone {
+            parts.fold(full.arg(self.keys), Cmd::arg);
+            return Ok(Cow::Owned(full));
+        }
+        let keys = || parts.clone().take(self.keys);
+        let Some(lock) = keys().find(|key| !is_once_per_slot(key)).or(keys().next()) else {
+            return Err(several_slots());
+        };
+        let (slot, scope) = (slot(lock), scope(slot(lock)));
+        full.arg(self.keys + 1);
+        for key in keys() {
+            if is_once_per_slot(key) && key != lock {
+                full.arg([key, scope.as_bytes()].concat());
+            } else if crate::claims::slot::slot(key) == slot {
+                full.arg(key);
+            } else {
+                return Err(several_slots());
             }
         }
-        full
+        full.arg(format!("{SLOT_KEY}{scope}"));
+        parts.skip(self.keys).fold(&mut full, Cmd::arg);
+        Ok(Cow::Owned(full))
     }
 }
 
@@ -268,14 +332,45 @@ mod tests {
     /// Before login, a server refuses a script above 16 kB as if a password were missing.
     #[test]
     fn every_script_fits_the_limit_before_authentication() {
-        for script in ALL {
-            assert!(
-                script.text.len() < 16_384,
-                "{}: {}",
-                script.hash,
-                script.text.len()
-            );
-            assert!(!script.text.contains("--"), "{}", script.text);
+        for ScriptText { text, hash } in ALL.iter().flat_map(|script| &script.0) {
+            assert!(text.len() < 16_384, "{hash}: {}", text.len());
+            assert!(!text.contains("--"), "{text}");
         }
+    }
+
+    fn parts(cmd: &Cmd) -> Vec<String> {
+        let text = |part| match part {
+            Arg::Simple(part) => String::from_utf8_lossy(part).into_owned(),
+            other => panic!("{other:?}"),
+        };
+        cmd.args_iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_call_in_a_cluster_has_keys_of_one_slot_only() {
+        let mut command = ACQUIRE.command(4, 1, 0);
+        let keys = ["tenure_tokens", "{k}:a", "tenure_claims:u", "tenure_doubts:u"];
+        keys.iter().for_each(|key| _ = command.text(key));
+        command.text("owner");
+        let sent = parts(&command.in_dialect(Dialect::Cluster).expect("one slot"));
+        assert_eq!((&*sent[0], &*sent[2], sent.len()), ("EVALSHA", "5", 9));
+        assert!(
+            sent[3..8].iter().all(|key| slot(key.as_bytes()) == slot(b"k")),
+            "{sent:?}"
+        );
+        assert_eq!((&*sent[4], &*sent[8]), ("{k}:a", "owner"));
+        let full = parts(&command.with_source(Dialect::Cluster).expect("one slot"));
+        assert_eq!((&*full[0], &full[2..]), ("EVAL", &sent[2..]));
+        let alone = parts(&command.in_dialect(Dialect::Alone).expect("no slots"));
+        assert_eq!(alone[3..7], keys);
+    }
+
+    #[test]
+    fn keys_of_several_slots_are_never_sent() {
+        let mut command = INSPECT.command(2, 0, 0);
+        command.text("a").text("b");
+        assert!(command.in_dialect(Dialect::ShardedCluster).is_err());
+        assert!(command.with_source(Dialect::ShardedCluster).is_err());
+        assert!(command.in_dialect(Dialect::Alone).is_ok());
     }
 }

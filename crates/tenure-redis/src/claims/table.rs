@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, BackendError, Claim, ClaimId, ClientId, Effect, Fairness, Grant, Instant, Kind, TokenRange,
-    Tombstones,
+    AcquireReply, BackendError, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness, Grant, Instant, Kind,
+    TokenRange, Tombstones,
 };
 
 use crate::claims::reply::granted_record;
+use crate::claims::slot::slot;
 use crate::connection::clock::ServerClock;
 
 /// Time for which Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight.
@@ -36,7 +37,10 @@ struct State {
     /// Number of entries that triggers the next sweep; `MIN_SWEEP` if that is greater.
     sweep_at: usize,
     ended: Tombstones,
-    clients: HashMap<ClientId, StoredClient>,
+    /// What is known about the record of each client; in a cluster about that of each slot.
+    clients: HashMap<(ClientId, u16), StoredClient>,
+    /// The servers form a cluster.
+    in_cluster: bool,
 }
 
 /// A claim that may be in Redis or have a request in flight.
@@ -113,6 +117,13 @@ pub(crate) enum EndState {
 }
 
 impl ClaimTable {
+    /// The table of a client of a cluster, for all its nodes: claims move with their slots.
+    pub(crate) fn of_cluster() -> Self {
+        let table = ClaimTable::default();
+        table.state.lock().in_cluster = true;
+        table
+    }
+
     /// Looks a claim up before it is placed or polled on the connection with the number `wire`.
     pub(crate) fn begin_placement(
         &self,
@@ -239,12 +250,12 @@ impl ClaimTable {
         }
     }
 
-    /// The label to write into the client's record.
-    pub(crate) fn client_label(&self, client: ClientId) -> Arc<str> {
+    /// The label to write into the record of a claim's client.
+    pub(crate) fn client_label(&self, claim: &ClaimRef) -> Arc<str> {
         let state = self.state.lock();
         state
             .clients
-            .get(&client)
+            .get(&state.client_at(claim))
             .map_or_else(|| "".into(), |client| client.label.clone())
     }
 }
@@ -257,18 +268,26 @@ impl Entry {
 }
 
 impl State {
+    /// Identifies the record of a claim's client.
+    fn client_at(&self, claim: &ClaimRef) -> (ClientId, u16) {
+        let slot = if self.in_cluster {
+            slot(claim.key.as_str().as_bytes())
+        } else {
+            0
+        };
+        (claim.id.client(), slot)
+    }
+
     /// Returns the client's record if this call must write it for all: the record ends too early for the claim, its
     /// label changes, or the connection is another.
     fn client_record(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<ClientRecord> {
         let until = now + claim.lease + RECORD_TTL;
-        let stored = self
-            .clients
-            .entry(claim.at.id.client())
-            .or_insert_with(|| StoredClient {
-                label: claim.label.clone(),
-                until: now,
-                wire,
-            });
+        let at = self.client_at(&claim.at);
+        let stored = self.clients.entry(at).or_insert_with(|| StoredClient {
+            label: claim.label.clone(),
+            until: now,
+            wire,
+        });
         if stored.label != claim.label && !stored.label.is_empty() {
             stored.label = "".into();
         } else if stored.wire == wire && until <= stored.until {
@@ -322,7 +341,11 @@ impl Placement<'_> {
     fn client_not_stored(&self) {
         if self.client.is_some() {
             let mut state = self.table.state.lock();
-            if let Some(stored) = state.clients.get_mut(&self.id.client()) {
+            let at = state
+                .claims
+                .get(&self.id)
+                .map(|entry| state.client_at(&entry.claim.at));
+            if let Some(stored) = at.and_then(|at| state.clients.get_mut(&at)) {
                 stored.until = Instant::ORIGIN;
             }
         }

@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Weak};
 
+use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{BackendError, Claim, ClaimRef, Clock, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -14,7 +15,8 @@ use crate::claims::arguments::{COUNTER, ttl_ms, write_client};
 use crate::claims::names::Owner;
 use crate::claims::refusal::lacks_key_permission;
 use crate::claims::reply::{integer, list};
-use crate::claims::script::{BATCH, Command};
+use crate::claims::script::{BATCH, Command, Dialect};
+use crate::claims::slot::slot;
 use crate::claims::table::ClientRecord;
 use crate::connection::concurrency::ConcurrencyLimit;
 use crate::connection::wire::Wire;
@@ -135,20 +137,45 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
             BatchEntry::Release { with_record, .. } => u8::from(!with_record),
             BatchEntry::Acquire { .. } => 2,
         });
-        let sent = clock.now();
-        let mut replies = send(&batch, &wire, &*clock).await.map(Vec::into_iter);
-        if replies.is_ok() {
-            queue.limit.observe(clock.now() - sent);
+        if wire.dialect == Dialect::Alone {
+            send_and_answer(batch, &wire, &*clock, &queue.limit).await;
+        } else {
+            let calls = by_slot(batch).into_iter();
+            join_all(calls.map(|batch| send_and_answer(batch, &wire, &*clock, &queue.limit))).await;
         }
-        for Queued { reply, .. } in batch.drain(..) {
-            let result = match &mut replies {
-                Ok(replies) => replies.next().ok_or_else(error::unexpected_reply),
-                // One key without permission made the server refuse the batch. Each caller now sends its claim alone.
-                Err(error) if lacks_key_permission(error) => Ok(BatchReply::NotDone),
-                Err(error) => Err(error.clone()),
-            };
-            let _ = reply.send(result);
+    }
+}
+
+/// Splits a batch into one for each slot, because a node of a cluster refuses keys of several slots. Keeps the order
+/// within a slot.
+fn by_slot(mut batch: Vec<Queued>) -> Vec<Vec<Queued>> {
+    let slot_of = |queued: &Queued| slot(queued.entry.at().key.as_str().as_bytes());
+    batch.sort_by_key(slot_of);
+    let mut batches: Vec<Vec<Queued>> = Vec::new();
+    for queued in batch {
+        match batches.last_mut() {
+            Some(batch) if batch.first().map(slot_of) == Some(slot_of(&queued)) => batch.push(queued),
+            _ => batches.push(vec![queued]),
         }
+    }
+    batches
+}
+
+/// Sends a batch in one call, and passes each reply to its caller.
+async fn send_and_answer(batch: Vec<Queued>, wire: &Wire, clock: &dyn Clock, limit: &ConcurrencyLimit) {
+    let sent = clock.now();
+    let mut replies = send(&batch, wire, clock).await.map(Vec::into_iter);
+    if replies.is_ok() {
+        limit.observe(clock.now() - sent);
+    }
+    for Queued { reply, .. } in batch {
+        let result = match &mut replies {
+            Ok(replies) => replies.next().ok_or_else(error::unexpected_reply),
+            // One key without permission made the server refuse the batch. Each caller now sends its claim alone.
+            Err(error) if lacks_key_permission(error) => Ok(BatchReply::NotDone),
+            Err(error) => Err(error.clone()),
+        };
+        let _ = reply.send(result);
     }
 }
 

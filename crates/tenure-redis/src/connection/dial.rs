@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use redis::RedisConnectionInfo;
 use tenure_backend::BackendError;
 use tenure_endpoint::Host;
+use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::connection::sentinel::Sentinels;
@@ -19,6 +20,8 @@ pub(crate) struct Dialer {
     pub(crate) config: Arc<Config>,
     /// ID of the process that connected. A child made by `fork` has the connections, but not their tasks: its calls fail.
     pub(crate) process: u32,
+    /// Set if the server is a node of a cluster: notified when slots may have moved to other nodes.
+    pub(crate) moves: Option<Arc<Notify>>,
     servers: Servers,
     streams: Streams,
 }
@@ -30,28 +33,55 @@ enum Servers {
     Sentinels(Arc<Sentinels>),
 }
 
+impl Servers {
+    fn of(config: &Config, streams: &Streams) -> Self {
+        match &config.topology {
+            // A node of a cluster is dialed by a copy of the dialer: see `Dialer::to`.
+            Topology::Single(server) | Topology::Cluster(server, _) => Servers::One(server.clone()),
+            Topology::Sentinel(sentinels) => {
+                let (sentinels, limit) = (sentinels.clone(), config.connect_timeout);
+                Servers::Sentinels(Arc::new(Sentinels::new(sentinels, streams.clone(), limit)))
+            }
+        }
+    }
+}
+
 impl Dialer {
     /// Reads the certificates if TLS is configured; fails if they are invalid.
     pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
         config.check()?;
         let streams = Streams::new(&config)?;
-        let servers = match &config.topology {
-            Topology::Single(server) => Servers::One(server.clone()),
-            Topology::Sentinel(sentinels) => {
-                let limit = config.connect_timeout;
-                Servers::Sentinels(Arc::new(Sentinels::new(
-                    sentinels.clone(),
-                    streams.clone(),
-                    limit,
-                )))
-            }
-        };
+        let servers = Servers::of(&config, &streams);
         Ok(Dialer {
             config: Arc::new(config),
             process: std::process::id(),
+            moves: None,
             servers,
             streams,
         })
+    }
+
+    /// The same settings for the nodes of a cluster, which notify `moves` when slots may have moved.
+    pub(crate) fn for_cluster(self, moves: Arc<Notify>) -> Self {
+        let moves = Some(moves);
+        Dialer { moves, ..self }
+    }
+
+    /// The same settings for another server.
+    pub(crate) fn to(&self, host: Host) -> Self {
+        let config = (*self.config).clone().host(host);
+        Dialer {
+            servers: Servers::of(&config, &self.streams),
+            config: Arc::new(config),
+            ..self.clone()
+        }
+    }
+
+    /// Asks for a look at which node serves which slot, if the server is a node of a cluster.
+    pub(crate) fn slots_may_have_moved(&self) {
+        if let Some(moves) = &self.moves {
+            moves.notify_one();
+        }
     }
 
     /// Fails in a child made by `fork`. Callers check this before they take a mutex, because a thread of the parent may have

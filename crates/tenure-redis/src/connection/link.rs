@@ -30,6 +30,8 @@ struct State {
     /// The attempt to connect that is in progress.
     attempt: Option<watch::Receiver<Attempt>>,
     closed: bool,
+    /// A connection was open before, so that the next one replaces it.
+    was_open: bool,
     /// The task that listens to sentinels. It ends with the link.
     follower: JoinSet<()>,
     /// Notified when a connection has replaced another.
@@ -43,23 +45,30 @@ impl Link {
     pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
         let session = Session::open(&dialer).await?;
         let ended = session.wire.ended();
-        Ok(Self::over(Some(session), ended, dialer))
+        let link = Link::unopened(dialer.clone());
+        {
+            let mut state = link.state.lock();
+            (state.session, state.was_open) = (Some(session), true);
+        }
+        link.reconnect_after(ended);
+        Ok(link)
     }
 
     /// Opens a session in the background, as if one had broken.
     pub(crate) fn open_later(dialer: Dialer) -> Self {
-        Self::over(None, std::future::ready(()), dialer)
+        let link = Link::unopened(dialer);
+        link.state.lock().was_open = true;
+        link.reconnect_after(std::future::ready(()));
+        link
     }
 
-    fn over(
-        session: Option<Arc<Session>>,
-        ended: impl Future<Output = ()> + Send + 'static,
-        dialer: Dialer,
-    ) -> Self {
+    /// A link that connects at its first call.
+    pub(crate) fn unopened(dialer: Dialer) -> Self {
         let state = State {
-            session,
+            session: None,
             attempt: None,
             closed: false,
+            was_open: false,
             follower: JoinSet::new(),
             replaced: watch::Sender::new(()),
         };
@@ -70,8 +79,12 @@ impl Link {
                 .follower
                 .spawn(async move { sentinels.follow().await });
         }
-        tokio::spawn(reconnect_at_end(ended, dialer.clone(), Arc::downgrade(&state)));
         Link { dialer, state }
+    }
+
+    fn reconnect_after(&self, ended: impl Future<Output = ()> + Send + 'static) {
+        let state = Arc::downgrade(&self.state);
+        tokio::spawn(reconnect_at_end(ended, self.dialer.clone(), state));
     }
 
     /// Returns the current session, or connects again if its connection has broken.
@@ -151,7 +164,9 @@ async fn connect(dialer: Dialer, shared: Arc<Mutex<State>>, done: watch::Sender<
                 Arc::downgrade(&shared),
             ));
             state.session = Some(session.clone());
-            state.replaced.send_replace(());
+            if std::mem::replace(&mut state.was_open, true) {
+                state.replaced.send_replace(());
+            }
             Ok(session)
         }
         Err(failure) => Err(failure),
@@ -165,6 +180,7 @@ async fn reconnect_at_end(ended: impl Future<Output = ()>, dialer: Dialer, state
     ended.await;
     let mut pause = FIRST_PAUSE;
     while let Some(state) = state.upgrade() {
+        dialer.slots_may_have_moved();
         let dialer = dialer.clone();
         match (Link { dialer, state }).session().await {
             Err(error) if error.is_transient() => {}

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::claims::refusal::Refusal;
 use crate::claims::reply::{integer, list, text};
-use crate::claims::script::{Command, load_all};
+use crate::claims::script::{Command, Dialect, load_all};
 use crate::connection::acknowledge::{Acknowledger, ask_run_id, read_run_id};
 use crate::connection::clock::ServerClock;
 use crate::connection::dial::Dialer;
@@ -33,6 +33,8 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A connection to a server that has loaded our scripts. It lives until it breaks or is dropped.
 pub(crate) struct Wire {
+    /// The scripts that were loaded.
+    pub(crate) dialect: Dialect,
     /// Identifies the connection within this process.
     pub(crate) number: u64,
     connection: MultiplexedConnection,
@@ -91,8 +93,12 @@ impl Wire {
             driver.await;
         });
         let driver = Driver(driver.abort_handle());
+        let dialect = match &dialer.moves {
+            None => Dialect::Alone,
+            Some(_) => dialect_of_node(&mut connection).await?,
+        };
         let mut first = redis::pipe();
-        for load in load_all() {
+        for load in load_all(dialect) {
             first.add_command(load);
         }
         let (sentinels, acknowledgement) = (dialer.sentinels(), config.acknowledgement);
@@ -129,6 +135,7 @@ impl Wire {
         }
         let shown = shown.as_ref().and_then(time).ok_or(ConnectError::Time)?;
         let wire = Arc::new(Wire {
+            dialect,
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             connection,
             clock: ServerClock::new(shown, clock.now()),
@@ -181,9 +188,9 @@ impl Wire {
 
     /// Like [`call`](Self::call), but does not count this call: it is for a batch, of which each caller is counted.
     pub(crate) async fn call_uncounted(&self, command: &Command) -> Result<Value, BackendError> {
-        let reply = match self.send(command.as_cmd()).await {
+        let reply = match self.send(&*command.in_dialect(self.dialect)?).await {
             Err(CallError::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
-                self.send(&command.with_source()).await
+                self.send(&*command.with_source(self.dialect)?).await
             }
             reply => reply,
         };
@@ -201,6 +208,15 @@ impl Wire {
             self.close();
         }
         acknowledged
+    }
+
+    /// Sends a message to the subscribers of a channel.
+    pub(crate) async fn publish(&self, channel: &str, message: &str) -> Result<(), BackendError> {
+        let mut publish = redis::cmd(match self.dialect {
+            Dialect::ShardedCluster => "SPUBLISH",
+            Dialect::Alone | Dialect::Cluster => "PUBLISH",
+        });
+        self.query(publish.arg(channel).arg(message)).await.map(drop)
     }
 
     pub(crate) async fn time(&self) -> Result<u64, BackendError> {
@@ -235,6 +251,17 @@ impl Wire {
     }
 }
 
+/// The dialect of a cluster's node: whether it has sharded channels, and this user may use them.
+pub(crate) async fn dialect_of_node(connection: &mut MultiplexedConnection) -> Result<Dialect, RedisError> {
+    let mut probe = redis::cmd("PUBSUB");
+    probe.arg("SHARDNUMSUB");
+    match split_refusal(connection.send_packed_command(&probe).await) {
+        Ok(_) => Ok(Dialect::ShardedCluster),
+        Err(CallError::Refused(_)) => Ok(Dialect::Cluster),
+        Err(CallError::Unanswered(error)) => Err(error),
+    }
+}
+
 enum CallError {
     /// The server replied with an error.
     Refused(ServerError),
@@ -264,7 +291,7 @@ fn split_refusal(reply: Result<Value, RedisError>) -> Result<Value, CallError> {
 
 /// Handle of the task that reads and writes. Dropping the handle ends the task, also if connecting is cancelled
 /// halfway.
-struct Driver(AbortHandle);
+pub(crate) struct Driver(pub(crate) AbortHandle);
 
 impl Drop for Driver {
     fn drop(&mut self) {

@@ -6,16 +6,16 @@ use tenure_backend::Finding;
 const OLDEST: (u32, u32) = (6, 2);
 
 /// The text of the reply to `INFO`: lines of `name:value`.
-pub(super) struct Info<'a>(pub(super) &'a str);
+pub(crate) struct Info<'a>(pub(crate) &'a str);
 
 impl Info<'_> {
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let line = |line: &&str| line.split_once(':').is_some_and(|(key, _)| key == name);
         let (_, value) = self.0.lines().find(line)?.split_once(':')?;
         Some(value.trim())
     }
 
-    pub(super) fn number(&self, name: &str) -> u64 {
+    pub(crate) fn number(&self, name: &str) -> u64 {
         self.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn cluster(info: &Info<'_>, findings: &mut Vec<Finding>) {
     if info.get("cluster_enabled") == Some("1") {
         findings.push(Finding::danger(
             "this server is a node of a cluster",
-            "only the keys of its own slots could be locked, so locks are refused",
+            "only the keys of its own slots could be locked, so locks are refused: write `redis+cluster://` in the URL",
         ));
     }
 }

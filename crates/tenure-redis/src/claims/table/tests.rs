@@ -201,7 +201,7 @@ fn a_client_with_claims_of_different_labels_has_no_label() {
     let second = begin(&table, &Arc::new(other), START);
     assert_eq!(&*second.client.as_ref().expect("another label").label, "");
     reply_granted(second, START);
-    assert_eq!(&*table.client_label(claim(1).at.id.client()), "");
+    assert_eq!(&*table.client_label(&claim(1).at), "");
     assert_eq!(begin(&table, &claim(3), START).client, None);
 }
 

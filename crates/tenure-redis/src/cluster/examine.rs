@@ -1,0 +1,114 @@
+//! Examining a cluster, for `tenure doctor`: what each node reports, and what only a cluster can have.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tenure_backend::{BackendError, Fault, Finding};
+
+use crate::claims::reply::text;
+use crate::claims::slot::{SLOTS, scope};
+use crate::cluster::nodes::RedisCluster;
+use crate::connection::wire::Wire;
+use crate::examine::info::Info;
+use crate::examine::setting;
+
+/// The lease that the engine asks for unless the caller names another.
+const USUAL_LEASE: Duration = Duration::from_secs(30);
+
+/// A replica takes over after about twice the node timeout: one until the master counts as failed, and one for the vote.
+const TIMEOUTS_PER_FAILOVER: u32 = 2;
+
+impl RedisCluster {
+    pub(super) async fn examine_nodes(&self) -> Result<Vec<Finding>, BackendError> {
+        self.dialer.check_process()?;
+        self.look().await?;
+        let nodes: Vec<_> = {
+            let nodes = self.nodes.lock();
+            let all = nodes.all()?.into_iter();
+            all.map(|(address, node)| (address, nodes.slot_of(&node), node))
+                .collect()
+        };
+        let examined = join_all(nodes.iter().map(async |(_, slot, node)| {
+            let scope = slot.map(scope).unwrap_or_default();
+            let mut found = node.examine_server(&scope).await?;
+            let session = node.link.session().await?;
+            cluster_state(&session.wire, &mut found).await;
+            found.extend(failover(&session.wire).await);
+            Ok::<_, BackendError>(found)
+        }))
+        .await;
+        // What several nodes report is shown once, with their addresses.
+        let mut shared: BTreeMap<(String, String), (Finding, Vec<&str>)> = BTreeMap::new();
+        for ((address, ..), found) in nodes.iter().zip(examined) {
+            let found = match found {
+                Ok(found) => found,
+                Err(error) if error.fault() == Fault::Unavailable => vec![Finding::danger(
+                    format!("a node cannot be reached: {error}"),
+                    "locks of its slots cannot be had, and held ones end with their leases",
+                )],
+                Err(error) => return Err(error),
+            };
+            for finding in found {
+                let same = (finding.what.clone(), finding.consequence.clone());
+                let entry = shared.entry(same).or_insert_with(|| (finding, Vec::new()));
+                entry.1.push(address);
+            }
+        }
+        let findings = shared.into_values().map(|(mut finding, addresses)| {
+            finding.what = format!("{}: {}", addresses.join(", "), finding.what);
+            finding
+        });
+        Ok(findings.collect())
+    }
+}
+
+/// Reports slots without a node, and a node that counts the cluster as down.
+async fn cluster_state(wire: &Wire, findings: &mut Vec<Finding>) {
+    let Ok(reply) = wire.query(redis::cmd("CLUSTER").arg("INFO")).await else {
+        return;
+    };
+    let info = Info(text(&reply).unwrap_or_default());
+    let uncovered = (SLOTS as u64).saturating_sub(info.number("cluster_slots_ok"));
+    if uncovered > 0 {
+        let slots = if uncovered == 1 { "slot is" } else { "slots are" };
+        findings.push(Finding::danger(
+            format!("{uncovered} {slots} served by no node that can be reached"),
+            "locks of these slots cannot be had, and with `cluster-require-full-coverage yes` no lock of any slot",
+        ));
+    }
+    if info.get("cluster_state") == Some("fail") {
+        findings.push(Finding::danger(
+            "the node counts the cluster as down (`cluster_state:fail`)",
+            "it serves no lock until enough masters can be reached and all slots are covered",
+        ));
+    }
+}
+
+/// Reports a master without a replica, and a failover that takes longer than a usual lease.
+async fn failover(wire: &Wire) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let reply = wire.query(redis::cmd("INFO").arg("replication")).await.ok();
+    let replicas = reply
+        .as_ref()
+        .and_then(text)
+        .map(|reply| Info(reply).number("connected_slaves"));
+    if replicas == Some(0) {
+        findings.push(Finding::warning(
+            "the node has no replica",
+            "while it is down, locks of its slots cannot be had, and held ones end with their leases",
+        ));
+    }
+    let limit = setting(wire, "cluster-node-timeout").await;
+    let limit = limit
+        .and_then(|limit| limit.parse().ok())
+        .map(Duration::from_millis);
+    if let Some(limit) = limit.filter(|limit| USUAL_LEASE <= *limit * TIMEOUTS_PER_FAILOVER) {
+        findings.push(Finding::warning(
+            format!("`cluster-node-timeout` is {} s", limit.as_secs_f64()),
+            "a replica takes over after about twice that time, so the usual lease of 30 s ends before it can be renewed: take \
+             longer leases, or a shorter timeout",
+        ));
+    }
+    findings
+}

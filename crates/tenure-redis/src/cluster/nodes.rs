@@ -1,0 +1,261 @@
+//! The nodes of a cluster, and which of them serves which slot.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use redis::Value;
+use tenure_backend::{BackendError, Effect, Fault};
+use tenure_endpoint::Host;
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+use crate::backend::RedisStore;
+use crate::claims::reply::{integer, list, text};
+use crate::claims::slot::SLOTS;
+use crate::claims::table::ClaimTable;
+use crate::connection::dial::Dialer;
+use crate::error::unexpected_reply;
+
+/// Shortest time between two looks at which node serves which slot.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Locks in Redis Cluster, in the layout `redisson` or `plain`.
+///
+/// All rules of [`Backend`](tenure_backend::Backend) hold for the locks of a single server, while slots move and replicas take over.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use tenure_redis::{Config, RedisCluster, StoreUrl};
+///
+/// let url = StoreUrl::parse("redis+cluster://one.example,two.example,three.example")?;
+/// let store = RedisCluster::connect(Config::from_url(&url)?).await?;
+/// # Ok(()) }
+/// ```
+pub struct RedisCluster {
+    /// The settings of every connection. Its host is not used.
+    pub(super) dialer: Dialer,
+    /// The nodes that the URL names.
+    pub(super) seeds: Vec<Host>,
+    pub(super) claims: Arc<ClaimTable>,
+    pub(super) nodes: Mutex<Nodes>,
+    /// Notified when slots may have moved to other nodes.
+    pub(super) moves: Arc<Notify>,
+    /// Notified when a slot has moved to another node.
+    pub(super) changed: watch::Sender<()>,
+    /// Notified when a node's connection was replaced, or a replica has taken over: the new server may have lost claims.
+    pub(super) replaced: watch::Sender<()>,
+}
+
+/// The nodes of a cluster by address and by slot.
+pub(super) struct Nodes {
+    by_address: BTreeMap<String, Arc<RedisStore>>,
+    by_slot: Vec<Option<Arc<RedisStore>>>,
+    closed: bool,
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        Nodes {
+            by_address: BTreeMap::new(),
+            by_slot: vec![None; SLOTS],
+            closed: false,
+        }
+    }
+}
+
+impl Nodes {
+    /// The nodes that serve slots, in the order of their addresses.
+    pub(super) fn all(&self) -> Result<Vec<(String, Arc<RedisStore>)>, BackendError> {
+        if self.closed {
+            return Err(BackendError::closed());
+        }
+        let nodes = self.by_address.iter();
+        Ok(nodes
+            .map(|(address, node)| (address.clone(), node.clone()))
+            .collect())
+    }
+
+    /// The node that serves a slot; `None` if no known one does.
+    pub(super) fn of_slot(&self, slot: u16) -> Result<Option<Arc<RedisStore>>, BackendError> {
+        match self.closed {
+            true => Err(BackendError::closed()),
+            false => Ok(self.by_slot[usize::from(slot)].clone()),
+        }
+    }
+
+    /// A slot that the node serves.
+    pub(super) fn slot_of(&self, node: &Arc<RedisStore>) -> Option<u16> {
+        let is_its = |of: &Option<Arc<RedisStore>>| of.as_ref().is_some_and(|of| Arc::ptr_eq(of, node));
+        self.by_slot.iter().position(is_its)?.try_into().ok()
+    }
+
+    /// Refuses further calls. Returns the nodes, for their connections to be closed.
+    pub(super) fn close(&mut self) -> Vec<Arc<RedisStore>> {
+        self.closed = true;
+        std::mem::take(&mut self.by_address).into_values().collect()
+    }
+}
+
+/// A range of slots, and the node that serves it.
+type Served = (RangeInclusive<usize>, Host);
+
+impl RedisCluster {
+    /// Learns which node serves which slot: from the known nodes, or if none answers, from those that the URL names.
+    pub(super) async fn look(&self) -> Result<(), BackendError> {
+        let known = self.nodes.lock().all()?;
+        match self.ask_first(known.into_iter().map(|(_, node)| node)).await {
+            Some(Ok(served)) => return self.adopt(served),
+            Some(Err(error)) => tracing::debug!(%error, "no known node of the cluster answers"),
+            None => {}
+        }
+        let seeds = self.seeds.iter().map(|host| self.node_at(host));
+        let served = self
+            .ask_first(seeds)
+            .await
+            .unwrap_or_else(|| Err(BackendError::closed()))?;
+        self.adopt(served)
+    }
+
+    /// Asks nodes at once for the slots of all, and takes the first answer.
+    async fn ask_first(
+        &self,
+        nodes: impl Iterator<Item = Arc<RedisStore>>,
+    ) -> Option<Result<Vec<Served>, BackendError>> {
+        let mut asked: FuturesUnordered<_> = nodes.map(ask_for_slots).collect();
+        let mut answer = None;
+        while let Some(next) = asked.next().await {
+            if next.is_ok() {
+                return Some(next);
+            }
+            answer = Some(next);
+        }
+        answer
+    }
+
+    /// Replaces the map of slots. Nodes that serve none are dropped.
+    fn adopt(&self, served: Vec<Served>) -> Result<(), BackendError> {
+        let mut fresh = Nodes::default();
+        for (slots, host) in served {
+            let entry = fresh
+                .by_address
+                .entry(self.dialer.to(host.clone()).config.address());
+            let node = entry.or_insert_with(|| self.node_at(&host)).clone();
+            fresh.by_slot[slots].fill(Some(node));
+        }
+        let before = {
+            let mut nodes = self.nodes.lock();
+            if nodes.closed {
+                return Err(BackendError::closed());
+            }
+            std::mem::replace(&mut *nodes, fresh)
+        };
+        self.changed.send_replace(());
+        let after = self.nodes.lock();
+        let is_gone = |address| !after.by_address.contains_key(address);
+        if before.by_address.keys().any(is_gone) {
+            self.replaced.send_replace(());
+        }
+        Ok(())
+    }
+
+    /// Notes that a node has named another for a slot. An empty name of a host means the host of the node itself.
+    pub(super) fn note_move(&self, slot: u16, address: &str, said_by: &RedisStore) {
+        self.moves.notify_one();
+        let Some((name, port)) = address.rsplit_once(':') else {
+            return;
+        };
+        let host = port.parse().ok().and_then(|port| host(name, port, said_by));
+        let Some(host) = host else { return };
+        let node = self.node_at(&host);
+        let mut nodes = self.nodes.lock();
+        if !nodes.closed {
+            nodes.by_address.insert(node.address(), node.clone());
+            let before = nodes.by_slot[usize::from(slot)].replace(node);
+            drop(nodes);
+            drop(before);
+            self.changed.send_replace(());
+        }
+    }
+
+    /// The node at an address. A new one connects at its first call.
+    fn node_at(&self, host: &Host) -> Arc<RedisStore> {
+        let dialer = self.dialer.to(host.clone());
+        if let Some(node) = self.nodes.lock().by_address.get(&dialer.config.address()) {
+            return node.clone();
+        }
+        let node = RedisStore::of_node(dialer, self.claims.clone());
+        let (mut of_node, replaced) = (node.link.replacements(), self.replaced.clone());
+        // Ends with the node's link.
+        tokio::spawn(async move {
+            while of_node.changed().await.is_ok() {
+                replaced.send_replace(());
+            }
+        });
+        Arc::new(node)
+    }
+}
+
+/// Looks at the map of slots whenever it may be out of date, until the store is closed or dropped.
+pub(super) async fn keep_looking(cluster: Weak<RedisCluster>, moves: Arc<Notify>) {
+    loop {
+        moves.notified().await;
+        let Some(cluster) = cluster.upgrade() else { return };
+        if let Err(error) = cluster.look().await {
+            if error.fault() == Fault::Closed {
+                return;
+            }
+            tracing::debug!(%error, "the nodes of the cluster could not be asked for their slots");
+        }
+        drop(cluster);
+        sleep(LOOK_INTERVAL).await;
+    }
+}
+
+async fn ask_for_slots(node: Arc<RedisStore>) -> Result<Vec<Served>, BackendError> {
+    let session = node.link.session().await?;
+    let reply = session.wire.query(redis::cmd("CLUSTER").arg("SLOTS")).await;
+    let reply = reply.map_err(|error| match std::error::Error::source(&error) {
+        Some(cause) if cause.to_string().contains("cluster support disabled") => BackendError::new(
+            Fault::Unsupported,
+            Effect::None,
+            format!(
+                "Redis at {} is no node of a cluster: write `redis://` for a single server",
+                node.address()
+            ),
+        ),
+        _ => error,
+    })?;
+    let ranges = list(&reply).ok_or_else(unexpected_reply)?.iter();
+    let served: Option<Vec<Served>> = ranges.map(|range| served(range, &node)).collect();
+    served.ok_or_else(unexpected_reply)
+}
+
+/// Decodes one range of slots, with its master; replicas follow.
+fn served(range: &Value, said_by: &RedisStore) -> Option<Served> {
+    let [first, last, master, ..] = list(range)? else {
+        return None;
+    };
+    let [name, port, ..] = list(master)? else {
+        return None;
+    };
+    let (first, last) = (integer(first)?.try_into().ok()?, integer(last)?.try_into().ok()?);
+    let host = host(text(name).unwrap_or_default(), integer(port)?, said_by)?;
+    (first <= last && last < SLOTS).then_some((first..=last, host))
+}
+
+/// A node's host. A node that does not know its own name is reached at the address by which it was asked.
+fn host(name: &str, port: u64, said_by: &RedisStore) -> Option<Host> {
+    let port = u16::try_from(port).ok()?;
+    if !["", "?"].contains(&name) {
+        return Some(Host::new(name, port));
+    }
+    let asked = said_by.address();
+    let (asked, _) = asked.rsplit_once(':')?;
+    Some(Host::new(asked.trim_matches(['[', ']']), port))
+}

@@ -1,0 +1,129 @@
+//! The route of one call: to the node of the key's slot, and after the slot when it moves.
+//!
+//! While a slot moves, its keys are partly at one node and partly at the other, and neither node serves a lock, because a
+//! lock has several keys: the one answers `TRYAGAIN`, or `ASK` if it has none of them, and the other `TRYAGAIN`. So the call
+//! waits until the slot has moved. `ASKING` the other node would serve calls of a single key only.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{BackendError, Effect, Fault, Instant, LockKey};
+use tokio::time::sleep;
+
+use crate::backend::RedisStore;
+use crate::claims::slot::slot_of;
+use crate::cluster::nodes::RedisCluster;
+
+/// Pause before a call is repeated because its slot moves. Each pause is twice the one before, up to `LAST_PAUSE`.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_millis(80);
+
+/// The most `MOVED` that one call follows without a pause: nodes that name each other would keep it busy.
+const MAX_MOVES: u32 = 3;
+
+/// Why a node of a cluster did not serve a call, which had no effect.
+pub(super) enum Redirect {
+    /// Another node serves the slot: its address.
+    Moved(String),
+    /// The slot is being moved, so no node serves the call now.
+    Moving,
+}
+
+/// Returns how to go on after a node's refusal; `None` for any other error.
+pub(super) fn redirect(error: &BackendError) -> Option<Redirect> {
+    let cause = error.source()?.to_string();
+    let mut words = cause.split(' ');
+    match (words.next()?, words.nth(1)) {
+        ("MOVED", Some(address)) => Some(Redirect::Moved(address.to_owned())),
+        ("ASK" | "TRYAGAIN", _) => Some(Redirect::Moving),
+        _ => None,
+    }
+}
+
+/// The route of a call until its time limit.
+pub(super) struct Route<'a> {
+    cluster: &'a RedisCluster,
+    slot: u16,
+    until: Instant,
+    node: Option<Arc<RedisStore>>,
+    moves: u32,
+    pause: Duration,
+}
+
+impl RedisCluster {
+    /// Begins the route of a call about a key, which may follow its slot until the time `until`.
+    pub(super) fn route(&self, key: &LockKey, until: Instant) -> Result<Route<'_>, BackendError> {
+        self.dialer.check_process()?;
+        Ok(Route {
+            cluster: self,
+            slot: slot_of(key)?,
+            until: until.min(self.now() + self.dialer.config.command_timeout),
+            node: None,
+            moves: 0,
+            pause: FIRST_PAUSE,
+        })
+    }
+}
+
+impl Route<'_> {
+    /// The node to call next.
+    pub(super) fn node(&mut self) -> Result<Arc<RedisStore>, BackendError> {
+        let node = self.cluster.nodes.lock().of_slot(self.slot)?;
+        let Some(node) = node else {
+            self.cluster.moves.notify_one();
+            return Err(not_served(
+                self.slot,
+                Effect::None,
+                "no node of the cluster has it",
+            ));
+        };
+        self.node = Some(node.clone());
+        Ok(node)
+    }
+
+    /// Returns when the call is to be repeated. Fails if the node's error is its outcome, or time is up.
+    pub(super) async fn follow(&mut self, error: BackendError) -> Result<(), BackendError> {
+        match (redirect(&error), &self.node) {
+            (None, _) => return Err(self.outcome(error)),
+            (Some(Redirect::Moved(address)), Some(node)) => {
+                self.cluster.note_move(self.slot, &address, node);
+                self.moves += 1;
+                if self.moves <= MAX_MOVES {
+                    return Ok(());
+                }
+            }
+            _ => self.cluster.moves.notify_one(),
+        }
+        if self.until <= self.cluster.now() + self.pause {
+            let cause = error.source().map(ToString::to_string).unwrap_or_default();
+            return Err(not_served(self.slot, error.effect(), cause));
+        }
+        sleep(self.pause).await;
+        self.pause = (2 * self.pause).min(LAST_PAUSE);
+        Ok(())
+    }
+
+    /// The error of a call that is not repeated. After a failover another node may serve the slot.
+    fn outcome(&self, error: BackendError) -> BackendError {
+        let cause = error.source().map(ToString::to_string).unwrap_or_default();
+        // A script that was stopped because the slot moves reports this: the declared keys were all at the node.
+        let stopped = cause.contains("non local key");
+        if stopped || cause.starts_with("CLUSTERDOWN") {
+            self.cluster.moves.notify_one();
+            return not_served(self.slot, error.effect(), cause);
+        }
+        if error.fault() == Fault::Unavailable {
+            self.cluster.moves.notify_one();
+        }
+        error
+    }
+}
+
+fn not_served(slot: u16, effect: Effect, cause: impl Into<String>) -> BackendError {
+    let message = format!(
+        "the cluster does not serve slot {slot} now, because it moves, or because its node is down: try again, or see \
+         `CLUSTER INFO`"
+    );
+    BackendError::because(Fault::Unavailable, effect, message, cause.into())
+}

@@ -1,0 +1,70 @@
+//! Wake-ups in a cluster: a claim is watched at the node of its slot, and at another after the slot has moved.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tenure_backend::{BackendError, Claim, Wakes};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::backend::RedisStore;
+use crate::claims::slot::slot_of;
+use crate::cluster::nodes::RedisCluster;
+use crate::error::not_subscribed;
+
+/// Interval of the wake-ups that make a waiter poll while its slot has moved and it cannot be watched at the new node.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A claim that is watched at the node of its slot.
+struct Watched {
+    cluster: Weak<RedisCluster>,
+    changed: watch::Receiver<()>,
+    claim: Arc<Claim>,
+    slot: u16,
+    /// The node, kept because its subscriptions end with it.
+    node: Arc<RedisStore>,
+    wakes: Wakes,
+}
+
+impl RedisCluster {
+    pub(super) async fn watch_claim(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Wakes, BackendError> {
+        self.dialer.check_process()?;
+        let slot = slot_of(&claim.at.key)?;
+        let changed = self.changed.subscribe();
+        let node = self.nodes.lock().of_slot(slot)?;
+        let node = node.ok_or_else(not_subscribed)?;
+        let wakes = node.subscriptions.watch(&claim).await?;
+        let watched = Watched {
+            cluster: Arc::downgrade(self),
+            changed,
+            claim,
+            slot,
+            node,
+            wakes,
+        };
+        Ok(Wakes::new(stream::unfold(watched, async |mut watched| {
+            watched.next().await.map(|()| ((), watched))
+        })))
+    }
+}
+
+impl Watched {
+    /// Returns at the next wake-up, or when the claim is watched at another node, because messages may have been missed.
+    async fn next(&mut self) -> Option<()> {
+        loop {
+            let node = self.cluster.upgrade()?.nodes.lock().of_slot(self.slot).ok()?;
+            if let Some(node) = node.filter(|node| !Arc::ptr_eq(node, &self.node)) {
+                match node.subscriptions.watch(&self.claim).await {
+                    Ok(wakes) => (self.wakes, self.node) = (wakes, node),
+                    Err(_) => sleep(POLL_INTERVAL).await,
+                }
+                return Some(());
+            }
+            tokio::select! {
+                wake = self.wakes.next() => return wake,
+                changed = self.changed.changed() => changed.ok()?,
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A connection that subscribes: to channels of a server, or to the sharded ones of a cluster's node.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::future::try_join_all;
+use futures_util::stream::{BoxStream, unfold};
+use redis::aio::{MultiplexedConnection, PubSub, PubSubSink};
+use redis::{AsyncConnectionConfig, FromRedisValue, ProtocolVersion, PushInfo, PushKind, Value};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::claims::script::Dialect;
+use crate::connection::dial::Dialer;
+use crate::connection::wire::{Driver, dialect_of_node};
+use crate::error::ConnectError;
+
+/// What a subscribed connection receives.
+pub(super) enum Event {
+    /// A message came on this channel.
+    Message(String),
+    /// The server does not send messages of this channel any more.
+    Unsubscribed(String),
+}
+
+/// Changes the subscriptions of a connection.
+#[derive(Clone)]
+pub(super) enum Subscriber {
+    Plain(PubSubSink),
+    /// In a cluster a message need not reach all nodes: the node of the slot sends it to its own subscribers.
+    Sharded(MultiplexedConnection),
+}
+
+/// Connects. The stream of events ends with the connection.
+pub(super) async fn open(dialer: &Dialer) -> Result<(Subscriber, BoxStream<'static, Event>), ConnectError> {
+    if dialer.moves.is_some()
+        && let Some(sharded) = open_sharded(dialer).await?
+    {
+        return Ok(sharded);
+    }
+    let (sink, stream) = PubSub::new(
+        &dialer.handshake().await?,
+        dialer.dial(&dialer.located().await?).await?,
+    )
+    .await?
+    .split();
+    let events = stream.map(|message| Event::Message(message.get_channel_name().to_owned()));
+    Ok((Subscriber::Plain(sink), events.boxed()))
+}
+
+/// Connects to a node of a cluster; `None` if it has no sharded channels.
+async fn open_sharded(
+    dialer: &Dialer,
+) -> Result<Option<(Subscriber, BoxStream<'static, Event>)>, ConnectError> {
+    let (sender, pushes) = unbounded_channel();
+    let settings = AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_push_sender(sender);
+    // The redis crate sends pushed messages on only in this version of the protocol.
+    let login = dialer.handshake().await?.set_protocol(ProtocolVersion::RESP3);
+    let opened = MultiplexedConnection::new_with_config(
+        &login,
+        dialer.dial(&dialer.located().await?).await?,
+        settings,
+    )
+    .await;
+    let (mut connection, driver) = opened?;
+    let driver = Driver(tokio::spawn(driver).abort_handle());
+    if dialect_of_node(&mut connection).await? != Dialect::ShardedCluster {
+        return Ok(None);
+    }
+    let events = unfold((pushes, driver), async |(mut pushes, driver)| {
+        let event = next_event(&mut pushes).await?;
+        Some((event, (pushes, driver)))
+    });
+    Ok(Some((Subscriber::Sharded(connection), events.boxed())))
+}
+
+async fn next_event(pushes: &mut UnboundedReceiver<PushInfo>) -> Option<Event> {
+    loop {
+        let PushInfo { kind, data } = pushes.recv().await?;
+        let channel = || String::from_redis_value(data.into_iter().next()?).ok();
+        match kind {
+            PushKind::SMessage => return channel().map(Event::Message),
+            PushKind::SUnsubscribe => return channel().map(Event::Unsubscribed),
+            PushKind::Disconnection => return None,
+            _ => {}
+        }
+    }
+}
+
+impl Subscriber {
+    /// Subscribes to all these channels. Returns `None` if the server refuses one.
+    pub(super) async fn subscribe(&mut self, channels: &[Arc<str>]) -> Option<()> {
+        match self {
+            Subscriber::Plain(sink) => sink.subscribe(texts(channels)).await.ok(),
+            Subscriber::Sharded(connection) => each(connection, "SSUBSCRIBE", channels).await,
+        }
+    }
+
+    pub(super) async fn unsubscribe(&mut self, channels: &[Arc<str>]) -> Option<()> {
+        match self {
+            Subscriber::Plain(sink) => sink.unsubscribe(texts(channels)).await.ok(),
+            Subscriber::Sharded(connection) => each(connection, "SUNSUBSCRIBE", channels).await,
+        }
+    }
+
+    pub(super) async fn ping(&mut self) -> Option<()> {
+        match self {
+            Subscriber::Plain(sink) => sink.ping::<Value>().await.ok().map(drop),
+            Subscriber::Sharded(connection) => answered(connection, &redis::cmd("PING")).await,
+        }
+    }
+}
+
+fn texts(channels: &[Arc<str>]) -> Vec<&str> {
+    channels.iter().map(|channel| &**channel).collect()
+}
+
+/// Sends one command for each channel, because channels in different slots cannot share one.
+async fn each(connection: &MultiplexedConnection, command: &str, channels: &[Arc<str>]) -> Option<()> {
+    let calls = channels.iter().map(async |channel| {
+        let mut command = redis::cmd(command);
+        let answer = answered(&mut connection.clone(), command.arg(&**channel)).await;
+        answer.ok_or(())
+    });
+    try_join_all(calls).await.ok().map(drop)
+}
+
+async fn answered(connection: &mut MultiplexedConnection, command: &redis::Cmd) -> Option<()> {
+    let reply = connection.send_packed_command(command).await.ok()?;
+    (!matches!(reply, Value::ServerError(_))).then_some(())
+}

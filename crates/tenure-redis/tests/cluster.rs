@@ -1,0 +1,532 @@
+//! Locks in a real cluster: slots that move, masters that die, waiters, batches and listings over several nodes.
+
+mod fixture;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use fixture::*;
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use tenure_backend::{
+    AcquireReply, Claim, Effect, Fault, FencingToken, HolderId, LockKey, Mode, Phase, ReleaseReply,
+    RenewReply, RenewRequest, Severity, TokenRange,
+};
+use tenure_testkit::suite::{Fixture as StoreFixture, TestClient};
+
+/// A cluster, and clients of it.
+async fn started(cluster: Cluster) -> (Cluster, StoreFixture) {
+    let store = StoreFixture::new(cluster.clone()).await;
+    (cluster, store)
+}
+
+/// Number of times that a node has refused a call with this error code.
+fn refusals(cluster: &Cluster, node: usize, code: &str) -> usize {
+    let servers = cluster.servers.lock();
+    let text = servers.nodes()[node]
+        .ask(&["INFO", "errorstats"])
+        .expect("it answers");
+    let count = text.split_once(&format!("errorstat_{code}:count="));
+    let digits = count.map(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next());
+    digits
+        .flatten()
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Number of subscribers of a lock's sharded channel at a node.
+fn listeners(cluster: &Cluster, node: usize, key: &LockKey) -> usize {
+    let servers = cluster.servers.lock();
+    let said = servers.nodes()[node].ask(&["PUBSUB", "SHARDNUMSUB", &channel(key)]);
+    let said = said.expect("it answers");
+    said.lines()
+        .last()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(0)
+}
+
+async fn renewed(client: &TestClient, claim: &Claim) -> RenewReply {
+    renew(client.backend(), RenewRequest::of(claim)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_waits_while_its_empty_slot_moves() {
+    let (cluster, store) = started(Cluster::start()).await;
+    let (client, key) = (store.client().await, store.key());
+    let (slot, from, to) = cluster.place(&key);
+    cluster.servers.lock().begin_move(slot, to).expect("it begins");
+    let claim = client.claim(&key, Mode::Exclusive);
+    let call = tokio::spawn({
+        let (backend, claim) = (client.backend().clone(), claim.clone());
+        async move { acquire(&backend, &claim).await }
+    });
+    wait_until(|| refusals(&cluster, from, "ASK") > 1);
+    assert!(!call.is_finished());
+    cluster.servers.lock().end_move(slot, to).expect("it ends");
+    let reply = call.await.expect("it does not panic");
+    assert!(is_granted(&reply), "{reply:?}");
+    assert!(refusals(&cluster, from, "MOVED") > 0);
+    client.release(&claim).await.freed_it(&claim);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_waits_while_keys_of_its_lock_are_apart() {
+    let (cluster, store) = started(Cluster::start()).await;
+    let (client, key) = (store.client().await, store.key());
+    let claim = hold(&client, &key).await;
+    let (slot, from, to) = cluster.place(&key);
+    {
+        let servers = cluster.servers.lock();
+        servers.begin_move(slot, to).expect("it begins");
+        let moved = servers.move_keys(slot, to, |key| key.starts_with("tenure_tokens"));
+        assert_eq!(moved.expect("it moves"), 1);
+    }
+    let renewal = tokio::spawn({
+        let (client, claim) = (client.clone(), claim.clone());
+        async move { renewed(&client, &claim).await }
+    });
+    wait_until(|| refusals(&cluster, from, "TRYAGAIN") > 2);
+    assert!(!renewal.is_finished());
+    {
+        let servers = cluster.servers.lock();
+        assert!(servers.move_keys(slot, to, |_| true).expect("they move") > 0);
+        servers.end_move(slot, to).expect("it ends");
+    }
+    let reply = renewal.await.expect("it does not panic");
+    assert!(matches!(reply, RenewReply::Alive { .. }), "{reply:?}");
+    client.release(&claim).await.freed_it(&claim);
+}
+
+/// A release declares no key but the lock's own, which is still there. Its script would fail halfway, before the message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_waits_while_its_slot_moves() {
+    let (cluster, store) = started(Cluster::start()).await;
+    let ([holder, waiter], key) = (store.two().await, store.key());
+    let held = hold(&holder, &key).await;
+    let waiting = waiter.claim(&key, Mode::Exclusive);
+    let (slot, from, to) = cluster.place(&key);
+    cluster.servers.lock().begin_move(slot, to).expect("it begins");
+    let release = tokio::spawn({
+        let (backend, held) = (holder.backend().clone(), held.clone());
+        async move { release(&backend, unlock_of(&held)).await }
+    });
+    wait_until(|| refusals(&cluster, from, "TRYAGAIN") > 1);
+    assert_eq!(cluster.ask(&key, &["EXISTS", key.as_str()]), "1");
+    {
+        let servers = cluster.servers.lock();
+        assert!(servers.move_keys(slot, to, |_| true).expect("they move") > 0);
+        servers.end_move(slot, to).expect("it ends");
+    }
+    let freed = release.await.expect("it does not panic");
+    let ReleaseReply::Done { freed, .. } = freed else {
+        panic!("{freed:?}");
+    };
+    assert_eq!(freed[..], [HolderId::Claim(held.at.id)]);
+    waiter.granted(&waiting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holders_and_waiters_move_with_their_slot() {
+    let (cluster, store) = started(Cluster::start()).await;
+    let ([holder, waiter], key) = (store.two().await, store.key());
+    let held = holder.claim(&key, Mode::Exclusive);
+    let first = holder.granted(&held).await;
+    let queued = enqueue(&waiter, &key).await;
+    for _ in 0..3 {
+        let (slot, _, to) = cluster.place(&key);
+        cluster.servers.lock().move_slot(slot, to).expect("it moves");
+        holder.stays_alive(&held, Phase::Granted).await;
+        waiter.waits(&queued).await;
+        assert_eq!(holder.granted(&held).await.tokens, first.tokens);
+    }
+    holder.release(&held).await.freed_it(&held);
+    let second = waiter.granted_soon(&queued).await;
+    assert_tokens_rise(&first, &second);
+    waiter.release(&queued).await.freed_it(&queued);
+    let (slot, _, to) = cluster.place(&key);
+    cluster.servers.lock().move_slot(slot, to).expect("it moves");
+    let next = holder.claim(&key, Mode::Exclusive);
+    assert_tokens_rise(&second, &holder.granted(&next).await);
+}
+
+/// The server ends the subscription to a channel whose slot moves. Nothing else tells the waiter, which does not poll.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_is_watched_where_its_slot_has_moved() {
+    let (cluster, store) = started(Cluster::start()).await;
+    let ([holder, waiter], key) = (store.two().await, store.key());
+    let held = hold(&holder, &key).await;
+    let waiting = waiter.claim(&key, Mode::Exclusive);
+    let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
+    let (slot, from, to) = cluster.place(&key);
+    assert_eq!(listeners(&cluster, from, &key), 1);
+    cluster.servers.lock().move_slot(slot, to).expect("it moves");
+    let polls = async {
+        loop {
+            wait_for_wake(&mut wakes).await;
+        }
+    };
+    let moved = async {
+        while listeners(&cluster, to, &key) == 0 {
+            // sleep: no event announces a subscription.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        () = polls => {}
+        () = soon(moved) => {}
+    }
+    assert_eq!(listeners(&cluster, from, &key), 0);
+    // Only the release wakes the waiter from now on.
+    while tokio::time::timeout(Duration::from_millis(300), wakes.next())
+        .await
+        .is_ok()
+    {}
+    holder.release(&held).await.freed_it(&held);
+    wait_for_wake(&mut wakes).await;
+    drop(wakes);
+    wait_until(|| listeners(&cluster, to, &key) == 0);
+}
+
+/// Redisson subscribes to sharded channels, and publishes there, if the cluster has them.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_travel_on_redissons_sharded_channel() {
+    let (cluster, store) = started(Cluster::start()).await;
+    let (client, key) = (store.client().await, store.key());
+    let waiting = client.claim(&key, Mode::Exclusive);
+    let mut wakes = client.watch(&waiting).await.expect("it wakes");
+    wait_for_wake(&mut wakes).await;
+    assert_eq!(cluster.ask(&key, &["SPUBLISH", &channel(&key), "0"]), "1");
+    wait_for_wake(&mut wakes).await;
+    drop(wakes);
+    let (_, owner, _) = cluster.place(&key);
+    let address = cluster.servers.lock().nodes()[owner].address();
+    let java = TcpStream::connect(address).expect("it listens");
+    java.set_read_timeout(Some(Duration::from_secs(10)))
+        .expect("a limit");
+    writeln!(&java, "SSUBSCRIBE {}\r", channel(&key)).expect("it is connected");
+    let mut lines = BufReader::new(java)
+        .lines()
+        .map(|line| line.expect("it is connected"));
+    assert!(lines.any(|line| line == "ssubscribe"));
+    let held = hold(&client, &key).await;
+    client.release(&held).await.freed_it(&held);
+    assert!(lines.any(|line| line == "smessage"));
+    let said: Vec<_> = lines.take(4).collect();
+    assert_eq!((&*said[1], &*said[3]), (&*channel(&key), "0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_woken_without_sharded_channels() {
+    let (cluster, store) = started(Cluster::start()).await;
+    cluster.ask_all(&["ACL", "SETUSER", "tenure", "-pubsub|shardnumsub"]);
+    let ([holder, waiter], key) = (store.two().await, store.key());
+    let held = hold(&holder, &key).await;
+    let waiting = waiter.claim(&key, Mode::Exclusive);
+    let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
+    wait_for_wake(&mut wakes).await;
+    assert!(
+        cluster
+            .ask(&key, &["PUBSUB", "NUMSUB", &channel(&key)])
+            .ends_with('1')
+    );
+    holder.release(&held).await.freed_it(&held);
+    wait_for_wake(&mut wakes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_are_split_by_slot() {
+    let mut cluster = Cluster::start();
+    cluster.batches = true;
+    let (cluster, store) = started(cluster).await;
+    let client = store.client().await;
+    let backend = client.backend();
+    // Two of three keys share their slot with another.
+    let keys: Vec<_> = (0..300)
+        .map(|number| LockKey::new(format!("{{{}}}:{number}", number * 2 / 3)).expect("a key"))
+        .collect();
+    let claims: Vec<_> = keys
+        .iter()
+        .map(|key| client.claim(key, Mode::Exclusive))
+        .collect();
+    for reply in join_all(claims.iter().map(|claim| acquire(backend, claim))).await {
+        assert!(is_granted(&reply), "{reply:?}");
+    }
+    for slot in 0..10 {
+        let (slot, _, to) = cluster.place(&keys[slot * 30]);
+        cluster.servers.lock().move_slot(slot, to).expect("it moves");
+    }
+    let renewals = claims.iter().map(|claim| RenewRequest::of(claim)).collect();
+    for reply in client.send_renewals(renewals).await {
+        assert!(matches!(reply, RenewReply::Alive { .. }), "{reply:?}");
+    }
+    join_all(
+        claims
+            .iter()
+            .map(async |claim| client.release(claim).await.freed_it(claim)),
+    )
+    .await;
+    let servers = cluster.servers.lock();
+    for node in servers.nodes() {
+        let left = node.ask(&["KEYS", "*"]).expect("it answers");
+        let is_ours = |key: &str| key.starts_with("tenure_tokens:{") || key.starts_with("tenure_claims:");
+        assert!(left.lines().all(is_ours), "{left}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_takes_over_held_locks() {
+    let (cluster, store) = started(Cluster::replicated()).await;
+    let ([holder, waiter], key) = (store.two().await, store.key());
+    let held = hold(&holder, &key).await;
+    let queued = enqueue(&waiter, &key).await;
+    let first = holder.granted(&held).await;
+    let mut reconnects = holder.backend().reconnects().expect("it tells");
+    assert_eq!(cluster.ask(&key, &["WAIT", "1", "5000"]), "1");
+    let (slot, master, _) = cluster.place(&key);
+    cluster.servers.lock().node_mut(master).process().kill();
+    tokio::time::timeout(Duration::from_secs(30), reconnects.next())
+        .await
+        .expect("the client notices the failover by itself");
+    holder.stays_alive(&held, Phase::Granted).await;
+    assert_eq!(cluster.servers.lock().owner(slot).expect("a node"), master + 3);
+    holder.release(&held).await.freed_it(&held);
+    let second = waiter.granted_soon(&queued).await;
+    assert_tokens_rise(&first, &second);
+    waiter.release(&queued).await.freed_it(&queued);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_of_all_nodes_are_listed_and_evicted() {
+    let (_cluster, store) = started(Cluster::start()).await;
+    let [client, other] = store.two().await;
+    let mut claims = Vec::new();
+    for _ in 0..100 {
+        claims.push(hold(&client, &store.key()).await);
+    }
+    for limit in [7, 1000] {
+        let mut listed: Vec<_> = other.list("", limit).await;
+        listed.sort_by(|a, b| a.key.cmp(&b.key));
+        let mut keys: Vec<_> = claims.iter().map(|claim| claim.at.key.clone()).collect();
+        keys.sort();
+        assert_eq!(
+            listed.iter().map(|status| status.key.clone()).collect::<Vec<_>>(),
+            keys
+        );
+        for status in listed {
+            let claim = claims
+                .iter()
+                .find(|claim| claim.at.key == status.key)
+                .expect("ours");
+            assert_eq!(status.holders[0].id, HolderId::Claim(claim.at.id));
+        }
+    }
+    other.evict(&claims[0], "ada").await.freed_it(&claims[0]);
+    assert_evicted_by(&renewed(&client, &claims[0]).await, "ada");
+    assert!(other.status(&claims[0].at.key).await.is_none());
+    assert!(other.status(&claims[1].at.key).await.is_some());
+}
+
+/// R30: Redisson could lock such names in a cluster, but not unlock them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_with_stray_braces_is_refused_unsent() {
+    let (cluster, store) = started(Cluster::start()).await;
+    let client = store.client().await;
+    cluster.ask_all(&["CONFIG", "RESETSTAT"]);
+    for name in ["a{b", "a}b", "a{}b"] {
+        let claim = client.claim(&LockKey::new(name).expect("a key"), Mode::Exclusive);
+        let refusal = acquire(client.backend(), &claim)
+            .await
+            .expect_err("it is refused");
+        assert_error(&refusal, (Fault::Invalid, Effect::None), "braces");
+        let refusal = release_error(client.backend(), unlock_of(&claim)).await;
+        assert_error(&refusal, (Fault::Invalid, Effect::None), "braces");
+        assert!(matches!(renewed(&client, &claim).await, RenewReply::Unknown(_)));
+        for node in 0..3 {
+            assert_eq!(refusals(&cluster, node, "ERR"), 0);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_url_of_the_wrong_topology_says_which_to_write() {
+    let cluster = Cluster::start();
+    let node = cluster.servers.lock().nodes()[0].url();
+    let store = connect(&node).await.expect("a node answers");
+    let (_, fixture) = started(cluster).await;
+    let client = fixture.client().await;
+    // A node serves a third of the keys only, and a single server's scripts declare keys of several slots.
+    let claim = client.claim(&fixture.key(), Mode::Exclusive);
+    let refusal = acquire(&store, &claim).await.expect_err("it is refused");
+    assert_error(&refusal, (Fault::Unsupported, Effect::None), "redis+cluster://");
+    let alone = tenure_servers::Redis::start().expect("redis-server starts");
+    let url = format!("redis+cluster://{}", alone.address());
+    let refusal = tenure_redis::RedisCluster::connect(config(&url).expect("a URL")).await;
+    let refusal = refusal.map(drop).expect_err("it is no cluster");
+    assert_error(&refusal, (Fault::Unsupported, Effect::None), "write `redis://`");
+    let refusal = connect(&url).await.map(drop).expect_err("a store of one server");
+    assert_error(&refusal, (Fault::Invalid, Effect::None), "RedisCluster");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_no_cluster_serves_are_refused() {
+    for (options, words) in [
+        ("replicas=1", "`replicas` is not served on a cluster"),
+        ("layout=spring&registry=r", "`spring` is not served on a cluster"),
+    ] {
+        // No server listens at this address.
+        let config = config(&format!("redis+cluster://127.0.0.1:1?{options}")).expect("a URL");
+        let refusal = tenure_redis::RedisCluster::connect(config).await.map(drop);
+        assert_error(
+            &refusal.expect_err("it is refused"),
+            (Fault::Unsupported, Effect::None),
+            words,
+        );
+    }
+}
+
+/// Further keys and channels of each kind move with the slot, and so do their holders and waiters.
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_of_every_kind_move_with_their_slot() {
+    let permits = |take| {
+        let [take, of] = [take, 2].map(|number| NonZeroU32::new(number).expect("some"));
+        Mode::Permits { take, of }
+    };
+    let kinds = [
+        ("redisson", Mode::Write, Mode::Read),
+        ("redisson", permits(2), permits(1)),
+        ("plain", Mode::Exclusive, Mode::Exclusive),
+    ];
+    for (layout, held_in, wanted) in kinds {
+        let mut cluster = Cluster::start();
+        cluster.layout = layout;
+        let (cluster, store) = started(cluster).await;
+        let ([holder, waiter], key) = (store.two().await, store.key());
+        let held = holder.claim(&key, held_in);
+        let first = holder.granted(&held).await;
+        let waiting = waiter.claim(&key, wanted);
+        waiter.waits(&waiting).await;
+        let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
+        wait_for_wake(&mut wakes).await;
+        let (slot, _, to) = cluster.place(&key);
+        cluster.servers.lock().move_slot(slot, to).expect("it moves");
+        holder.stays_alive(&held, Phase::Granted).await;
+        waiter.waits(&waiting).await;
+        // The watch has moved too: only the release wakes from then on.
+        while tokio::time::timeout(Duration::from_millis(300), wakes.next())
+            .await
+            .is_ok()
+        {}
+        assert!(waiter.status(&key).await.is_some());
+        holder.release(&held).await.freed_it(&held);
+        wait_for_wake(&mut wakes).await;
+        let second = waiter.granted(&waiting).await;
+        assert_tokens_rise(&first, &second);
+        waiter.release(&waiting).await.freed_it(&waiting);
+    }
+}
+
+/// The counter of each lock is in the lock's slot. A renewal names none, because each claim has its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_redissons_counter_are_raised() {
+    let mut cluster = Cluster::start();
+    cluster.redisson_fencing = true;
+    let (cluster, store) = started(cluster).await;
+    let (client, key) = (store.client().await, store.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    let run = client.granted(&claim).await.tokens.expect("tokens");
+    let token = FencingToken::new(run.first().get() + 1000).expect("a token");
+    let raised = TokenRange::new(token, NonZeroU32::MIN).expect("one token");
+    let mut renewal = RenewRequest::of(&claim);
+    renewal.raise = Some(raised);
+    let reply = renew(client.backend(), renewal).await;
+    assert!(matches!(reply, RenewReply::Alive { .. }), "{reply:?}");
+    let counter = cluster.ask(&key, &["GET", &format!("redisson_lock_token:{{{key}}}")]);
+    assert_eq!(counter, raised.last().to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_reports_what_only_a_cluster_has() {
+    let (cluster, store) = started(Cluster::start()).await;
+    let client = store.client().await;
+    let found = examine(client.backend()).await;
+    assert_finding(&found, "has no replica", Severity::Warning);
+    assert_finding(&found, "`cluster-node-timeout` is ", Severity::Warning);
+    let shared = found
+        .iter()
+        .find(|finding| finding.what.contains("has no replica"));
+    let addresses = shared.expect("it was found").what.matches("127.0.0.1:").count();
+    assert_eq!(addresses, 3, "what all nodes report is shown once: {found:?}");
+    let words = [
+        "no node serves",
+        "node of a cluster",
+        "cannot be",
+        "wake-up",
+        "scripts",
+    ];
+    for word in words {
+        assert!(
+            !found.iter().any(|finding| finding.what.contains(word)),
+            "{word}: {found:?}"
+        );
+    }
+    let (slot, ..) = cluster.place(&store.key());
+    cluster.ask_all(&["CLUSTER", "DELSLOTS", &slot.to_string()]);
+    let found = examine(client.backend()).await;
+    assert_finding(&found, "1 slot is served by no node", Severity::Danger);
+    assert_finding(&found, "cluster_state:fail", Severity::Danger);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_without_a_node_is_a_transient_error() {
+    let (cluster, store) = started(Cluster::start()).await;
+    let (client, key) = (store.client().await, store.key());
+    let (slot, owner, _) = cluster.place(&key);
+    let slot = slot.to_string();
+    let command = |command: &str| {
+        let servers = cluster.servers.lock();
+        servers.nodes()[owner]
+            .ask(&["CLUSTER", command, &slot])
+            .expect("it obeys");
+    };
+    command("DELSLOTS");
+    let claim = client.claim(&key, Mode::Exclusive);
+    let refusal = acquire(client.backend(), &claim)
+        .await
+        .expect_err("no node serves it");
+    assert_error(
+        &refusal,
+        (Fault::Unavailable, Effect::None),
+        "does not serve slot",
+    );
+    command("ADDSLOTS");
+    let granted = async {
+        while !matches!(
+            acquire(client.backend(), &claim).await,
+            Ok(AcquireReply::Granted(_))
+        ) {
+            // sleep: no event announces that the slot is served again.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon(granted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_cluster_refuses_calls() {
+    let (_cluster, store) = started(Cluster::start()).await;
+    let (client, key) = (store.client().await, store.key());
+    let claim = hold(&client, &key).await;
+    client.backend().clone().close().await.expect("it closes");
+    let refusal = acquire(client.backend(), &claim).await.expect_err("it is closed");
+    assert_eq!(refusal.fault(), Fault::Closed);
+    let refusal = client
+        .backend()
+        .clone()
+        .watch(claim)
+        .await
+        .map(drop)
+        .expect_err("it is closed");
+    assert_eq!(refusal.fault(), Fault::Closed);
+}

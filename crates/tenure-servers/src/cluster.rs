@@ -1,0 +1,274 @@
+//! A real Redis Cluster for tests: masters, replicas, slots that move, and failovers.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::clock::SteppedClock;
+use crate::redis::{Redis, free_address};
+
+/// Longest wait until all nodes count the cluster as complete.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time for which a master that has started refuses calls, so that the cluster can depose it first.
+const WRITABLE_DELAY_MS: i64 = 2_000;
+
+const SLOTS: usize = 16_384;
+
+/// A port that was free may be taken before the server starts. Then other ports are tried.
+const TRIES: u32 = 5;
+
+/// A cluster whose masters share all slots evenly. Dropping this ends its servers.
+#[derive(Debug)]
+pub struct RedisCluster {
+    clock: Option<Arc<SteppedClock>>,
+    /// The masters, then the replicas, one for each master or none.
+    nodes: Vec<Redis>,
+}
+
+impl RedisCluster {
+    /// Starts masters, each with a replica if `replicated`. With `clock`, a test can step the clock of all nodes.
+    ///
+    /// # Errors
+    /// The system's error, or one with a node's output if the nodes do not form a cluster.
+    pub fn start(
+        masters: usize,
+        replicated: bool,
+        options: &[&str],
+        clock: Option<SteppedClock>,
+    ) -> io::Result<RedisCluster> {
+        let clock = clock.map(Arc::new);
+        let mut last = io::Error::other("no port was tried");
+        for _ in 0..TRIES {
+            match start_nodes(masters, replicated, options, clock.as_ref()) {
+                Ok(nodes) => return Self::complete(RedisCluster { clock, nodes }, masters, replicated),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn complete(cluster: RedisCluster, masters: usize, replicated: bool) -> io::Result<RedisCluster> {
+        if let Some(clock) = &cluster.clock {
+            clock.step_ms(WRITABLE_DELAY_MS)?;
+        }
+        cluster.wait_until_complete()?;
+        if replicated {
+            cluster.wait(|cluster| {
+                let synced = |node: &Redis| Ok(node.ask(&["INFO", "replication"])?.contains("state=online"));
+                cluster.all(&cluster.nodes[..masters], synced)
+            })?;
+        }
+        Ok(cluster)
+    }
+
+    /// The URL of the cluster, which names all nodes.
+    pub fn url(&self) -> String {
+        self.url_of("")
+    }
+
+    /// The URL of the cluster with credentials, such as `ada:s3cr3t@`.
+    pub fn url_of(&self, login: &str) -> String {
+        let hosts: Vec<_> = self.nodes.iter().map(|node| node.address().to_string()).collect();
+        format!("redis+cluster://{login}{}", hosts.join(","))
+    }
+
+    /// The clock of all nodes, if the test can step it.
+    pub fn clock(&self) -> Option<&SteppedClock> {
+        self.clock.as_deref()
+    }
+
+    /// The nodes: the masters, then the replicas.
+    pub fn nodes(&self) -> &[Redis] {
+        &self.nodes
+    }
+
+    /// A node, to pause, kill or restart it.
+    pub fn node_mut(&mut self, number: usize) -> &mut Redis {
+        &mut self.nodes[number]
+    }
+
+    /// The slot of a key.
+    ///
+    /// # Errors
+    /// The error of the system or the server.
+    pub fn slot(&self, key: &str) -> io::Result<u16> {
+        let slot = self.nodes[0].ask(&["CLUSTER", "KEYSLOT", key])?;
+        slot.parse().map_err(io::Error::other)
+    }
+
+    /// Number of the node that serves a slot, as the first running node of the list knows it.
+    ///
+    /// # Errors
+    /// The error of the system or the server, or one that no node serves the slot.
+    pub fn owner(&self, slot: u16) -> io::Result<usize> {
+        let nodes = self
+            .nodes
+            .iter()
+            .find_map(|node| node.ask(&["CLUSTER", "NODES"]).ok());
+        let nodes = nodes.ok_or_else(|| io::Error::other("no node runs"))?;
+        let address = nodes.lines().find(|line| serves(line, slot)).and_then(address_of);
+        let number = |address| self.nodes.iter().position(|node| node.address() == address);
+        address
+            .and_then(number)
+            .ok_or_else(|| io::Error::other(format!("no node serves slot {slot}")))
+    }
+
+    /// Begins to move a slot to another node: its keys are then moved one by one.
+    ///
+    /// # Errors
+    /// The error of the system or the server.
+    pub fn begin_move(&self, slot: u16, to: usize) -> io::Result<()> {
+        let (from, number) = (self.owner(slot)?, slot.to_string());
+        self.nodes[to].ask(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &self.id(from)?])?;
+        self.nodes[from].ask(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &self.id(to)?])?;
+        Ok(())
+    }
+
+    /// Moves those keys of a slot for which `chosen` is true. Returns their number.
+    ///
+    /// # Errors
+    /// The error of the system or the server.
+    pub fn move_keys(&self, slot: u16, to: usize, chosen: impl Fn(&str) -> bool) -> io::Result<usize> {
+        let from = &self.nodes[self.owner(slot)?];
+        let target = self.nodes[to].address();
+        let [ip, port] = [target.ip().to_string(), target.port().to_string()];
+        let keys = from.ask(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "100000"])?;
+        let keys: Vec<_> = keys
+            .lines()
+            .filter(|key| !key.is_empty() && chosen(key))
+            .collect();
+        if !keys.is_empty() {
+            let migrate = ["MIGRATE", &ip, &port, "", "0", "5000", "KEYS"];
+            from.ask(&[&migrate[..], &keys].concat())?;
+        }
+        Ok(keys.len())
+    }
+
+    /// Gives a slot, whose keys were all moved, to its new node.
+    ///
+    /// # Errors
+    /// The error of the system or the server.
+    pub fn end_move(&self, slot: u16, to: usize) -> io::Result<()> {
+        let (from, number, id) = (self.owner(slot)?, slot.to_string(), self.id(to)?);
+        for node in [to, from] {
+            self.nodes[node].ask(&["CLUSTER", "SETSLOT", &number, "NODE", &id])?;
+        }
+        Ok(())
+    }
+
+    /// Moves a slot with all its keys to another node.
+    ///
+    /// # Errors
+    /// The error of the system or the server.
+    pub fn move_slot(&self, slot: u16, to: usize) -> io::Result<()> {
+        self.begin_move(slot, to)?;
+        while self.move_keys(slot, to, |_| true)? > 0 {}
+        self.end_move(slot, to)
+    }
+
+    /// Waits until every running node counts the cluster as complete.
+    ///
+    /// # Errors
+    /// One that says so, if it takes longer than 30 s.
+    pub fn wait_until_complete(&self) -> io::Result<()> {
+        self.wait(|cluster| {
+            let complete = |node: &Redis| Ok(node.ask(&["CLUSTER", "INFO"])?.contains("cluster_state:ok"));
+            cluster.all(&cluster.nodes, complete)
+        })
+    }
+
+    fn all(&self, nodes: &[Redis], is: impl Fn(&Redis) -> io::Result<bool>) -> io::Result<bool> {
+        for node in nodes {
+            if !is(node)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn wait(&self, until: impl Fn(&RedisCluster) -> io::Result<bool>) -> io::Result<()> {
+        let end = Instant::now() + PATIENCE;
+        while !until(self)? {
+            if end <= Instant::now() {
+                return Err(io::Error::other("the nodes do not form a complete cluster"));
+            }
+            // sleep: a node sends no event when it has learned of another.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn id(&self, node: usize) -> io::Result<String> {
+        self.nodes[node].ask(&["CLUSTER", "MYID"])
+    }
+}
+
+/// Starts the nodes with a map of the cluster on their disks, as if they had formed it before.
+fn start_nodes(
+    masters: usize,
+    replicated: bool,
+    options: &[&str],
+    clock: Option<&Arc<SteppedClock>>,
+) -> io::Result<Vec<Redis>> {
+    let count = masters * (1 + usize::from(replicated));
+    let mut lines = Vec::new();
+    let mut addresses = Vec::new();
+    let chance = RandomState::new().hash_one(0);
+    let id = |number: usize| format!("{chance:016x}{number:024x}");
+    for number in 0..count {
+        let (address, bus) = (free_address()?, free_address()?.port());
+        let (own, master) = (id(number), number % masters);
+        let (first, last) = (SLOTS * master / masters, SLOTS * (master + 1) / masters - 1);
+        lines.push(match number < masters {
+            true => format!(
+                "{own} {address}@{bus} master - 0 0 {} connected {first}-{last}",
+                master + 1
+            ),
+            false => format!(
+                "{own} {address}@{bus} slave {} 0 0 {} connected",
+                id(master),
+                master + 1
+            ),
+        });
+        addresses.push((address, bus.to_string()));
+    }
+    let start = |(number, (address, bus)): (usize, &(SocketAddr, String))| {
+        let folder = tempfile::tempdir()?;
+        let mut map = lines.clone();
+        for role in ["master", "slave"] {
+            map[number] = map[number].replacen(&format!(" {role} "), &format!(" myself,{role} "), 1);
+        }
+        let map = format!(
+            "{}\nvars currentEpoch {masters} lastVoteEpoch 0\n",
+            map.join("\n")
+        );
+        std::fs::write(folder.path().join("nodes.conf"), map)?;
+        let of_cluster = ["--cluster-enabled", "yes", "--cluster-port", bus];
+        Redis::start_at(
+            *address,
+            folder,
+            &[&of_cluster[..], options].concat(),
+            clock.cloned(),
+        )
+    };
+    addresses.iter().enumerate().map(start).collect()
+}
+
+/// Returns whether a line of `CLUSTER NODES` is that of the slot's master.
+fn serves(line: &str, slot: u16) -> bool {
+    let ranges = line.split(' ').skip(8).filter(|range| !range.starts_with('['));
+    let mut ranges = ranges.map(|range| range.split_once('-').unwrap_or((range, range)));
+    ranges.any(
+        |(first, last)| match (first.parse::<u16>(), last.parse::<u16>()) {
+            (Ok(first), Ok(last)) => (first..=last).contains(&slot),
+            _ => false,
+        },
+    )
+}
+
+fn address_of(line: &str) -> Option<SocketAddr> {
+    line.split(' ').nth(1)?.split('@').next()?.parse().ok()
+}
