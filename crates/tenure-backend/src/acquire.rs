@@ -67,7 +67,7 @@ pub struct Grant {
     /// the store's own count (B3).
     ///
     /// A store that ties claims to a session or shared lease states its last confirmed keep-alive. A quorum of stores
-    /// states the earliest moment of its majority.
+    /// states the earliest `held_from` in its majority.
     pub held_from: Instant,
     /// Length of the lease from `held_from` on, after rounding to the store's limits.
     pub lease: Duration,

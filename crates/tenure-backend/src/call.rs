@@ -26,8 +26,8 @@ pub type Batch<T> = SmallVec<[T; 1]>;
 /// The future of one request to the store.
 ///
 /// The future borrows nothing, so the engine can poll it in place, and move it to a background task if its caller
-/// leaves. It does nothing until it is first polled. A backend that knows its reply at once uses [`Call::ready`], which
-/// does not allocate. If the future panics, the call ends with an error of unknown effect (B16).
+/// leaves. A call of [`Call::new`] does nothing until it is first polled. A backend that knows its reply at once uses
+/// [`Call::ready`], which does not allocate. If the future panics, the call ends with an error of unknown effect (B16).
 ///
 /// # Examples
 /// ```
@@ -116,7 +116,7 @@ impl<T> BatchCall<T> {
 
     /// Takes the replies of a call that [`ready`](BatchCall::ready) created, once; `None` for other calls.
     ///
-    /// This saves the caller a poll. After `Some` the call panics if it is polled, like any call that has completed.
+    /// This saves the caller a poll. After `Some` the call panics if it is polled.
     ///
     /// # Examples
     /// ```

@@ -52,7 +52,8 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The store did not answer, or not in time. This is the one transient fault: the same call may succeed later.
+    /// The store did not answer, or not in time. This is the only fault that counts as transient: the same call may
+    /// succeed later.
     Unavailable,
     /// The profile of this store or layout does not offer what the request asks for.
     Unsupported,
@@ -169,7 +170,7 @@ impl BackendError {
         self.0.effect
     }
 
-    /// Whether the same call may succeed later, which is so only for [`Fault::Unavailable`].
+    /// Whether the fault is transient, which is so only for [`Fault::Unavailable`].
     pub fn is_transient(&self) -> bool {
         self.0.fault == Fault::Unavailable
     }

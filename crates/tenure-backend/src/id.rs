@@ -7,7 +7,7 @@ use crate::LockKey;
 
 /// ID of one client of one process: a random UUID (version 4), chosen when the client is created.
 ///
-/// No two clients share an ID, even on one host. One made of host and process number would be the same after a restart.
+/// No two clients share an ID, even on one host. An ID made of host and process number could repeat after a restart.
 ///
 /// # Examples
 /// ```

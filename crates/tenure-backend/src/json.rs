@@ -1,4 +1,4 @@
-//! Serialization, behind the feature `serde`: names as text, and listings in the shape of the command's `--json`.
+//! Serialization, behind the feature `serde`: names as text, and listings in the shape of `tenure ls --json`.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::{
     WaiterStatus,
 };
 
-/// A type whose text names it completely.
+/// Serializes each type as its text, and reads it back from this text.
 macro_rules! text {
     ($($name:ident: $as_text:expr, $parse:expr;)+) => {$(
         impl Serialize for $name {
@@ -113,7 +113,7 @@ impl Serialize for HolderStatus {
     }
 }
 
-/// Without the position, which only the queue knows.
+/// Serializes a waiter without its position, which only the queue knows.
 impl Serialize for WaiterStatus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         ClaimObject::of_waiter(self).serialize(serializer)

@@ -150,12 +150,13 @@ impl LockStatus {
 pub struct HolderStatus {
     /// The holder's ID, with which it can be evicted. A holder that is no Tenure claim has a foreign ID.
     pub id: HolderId,
-    /// The claim's label; `None` if the layout does not record labels, or before the claim's
+    /// The claim's label; `None` for a foreign holder, if the layout does not record labels, or before the claim's
     /// [first renewal](crate::Profile::first_renewal).
     pub label: Option<Arc<str>>,
     /// How the claim holds the key.
     pub mode: Mode,
-    /// The first token of the grant; `None` if the store has no tokens, or before the first renewal, like the label.
+    /// The first token of the grant; `None` if the store has no tokens, for a foreign holder, or before the first
+    /// renewal.
     pub token: Option<FencingToken>,
     /// Time left of the lease, rounded up to the store's precision; `None` if the claim lives as long as a session, or if
     /// the store cannot tell.
@@ -190,7 +191,7 @@ impl HolderStatus {
 pub struct WaiterStatus {
     /// The waiter's ID, with which it can be evicted.
     pub id: HolderId,
-    /// The claim's label; `None` if the layout does not record labels.
+    /// The claim's label; `None` for a foreign waiter, or if the layout does not record labels.
     pub label: Option<Arc<str>>,
     /// How the claim is to hold the key.
     pub mode: Mode,

@@ -177,9 +177,11 @@ impl fmt::Display for HolderId {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The holder unlocked.
+    /// The client gives up a claim that it held: a guard was unlocked or dropped, its local deadline passed, or the
+    /// client closes.
     Unlocked,
-    /// The client withdrew the claim: a guard or a waiting future was dropped, or a wait timed out.
+    /// The client gives up a claim that no guard has held: a waiting future was dropped, a wait timed out, or the grant
+    /// came too late.
     Withdrawn,
     /// Another client or an operator evicts the claim. The holder finds out at its next renewal.
     Evicted {
@@ -208,7 +210,7 @@ pub enum Cause {
 pub enum ReleaseReply {
     /// The target is gone, whether or not this call removed it.
     Done {
-        /// Holders and queued claims that this call removed; empty if an earlier call did.
+        /// Holders and queued claims that this call removed; empty if there was nothing to remove.
         freed: Batch<HolderId>,
         /// Number of waiting claims of other clients, perhaps with one that has just left; `None` if the store cannot
         /// know.
@@ -216,6 +218,7 @@ pub enum ReleaseReply {
         /// State of the successor, if the request named one.
         successor: Option<AcquireReply>,
     },
-    /// The release may have taken effect or not. Repeating it is safe for one holder or waiter (B7).
+    /// The release failed. Whether it took effect depends on the error's [`Effect`](crate::Effect). It is safe to
+    /// repeat the release of one holder or waiter (B7).
     Unknown(BackendError),
 }

@@ -30,7 +30,8 @@ pub struct RenewRequest {
     /// For claims with a fixed lease: the store learns that the holder is alive, but the lease does not grow.
     pub shorten_only: bool,
     /// Lifts the key's token counter to at least the last token of this range, and records the range as the claim's
-    /// tokens, in the same atomic step that renews the claim. A quorum raises all its stores to the same token with it.
+    /// tokens, in the same atomic step that renews the claim. With it, a quorum raises a majority of its stores to the
+    /// same token.
     pub raise: Option<TokenRange>,
     /// Turns a granted write claim into a read claim, in the same atomic step that renews it (B20).
     ///
@@ -142,18 +143,19 @@ pub enum RenewReply {
     },
     /// The claim is gone for good: no renewal brings it back (B6).
     Gone(Loss),
-    /// The claim may have been renewed or not. Its holder may rely on it until its last known local deadline.
+    /// The renewal failed. Whether it took effect depends on the error's [`Effect`]. The holder may rely on the claim
+    /// until its last known local deadline.
     Unknown(BackendError),
 }
 
-/// Why a claim that was granted is gone, as far as the store knows.
+/// Why a claim is gone, as far as the store knows.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::Loss;
 ///
 /// assert_eq!(Loss::Evicted { by: Some("ada".into()) }.to_string(), "it was evicted by ada");
-/// // The only loss that a store can report if it does not remember ended claims.
+/// // A store that does not remember ended claims reports this loss.
 /// assert_eq!(Loss::Missing.to_string(), "the store has no record of it");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -168,7 +170,7 @@ pub enum Loss {
     },
     /// The session or connection that the claim depended on ended.
     Session,
-    /// The store has no record of the claim, so the reason is unknown.
+    /// The store has no record of the loss, or the claim is in another phase than the renewal asked for.
     Missing,
 }
 

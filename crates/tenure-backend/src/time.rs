@@ -32,7 +32,7 @@ impl Instant {
         Instant(nanos)
     }
 
-    /// Nanoseconds since the clock's origin, which is the boot time for [`SystemClock`].
+    /// Nanoseconds since the clock's origin. The origin of [`SystemClock`] on Linux is the boot.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
