@@ -65,8 +65,8 @@ impl KeyState {
     }
 
     /// Wakes the claims that go next, if this operation freed the key or a place in its queue. If claims queue, wakes
-    /// the first of them if it can be granted. Otherwise wakes the unfair claims that can be granted together, in the
-    /// order in which they started to watch, and reserves the key for them.
+    /// the first of them if the holders admit it. Without a queue, wakes the unfair claims that can be granted
+    /// together, in the order in which they started to watch, and reserves the key for them.
     ///
     /// One more unfair claim is woken as a spare. Its poll is answered with a short `poll_after`. So if the woken
     /// claims never poll, the spare soon finds the key free, and does not sleep until a lease ends.

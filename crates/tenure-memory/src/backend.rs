@@ -47,7 +47,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Calls `one` for each element of a batch, or `refused` if the batch is too large or the client closed.
+    /// Calls `one` for each element of a batch, or `refused` if the batch is too large or the client is closed.
     fn for_each<T, A>(
         &self,
         batch: Batch<T>,

@@ -58,8 +58,8 @@ impl MemoryStore {
 
     /// A page of keys, in the order of their names.
     ///
-    /// The keys are sorted while the store is unlocked, and read 256 at a time, so that a listing of a hundred thousand
-    /// keys does not hold up other calls.
+    /// The names are copied in one step and sorted while the store is unlocked. The keys are then read 256 at a time,
+    /// so that a listing of a hundred thousand keys does not hold up other calls for long.
     pub(crate) fn inspect_prefix(
         &self,
         prefix: &str,

@@ -52,7 +52,7 @@ pub(crate) struct Waiters {
 
 /// Reserves the key for an unfair claim that was woken, until the claim polls or the time `until` has come.
 ///
-/// For other clients' unfair claims a reserved key is a key that is held. So the claim that has watched longest goes
+/// A reserved key counts as held for the unfair claims of other clients. So the claim that has watched longest goes
 /// next, and not the client that happens to poll first.
 #[derive(Debug)]
 pub(crate) struct Reservation {

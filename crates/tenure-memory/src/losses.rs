@@ -27,14 +27,14 @@ impl Losses {
         self.0.push_back(Entry { id, loss, until });
     }
 
-    /// Returns why the claim is gone; [`Loss::Missing`] if no record says so.
+    /// Returns why the claim is gone; [`Loss::Missing`] without a record.
     pub(crate) fn loss(&self, id: ClaimId, now: Instant) -> Loss {
         let is_known = |entry: &&Entry| entry.id == id && now < entry.until;
         let entry = self.0.iter().rev().find(is_known);
         entry.map_or(Loss::Missing, |entry| entry.loss.clone())
     }
 
-    /// Time until which the store remembers that a claim expired at `now`: 20 s later.
+    /// Time until which the record of a claim that expired at `now` counts: 20 s later.
     pub(crate) fn expiry_known_until(now: Instant) -> Instant {
         now + MAX_NOT_AFTER.saturating_mul(2)
     }

@@ -45,8 +45,8 @@ impl KeyState {
         }
     }
 
-    /// Treats a successor as [`acquire`](Self::acquire) does, except that with `yields` it is not granted, because
-    /// claims of other clients wait.
+    /// Treats a successor as [`acquire`](Self::acquire) does. But with `yields` it is not granted, unless it holds the
+    /// key already, because claims of other clients wait.
     fn place_successor(
         &mut self,
         claim: Arc<Claim>,

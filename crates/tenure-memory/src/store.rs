@@ -67,7 +67,7 @@ impl MemoryStore {
         reply
     }
 
-    /// Runs `read` on the table, which it cannot change, and the store's time.
+    /// Runs `read` on the locked table, with the store's time.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Table, Instant) -> T) -> T {
         let table = self.0.table.lock();
         read(&table, self.0.clock.now())

@@ -8,7 +8,7 @@ use tenure_backend::{FencingToken, Instant, TokenRange};
 /// A counter that draws tokens, which rise across all keys.
 ///
 /// Each token is at least the wall clock in microseconds. So tokens also rise across a restart of the process, unless
-/// the wall clock was set back in between.
+/// the wall clock was set back, or the counter ran ahead of it: by more than a token per microsecond, or by a raise.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     last: u64,
@@ -32,7 +32,7 @@ impl Tokens {
         }
     }
 
-    /// Reserves `count` consecutive tokens, greater than all tokens that were drawn before or that a renewal raised to.
+    /// Reserves `count` consecutive tokens, greater than all that were drawn before and all to which a renewal raised.
     pub(crate) fn draw(&mut self, now: Instant, count: NonZeroU32) -> TokenRange {
         let wall = self.origin.saturating_add(micros(now));
         let first = FencingToken::new((self.last + 1).max(wall));

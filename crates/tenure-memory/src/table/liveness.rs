@@ -41,7 +41,7 @@ struct Simulation {
     dice: Dice,
     modes: Vec<Mode>,
     fairness: Fairness,
-    /// The longest pause of a client between an unlock and its next lock, in milliseconds.
+    /// A client pauses for less than this between an unlock and its next lock, in milliseconds.
     max_rest: u64,
     clients: Vec<Client>,
     idle_since: Instant,
@@ -72,7 +72,8 @@ impl Simulation {
         self.fixture.now + Duration::from_millis(self.dice.below(most_ms))
     }
 
-    /// Polls the client's claim. Like the engine, a client without a watch polls twice, and then watches.
+    /// Polls the client's claim. A client without a watch polls twice, unless its first poll is granted, and then
+    /// watches.
     fn poll(&mut self, at: usize, claim: Arc<Claim>, watch: Option<Watch>) {
         let reply = [true, false]
             .into_iter()

@@ -29,7 +29,7 @@ struct ModelClaim {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Never sent to the table, or refused as unfair, late or of another kind.
+    /// Never sent to the table, or left nothing there: it was unfair and not granted, too late, or of another kind.
     New,
     Waiting {
         placed: u64,
@@ -80,13 +80,14 @@ impl Model {
         holding.map(|one| one.claim.mode).collect()
     }
 
-    /// Number of claims in the queue that `claim` is for whose `placed` is below `than`.
+    /// Number of waiting claims of the same key as `claim` whose `placed` is below `than`.
     fn queued(&self, claim: &Claim, than: u64) -> u32 {
         let before = |one: &&ModelClaim| matches!(one.state, State::Waiting { placed, .. } if placed < than);
         u32::try_from(self.on(claim).filter(before).count()).unwrap()
     }
 
-    /// The expected reply to an acquire. `late`: after its `not_after`. `yields`: of a successor that must wait.
+    /// The expected reply to an acquire. `late`: it comes after its `not_after`. `yields`: its claim is a successor,
+    /// and other clients go first.
     fn acquire(&mut self, at: usize, late: bool, yields: bool, now: Instant) -> ReplyKind {
         let claim = Arc::clone(&self.claims[at].claim);
         let ends = now + LEASE;
