@@ -17,8 +17,8 @@ use crate::votes::{Votes, too_few};
 pub(crate) type Vote = Result<AcquireReply, BackendError>;
 
 impl Quorum {
-    /// Asks all members at once. Replies as soon as a majority has granted the claim and agrees on its tokens, or no
-    /// majority can grant it any more.
+    /// Asks all members at once, and counts their votes until a majority has granted the claim, no majority can, or the
+    /// time limit has passed. Then the majority agrees on the tokens, or the claim is withdrawn.
     pub(crate) async fn acquire_by_majority(
         self: &Arc<Self>,
         claim: Arc<Claim>,
@@ -107,8 +107,8 @@ impl Quorum {
         }
     }
 
-    /// Turns the votes into the reply. Without a majority, releases the claim at the members that granted it, unless the
-    /// quorum granted it before: a failed poll of a granted claim releases nothing.
+    /// Turns the votes into the reply. If the quorum does not grant the claim, releases it at the members that granted
+    /// it or may have, unless the quorum granted it before: a failed poll of a granted claim releases nothing.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         votes: Votes,
@@ -151,9 +151,9 @@ impl Quorum {
     /// claim has ended at one of them.
     ///
     /// The tokens of a claim that the quorum granted before stay; otherwise the greatest range counts. Each member with
-    /// another range raises its counter to the end of that range, in the same atomic step in which it finds the claim
-    /// alive. So at each member of a majority, the counter reached the tokens of this grant before the claim ended
-    /// there. A majority that grants a later claim includes one of those members, which assigns a greater token.
+    /// another range raises its counter to the end of the agreed range, in the same atomic step in which it finds the
+    /// claim alive. So at each member of a majority, the counter reached the tokens of this grant before the claim
+    /// ended there. A majority that grants a later claim includes one of those members, which assigns a greater token.
     async fn agree(
         &self,
         granted: &[(usize, Grant)],

@@ -12,8 +12,8 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 /// Number of remembered claims at which `insert` first removes those whose time has passed.
 const MIN_SWEEP: usize = 1_024;
 
-/// A flag, cleared when the client no longer wants a claim. Clones share it, so that the task of a request to a slow
-/// member can read it when the reply arrives.
+/// Whether the client still wants a claim. Clones share the flag, so that the task of a request to a slow member can
+/// read it when the reply arrives.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted(Arc<AtomicBool>);
 
@@ -38,8 +38,8 @@ pub(crate) enum Attempt {
         tokens: Option<TokenRange>,
         wanted: Wanted,
     },
-    /// Some members granted the claim, but no majority in time. It is released at those members, and the next `acquire`
-    /// for it returns `Ended`.
+    /// Members granted the claim or may have, but the quorum did not. It is released at those members, and the next
+    /// `acquire` for it returns `Ended`.
     Withdrawn,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Attempt {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) wanted: Wanted,
-    /// The tokens of a claim that the quorum granted before: they stay.
+    /// If the quorum granted the claim before, its tokens, which stay; `None` if not.
     pub(crate) known: Option<Option<TokenRange>>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Attempts {
     turns: Mutex<HashMap<ClaimId, Arc<AsyncMutex<()>>>>,
 }
 
-/// Permission to acquire or release a claim. Only one call has it, so a release never overtakes an acquire.
+/// Permission to acquire or release a claim. One call at a time has it, so a release never overtakes an acquire.
 pub(crate) struct Turn<'a> {
     attempts: &'a Attempts,
     id: ClaimId,

@@ -36,8 +36,9 @@ impl Config {
 
     /// Sets how long a call waits for members that have not replied (500 ms by default).
     ///
-    /// A call that has the replies of a majority does not wait for the others. A request to a slow member is not
-    /// cancelled: if the member grants a claim after the call has failed, the quorum releases the claim there.
+    /// An acquire, a renewal and the release of a held claim wait only until the replies decide them, usually those of
+    /// a majority. A request to a slow member is not cancelled: if the member grants a claim after the call has
+    /// failed, the quorum releases the claim there.
     pub fn member_timeout(mut self, time: Duration) -> Self {
         self.member_timeout = time;
         self

@@ -198,9 +198,9 @@ impl Element {
         }
     }
 
-    /// Returns whether the quorum can reply: a majority has confirmed the release of a claim that this client held, or
-    /// all members have replied, because what an eviction has freed is known only then; and the successor's votes are
-    /// decided.
+    /// Returns whether the quorum can reply. The release of a claim that this client held needs the confirmations of a
+    /// majority. Otherwise all members must reply, because what an eviction has freed is known only then. The votes for
+    /// the successor must be decided too.
     fn is_decided(&self, members: usize, majority: usize) -> bool {
         let needed = if self.is_held { majority } else { members };
         let released = self.done >= needed || self.done + self.errors.len() == members;

@@ -15,7 +15,8 @@ struct Element {
     alive: Vec<(Instant, Duration)>,
     /// Number of members at which the claim is gone.
     gone: usize,
-    /// The first reason other than `Missing` that a member gave for the loss; `Missing` if there is no other.
+    /// The first reason other than `Missing` that a member gave for the loss; `Missing` if members gave no other;
+    /// `None` if no member lacks the claim.
     loss: Option<Loss>,
     errors: Vec<BackendError>,
 }
@@ -77,8 +78,8 @@ impl Element {
         }
     }
 
-    /// Returns whether the quorum can reply: a majority has confirmed the claim, can no longer confirm it, or can no
-    /// longer reply without an error.
+    /// Returns whether the quorum can reply: a majority has confirmed the claim, or too few members are left for one,
+    /// because the others lack the claim, or because their requests failed.
     fn is_decided(&self, members: usize, majority: usize) -> bool {
         self.alive.len() >= majority
             || members - self.gone < majority

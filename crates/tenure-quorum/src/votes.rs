@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tenure_backend::{AcquireReply, BackendError, Effect, Fault, Grant};
 
-/// Pause before the next poll of a claim that some members granted while others granted a competing one, or may do so. The
-/// engine adds a random part.
+/// Pause before the next poll of a claim that a minority granted. Otherwise it is added to the members' `poll_after`.
+/// The engine adds a random part.
 const SPLIT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The replies of the members to one claim.
@@ -106,8 +106,8 @@ impl Votes {
     /// The error if fewer than a majority of the members answered. `silent` is the number of members that did not reply
     /// within the time limit.
     ///
-    /// The error's effect is `None` if no member is silent and no member's error had an effect: grants of a minority
-    /// are released.
+    /// The error's effect is `None` if no member is silent and each member's error has no effect, because the grants
+    /// of a minority are released.
     fn unavailable(self, silent: usize) -> BackendError {
         let is_refused = self.errors.iter().all(|error| error.effect() == Effect::None);
         let effect = if is_refused && silent == 0 {
@@ -120,7 +120,7 @@ impl Votes {
 }
 
 /// The error if fewer than a majority of the members answered. Its fault is that of a member's error, preferably of one
-/// that is not transient.
+/// that is not transient; [`Fault::Unavailable`] without such errors.
 pub(crate) fn too_few(
     members: usize,
     majority: usize,

@@ -40,8 +40,8 @@ impl Quorum {
         Ok(self.gather(select_all(streams)))
     }
 
-    /// Merges the members' wake-ups into one stream, with one wake-up for those that arrive within [`GATHER`]. A task
-    /// reads the members' wake-ups until the stream is dropped.
+    /// Merges the members' wake-ups into one stream. Wake-ups that arrive within [`GATHER`], up to a majority, count as
+    /// one. A task reads the members' wake-ups until the stream is dropped.
     fn gather(&self, mut streams: SelectAll<Wakes>) -> Wakes {
         let signal = WakeSignal::default();
         let majority = self.members.majority();
