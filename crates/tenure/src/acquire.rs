@@ -19,14 +19,15 @@ use crate::guard::Guard;
 /// in the store's queue.
 ///
 /// The future may be kept without being polled, for example across iterations of a `select!` loop. If it is then
-/// offered the lock, it delays other waiters once, by at most [`offer_window`](crate::Settings::offer_window). After
-/// that it is skipped until it is polled.
+/// offered the lock, it delays other waiters once, by about [`offer_window`](crate::Settings::offer_window). After that
+/// it is skipped until it is polled.
 ///
 /// # Errors
 /// [`Error::Timeout`] if the lock was busy until the time limit; [`Error::Mismatch`], [`Error::Unsupported`],
 /// [`Error::Invalid`], [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] without waiting for the limit.
-/// While the store is unavailable, the future retries. If the store has not reported by the time limit that the lock is
-/// busy, or does not answer then, the error is [`Error::Backend`], as for every other fault of the store.
+/// While the store is unavailable, the future retries, except that of a `try_` method. If the store has not reported by
+/// the time limit that the lock is busy, or does not answer then, the error is [`Error::Backend`], as for every other
+/// fault of the store.
 ///
 /// # Examples
 /// ```

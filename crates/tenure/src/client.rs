@@ -135,17 +135,18 @@ impl Client {
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Backend`], also for a single key whose holders the store cannot determine (on Redis, anything other
-    /// than a mutex); [`Error::Unsupported`], [`Error::Closed`]; [`Error::Invalid`] for a cursor of another store.
+    /// [`Error::Backend`], also for a single key whose holders the store cannot determine (on Redis, a key that is no
+    /// lock); [`Error::Unsupported`], [`Error::Closed`]; [`Error::Invalid`] for a cursor that the store cannot read.
     pub async fn inspect(&self, query: Query) -> Result<Page<LockStatus>, Error> {
         self.engine.inspect(query).await
     }
 
-    /// Evicts holders, including those of other clients, and returns the evicted holders.
+    /// Evicts a holder, a waiter, or all holders of a key, also of other clients. Returns those that it evicted.
     ///
     /// A holder of this client detects the eviction at once, and a holder of another client at its next renewal, within
-    /// a third of its lease. A holder with a fixed lease detects it when the lease ends. For 10 ms the store grants the
-    /// key to no client, so that every local hand-over of an evicted claim is over before the next grant.
+    /// a third of its lease. A holder with a [fixed lease](Mutex::fixed_lease) may detect it only when the lease ends.
+    /// For 10 ms the store grants the key to no client, so that every local hand-over of an evicted claim is over
+    /// before the next grant.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the eviction's outcome unknown.
@@ -197,7 +198,7 @@ impl Client {
     ///
     /// Call it at the end of `main`: if the runtime ends before the watchdog has released dropped guards, their locks
     /// stay held until their leases end. Waiting attempts fail with [`Error::Closed`], and the locks of live guards are
-    /// lost.
+    /// lost. A lock with `at_least` stays held in the store until that time has passed.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client is closed, and the watchdog continues to release what

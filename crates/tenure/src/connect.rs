@@ -1,4 +1,4 @@
-//! Connects to a store by URL. The only file that knows every store.
+//! Connects to a store by URL. The only module that knows every store.
 
 #[cfg(feature = "quorum")]
 mod redlock;
@@ -201,7 +201,7 @@ async fn redlock(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("quorum"))
 }
 
-/// The error for a URL whose scheme names no store of this build.
+/// The error for a URL whose scheme names no store. It lists the stores of this build.
 fn left_out_or_unknown(scheme: &str) -> Error {
     let stores = [
         ("memory", cfg!(feature = "memory")),

@@ -8,7 +8,7 @@ use tenure_backend::{
     BackendError, Effect, Fault, FencingToken, InvalidKey, Kind, LockKey, Loss, escape_control,
 };
 
-/// An error in acquiring, keeping or releasing a lock. A busy lock is not an error.
+/// An error in acquiring, keeping or releasing a lock. A busy lock is an error only after a time limit.
 ///
 /// `Display` never repeats the [`source`](std::error::Error::source).
 ///
@@ -230,7 +230,7 @@ pub enum LostCause {
     },
     /// The session or connection to which the lock was bound ended.
     Session,
-    /// The store has no record of the claim.
+    /// The store does not have the claim any more, and the reason is unknown.
     Missing,
     /// The store could not be reached to renew the lease before the local deadline.
     Unreachable,

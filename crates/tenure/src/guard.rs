@@ -33,8 +33,8 @@ mod downgrade;
 /// - While [`is_held`](Guard::is_held) is true, it is false for every conflicting guard of another client, on every
 ///   store whose clock is correct. The exceptions are an eviction, a session that ended, and data that the store lost:
 ///   the holder detects them at its next renewal, within a third of its lease, or within a second after a connection to
-///   the store was replaced. The guard's local deadline is earlier than the end of the lease:
-///   `held_from + lease − lease/100 − max(10 ms, lease/100)`.
+///   the store was replaced. A fixed lease has no renewals. The guard's local deadline is earlier than the end of the
+///   lease, by default `held_from + lease − lease/100 − max(10 ms, lease/100)`.
 /// - Loss is permanent: a guard that has reported a loss is never held again.
 /// - No guarantee that a process that was paused does nothing after the local deadline: only a [`token`](Guard::token)
 ///   that the resource checks protects against that.
@@ -166,7 +166,7 @@ impl Guard {
     }
 
     /// The lease that the store granted: how long the store keeps the lock without a renewal. It is the requested lease,
-    /// rounded to the store's precision.
+    /// rounded to the store's limits.
     pub fn lease(&self) -> Duration {
         self.hold().given_lease()
     }
@@ -226,10 +226,10 @@ impl Guard {
         while_all_held(|| held.check(), held.lost(), work.instrument(span)).await
     }
 
-    /// Asks the store whether the lock is held, and renews it, in one round trip.
+    /// Asks the store whether the lock is held, and renews it, in one round trip. A fixed lease is not prolonged.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future does not stop the renewal.
     ///
     /// # Errors
     /// [`Error::Lost`] if the lock is not held; [`Error::Backend`] if the store did not answer: the lock may or may not
@@ -243,8 +243,8 @@ impl Guard {
         verified.map_err(|error| held.fenced(error))
     }
 
-    /// Releases the lock and waits for confirmation: the store has released it, or the next waiter of this client holds
-    /// it.
+    /// Releases the lock and waits for confirmation: the store has released it, or this client has offered it to its
+    /// next waiter, or keeps it to [linger](crate::Mutex::linger).
     ///
     /// While the store does not answer, the release is retried for [`unlock_limit`](crate::Settings::unlock_limit). A
     /// lock with `at_least` stays held in the store until that time has passed, even if this process ends.
@@ -448,7 +448,7 @@ impl Held {
         let Services { context, tasks, .. } = &*self.queue.services;
         match within(tasks, &*context.clock, context.settings.unlock_limit, told).await {
             Some(Ok(answer)) => answer.map_err(|error| self.fenced(error)),
-            // The client was closed, which has already released the claim.
+            // The client was closed, which has already released the claim, or its runtime has ended.
             Some(Err(_)) => Ok(believed?),
             None => {
                 let message = "the store did not answer: the watchdog goes on asking it to keep the lock";

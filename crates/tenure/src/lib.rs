@@ -13,8 +13,8 @@
 //!   and [`Election`]. [`multi`] acquires several locks together, and [`Changes`] watches them.
 //! - A [`Guard`] is a held lock. It reports when the lock is [lost](Guard::lost), runs work [only while the lock is
 //!   held](Guard::while_held), and has a fencing [token](Guard::token).
-//! - Every held lock has a lease, which the client's watchdog renews after a third of its length. The lock of a dead
-//!   holder becomes free when the lease ends.
+//! - Every held lock has a lease, which the client's watchdog renews after a third of its length, unless it is
+//!   [fixed](Mutex::fixed_lease). The lock of a dead holder becomes free when the lease ends.
 //!
 //! **What a lock cannot do.** A process that is paused for longer than its lease, or a request that was already sent,
 //! may still act after another client has acquired the lock. Only a fencing token that the resource checks protects

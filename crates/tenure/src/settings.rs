@@ -111,8 +111,8 @@ impl Settings {
     /// Limits the local hand-overs of one claim: after this many grants the client acquires from the store again. 256
     /// by default.
     ///
-    /// A claim for which no other task of this client waits reserves one token. Otherwise a claim reserves twice as
-    /// many tokens as the previous claim used.
+    /// A claim reserves one token if no other task of this client waits and the lock does not linger. Otherwise it
+    /// reserves twice as many tokens as the previous claim used.
     #[must_use]
     pub fn grants(self, grants: u32) -> Self {
         Settings { grants, ..self }

@@ -78,7 +78,8 @@ impl<T: Holds> Blocking<T> {
         self.inner.check_held()
     }
 
-    /// Waits until the lock is lost, and returns the reason. Call it on a second thread, which then stops the first.
+    /// Waits until the lock is lost, and returns the reason. Call it on a second thread, which then tells the first to
+    /// stop.
     pub fn lost(&self) -> Lost {
         self.runtime.block_on(self.inner.wait_lost())
     }

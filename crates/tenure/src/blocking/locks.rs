@@ -9,8 +9,8 @@ use crate::lock::options::{Configure, options};
 
 /// A lock with one holder at a time among all clients of the store: see [`tenure::Mutex`](crate::Mutex).
 ///
-/// A `Mutex` is not reentrant: a second `lock` on the thread that holds the guard waits for ever. To nest, pass the
-/// guard down, or use an [`Owner`](super::Owner). A wait without a limit can be ended only by `Client::close`.
+/// A `Mutex` is not reentrant: a second `lock` on the thread that holds the guard waits for that guard. To nest, pass
+/// the guard down, or use an [`Owner`](super::Owner). Only `Client::close` can interrupt a wait without a limit.
 ///
 /// # Examples
 /// ```

@@ -2,9 +2,9 @@
 //! and their guarantees.
 //!
 //! The blocking API differs in four points. Work under a lock should call `check` on its guard, because a thread cannot
-//! be dropped in the middle of its work. Every method that waits without a limit has a variant with a limit, whose name
-//! ends in `_within`. [`Changes`] is an iterator. There is no `on_waiting`: to report that a thread waits, call
-//! `try_lock` first.
+//! be dropped in the middle of its work. Methods that wait for a lock, a loss or a change have a variant with a limit,
+//! whose name ends in `_within`. [`Changes`] is an iterator. There is no `on_waiting`: to report that a thread waits,
+//! call `try_lock` first.
 //!
 //! ```
 //! # fn main() -> Result<(), tenure::Error> {
@@ -20,8 +20,8 @@
 //!
 //! # Guarantees
 //! - A call runs on its caller's thread and blocks nothing else. Each client has one thread of its own,
-//!   `tenure-blocking`, on which its watchdog and its I/O run; no code of yours runs there, so nothing you do delays a
-//!   renewal. The thread ends when the client, its locks and its guards are dropped and their claims released.
+//!   `tenure-blocking`, on which its watchdog and its I/O run; your work does not run there, so it delays no renewal.
+//!   The thread ends when the client, its locks and its guards are dropped and their claims released.
 //! - Dropping a guard or a client never blocks and never panics, wherever that happens.
 //! - No guarantee that work under a lock stops when the lock is lost: a thread cannot be stopped from outside. Ask
 //!   `Guard::check` between steps, or wait on another thread with `Guard::lost_within`.

@@ -29,7 +29,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// Default maximum number of keys that a watch remembers.
 const LIMIT: usize = 100_000;
 
-/// A change to the locks of a store. Each status is as the store reported it in the scan that found the change.
+/// A change to the locks of a store. Each status is as the store reported it in the scan that found the change; a key
+/// that the store no longer lists has a status without holders and waiters.
 ///
 /// # Examples
 /// ```
@@ -57,7 +58,7 @@ pub enum Change {
     Held(LockStatus),
     /// The key was held at the previous scan, and has no holder any more. Claims may wait for it.
     Freed(LockStatus),
-    /// The key is held as before, but by other holders.
+    /// The key is held as before, but its holders have changed.
     Holders(LockStatus),
     /// The waiters of the key have changed, and the holders have not.
     Waiters(LockStatus),
@@ -71,9 +72,9 @@ pub enum Change {
 /// The changes to the locks of a store, one after the other.
 ///
 /// The watch begins with the current state: every key with holders or waiters. Then it scans the store once a second
-/// ([`every`](Changes::every)) and reports the differences, in the order of the keys. All watchers of a client share
-/// their scans: many watchers of one prefix, or of prefixes that begin with it, cost the store as much as one. The
-/// watch continues while the store is unavailable, and ends when its client is closed.
+/// ([`every`](Changes::every)) and reports the differences, in the order of the keys. All prefix watchers of a client
+/// share their scans: many watchers of one prefix, or of prefixes that begin with it, cost the store as much as one.
+/// The watch continues while the store is unavailable, and ends when its client is closed.
 ///
 /// # Guarantees
 /// - A caller that applies every change knows the state of the store at the last scan.

@@ -21,8 +21,8 @@ const OPTIONS: &[Known] = &[
 
 /// Connects to the servers of `redlock://[user:pass@]host[:port],…[/db][?options]`, or `redlocks://…` for TLS.
 ///
-/// Succeeds if a majority can be reached. After that, the other servers have `member_timeout`, and then connect in the
-/// background.
+/// Succeeds once a majority is connected, unless a server fails with a permanent error, such as a wrong password. The
+/// other servers then have `member_timeout` to connect, and after that connect in the background.
 pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     let (options, servers) = url.split_options(OPTIONS)?;
     let time = |name, default| match options.duration(name) {
@@ -31,7 +31,7 @@ pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     };
     let max_lease = time("max_lease", Config::MAX_LEASE)?;
     let member_timeout = time("member_timeout", Config::MEMBER_TIMEOUT)?;
-    // Other RedLock libraries use this layout, so it is the default, other than on a single server.
+    // Unlike on a single server, `plain` is the default, because other RedLock libraries use it.
     let layout = match options.one_of("layout") {
         Some("redisson") => Layout::Redisson,
         _ => Layout::Plain,
@@ -56,7 +56,7 @@ pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Ok(Quorum::new(members, config)?)
 }
 
-/// Connects to a majority of the servers at least. The others connect in the background.
+/// Connects to at least a majority of the servers, or fails. The others connect in the background.
 async fn connect(
     servers: Vec<tenure_redis::Config>,
     grace: Duration,

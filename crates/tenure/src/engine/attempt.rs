@@ -166,7 +166,7 @@ impl Attempt {
         if std::mem::take(&mut self.is_counted) {
             meters.waiters.decrement(1);
         }
-        // An owner that already held the key sent no request, so its attempt took no time.
+        // Without a time, the attempt ended before it joined the queue: by re-entry, or because it was refused.
         let since = self.since.take().unwrap_or(now);
         meters.acquisition(outcome, now - since);
     }
@@ -210,7 +210,8 @@ impl Attempt {
         }
     }
 
-    /// If the request's owner already holds the key: one more grant, or an error. `None`: go on.
+    /// Ends the attempt if its owner already holds the key, with one more guard or an error. `None`: the attempt goes
+    /// on.
     fn enter_again(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Option<End> {
         if matches!(self.stage, Stage::Done) {
             return None;
@@ -232,7 +233,7 @@ impl Attempt {
         }
     }
 
-    /// Handles the first poll: joins the queue, and calls the store if the queue says so.
+    /// Starts the attempt: joins the queue, and calls the store if the queue says so.
     fn start(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Poll<Option<End>> {
         if let Err(error) = self.admit(queue) {
             return Poll::Ready(Some(Err(error)));

@@ -30,7 +30,7 @@ pub(crate) struct Context {
     live: AtomicUsize,
     random: AtomicU64,
     losses: [Notify; LOSS_NOTIFIERS],
-    /// Whether a call failed with a transient error, and none has succeeded since.
+    /// Whether an acquire of a waiter failed with a transient error, and no acquire was answered since.
     unreachable: AtomicBool,
     last_error: Mutex<Option<BackendError>>,
     meters: OnceLock<Meters>,
@@ -70,7 +70,7 @@ impl Context {
         self.clock.now()
     }
 
-    /// Records a transient error of a call that a waiter depends on. Warns once, until the next successful call.
+    /// Records a transient error of an acquire that a waiter depends on. Warns once, until an acquire is answered.
     pub(crate) fn store_failed(&self, key: &LockKey, error: &BackendError) {
         *self.last_error.lock() = Some(error.clone());
         if self.unreachable.swap(true, Ordering::Relaxed) {
@@ -86,7 +86,7 @@ impl Context {
         }
     }
 
-    /// The error of the last call that failed, if no call has succeeded since.
+    /// The last error that [`store_failed`](Self::store_failed) recorded, if no acquire was answered since.
     pub(crate) fn store_error(&self) -> Option<BackendError> {
         let unreachable = self.unreachable.load(Ordering::Relaxed);
         unreachable.then(|| self.last_error.lock().clone()).flatten()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_backend::Instant;
 
-/// The shortest valid lease. The safety margins would use up a shorter one.
+/// The shortest valid lease. The safety margins would leave too little of a shorter one.
 pub(crate) const MIN_LEASE: Duration = Duration::from_millis(30);
 
 /// The default safety margin that is subtracted from a lease in addition to drift: 10 ms, or a hundredth of the lease if
@@ -22,7 +22,7 @@ pub(crate) fn local_deadline(held_from: Instant, lease: Duration, own: Option<Du
             .saturating_sub(own.unwrap_or_else(|| margin(lease)))
 }
 
-/// Time from a confirmed request to the next renewal: a third of the lease, less up to a tenth of that third.
+/// Time from the confirmation of a claim to its next renewal: a third of the lease, less up to a tenth of that third.
 ///
 /// `dice` (any number) spreads the renewals of several clients.
 pub(crate) fn renew_after(lease: Duration, dice: u64) -> Duration {
@@ -30,7 +30,7 @@ pub(crate) fn renew_after(lease: Duration, dice: u64) -> Duration {
     third - third / 10_240 * u32::try_from(dice % 1024).unwrap_or(0)
 }
 
-/// Time from an unanswered renewal to the next one: short enough for several in a third of the lease.
+/// Time from a failed renewal to the next one: short enough for several in a third of the lease.
 pub(crate) fn retry_after(lease: Duration) -> Duration {
     (lease / 30).max(Duration::from_millis(5))
 }

@@ -70,7 +70,7 @@ pub(crate) struct Hold {
     meters: Option<Arc<Meters>>,
     renewed: bool,
     first_token: Option<FencingToken>,
-    /// Number of tokens that the grant reserved, one for each caller that gets the claim in turn.
+    /// Number of callers that may get the claim in turn: one for each token that the claim reserved.
     pub(crate) run: u32,
     extra: Option<Box<Extra>>,
     /// The lease from which the renewer computes its times: the caller's, or the store's last one if that is shorter.
@@ -85,7 +85,7 @@ pub(crate) struct Hold {
     confirmed: AtomicU64,
     /// Number of guards of one owner that share the claim.
     guards: AtomicU32,
-    /// Whether a release was sent or will be at once: the claim is neither handed over nor renewed.
+    /// Whether the claim was given up: it is neither handed over nor renewed by the watchdog.
     departed: AtomicBool,
     /// Whether the last renewal is unconfirmed. If the deadline passes then, the loss is `Unreachable`.
     unconfirmed: AtomicBool,
@@ -195,7 +195,7 @@ impl Hold {
         }
     }
 
-    /// Marks the claim as lost, unless its deadline has changed. Returns whether it did.
+    /// Marks the claim as lost, unless its deadline has changed. Returns whether the claim was marked.
     fn lose_if(&self, deadline: u64, cause: LostCause) -> bool {
         let won = self
             .deadline
@@ -243,7 +243,7 @@ impl Hold {
             .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
     }
 
-    /// Records that a renewal was sent. Until the store confirms it, the store counts as unreachable.
+    /// Records that a renewal was sent. If the deadline passes before the store confirms it, the loss is `Unreachable`.
     pub(crate) fn renewal_sent(&self) {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }
@@ -256,7 +256,7 @@ impl Hold {
         self.first_renewal_due.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the watchdog renews the claim: until its release, or until the early first renewal or a downgrade is
+    /// Whether the watchdog sends renewals: for a fixed lease, only while the early first renewal or a downgrade is not
     /// confirmed.
     pub(crate) fn is_renewed(&self) -> bool {
         self.renewed || self.is_first_renewal_due() || self.is_downgrade_due()
@@ -281,7 +281,7 @@ impl Hold {
         let _ = self.swap_downgrade(ASKED, WRITES);
     }
 
-    /// Records that the store confirmed the downgrade. Returns false if it did so before.
+    /// Records that the store confirmed the downgrade. Returns false if that was recorded before.
     pub(crate) fn downgraded(&self) -> bool {
         self.swap_downgrade(ASKED, DOWNGRADED)
     }
@@ -359,7 +359,7 @@ impl Hold {
         self.guards.load(Ordering::Acquire) > 0
     }
 
-    /// Marks the claim as released: it is neither handed over nor renewed. Returns false if it was marked before.
+    /// Marks the claim as given up: it is neither handed over nor renewed. Returns false if it was marked before.
     pub(crate) fn depart(&self) -> bool {
         !self.departed.swap(true, Ordering::AcqRel)
     }

@@ -69,7 +69,7 @@ pub(crate) trait Adopt: Send + Sync {
 }
 
 impl<W: Adoptable> InFlight<W> {
-    /// A call that the caller polls from now on. `waker` is the one with which it was polled before.
+    /// A call that the caller polls from now on. `waker`: that of an earlier poll, if any.
     pub(crate) fn new(tasks: &Tasks, work: W, waker: Option<Waker>) -> Self {
         InFlight(Arc::new(Cell {
             tasks: tasks.clone(),

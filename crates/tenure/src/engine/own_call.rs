@@ -42,7 +42,7 @@ pub(crate) enum Judged {
 enum Placed {
     No,
     Yes,
-    /// Unknown: the call was not answered.
+    /// The claim may be in the store: the call failed with an unknown effect.
     Perhaps,
 }
 
@@ -86,7 +86,7 @@ impl OwnCall {
                 "the store could not judge this request in time: try again",
             )),
             Ok(_) => self.wait_anew(),
-            // The claim may be in the store's queue: a poller asks again, so that it keeps its place there.
+            // The claim may be in the store's queue: a poller asks again, so that the claim keeps its place there.
             Err(error) if self.keeps_place(&error) => {
                 let placed = match error.effect() {
                     Effect::Unknown => Placed::Perhaps,

@@ -1,5 +1,5 @@
-//! A thread of the client's own, for programs whose tasks block their runtime. It runs the watchdog, the connections to
-//! the store, and the tasks that calls to the store start.
+//! A thread of the client's own, for programs whose tasks block their runtime. It runs the watchdog. If the store was
+//! opened on it, it also runs the store's connections, and the tasks that calls to the store start.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

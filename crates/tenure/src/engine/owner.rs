@@ -1,4 +1,4 @@
-//! Re-entrant locks by name: an owner that holds a key acquires it again without I/O.
+//! Re-entrant locks: an owner that holds a key acquires it again without I/O.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -51,7 +51,7 @@ struct Inner {
 #[derive(Default)]
 struct Owned {
     claims: Vec<Weak<Hold>>,
-    /// Wakers of the attempts that wait, by number. The first grant serves all of them.
+    /// Wakers of the attempts that wait, by number. The first grant wakes all of them.
     waiting: BTreeMap<u64, Waker>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum Reentry {
     Again(Arc<Hold>),
     /// The attempt would wait for its own owner's claim, or the owner belongs to another client.
     Refused(Error),
-    /// The owner does not hold the key. The attempt is woken when the owner does.
+    /// The owner does not hold the key, and the attempt is woken when it does. Or the lock is a semaphore.
     No,
 }
 

@@ -17,13 +17,13 @@ use super::services::Services;
 use super::store::next_wake;
 use super::timer::{nap, sleep, within};
 
-/// The longest time between two polls without a subscription to wake-ups.
+/// Without a subscription to wake-ups, the longest wait after a busy reply, before its random part.
 const POLL: Duration = Duration::from_millis(100);
-/// The shortest time between two polls, whatever the store advises.
+/// The shortest wait after a busy reply if no wake-up comes, whatever the store advises.
 const SOON: Duration = Duration::from_millis(1);
 /// The time between a failed attempt to listen for wake-ups and the next one.
 const REARM: Duration = Duration::from_secs(1);
-/// The maximum of the random part of a poll interval.
+/// The maximum of the random part of a wait.
 const SPREAD: Duration = Duration::from_millis(50);
 
 pub(crate) trait Demand: Send + Sync + 'static {

@@ -85,7 +85,7 @@ pub(crate) trait Origin: Send + Sync {
     fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer);
 }
 
-/// The claim that the store grants in the same step as the release, if the key is then free.
+/// The claim that the store may grant in the same step as the release.
 pub(crate) struct NamedSuccessor {
     pub(crate) claim: Arc<Claim>,
     pub(crate) request: LockRequest,
@@ -290,8 +290,8 @@ impl Release {
         }
     }
 
-    /// Retries a release as long as its claim may be in the store, and a withdrawal as long as an unanswered request may
-    /// place the claim.
+    /// Retries a release as long as its claim may be in the store, and a withdrawal also as long as an unanswered
+    /// request may place the claim.
     pub(crate) async fn send_for_good(mut self) {
         let limit = match self.cause {
             Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),
@@ -405,7 +405,7 @@ impl Release {
     }
 }
 
-/// If the runtime ends and drops the release unanswered, the queue learns that no successor comes.
+/// If the release ends unanswered, with its last retry or with the runtime, the queue learns that no successor comes.
 impl Drop for Release {
     fn drop(&mut self) {
         self.deliver(None, None);

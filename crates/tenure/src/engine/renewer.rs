@@ -48,7 +48,7 @@ use crate::telemetry::renewing;
 /// Time over which renewals are spread after a reconnect.
 const RECONNECT_SPREAD: Duration = Duration::from_secs(1);
 
-/// Is notified of the end of a hold.
+/// Is notified of the end of a hold, and of its downgrade.
 pub(crate) trait HoldObserver: Send + Sync {
     /// The hold's local deadline has passed. The claim may still be in the store.
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>);
@@ -105,7 +105,7 @@ impl Renewer {
         }))
     }
 
-    /// Renews a claim that was granted just before `now`, until [`forget`](Self::forget).
+    /// Renews a claim that was granted just before `now`, and checks its deadline, until [`forget`](Self::forget).
     pub(crate) fn watch(&self, hold: &Arc<Hold>, observer: Arc<dyn HoldObserver>, now: Instant) {
         let context = &self.0.context;
         let wanted = context.store.profile().first_renewal.unwrap_or(Duration::MAX);
@@ -387,7 +387,7 @@ impl Shared {
     }
 
     /// How early a renewal may be sent, to fill a batch: a twelfth of the lease, or a quarter of a first renewal's
-    /// delay.
+    /// delay. Zero for a fixed lease.
     fn may_be_early(&self, hold: &Hold) -> Duration {
         if hold.is_first_renewal_due() {
             let profile = self.context.store.profile();
@@ -456,7 +456,7 @@ impl Shared {
                 RenewReply::Unknown(error) => {
                     tracing::debug!(key = %hold.claim.at.key, claim = %hold.claim.at.id, %error, "a renewal failed");
                     meters.failed.increment(1);
-                    // Only for refusals of every such request: an earlier one may have had an effect otherwise.
+                    // With these faults the store refuses every downgrade, so no earlier request has had an effect.
                     if downgrades && matches!(error.fault(), Fault::Unsupported | Fault::Invalid) {
                         hold.downgrade_refused();
                     }

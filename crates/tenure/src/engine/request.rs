@@ -57,8 +57,8 @@ impl Options {
 impl LockRequest {
     /// Returns whether a claim for this request may be handed over in memory, to a request with the same options.
     ///
-    /// Only unfair mutexes and write locks with a renewed lease may, outside of a multi-lock. The claim of an owner may
-    /// not, because it counts the guards of that owner.
+    /// Only unfair mutexes and write locks with a renewed lease may, without `max_hold` and `at_least`, and outside of
+    /// a multi-lock. The claim of an owner may not, because it counts the guards of that owner.
     pub(crate) fn may_hand_over(&self) -> bool {
         let options = &self.options;
         matches!(self.mode, Mode::Exclusive | Mode::Write)

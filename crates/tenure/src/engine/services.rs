@@ -36,7 +36,7 @@ impl Services {
     /// Starts the client's tasks once, on the caller's runtime or on the client's own thread.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the client was closed before it was used, or if there is no runtime.
+    /// [`Error::Closed`] if the client was closed before it was used, or if there is no runtime or thread for them.
     pub(crate) fn start(&self) -> Result<(), Error> {
         if self.tasks.has_started() {
             return Ok(());

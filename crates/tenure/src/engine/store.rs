@@ -1,4 +1,4 @@
-//! The store of a client. A panic in a method of its backend becomes an error, as does a panic in a [`Call`].
+//! The store of a client. If its backend panics when a call begins, the call fails, as after a panic in the [`Call`].
 
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ impl Store {
         Store(backend)
     }
 
-    /// The backend itself, for calls that affect no claim.
+    /// The backend itself, for calls that affect no claim. Panics in its methods are not caught.
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         self.0.clone()
     }

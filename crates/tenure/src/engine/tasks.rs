@@ -75,10 +75,10 @@ impl Tasks {
     }
 
     /// Starts the watchdog, on the caller's runtime or on a thread of its own. `on_gone` runs if that runtime ends before
-    /// the client is closed.
+    /// [`stop`](Self::stop).
     ///
     /// # Errors
-    /// [`Error::Closed`] if the client was closed, or if there is no runtime.
+    /// [`Error::Closed`] if the client was closed, or if there is no runtime or thread.
     #[cold]
     pub(crate) fn start(
         &self,
@@ -150,7 +150,8 @@ impl Tasks {
         &self.0.ended
     }
 
-    /// Runs `work` on the client's runtime. If that has ended, drops `work`, and leases end the claims.
+    /// Runs `work` on the client's runtime. Drops `work` if the runtime has ended or the client has never started;
+    /// leases then end the claims.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.0.runtime.get() {
             self.0.work.spawn_on(work, runtime);
@@ -178,7 +179,7 @@ impl Tasks {
         (!here).then_some(ours)
     }
 
-    /// Refuses new attempts and ends waiting ones.
+    /// Marks the client as closed: it refuses new attempts, and its pollers end.
     pub(crate) fn shut(&self) {
         let mut life = self.0.life.lock();
         if *life != Life::Gone {
@@ -196,7 +197,7 @@ impl Tasks {
         self.0.work.wait().await;
     }
 
-    /// Ends the watchdog: the client is closed or was dropped.
+    /// Ends the watchdog: the client was closed or dropped.
     pub(crate) fn stop(&self) {
         self.shut();
         self.0.ended.cancel();

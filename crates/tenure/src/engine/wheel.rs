@@ -173,8 +173,8 @@ impl<T: Marked + Clone> Wheel<T> {
         }
     }
 
-    /// When to call `take_due` next: when the next item is due, or after one turn of the wheel if none is due before.
-    /// `None` if the wheel is empty.
+    /// When to call `take_due` next: at once after a full portion, else when the next item is due, or after one turn of
+    /// the wheel if none is due before. `None` if the wheel is empty.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         if self.len == 0 {
             return None;

@@ -250,7 +250,8 @@ impl Fence {
         Ok(columns)
     }
 
-    /// Refuses a column that is named twice, in any case: databases fold the case, some also of quoted names.
+    /// Refuses a column that is named twice, in upper or lower case: databases fold the case, some also of quoted
+    /// names.
     fn check_twice(&self, columns: &[Name]) -> Result<(), BadStatement> {
         let mut seen: Vec<&str> = Vec::new();
         for name in columns

@@ -2,11 +2,13 @@
 
 use tenure_backend::FencingToken;
 
-/// The words in every error of a [guard](crate::fenced::Fence::guard)'s triggers, and of a
+/// The words in every refusal by a [guard](crate::fenced::Fence::guard)'s triggers, or by a
 /// [`RedisFence`](crate::fenced::RedisFence)'s scripts, which distinguish it from other errors of the database.
 pub const REFUSED: &str = "refused by fence";
 
-/// The error of a refused write: its token is older than that of an earlier write. Stop: another client holds the lock.
+/// The error of a refused write: a newer token has written. Stop: another client has acquired the lock since.
+///
+/// A row that does not exist is refused with the same error: see [`applied`].
 ///
 /// # Examples
 /// ```
@@ -24,7 +26,7 @@ pub const REFUSED: &str = "refused by fence";
     }
 )]
 pub struct Stale {
-    /// The greatest token that has written; `None` if only a row count is known.
+    /// The greatest token that has written; `None` if the refusal does not name it, as a row count or a trigger.
     pub newest: Option<FencingToken>,
 }
 

@@ -12,7 +12,8 @@ impl Guard {
     /// for its [`mode`](Self::mode): key, claim, token and lease are the same. The token is still right, because the
     /// protected resource may have seen it, and every later grant has a greater one.
     ///
-    /// Do not write from the call on, whatever its outcome. On a guard that holds the read lock this method does nothing.
+    /// Do not write from the call on, unless it fails with `Invalid` or `Unsupported`. On a guard that holds the read
+    /// lock this method does nothing.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock is still held, for reading or for writing. The watchdog repeats the downgrade with

@@ -25,7 +25,8 @@ use crate::lock::scope::log_unconfirmed;
 /// # Guarantees
 /// - While [`is_leader`](Leader::is_leader) is true for one leader, it is false for all others, as
 ///   [`is_held`](Guard::is_held) for a [`Guard`].
-/// - When a leader dies, the next one is elected when the lease ends: 30 s by default. There is no leader until then.
+/// - When a leader dies, the next one is elected when the lease ends: within 30 s by default. There is no leader until
+///   then.
 /// - No guarantee that a paused leader sends nothing after its local deadline: only a [token](Guard::token) that the
 ///   resource checks protects against that.
 ///

@@ -343,7 +343,7 @@ async fn search_within(
 }
 
 /// Acquires the members one by one. If one is busy, releases all others, waits for the busy one, and tries the others
-/// again. `None`: one is busy, in a `try_` call.
+/// again. `None`: a `try_` call could not hold all of them.
 async fn search(
     members: Vec<Lock>,
     patience: Patience,

@@ -46,8 +46,8 @@ impl Mutex {
     /// Use it for a task that acquires the same lock in quick succession. The claim is kept until at most 10 ms after
     /// its grant, and each `lock` gets its own token. [`unlock`](Guard::unlock) returns before the lock is free in the
     /// store: other clients wait up to `time` longer, and their `try_lock` may find the lock busy. Has no effect on
-    /// fair locks, fixed leases, and locks with an owner, `max_hold` or `at_least`, nor while another client is known
-    /// to wait.
+    /// fair locks, fixed leases, members of a multi-lock, and locks with an owner, `max_hold` or `at_least`, nor while
+    /// another client is known to wait.
     pub fn linger(self, time: Duration) -> Self {
         Configure::set(self, |options| options.linger = time)
     }

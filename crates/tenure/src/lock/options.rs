@@ -120,10 +120,11 @@ macro_rules! options {
 
             /// Sets a lease that is never renewed: the lock is lost when it ends.
             ///
-            /// While the lock is held and no other task of this client waits for it, the client sends nothing. A holder
-            /// therefore detects an eviction only when its lease ends, or by [`verify`](crate::Guard::verify). While
-            /// other tasks of this client wait, the client queries the store after each third of the lease, and at
-            /// least every 10 s.
+            /// While the lock is held and no other task of this client waits for it, the client asks the store for it
+            /// only once, at the profile's [`first_renewal`](crate::Profile::first_renewal), and after a reconnect. A
+            /// holder therefore detects an eviction only then, when its lease ends, or by
+            /// [`verify`](crate::Guard::verify). While other tasks of this client wait, the client queries the store
+            /// after each third of the lease, and at least every 10 s.
             #[doc(alias("ttl", "expire"))]
             pub fn fixed_lease(self, lease: std::time::Duration) -> Self {
                 crate::lock::options::Configure::set(self, |options| {

@@ -28,7 +28,7 @@ pub(crate) enum CallerKind {
     Waits,
     /// An unfair caller that fails instead of waiting.
     Tries,
-    /// A fair caller, which waits in the store's queue.
+    /// A fair caller, which waits in the store's queue, or only tries.
     Queues,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct CallEnded<'a> {
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Granted(Arc<Hold>),
-    /// The store refused; the caller waits in this client's queue.
+    /// The store did not grant the claim; the caller waits in this client's queue.
     Waits,
     /// The caller waits in the store's queue. When it leaves, this signal ends its poller.
     Queued(Arc<Notify>),

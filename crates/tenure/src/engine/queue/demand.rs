@@ -133,7 +133,7 @@ impl Demand for StoreDemand {
         if self.is_served {
             return Next::Exit;
         }
-        // Asks for the queued claim first. If that was evicted, the waiter gets a new one at the tail of the store's
+        // Asks for the queued claim first. If that has ended, the waiter gets a new one at the tail of the store's
         // queue.
         let claim = self.claim.take();
         let claim = claim.unwrap_or_else(|| self.queue.claim(&self.request, Fairness::Fifo, 1));

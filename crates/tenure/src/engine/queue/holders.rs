@@ -101,7 +101,8 @@ impl KeyQueue {
         })
     }
 
-    /// Offers a claim to the first local waiter, in memory. Returns false if not allowed, or if the requests differ.
+    /// Offers a claim to the first local waiter, in memory. Returns false if not allowed, or if no waiter has the same
+    /// request.
     fn hand_over(&mut self, now: Instant, at: usize, effects: &mut Effects) -> bool {
         let Some(contention) = &mut self.contention else {
             return false;

@@ -5,9 +5,9 @@
 //! A client has one queue for each key and kind of lock. All its locks of that key go through the queue, so the store sees
 //! one caller at a time where this client has thousands.
 //!
-//! A caller that **arrives** at a free key asks the store itself: it polls its own call, and no task wakes. While a holder, a
-//! waiter or a call of the same client is in the way, the caller **waits** in the queue instead, in the order of arrival.
-//! A caller that only tries never waits: it fails at once if this client holds the key.
+//! A caller that **arrives** at a free key asks the store itself: it polls its own call, and no task is woken. While a
+//! holder, a waiter or a call of the same client is in the way, the caller **waits** in the queue instead, in the
+//! order of arrival. A caller that only tries never waits: it fails at once if this client holds the key.
 //!
 //! While callers wait, one task of the client, the **poller**, asks the store on behalf of the first of them: it
 //! polls after each wake-up from the store. It does not ask while this client holds the key, while a caller's own call is
@@ -67,7 +67,8 @@
 //! - **Q2** The holds in the queue, as far as their local deadlines have not passed, admit each other.
 //! - **Q3** Every grant of the store is held, offered, or released: none is dropped.
 //! - **Q4** A grant that is handed over in memory has a greater token than every conflicting grant that a caller got before it.
-//! - **Q5** A waiter that can be served is never forgotten: while a local waiter waits, a poller runs, or the key is closed.
+//! - **Q5** A waiter that can be served is never forgotten: while a local waiter waits, a poller runs, or the queue is
+//!   closed.
 //! - **Q6** A waiter gets a grant only of a request with the same options.
 //! - **Q7** When the last caller has left and the last call has ended, no state of former waiters is left.
 //! - **Q8** No lock is held while a waker runs or a store is called.

@@ -22,7 +22,7 @@ const STREAK_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct HandoverPolicy {
     limits: PolicyLimits,
-    /// Whether other clients waited at the last answer of the store.
+    /// Whether other clients wait, by the last answer of the store that showed it.
     others_wait: bool,
     /// Number of local hand-overs that the held claim may still make.
     run_left: u32,

@@ -215,7 +215,8 @@ impl SharedQueue {
         )
     }
 
-    /// Releases a claim in the background, whatever its state in the store. Its calls must have been answered.
+    /// Releases a claim in the background, whatever its state in the store. If a call for it was not answered, use
+    /// [`withdraw_unanswered`](Self::withdraw_unanswered).
     pub(crate) fn withdraw(self: &Arc<Self>, claim: Arc<Claim>) {
         let token = self.services.tasks.token();
         let release = Release::new(self.clone(), claim, Cause::Withdrawn, None, token);
@@ -230,7 +231,7 @@ impl SharedQueue {
 
     /// Withdraws a claim again when an unanswered call can no longer place it, unless a caller then holds the claim.
     ///
-    /// A store that forgets ended claims could place it again after it was withdrawn.
+    /// Does nothing on a store that remembers ended claims: only others could place the claim after its withdrawal.
     pub(crate) fn expect_late_call(self: &Arc<Self>, claim: Arc<Claim>) {
         if self.context().store.profile().remembers_ended {
             return;

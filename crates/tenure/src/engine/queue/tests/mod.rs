@@ -91,7 +91,7 @@ impl Fixture {
             "" => {}
             "to read" => mode = Mode::Read,
             "to write" => mode = Mode::Write,
-            // A write lock that may be handed over in memory.
+            // A write lock whose claim may linger.
             "to write with linger" => (mode, options.linger) = (Mode::Write, 10 * MS),
             "label" => options.label = "another".into(),
             "linger" => options.linger = 10 * MS,
