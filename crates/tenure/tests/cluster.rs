@@ -45,7 +45,7 @@ async fn a_multi_lock_spans_slots_of_all_nodes() {
     }
 }
 
-/// Two clients count under one lock, whose slot moves around all the time.
+/// Four clients count under one lock, whose slot moves around all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_counter_stays_exact_while_its_slot_moves() {
     let cluster = Arc::new(cluster());

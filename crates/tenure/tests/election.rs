@@ -131,7 +131,7 @@ async fn a_lost_lead_ends_the_work_and_the_candidate_campaigns_again() {
     let second = campaign(&rival);
     pass(SECOND).await;
     depose(&client).await;
-    // The eviction removed the rival's claim too, so both candidates campaign again.
+    // The rival's claim still waits, so the rival is elected next.
     let chair = second.await.expect("no panic").expect("elected");
     pass(60 * SECOND).await;
     let begun = terms.load(Ordering::SeqCst);
@@ -230,7 +230,7 @@ async fn an_observer_sees_no_leader_in_another_kind_of_lock() {
     assert!(chair.is_leader());
 }
 
-/// A store whose `inspect` fails while `now` is set, as if the election's key were no lock.
+/// A store whose `inspect` fails while `now` is set, as if the election's key were no mutex.
 #[derive(Debug)]
 struct Unreadable {
     store: Arc<dyn Backend>,

@@ -186,7 +186,7 @@ async fn close_is_cancel_safe() {
     }
 }
 
-/// The client withdraws the claim of a dropped lock when its call has ended: a later call would place the claim again.
+/// The client withdraws the claim of a dropped lock when its call has ended: before, the call could still place it.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_lock_is_withdrawn_after_its_own_call() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();

@@ -220,7 +220,7 @@ pub(crate) async fn lost(guard: &Guard) -> Lost {
     lost.expect("the loss is never reported")
 }
 
-/// Evicts all holders and waiters of a key.
+/// Evicts all holders of a key.
 pub(crate) async fn evict(client: &Client, key: &str) -> Vec<HolderId> {
     let key = LockKey::new(key).expect("tests use good keys");
     client

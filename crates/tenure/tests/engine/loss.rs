@@ -12,7 +12,7 @@ use crate::fixture::{
     spawned,
 };
 
-/// The watchdog renews after each third of the lease while the guard lives: 30 times in 300 s.
+/// The watchdog renews after each third of the lease while the guard lives: 30 to 36 times in 300 s.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_held_for_as_long_as_its_guard_lives() {
     let (_, client, backend) = Fixture::with_faulty_backend();

@@ -25,7 +25,7 @@ async fn an_unpolled_first_waiter_delays_others_by_200_ms_at_most() {
         }
         let waited = before.elapsed();
         assert!(waited <= LIMIT, "fair {fair}: {waited:?}");
-        // The unpolled waiter is still in the queue: when it is polled again, it gets the lock.
+        // When the unpolled waiter is polled again, it gets the lock.
         let guard = tokio::time::timeout(LIMIT, unpolled).await.unwrap().unwrap();
         assert!(client.mutex("k").try_lock().await.unwrap().is_none());
         guard.unlock().await.unwrap();

@@ -92,7 +92,8 @@ impl Actor {
             self.world
                 .violated("V1", "a grant was returned that had already ended");
         }
-        // If an operator evicted the claim while the reply was under way, the checker gets the token, but no period.
+        // If an operator evicted the claim while the reply was under way, the checker gets the token, but no period in
+        // which the lock was held.
         let is_evicted = self.world.is_evicted(guard.claim().id);
         let until = if is_evicted {
             Instant::ORIGIN

@@ -65,7 +65,7 @@ fn sweep(seeds: u64, after: AfterLoss, enough: usize) -> Vec<(u64, Vec<String>)>
     guilty
 }
 
-/// R8, R10: also with two and four members, and with grants that arrive late.
+/// R8, R10: the rules hold also with two and four members, and with grants that arrive late.
 #[test]
 fn no_seed_breaks_the_quorum() {
     let guilty = sweep(

@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 const SEEDS: u64 = 10_000;
 /// Number of failing seeds after which the search stops.
 const ENOUGH: usize = 20;
-/// Real time without an end of any simulation, after which those that run are stuck. Most take milliseconds.
+/// If no simulation ends within this real time, those that run are stuck. Most take milliseconds.
 const REST: Duration = Duration::from_secs(60);
 /// Number of log lines that a failure shows. `TENURE_SEED` shows all.
 const TAIL: usize = 150;
