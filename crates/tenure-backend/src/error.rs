@@ -72,9 +72,10 @@ pub enum Fault {
     Invalid,
     /// The store rejected the credentials, or they lack a permission.
     Denied,
-    /// The store answered but cannot work, and waiting does not help: it is damaged, full, read-only or not a store.
+    /// The store answered but cannot work, and waiting does not help: it is damaged, full, read-only or not a store,
+    /// or its backend has a bug.
     Store,
-    /// This backend was closed.
+    /// This backend was closed, or its runtime has ended.
     Closed,
 }
 

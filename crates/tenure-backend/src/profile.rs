@@ -231,7 +231,8 @@ pub enum Fencing {
     None,
     /// Tokens rise as long as this process lives.
     Process,
-    /// Tokens rise unless the store loses its data and its clock also runs backward.
+    /// Tokens rise unless the store loses its data and its clock is then behind the lost counter, for example because
+    /// the clock ran backward.
     UntilDataLossAndBackwardClock,
     /// Tokens rise through every crash, because each is on stable storage before it is granted. A token can repeat only if
     /// the data is lost or replaced by an older copy and the clock also runs backward.

@@ -86,7 +86,7 @@ pub enum Error {
     /// The store failed. [`effect`](Error::effect) tells whether it may have carried out the call.
     #[error("the store failed")]
     Backend(#[source] BackendError),
-    /// The client was closed, or its runtime has ended. Create another client.
+    /// The client was closed, its runtime has ended, or it has no runtime or thread. Create another client.
     #[error("{0}")]
     Closed(&'static str),
 }

@@ -28,8 +28,8 @@ pub struct Striped {
 }
 
 impl Striped {
-    /// Maximum number of stripes, because all mutexes are created at once. More are [`Invalid`](crate::Error::Invalid)
-    /// at first use.
+    /// Maximum number of stripes, all of which are created at once. More are [`Invalid`](crate::Error::Invalid) at
+    /// first use.
     pub const MOST: usize = 1 << 16;
 
     pub(crate) fn new(engine: &Arc<Engine>, key: &str, stripes: usize) -> Self {

@@ -10,8 +10,8 @@
 //! order of arrival. A caller that only tries never waits: it fails at once if this client holds the key.
 //!
 //! While callers wait, one task of the client, the **poller**, asks the store on behalf of the first of them: it
-//! polls after each wake-up from the store. It does not ask while this client holds the key, while a caller's own call is
-//! in flight, and while a release that names a successor is in flight.
+//! polls after each wake-up from the store. It does not ask while this client's holds exclude that waiter, while a
+//! caller's own call is in flight, and while a release that names a successor is in flight.
 //!
 //! A grant is **offered** to the first waiter: the waiter is woken, and holds the key when it is polled. An offer that is
 //! not taken within the offer window (100 ms) goes to the next waiter. The waiter that **missed** it keeps its place, but

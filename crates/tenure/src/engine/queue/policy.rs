@@ -69,7 +69,7 @@ impl HandoverPolicy {
         }
     }
 
-    /// Records that the store refused a claim: another client holds the key, and may want it again.
+    /// Records that a store that reports waiters refused a claim: another client holds the key, and may want it again.
     pub(crate) fn refused(&mut self) {
         self.others_wait |= self.limits.reports_waiters;
     }

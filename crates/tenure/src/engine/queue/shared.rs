@@ -81,7 +81,7 @@ impl SharedQueue {
         (reply, now)
     }
 
-    /// This client's granted claims on the key: held, offered to a waiter, or unlocked but not yet released.
+    /// This client's granted claims on the key: held, offered to a waiter, lingering, or kept for `at_least`.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.state.lock().holds()
     }

@@ -200,7 +200,7 @@ pub(crate) struct Close;
 
 /// The claims of a closed queue. All must be released.
 pub(crate) struct Closed {
-    /// Claims that guards hold, or that are offered to waiters.
+    /// Claims that guards hold, that are offered to waiters, or that are kept for `at_least`.
     pub(crate) held: Vec<Arc<Hold>>,
     pub(crate) lingering: Vec<Arc<Hold>>,
 }
