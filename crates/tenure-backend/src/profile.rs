@@ -45,11 +45,12 @@ pub struct Profile {
     pub fuller_layout: Option<&'static str>,
     /// Which clients can share the store's locks.
     pub reach: Reach,
-    /// Whether mutexes are fair, unfair or both.
+    /// Which mutexes the store serves: fair, unfair, both or none.
     pub mutex: Order,
-    /// Whether read-write locks are fair, unfair or both. A store that has them also downgrades write claims (B20).
+    /// Which read-write locks the store serves: fair, unfair, both or none. A store that has them also downgrades write
+    /// claims (B20).
     pub read_write: Order,
-    /// Whether semaphores are fair, unfair or both.
+    /// Which semaphores the store serves: fair, unfair, both or none.
     pub semaphore: Order,
     /// How the store detects a dead holder.
     pub liveness: Liveness,
@@ -98,7 +99,7 @@ pub enum Reach {
     Network,
 }
 
-/// Whether a store's locks of one kind are fair, unfair or both.
+/// Which locks of one kind a store serves: fair, unfair, both or none.
 ///
 /// # Examples
 /// See [`Profile`] and its method [`serves`](Profile::serves).
@@ -398,7 +399,7 @@ impl Profile {
         }
     }
 
-    /// Returns whether locks of this mode are fair, unfair or both.
+    /// Returns which locks of this mode the store serves: fair, unfair, both or none.
     pub fn order(&self, mode: Mode) -> Order {
         match mode {
             Mode::Exclusive => self.mutex,

@@ -54,7 +54,7 @@ const LIMIT: usize = 100_000;
 )]
 #[non_exhaustive]
 pub enum Change {
-    /// The key was free at the previous scan, and is held.
+    /// The key is held, and had no holder at the previous scan or there was none.
     Held(LockStatus),
     /// The key was held at the previous scan, and has no holder any more. Claims may wait for it.
     Freed(LockStatus),

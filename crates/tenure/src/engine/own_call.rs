@@ -33,7 +33,7 @@ pub(crate) enum Judged {
     /// The caller only tried, and the lock is busy.
     Refused,
     Failed(Error),
-    /// The caller was dropped, and its claim is released.
+    /// The caller was dropped, or its time limit has passed. Its claim is released.
     Left,
 }
 

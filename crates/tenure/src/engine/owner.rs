@@ -149,7 +149,7 @@ impl Owner {
         Reentry::No
     }
 
-    /// Records a claim granted to the owner. Wakes the owner's other attempts for the key: they share the claim.
+    /// Records a claim granted to the owner. Wakes the owner's other attempts for the key, which may share the claim.
     pub(crate) fn holds(&self, held: &Arc<Hold>) {
         let waiting = {
             let mut holds = self.0.holds.lock();

@@ -132,7 +132,7 @@ pub(crate) enum CallOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallReply {
     Accepted,
-    /// The caller was dropped: its claim must be released.
+    /// The caller was dropped, or its time limit has passed: its claim must be released.
     Left,
     /// The client was closed: the caller's claim must be released.
     Closed,

@@ -74,7 +74,8 @@ pub(crate) enum Route {
 pub(crate) enum WaiterState {
     /// A task polls the waiter's call; the caller waits for the outcome.
     Calling(Option<Waker>),
-    /// The waiter's call is in flight, and its caller was dropped. The claim is released when the call ends.
+    /// The waiter's call is in flight, but its caller was dropped or its time limit has passed. The claim is released
+    /// when the call ends.
     Left,
     /// The waiter waits for a grant. The waker is that of the last poll.
     Waiting(Option<Waker>),
