@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{BackendError, Claim, ClaimRef, Effect, Fault, Instant, Kind, Mode, TokenRange, escape_control};
 
-/// A request to prolong the lease of one claim.
+/// A request to renew one claim.
 ///
 /// # Examples
 /// ```

@@ -71,7 +71,7 @@ pub(crate) struct Replies<T> {
 }
 
 impl<T> Replies<T> {
-    /// Waits for the next reply, and returns it with the member's index. `None` if all have replied, or the time is
+    /// Waits for the next reply, and returns it with the member's index. `None` if all calls have ended, or the time is
     /// over.
     pub(crate) async fn next(&mut self) -> Option<(usize, T)> {
         timeout_at(self.until, self.receiver.recv()).await.ok().flatten()

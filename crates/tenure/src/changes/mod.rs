@@ -99,8 +99,8 @@ pub struct Changes {
     scope: Result<Scope, Error>,
     interval: Duration,
     limit: usize,
-    /// Registers the prefix for the scans that the client's watchers share; made at the first scan. `None` for a single
-    /// key.
+    /// Registers the prefix for the scans that the client's watchers share. `None` before the first scan, and for a
+    /// single key.
     watcher: Option<Arc<Watcher>>,
     seen: Seen,
     /// Changes that were found and not returned yet.

@@ -168,7 +168,7 @@ impl Lab {
         self.lose_as(key, Loss::Evicted { by });
     }
 
-    /// Takes a lock from all its holders for the given reason: an expired lease, a session that ended, a missing record.
+    /// Takes a lock from all its holders for the given reason, such as an expired lease or a session that ended.
     ///
     /// # Panics
     /// The same as [`lose`](Lab::lose).
