@@ -76,7 +76,8 @@ pub(crate) fn assert_is_one_line_in_words(said: &str) {
     assert!(!said.contains(['{', '"']), "{said}");
 }
 
-/// The path of the built `tenure` command, next to the tests. Builds it if only this package is tested.
+/// The path of the built `tenure` command, next to the tests. Builds it if it is missing, as when only this package is
+/// tested.
 pub(crate) fn tenure_command() -> PathBuf {
     let test = env::current_exe().expect("a test knows its file");
     let profile = test

@@ -118,7 +118,8 @@ func (owner *owner) serve(verb, key string, rest []string) (any, error) {
 	return nil, fmt.Errorf("no such verb: %s", verb)
 }
 
-// Increments by reading and then writing, so that two holders at a time lose an increment. Returns the longest wait in ms.
+// Increments by reading and then writing, so that two holders at a time lose an increment. Returns the longest wait in
+// ms.
 func (owner *owner) count(key, counter, turns string) (any, error) {
 	number, err := strconv.Atoi(turns)
 	if err != nil {

@@ -51,7 +51,10 @@ class Peer {
     }
   }
 
-  /** Increments by reading and then writing, so that two holders at a time lose an increment. Returns the longest wait in ms. */
+  /**
+   * Increments by reading and then writing, so that two holders at a time lose an increment. Returns the longest wait in
+   * ms.
+   */
   async count(owner, key, counter, turns) {
     let longest = 0;
     for (let turn = 0; turn < Number(turns); turn++) {

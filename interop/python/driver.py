@@ -58,7 +58,10 @@ class Owner:
             raise ValueError(f"no such verb: {verb}")
 
     def count(self, lock, counter, turns):
-        """Increments by reading and then writing, so that two holders at a time lose an increment. Returns the longest wait in ms."""
+        """Increments by reading and then writing, so that two holders at a time lose an increment.
+
+        Returns the longest wait in ms.
+        """
         longest = 0
         for _ in range(int(turns)):
             asked = time.monotonic()

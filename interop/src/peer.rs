@@ -1,18 +1,18 @@
-//! The requests to a client in its driver: to connections, to the owners of locks, and to locks. All drivers speak one line
-//! protocol: each request is a line of words on stdin, and each answer is a line of JSON on stdout, as soon as it is done. A
-//! request that waits for a lock does not delay those of other owners. A driver ends at the end of its input, and releases
-//! no lock.
+//! The requests to a client in its driver: to connections, to the owners of locks, and to locks. All drivers speak one
+//! line protocol: each request is a line of words on stdin, and each answer is a line of JSON on stdout, as soon as the
+//! request is done. A request that waits for a lock does not delay those of other owners. A driver ends at the end of
+//! its input, and releases no lock.
 //!
 //! ```text
-//! 1 open peer-0 redis://127.0.0.1:6379 30000      {"id":1,"value":"what names the client in the store"}
+//! 1 open peer-0 redis://127.0.0.1:6379 30000      {"id":1,"value":"the client's name in the store"}
 //! 2 acquire peer-0 anna plain k 0                 {"id":2,"value":null}
 //! 3 release peer-0 berta plain k                  {"id":3,"error":"IllegalMonitorStateException","message":"..."}
 //! 4 close peer-0                                  {"id":4,"value":null}
 //! ```
 //!
-//! Every request except `open` and `close` names a client, an owner, a kind of lock, a key, and what its verb needs: `acquire`,
-//! `try`, `release`, `extend`, `state` (the number of holds), `count` (increments a number under the lock), and those of
-//! single drivers. To let a driver die, a test kills its process.
+//! Every request except `open` and `close` names a client, an owner, a kind of lock, a key, and what its verb needs:
+//! `acquire`, `try`, `release`, `extend`, `state` (the number of holds), `count` (increments a number under the lock),
+//! and those of single drivers. To let a driver die, a test kills its process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -94,12 +94,12 @@ impl Owner {
         Ok(format!("{}:{thread}", self.id))
     }
 
-    /// `getLock(key)`.
+    /// Redisson's `getLock(key)`.
     pub fn plain(&self, key: &str) -> Lock {
         self.lock("plain", key)
     }
 
-    /// `getFairLock(key)`.
+    /// Redisson's `getFairLock(key)`.
     pub fn fair(&self, key: &str) -> Lock {
         self.lock("fair", key)
     }
@@ -115,7 +115,7 @@ impl Owner {
 }
 
 impl Lock {
-    /// Waits for the lock. If the client has a watchdog, as Redisson's `lockInterruptibly()`, it then renews the lock.
+    /// Waits for the lock, as Redisson's `lockInterruptibly()`. A client with a watchdog then renews the lock.
     pub fn lock(&self) -> Reply<()> {
         self.ask("acquire", &["0"])
     }
@@ -195,8 +195,8 @@ impl Lock {
         self.ask("remaining", &[])
     }
 
-    /// Repeats `turns` times: locks, reads the Redis string `counter`, writes it plus 1, unlocks. Returns the longest wait in
-    /// milliseconds. Without mutual exclusion, increments are lost.
+    /// Repeats `turns` times: locks, reads the Redis string `counter`, writes it plus 1, unlocks. Returns the longest
+    /// wait in milliseconds. Without mutual exclusion, increments are lost.
     pub fn count(&self, counter: &str, turns: u32) -> Reply<u64> {
         self.ask("count", &[counter, &turns.to_string()])
     }

@@ -53,7 +53,8 @@ struct Line {
 }
 
 impl Worker {
-    /// The driver's process that all tests share, started by the first call. `None` if `TENURE_SKIP` names a tool of it.
+    /// The driver's process that all tests share, started by the first call. `None` if `TENURE_SKIP` names a tool of
+    /// it.
     pub fn shared(driver: Driver) -> Option<Worker> {
         static SHARED: [OnceLock<Option<Worker>>; Driver::ALL.len()] =
             [const { OnceLock::new() }; Driver::ALL.len()];
@@ -120,7 +121,7 @@ impl Worker {
         let (answer, line) = oneshot::channel();
         lock(&self.shared.asked).insert(id, answer);
         let request = format!("{id} {}\n", words.join(" "));
-        // If the process was killed, the write fails, and so does the reply.
+        // If the process was killed, the write fails, and the reply fails or never comes.
         let _ = lock(&self.shared.input).write_all(request.as_bytes());
         Box::pin(async move {
             let line = line.await.map_err(|_| Thrown {

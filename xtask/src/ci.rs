@@ -37,7 +37,8 @@ fn everywhere(verb: &str, all: &str, options: &str) -> Result<(), Failure> {
     run_command(apart)
 }
 
-/// Runs clippy on the crate `tenure` without features, with each feature alone, and with TLS for the store that uses it.
+/// Runs clippy on the crate `tenure` without features, with each feature alone, and with TLS for the store that uses
+/// it.
 fn features() -> Result<(), Failure> {
     let metadata = Metadata::read()?;
     let tenure = metadata.members().find(|package| package.name == "tenure");

@@ -1,8 +1,10 @@
-//! Checks that three sets of features of `tenure` compile no store, client, TLS library or metrics that they do not need.
+//! Checks that three sets of features of `tenure` compile no store, client, TLS library or metrics that they do not
+//! need.
 
 use crate::process::{Failure, cargo, output};
 
-/// Crates that few features may compile: our stores, clients of stores, TLS libraries, `cc`, which compiles C, and `metrics`.
+/// Crates that few features may compile: our stores, clients of stores, TLS libraries, `cc`, which compiles C, and
+/// `metrics`.
 const CHECKED: &str = "tenure-memory tenure-sql tenure-redis rusqlite tokio-postgres mysql_async redis zookeeper-client \
     tonic prost aws-lc-sys aws-lc-rs openssl-sys ring rustls libsqlite3-sys cc metrics";
 

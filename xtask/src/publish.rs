@@ -1,4 +1,4 @@
-//! Checks that the published crates can be packaged, and in which order they are published.
+//! Checks that the published crates can be packaged, and that CONTRIBUTING.md lists each after its dependencies.
 
 use crate::metadata::{Metadata, Package};
 use crate::process::{Failure, cargo, output, root, run as run_command};

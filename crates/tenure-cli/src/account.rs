@@ -25,7 +25,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the account of the user that runs this process. `None` if the database has no entry.
+    /// Returns the account of the user that runs this process. `None` if neither `/etc/passwd` nor `getent` shows one.
     #[cfg(unix)]
     pub fn of_this_user() -> Option<Account> {
         let user = rustix::process::getuid().as_raw();
@@ -63,7 +63,8 @@ impl Account {
     }
 }
 
-/// Returns the output of a command that ends within `limit`. Kills a slower command and returns `None`.
+/// Returns the output of a command. `None` if the command cannot be started or read, or does not close its output
+/// within `limit`; it is then killed.
 #[cfg(unix)]
 fn output_of(mut command: Command, limit: Duration) -> Option<String> {
     command.stdin(Stdio::null()).stderr(Stdio::null());

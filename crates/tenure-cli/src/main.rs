@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             }
         },
         Err(BadUsage { exit_code, text }) => {
-            // If stderr has no reader, the exit code still tells the error.
+            // If stderr has no reader, the exit code still reports the error.
             let _ = io::stderr().write_all(text.as_bytes());
             ExitCode::from(exit_code)
         }

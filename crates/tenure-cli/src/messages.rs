@@ -115,8 +115,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Returns the messages of an error and its causes, without repetitions. Passwords are masked: an error may quote a URL
-/// that stands in the wrong place.
+/// Returns the messages of an error and its causes, without adjacent repetitions. Passwords are masked: an error may
+/// quote a URL that stands in the wrong place.
 fn chain(error: &dyn StdError) -> Vec<String> {
     let (mut words, mut cause) = (Vec::<String>::new(), Some(error));
     while let Some(error) = cause {

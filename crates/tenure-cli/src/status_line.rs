@@ -30,7 +30,7 @@ pub fn draw(text: &str) {
     }
 }
 
-/// Erases the line, if one is shown.
+/// Erases the line, if one is shown. Leaves it if the terminal takes no output from this job.
 pub fn clear() {
     if SHOWN.swap(false, Ordering::Relaxed) && takes_output() {
         let _ = io::stderr().write_all(ERASE.as_bytes());
@@ -52,7 +52,7 @@ fn write_line(out: &mut impl Write, text: &str, columns: usize) -> io::Result<()
     out.write_all(format!("{ERASE}{}", cut(text, columns.saturating_sub(1))).as_bytes())
 }
 
-/// Cuts a text to a number of columns, and marks the cut with three dots.
+/// Cuts a text to a number of columns, and marks the cut with three dots, or with fewer if there is no room.
 fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();

@@ -16,7 +16,7 @@ use crate::args::Global;
 const ETC_URL: &str = "/etc/tenure/url";
 /// File name of the embedded store.
 const FILE: &str = "locks.db";
-/// Number of bytes of a URL file that are read, at most. A longer line is no URL.
+/// Number of bytes of a URL file that are read, at most. No URL is that long.
 const LONGEST_URL: u64 = 64 * 1024;
 /// The characters of a path that are not percent-encoded in a URL.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
@@ -131,7 +131,7 @@ pub enum NoStore {
 ///
 /// # Errors
 /// If a source exists but cannot be used. It is not skipped, because the next source could name another store, and so
-/// another lock.
+/// another lock. Also if there is no source, and no folder for the embedded store.
 pub fn choose(environment: &Environment) -> Result<Choice, NoStore> {
     let (source, named) = match named_url(environment)? {
         Some(named) => named,

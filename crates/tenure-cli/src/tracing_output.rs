@@ -57,7 +57,7 @@ fn is_printed(metadata: &Metadata<'_>, verbosity: Verbosity) -> bool {
     }
 }
 
-/// Formats an event as one line with its fields in brackets: `warning: a lock was lost (key="k" cause="expired")`.
+/// Formats an event as one line with its fields in brackets: `warning: runtime stalled (late_ms=900)`.
 struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line

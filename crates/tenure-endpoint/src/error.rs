@@ -88,7 +88,7 @@ pub enum UrlError {
         /// Position of the host, counted from 1.
         position: usize,
     },
-    /// The text after a host's `:` is not a port.
+    /// The text after a host's `:`, or after the `]` of an address, is not a port.
     #[error("host {position} has no valid port: after `:` write a number from 1 to 65535")]
     Port {
         /// Position of the host, counted from 1.

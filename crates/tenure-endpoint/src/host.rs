@@ -47,13 +47,13 @@ impl Host {
         &self.name
     }
 
-    /// The port in the URL, never 0; `None` if the URL has none.
+    /// The port; `None` if the URL has none. A port in a URL is never 0.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// The port in the URL, or `default` if the URL has none.
+    /// The port, or `default` if the URL has none.
     #[must_use]
     pub fn port_or(&self, default: u16) -> u16 {
         self.port.unwrap_or(default)

@@ -16,10 +16,11 @@ use crate::secret::Secret;
 /// a store in a file or in memory (`sqlite`, `memory`) is `scheme:path[?options]`, or `scheme:///path` for an
 /// absolute path. User, password, host, path and the values of options are percent-decoded.
 ///
-/// `Display` and `Debug` show the URL as it was written, without the password. The shown text is again a valid URL of
-/// the same store. Two more parts are shown as `***`, because they may be misplaced passwords: a user name without password,
-/// unless the URL has a `password_file`, and the value of an option that no store has. For the same reason a URL with
-/// hosts may contain only one `@`, and options with names like `password` or `token` are refused.
+/// `Display` and `Debug` show the URL as it was written, without the password and with the scheme in lower case. The
+/// shown text is again a valid URL of the same store. Two more parts are shown as `***`, because they may be misplaced
+/// passwords: a user name without password, unless the URL has a `password_file`, and the value of an option that no
+/// store has. For the same reason a URL with hosts may contain only one `@`, and options with names like `password` or
+/// `token` are refused.
 ///
 /// # Examples
 ///

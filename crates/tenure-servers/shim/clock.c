@@ -1,6 +1,6 @@
 // A wall clock that steps: the system's time plus an offset in nanoseconds, which is read from a file.
-// Loaded into a server with LD_PRELOAD, it moves the time of day for that process only. Monotonic time is not moved: setting
-// a clock does not change it, and timers that run backward would cause faults that never happen in reality.
+// Loaded into a server with LD_PRELOAD, it moves the time of day for that process only. Monotonic time is not moved:
+// setting a clock does not change it, and timers that run backward would cause faults that never happen in reality.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -25,7 +25,7 @@ impl SteppedClock {
     /// Makes a clock with the offset 0. Compiles a small library with the system's C compiler.
     ///
     /// # Errors
-    /// The system's error if there is no compiler or no space on the disk; the compiler's output if it fails.
+    /// The system's error if there is no compiler or no space on the disk; the compiler's output if compiling fails.
     pub fn new() -> io::Result<SteppedClock> {
         let folder = tempfile::tempdir()?;
         let source = folder.path().join("clock.c");

@@ -169,10 +169,10 @@ impl RedisCluster {
         self.end_move(slot, to)
     }
 
-    /// Waits until every running node counts the cluster as complete.
+    /// Waits until every node counts the cluster as complete.
     ///
     /// # Errors
-    /// One that says so, if it takes longer than 30 s.
+    /// The error of a node that does not answer, or one that says so if it takes longer than 30 s.
     pub fn wait_until_complete(&self) -> io::Result<()> {
         self.wait(|cluster| {
             let complete = |node: &Redis| Ok(node.ask(&["CLUSTER", "INFO"])?.contains("cluster_state:ok"));

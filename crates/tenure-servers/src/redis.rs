@@ -90,8 +90,8 @@ impl Redis {
         Self::start_in(tempfile::tempdir()?, options, clock.map(Arc::new))
     }
 
-    /// Starts a server in a folder, with a clock that other servers may read too. If the folder has a file `redis.conf`,
-    /// the server reads it first.
+    /// Starts a server in a folder, with a clock that other servers may read too. If the folder has a file
+    /// `redis.conf`, the server reads it first.
     pub(crate) fn start_in(
         folder: TempDir,
         options: &[&str],

@@ -135,8 +135,8 @@ const QUICK_SYNC: &[&str] = &[
     "0",
 ];
 
-/// Starts a sentinel of the server at `master`, which agrees to a failover with `quorum - 1` others. `more` are further
-/// lines of its configuration.
+/// Starts a sentinel that watches the server at `master`. For a failover, `quorum - 1` others must agree with it.
+/// `more` are further lines of its configuration.
 ///
 /// # Errors
 /// As [`Redis::start`].

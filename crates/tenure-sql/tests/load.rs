@@ -248,7 +248,8 @@ async fn a_thousand_waiters_can_leave_at_once() {
     }
     drop(queue);
     assert!(is_alive(&client, &held).await);
-    // Limit is many times what the release takes. Checking all waiters for each one that leaves takes longer.
+    // The limit is many times what the release takes. If all waiters were checked for each one that leaves, the release
+    // would take longer.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 

@@ -23,7 +23,7 @@ const MAX_LATE: usize = 32;
 /// ```
 /// use tenure_testkit::FaultRates;
 ///
-/// // Loses every third reply, and injects no other fault.
+/// // Loses about a third of the replies, and injects no other fault.
 /// let lossy = FaultRates { fails_after: 33, ..FaultRates::NONE };
 /// assert_eq!(lossy.fails_before, 0);
 /// ```

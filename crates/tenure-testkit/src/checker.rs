@@ -2,9 +2,9 @@
 //!
 //! An attempt *holds* its key from its `acquired` event up to its `release` event, its `lost` event or its local
 //! deadline, whichever comes first. The end is exclusive: another attempt may be granted at that very time. From its
-//! `downgrade` event on, a writer holds its key as a reader. An attempt
-//! with an unknown outcome proves nothing. The check is complete: a correct lock can have produced the history if and
-//! only if holding periods whose modes [`Mode::admits`] refuses do not overlap.
+//! `downgrade` event on, a writer holds its key as a reader. An attempt with an unknown outcome proves nothing. The
+//! check is complete: a correct lock can have produced the history if and only if holding periods whose modes
+//! [`Mode::admits`] refuses do not overlap.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -105,7 +105,7 @@ struct KeyHistory {
     tokens: Tokens,
     /// Newest token that the guarded resource accepted.
     accepted: Option<(FencingToken, Event)>,
-    /// Number of attempts that have not ended.
+    /// Number of attempts that have neither failed nor been released.
     open: u32,
 }
 
@@ -334,7 +334,8 @@ impl Checker {
         }
     }
 
-    /// Checks L4: the store shows no more holders and waiters of a key than attempts that have not ended.
+    /// Checks L4: the store shows no more holders and waiters of a key than attempts that have neither failed nor been
+    /// released.
     fn seen(&mut self, event: &Event, holders: u32, waiters: u32) {
         let (_, one) = self.state_of(event.attempt);
         let open = one.open;

@@ -79,7 +79,7 @@ pub struct SimClock {
 }
 
 impl SimClock {
-    /// Creates a clock that starts at tokio's current time.
+    /// Creates a clock that follows tokio's time from now on.
     pub fn new() -> Self {
         SimClock {
             origin: tokio::time::Instant::now(),

@@ -1,5 +1,5 @@
-//! Decorator for faults between a client and its store: a hook sees each call before and after the store, and may change
-//! its requests and replies.
+//! Decorator for faults between a client and its store: a hook sees each call before and after the store, and may
+//! change its requests and replies.
 
 use std::fmt::Debug;
 use std::future::Future;

@@ -109,8 +109,9 @@ pub enum EventKind {
 
 /// Records a history from any number of tasks and threads. Clones share one history.
 ///
-/// Record the end of a holding period right before the release or downgrade is sent, and its start right after the grant arrived.
-/// Otherwise the recorded periods are longer than the real ones, and the checker reports overlaps that did not happen.
+/// Record the end of a holding period right before the release or downgrade is sent, and its start right after the
+/// grant arrived. Otherwise the recorded periods are longer than the real ones, and the checker reports overlaps that
+/// did not happen.
 ///
 /// # Examples
 /// ```

@@ -57,9 +57,10 @@ pub enum Rule {
     V3,
     /// The guarded resource accepted an older token after a newer one.
     V4,
-    /// An attempt was granted before a conflicting one that queued before the first began.
+    /// An attempt was granted before a conflicting one that had queued before the granted one began.
     L3,
-    /// The store showed more holders and waiters of a key than there were open attempts.
+    /// The store showed more holders and waiters of a key than there were attempts that had neither failed nor been
+    /// released.
     L4,
 }
 

@@ -31,10 +31,10 @@ async fn run() -> Result<(), Box<dyn Error>> {
     outcome.and(closed.map_err(Into::into))
 }
 
-/// Runs the report. If another host runs it, succeeds without errors on stderr, so that cron mails nothing.
+/// Runs the report. If another host runs it, prints that and succeeds.
 async fn report_once(client: &Client) -> Result<(), tenure::Error> {
     let mutex = client.mutex("nightly-report");
-    // If the lock is lost, `report` is dropped and the result is `Error::Lost`, which cron mails.
+    // If the lock is lost, `report` is dropped and the result is `Error::Lost`, which `main` prints.
     mutex
         .with_or_else(
             Duration::ZERO,

@@ -154,8 +154,8 @@ async fn crowd(
     Ok(crowd)
 }
 
-/// One buyer, which tries again if the lock was busy, the shop was overtaken or the result is unknown. It then gets an
-/// order that it already has.
+/// One buyer, which tries again if the lock was busy, the shop was overtaken or the result is unknown. A buyer that
+/// already has an order gets that one.
 async fn buyer(shop: String, what: String, headers: &'static str) -> io::Result<Reply> {
     for _ in 1..TRIES {
         let reply = ask(&shop, &what, headers).await?;

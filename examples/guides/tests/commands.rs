@@ -1,4 +1,5 @@
-//! Runs the shell commands of the guides, and compares their output with the guides. Finds code of a page that is not compiled.
+//! Runs the shell commands of the guides, and compares their output with the guides. Finds code of a page that is not
+//! compiled.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]

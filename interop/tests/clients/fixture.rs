@@ -22,7 +22,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// The lease of tests that wait for its end.
 pub(crate) const SHORT: Duration = Duration::from_millis(1_500);
 
-/// What a case runs with.
+/// The kind of lock and the client with which a case runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) subject: &'static Subject,
@@ -37,8 +37,8 @@ pub(crate) struct Fixture {
 }
 
 impl Setting {
-    /// A fixture in the process that all tests share; `None` if `TENURE_SKIP` names a tool of the driver. Both sides have that
-    /// lease.
+    /// A fixture in the process that all tests share; `None` if `TENURE_SKIP` names a tool of the driver. Both sides
+    /// have that lease.
     pub(crate) async fn fixture(self, lease: Duration) -> Option<Fixture> {
         Some(self.fixture_in(&Worker::shared(self.driver)?, lease).await)
     }
@@ -81,8 +81,8 @@ impl Fixture {
         self.redis.ask(&words).unwrap()
     }
 
-    /// The data in Redis, without Tenure's own keys: a line for each key with its name, type and content, in which `ID` stands for
-    /// an id. Keys that would stay for ever end in `, for ever`.
+    /// The data in Redis, without Tenure's own keys: a line for each key with its name, type and content, in which `ID`
+    /// stands for an id. Keys that would stay for ever end in `, for ever`.
     pub(crate) fn data(&self) -> Vec<String> {
         let keys = self.ask("KEYS *");
         let mut lines: Vec<String> = keys
@@ -142,8 +142,8 @@ fn pairs(reply: &str) -> String {
     pairs.join(" ")
 }
 
-/// The text with `ID` in place of words of at least 20 letters, digits and signs of base64, and of times in milliseconds. A number
-/// after an id, `:7`, belongs to it.
+/// The text with `ID` in place of words of at least 20 letters, digits and signs of base64, and of times in
+/// milliseconds. A number after an id, `:7`, belongs to it.
 fn masked(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_+/".contains(c);
     let mut masked = String::new();

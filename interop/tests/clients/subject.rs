@@ -20,7 +20,8 @@ pub(crate) struct Subject {
     pub(crate) key: &'static str,
     /// Tenure's lock.
     pub(crate) ours: Kind,
-    /// The longest usual time between Tenure's unlock and the client's acquisition: by a wake-up, or by the client's polls.
+    /// The longest usual time between Tenure's unlock and the client's acquisition: by a wake-up, or by the client's
+    /// polls.
     pub(crate) they_wake: Duration,
     /// The longest usual time between the client's unlock and Tenure's acquisition.
     pub(crate) we_wake: Duration,

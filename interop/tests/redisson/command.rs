@@ -1,5 +1,5 @@
-//! The `tenure` command and Java clients on the same locks: listing, evicting, and a process that dies while it holds or
-//! waits.
+//! The `tenure` command and Java clients on the same locks: listing, evicting, and a process that dies while it holds
+//! or waits.
 
 use std::time::Duration;
 

@@ -97,8 +97,8 @@ async fn tenure_lists_a_java_holder_and_its_lease() {
     }
 }
 
-/// For 10 ms after an eviction the key is granted to no client. A fair waiter of an older Redisson that is woken in that
-/// time would sleep for the rest of the evicted lease.
+/// For 10 ms after an eviction the key is granted to no client. A fair waiter of an older Redisson that is woken in
+/// that time would sleep for the rest of the evicted lease.
 #[tokio::test]
 async fn evicting_the_holder_serves_a_fair_java_waiter_at_once() {
     const LONG: Duration = Duration::from_secs(15);

@@ -101,7 +101,8 @@ impl Fixture {
         settled().await;
     }
 
-    /// Waits until Redis has no data about this key, except the records of Tenure's ended claims, which stay for 12 s.
+    /// Waits until Redis has no data about this key, except Tenure's token counters and the records of its ended
+    /// claims, which stay for 12 s.
     pub(crate) async fn until_nothing_is_left_of(&self, key: &str) {
         self.until(&format!("KEYS *{key}*"), |keys| {
             let known = |key: &str| key == "tenure_tokens" || key.starts_with("tenure_claim:");

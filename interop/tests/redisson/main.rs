@@ -1,5 +1,5 @@
-//! Redisson and Tenure on one Redis, beyond the cases of all clients in tests/clients. The names of the tests say which side
-//! does what.
+//! Redisson and Tenure on one Redis, beyond the cases of all clients in tests/clients. The names of the tests say which
+//! side does what.
 
 mod command;
 mod eviction;

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// Parses a duration: `500ms`, `5s`, `2m`, `1h30m`.
 ///
 /// # Errors
-/// What is wrong and what to write instead. The parser prints this text after "invalid value '…' for '…': ".
+/// What is wrong, and for most errors what to write instead. The parser prints this text after "invalid value '…' for
+/// '…': ".
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let is_negative = text
         .strip_prefix('-')

@@ -136,7 +136,7 @@ impl LockArgs {
         }
     }
 
-    /// Finds contradicting options, which the parser cannot. Returns a sentence that says what to do.
+    /// Returns what is wrong with the keys and options, as far as the parser could not find it.
     pub(super) fn contradiction(&self) -> Option<String> {
         let keys = self.keys();
         if keys.is_empty() {

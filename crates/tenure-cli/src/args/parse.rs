@@ -14,19 +14,19 @@ const RUN_USAGE: u8 = 125;
 /// Exit code of every other usage error.
 const USAGE: u8 = 2;
 
-/// The text of a usage error or of help, printed instead of running a verb.
+/// The text of a usage error, of help or of the version, printed instead of running a verb.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadUsage {
-    /// Exit code: 0 if the user asked for help.
+    /// Exit code: 0 if the user asked for help or the version.
     pub exit_code: u8,
-    /// Text to print: to stdout if the user asked for help, otherwise to stderr.
+    /// Text to print: to stdout if the exit code is 0, otherwise to stderr.
     pub text: String,
 }
 
 /// Parses the arguments. The first one is the program's name.
 ///
 /// # Errors
-/// Help, or a usage error. Passwords of URLs in the wrong place are masked.
+/// Help, the version, or a usage error. Passwords of URLs in the wrong place are masked.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> {
     let args: Vec<OsString> = args.into_iter().collect();
     let verb = || verb_of(&args);
@@ -61,8 +61,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> 
     })
 }
 
-/// For an unknown option such as `-foo`, the parser suggests `-- -foo`, but after `--` stands the command. Suggests
-/// `--key=-foo` instead, or nothing for `elect`.
+/// For an unknown option such as `-foo`, the parser suggests `-- -foo`, but `run` and `elect` take what follows `--` as
+/// the command. Suggests `--key=-foo` instead for `run` and `hold`, and nothing for `elect`.
 fn fix_suggestion(error: &mut clap::Error, verb: Option<&str>, args: &[OsString]) {
     let Some(verb @ ("run" | "hold" | "elect")) = verb else {
         return;
@@ -104,7 +104,7 @@ fn usage_error(verb: Option<&str>, words: &str) -> clap::Error {
     }
 }
 
-/// Guesses the verb of arguments that the parser has refused. The verb decides the exit code.
+/// Guesses the verb of refused arguments. The verb decides the exit code.
 fn verb_of(args: &[OsString]) -> Option<String> {
     let command = Cli::command();
     let is_verb = |word: &OsStr| command.get_subcommands().any(|verb| word == verb.get_name());

@@ -135,7 +135,8 @@ impl DeadlineState {
         }
     }
 
-    /// Returns the time at which the next signal is due, `None` if none will be.
+    /// Returns the time of the signal after the last one that `due` returned. `None` while there is neither a deadline
+    /// nor a stop.
     pub(super) fn next_at(&self) -> Option<Instant> {
         match (self.pending, self.armed) {
             (None, Armed::At(deadline)) => Some(deadline.term_at),

@@ -1,5 +1,5 @@
-//! The guardian process: one thread, one command, one deadline. It writes to no terminal and knows no lock. It sends
-//! its reports to `tenure`, which prints them.
+//! The guardian process: one thread, one command, one deadline. It makes no call to the store and prints nothing: it
+//! sends reports to `tenure`, which prints them.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ use super::{LONGEST_SLEEP, StopReason, now, process_tree, signals, stdin_passing
 const OUTBOX_LIMIT: usize = 64 * 1024;
 
 pub(super) fn main() -> ExitCode {
-    // `None`: `tenure` is gone, so there is no command to start. An error has no reader.
+    // `None`: `tenure` is gone, so there is no command to start. An error is not printed: `tenure` sees the exit.
     match Guardian::begin() {
         Ok(Some(guardian)) => guardian.run(),
         Ok(None) => ExitCode::SUCCESS,
@@ -341,8 +341,8 @@ impl Command {
         }
     }
 
-    /// Returns `None` while the stub waits, `Some(Ok)` once the stub has become the command or died, and `Some(Err)`
-    /// with the error number if `exec` failed.
+    /// Returns once how the stub ended: `Some(Ok)` if it has become the command or died, `Some(Err)` with the error
+    /// number if `exec` failed. Returns `None` before and afterwards.
     fn read_stub(&mut self) -> Option<Result<(), i32>> {
         let mut errno = [0; 4];
         let read = self.stub.as_mut()?.read(&mut errno);
@@ -360,7 +360,7 @@ impl Command {
 }
 
 impl Caller {
-    /// Returns the next order, `None` if none has arrived. An error means that `tenure` is gone.
+    /// Returns the next order, `None` if none has arrived. An error means that `tenure` is gone or sent no order.
     fn next_order(&mut self) -> io::Result<Option<Order>> {
         loop {
             match self.incoming.next() {

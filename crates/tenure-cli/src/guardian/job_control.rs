@@ -95,7 +95,7 @@ impl JobControl {
         JobAction::Continue
     }
 
-    /// Waits for a signal. If `stop_due` is set, stops this process unless a CONT is queued.
+    /// Waits for a signal. If `stop_due` is set and no signal is queued, stops this process instead.
     ///
     /// # Cancel safety
     /// Dropping the future loses no signal.

@@ -11,8 +11,8 @@
 //! # Algorithm
 //!
 //! `tenure` and the guardian exchange one JSON object per line over a socket pair (`protocol`). The guardian knows a
-//! deadline and a process tree, but no key, lease or store. It starts the stub at once, so that the stub is ready when the
-//! lock is granted. It passes through these states:
+//! deadline and a process tree, but no key, lease or store. It starts the stub at once, so that the stub is ready when
+//! the lock is granted. It passes through these states:
 //!
 //! ```text
 //!             Arm or Waive                Start                      leader ended
@@ -32,9 +32,10 @@
 //!   earlier one.
 //! - A stop is final: a renewal that succeeds after TERM does not save the command.
 //! - If `tenure` dies, its socket closes, and the guardian goes to `killing` at once.
-//! - `killing` sends KILL to every descendant and repeats until no child is left (`sweep`). The guardian is a
-//!   subreaper, so processes whose parents die become its children, even after `setsid`. The leader, the command's
-//!   first process, is reaped last: until then no other process can get its id (`process_tree`).
+//! - `killing` sends KILL to every descendant and repeats until no child is left, or only processes of other users
+//!   (`sweep`). The guardian is a subreaper, so processes whose parents die become its children, even after `setsid`.
+//!   The leader, the command's first process, is reaped last: until then no other process can get its id
+//!   (`process_tree`).
 //! - `tenure` watches the guardian in turn. If the guardian dies, or has not reported KILL 50 ms after KILL was due,
 //!   `tenure` kills the guardian and all descendants (`Supervisor`). If `tenure` and the guardian are both killed, only
 //!   the leader is sure to die: the stub has asked the kernel for a parent-death signal.

@@ -34,7 +34,7 @@ impl Descendant {
         kill_process(self.pid, signal)
     }
 
-    /// Returns the process group, `None` once the process has been reaped.
+    /// Returns the process group, `None` if the process has been reaped or there is no /proc.
     pub(super) fn group(&self) -> Option<Pid> {
         Stat::of(self.pid).and_then(|stat| stat.group)
     }

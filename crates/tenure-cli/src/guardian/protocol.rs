@@ -60,7 +60,7 @@ pub(super) enum Report {
     KillSent {
         why: StopReason,
     },
-    /// No process is left. This is the guardian's last message.
+    /// No process is left, except those in `unreached`. This is the guardian's last message.
     Ended(Ended),
 }
 

@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that the caller of `tenure` had set to "ignore", as `nohup` does with HUP.
 ///
-/// Must be read before this process installs a handler. Empty where the system has no /proc.
+/// Must be read before this process installs a handler for such a signal. Empty where the system has no /proc.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ignored {
     mask: u64,
@@ -62,7 +62,7 @@ fn install_empty_handlers(signals: &[i32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives the signals that `tenure` acts on: INT, TERM, HUP, QUIT, USR1 and USR2.
+/// Receives the signals that `tenure` acts on: INT, TERM, HUP, QUIT, USR1 and USR2, or those of job control.
 ///
 /// A signal that the caller of `tenure` had set to "ignore" stays ignored (`nohup tenure run …`).
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Installs the handlers. Only the first call in a process sees which signals the caller of `tenure` ignored.
+    /// Installs a handler for each of INT, TERM, HUP, QUIT, USR1 and USR2 that is not ignored.
     ///
     /// # Errors
     /// If a handler cannot be installed.

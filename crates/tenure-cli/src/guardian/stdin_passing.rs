@@ -17,7 +17,7 @@ use rustix::net::{
 /// Sends the descriptor `input` over `socket`, with one byte of data, because a descriptor cannot travel alone.
 ///
 /// # Errors
-/// If the other end is gone.
+/// If the system cannot send it, for example because the other end is gone.
 pub fn send_stdin(socket: impl AsFd, input: BorrowedFd<'_>) -> io::Result<()> {
     let fds = [input];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

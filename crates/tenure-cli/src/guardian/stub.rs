@@ -1,8 +1,8 @@
 //! The stub: asks the kernel to kill it when the guardian dies, waits for the command line and the standard input, and
 //! becomes the command (`exec`). It keeps no descriptor open that the command could inherit.
 //!
-//! The guardian starts it before the command line is complete, because the lock's token is in the environment: so the
-//! stub gets ready while `tenure` waits for the lock.
+//! The guardian starts it while `tenure` waits for the lock. The command line follows when the lock is granted, because
+//! the command's environment holds the lock's token.
 
 use std::env::ArgsOs;
 use std::ffi::{OsStr, OsString};
@@ -59,8 +59,8 @@ const UNKNOWN: i32 = Errno::IO.raw_os_error();
 
 /// Runs `tenure-stub GUARDIAN-PID`, with the guardian's socket as standard input.
 ///
-/// Returns only if the command did not start. The guardian then gets an error number over the socket. When the command
-/// does start, `exec` closes the socket.
+/// Returns only if the command did not start. If there is a guardian, it then gets an error number over the socket.
+/// When the command does start, `exec` closes the socket.
 pub(super) fn main(mut args: ArgsOs) -> ExitCode {
     let guardian = args
         .next()
@@ -110,7 +110,8 @@ fn read_launch(socket: &mut UnixStream) -> io::Result<Launch> {
     Ok(serde_json::from_slice(&launch)?)
 }
 
-/// Asks the kernel to kill this process when its parent dies. Returns false if the parent is not the guardian.
+/// Asks the kernel to kill this process when its parent dies. Returns false if the kernel refuses, or if the parent is
+/// not the guardian.
 fn dies_with(guardian: Pid) -> bool {
     #[cfg(target_os = "linux")]
     if rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).is_err() {

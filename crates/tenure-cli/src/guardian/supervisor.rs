@@ -38,7 +38,7 @@ pub enum Event {
     KillSent(StopReason),
     /// This signal stopped the command. `tenure` does not stop too, because no shell could continue it.
     Stuck(i32),
-    /// No process of the command is left. This is the last event.
+    /// No process of the command is left, except those in `unreached`. This is the last event.
     Ended(Ended),
 }
 
@@ -61,9 +61,9 @@ pub struct Supervisor {
     spared: Vec<process_tree::ProcessIdentity>,
     /// Copy of what the guardian was sent: the deadline, and the decision to stop.
     deadline_state: DeadlineState,
-    /// True once the guardian has reported TERM or KILL.
+    /// True once `next` has read the guardian's report of TERM or KILL.
     ending: bool,
-    /// The reason in the guardian's report `KillSent`, once it has arrived.
+    /// The reason in the guardian's report `KillSent`, once `next` has read it.
     killing: Option<StopReason>,
     job: Option<JobControl>,
     /// True if the guardian reported TERM or KILL while job control had stopped this process.
@@ -80,7 +80,7 @@ impl Supervisor {
     /// subreaper (Linux).
     ///
     /// # Errors
-    /// If the process cannot be started.
+    /// If the process, its socket or the handler of SIGCHLD cannot be created.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -317,7 +317,8 @@ impl Supervisor {
         self.order(order);
     }
 
-    /// Returns the time by which the guardian must report KILL, `None` if it has done so or has no deadline.
+    /// Returns the time by which the guardian must report KILL. `None` if it has done so, or if no KILL is due: without
+    /// a command, or without a deadline and a stop.
     fn guardian_silent_until(&self) -> Option<Instant> {
         self.leader?;
         if self.killing.is_some() {

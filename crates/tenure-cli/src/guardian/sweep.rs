@@ -1,4 +1,4 @@
-//! Kills every descendant of this process, and no other process.
+//! Kills the descendants of this process, except those that the caller spares, and no other process.
 
 use std::time::Duration;
 

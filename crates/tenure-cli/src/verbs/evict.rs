@@ -16,7 +16,7 @@ struct Evicted<'a> {
     freed: Vec<String>,
 }
 
-/// Frees the key and prints the claims that it was taken from.
+/// Evicts all holders, or one claim, and prints the claims that were evicted.
 pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure> {
     let key = key(&evict.key)?;
     let target = match &evict.claim {

@@ -126,7 +126,8 @@ fn not_held(why: &Event) -> Result<u8, Failure> {
     Ok(NOT_HELD)
 }
 
-/// Holds the lock until stdin ends (and `--at-least` is over), a signal comes, or the lock is lost. Then releases it.
+/// Holds the lock until stdin ends (and `--at-least` is over), a signal comes, or the lock is lost. Then releases a
+/// lock that was not lost.
 async fn hold_until_end(
     held: HeldLock,
     hold: &Hold,

@@ -26,7 +26,7 @@ pub(super) struct HolderSearch<'a> {
     keys: Vec<LockKey>,
     /// The claim of this process. Set when the claim begins to wait.
     waiting: Arc<OnceLock<ClaimRef>>,
-    /// The query in progress. Kept here while no future of `look` polls it.
+    /// The query in progress. A call of `look` that is dropped leaves it here.
     query: Option<PendingQuery<'a>>,
     /// Start of the last query.
     began: Option<Instant>,
@@ -79,8 +79,8 @@ impl<'a> HolderSearch<'a> {
         self.record(status.as_ref(), now());
     }
 
-    /// Describes the holder for a verb that gives up. First queries the store, with a time limit, unless a query of the
-    /// last second has ended.
+    /// Describes the holder for a verb that gives up. First queries the store, with a time limit, unless a query has
+    /// ended that began within the last second.
     async fn last_words(&mut self) -> Option<String> {
         let is_recent = self.began.is_some_and(|began| now() - began < LOOK_INTERVAL);
         if self.query.is_some() || !is_recent {

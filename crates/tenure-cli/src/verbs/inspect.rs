@@ -12,7 +12,7 @@ use crate::args::{Global, Ls, Show};
 use crate::messages::{Failure, note, shortened};
 use crate::output::{self, Claimant, Holder, KeyStatus, Waiter};
 
-/// Number of keys that one call to the store lists.
+/// Number of keys that one call to the store lists, at most.
 const PAGE: u32 = 256;
 
 pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {

@@ -302,7 +302,7 @@ impl HeldLock {
         )
     }
 
-    /// Releases the lock. Waits for the store's confirmation for at most the rest of the lease, or 5 s if that is less.
+    /// Releases the lock. Waits for the store's confirmation for at most the time of `release_limit`.
     pub(super) async fn release(self) -> Release {
         let limit = release_limit(self.members().iter().map(Guard::remaining));
         let unlocked = async {
@@ -321,7 +321,8 @@ impl HeldLock {
     }
 }
 
-/// Computes the time limit of a release from what is left of the members' leases: the longest one counts.
+/// Computes the time limit of a release: the longest time left of a member's lease, but between 100 ms and 5 s. If all
+/// members are lost: 1 s.
 fn release_limit(left: impl Iterator<Item = Duration>) -> Duration {
     match left.max().unwrap_or_default() {
         Duration::ZERO => LOST_RELEASE_LIMIT,

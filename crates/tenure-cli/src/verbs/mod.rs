@@ -1,4 +1,4 @@
-//! One module per verb. Each carries out its parsed arguments and returns an exit code.
+//! The verbs, and what several of them share. Each verb carries out its parsed arguments and returns an exit code.
 
 #[cfg(unix)]
 mod command;

@@ -52,7 +52,8 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
                 Ending::Stopped { .. } => STOPPED,
             });
             if !confirmed {
-                // The release has used up its time limit, so skip the disconnect. The lock ends with its lease.
+                // The release has failed or used up its time limit, so skip the disconnect. The lock ends with its
+                // lease.
                 return code;
             }
             code

@@ -29,7 +29,7 @@ impl Stdin {
         Stdin { open: None }
     }
 
-    /// Starts a thread that reads stdin. The thread ends with the process, because a blocking read cannot be cancelled.
+    /// Starts a thread that reads stdin. It ends with stdin or with the process: a blocking read cannot be cancelled.
     pub(super) fn watched() -> io::Result<Stdin> {
         let (ends, open) = watch::channel(());
         thread::Builder::new().name("stdin".to_owned()).spawn(move || {

@@ -71,7 +71,8 @@ impl ChosenStore {
             })
     }
 
-    /// Returns whether the store is a lock file that does not exist yet, and prints a note if so.
+    /// Returns whether the store is a lock file that does not exist yet, and prints a note if so. The embedded store
+    /// never counts as absent.
     ///
     /// # Errors
     /// If the URL cannot be used to connect.
@@ -79,7 +80,7 @@ impl ChosenStore {
         let unusable =
             |error: &Error| Failure::of(format!("cannot use the store {}", self.masked_url), error);
         let url = StoreUrl::parse(&self.choice.url).map_err(|error| unusable(&error.into()))?;
-        // The embedded store may be created here: only this user's commands use it.
+        // Only this user's commands use the embedded store, so `connect` may create it.
         let may_be_anothers = url.scheme() == "sqlite" && self.choice.folder.is_none();
         if !may_be_anothers || !matches!(Path::new(url.path()).try_exists(), Ok(false)) {
             return Ok(false);

@@ -34,7 +34,7 @@ pub(super) struct SupervisedCommand<'a> {
     inbox: &'a mut Inbox,
     held: &'a HeldLock,
     options: SupervisionOptions,
-    /// The time at which the lock was acquired.
+    /// The time just after the lock was acquired.
     since: Instant,
     armed_until: Instant,
     /// True once the lock is known to be lost and a warning was printed.

@@ -95,7 +95,7 @@ impl Fixture {
         connection
     }
 
-    /// Waits until the file has `count` lines, and returns them.
+    /// Waits until the file has at least `count` lines, and returns all of them.
     pub(crate) fn lines(&self, name: &str, count: usize) -> Vec<String> {
         let mut lines = Vec::new();
         wait_for(&format!("{count} lines in {name}"), || {

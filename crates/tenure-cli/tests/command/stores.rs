@@ -59,7 +59,7 @@ fn the_command_gets_the_absolute_path_of_a_lock_file() {
     assert!(done.stderr.contains("write an absolute path"), "{done:?}");
 }
 
-/// `ulimit -f`, as set for the accounts of a shared machine.
+/// The limit is set by `ulimit -f`, as for the accounts of a shared machine.
 #[test]
 fn a_file_size_limit_is_reported_as_an_error() {
     let fixture = Fixture::new();

@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::common;
 use crate::fixture::{Fixture, Process, wait_for};
 
-/// Runs the script in a shell with job control on a new terminal. Returns the shell and the terminal's other side,
-/// which types keys.
+/// Runs the script in a shell with job control on a new terminal. Returns the shell and the terminal's other side, to
+/// which the test writes keys.
 fn at_a_terminal(fixture: &Fixture, script: &str) -> (Process, File) {
     let mut shell = Command::new("setsid");
     shell.args(["--ctty", "--wait", "bash", "--norc", "-mc", script]);

@@ -39,7 +39,7 @@ impl Fixture {
         path
     }
 
-    /// Waits until the file holds `count` process ids, and returns them.
+    /// Waits until the file holds at least `count` process ids, and returns all of them.
     pub(crate) fn pids(&self, name: &str, count: usize) -> Vec<i32> {
         let mut pids = Vec::new();
         wait_for(&format!("{count} process ids in {name}"), || {
@@ -56,7 +56,7 @@ impl Fixture {
     }
 }
 
-/// Starts a program on a new terminal. Returns the terminal's other side, which types keys and reads output.
+/// Starts a program on a new terminal. Returns the terminal's other side, for keys and output.
 pub(crate) fn at_a_terminal(mut program: Command) -> (Child, File) {
     let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
     grantpt(&keys).expect("it is ours");

@@ -259,7 +259,7 @@ fn a_stub_of_another_parent_never_runs_the_command() {
     let fixture = Fixture::new();
     let stub = |parent: u32| {
         let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
-        // Sent before the stub starts, so that the stub does not wait for them.
+        // The command line and the input are sent before the stub starts, so that the stub does not wait for them.
         let launch = launch(&["touch", "ran"]);
         ours.write_all(&(launch.len() as u64).to_ne_bytes())
             .and_then(|()| ours.write_all(launch.as_bytes()))

@@ -29,7 +29,7 @@ pub(super) enum GrantPolicy {
     Withhold,
 }
 
-/// Inserts the claim, or polls it if it has a row. An error leaves the view unchanged.
+/// Places the claim, or polls it if it has a row. An error changes no row of the claim.
 pub(crate) fn acquire(
     view: &mut View,
     claim: &Claim,

@@ -121,8 +121,8 @@ fn unplaced_row(id: ClaimId) -> Row {
     }
 }
 
-/// Counts the queued claims and unfair waiters of other clients. A waiter that missed its reservation does not count,
-/// because its process may be dead.
+/// Counts the queued claims and unfair waiters of other clients. An unfair waiter that missed its reservation does not
+/// count, because its process may be dead.
 fn count_others(view: &View, client: Option<ClientId>) -> u32 {
     let now = view.now();
     let elsewhere = |row: &&Row| Some(row.id.client()) != client;
@@ -131,8 +131,8 @@ fn count_others(view: &View, client: Option<ClientId>) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Reserves a freed key for [`TURN`] (10 ms) for the oldest unfair waiters of other clients that can hold it
-/// together. So a client that asks again at once does not starve them.
+/// Reserves a freed key for [`TURN`] (10 ms) for the oldest unfair waiters of other clients that can hold it together.
+/// So a client that asks again at once does not starve them. Reserves nothing if claims are queued: they go first.
 fn reserve_for_watchers(view: &mut View, client: Option<ClientId>) {
     if view.queue().next().is_some() {
         return;

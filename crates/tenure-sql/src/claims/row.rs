@@ -8,8 +8,8 @@ use tenure_backend::{Claim, ClaimId, Instant, MAX_NOT_AFTER, Mode, TokenRange};
 /// The phase of a claim. The numbers are stored in the column `phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// The claim was released or withdrawn. The row stays for a while, so that a late acquire cannot place the claim
-    /// again.
+    /// The claim was released or withdrawn, or it was evicted when it had no lease. The row stays for a while, so that
+    /// a late acquire cannot place the claim again.
     Ended = 0,
     /// The claim was evicted. The row stays to tell its holder the evictor's name, and to enforce the cooldown.
     Evicted = 1,
@@ -47,8 +47,8 @@ pub(crate) struct Row {
     /// Waiting, granted: the end of the lease. Ended, evicted: the time from which the row may be deleted. Watching:
     /// the end of the registration.
     pub(crate) expires_at: Instant,
-    /// Watching: the time until which the key is reserved for this claim; [`Instant::ORIGIN`] if it has had no
-    /// reservation since its last poll. Evicted: the end of the cooldown.
+    /// Watching: the end of the key's reservation for this claim, in the past if the claim has missed it;
+    /// [`Instant::ORIGIN`] without a reservation. Evicted: the end of the cooldown.
     pub(crate) reserved_until: Instant,
     pub(crate) tokens: Option<TokenRange>,
     pub(crate) label: Arc<str>,

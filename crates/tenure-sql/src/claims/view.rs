@@ -229,8 +229,8 @@ impl View {
             .map(|row| row.id)
     }
 
-    /// A hash of the claims, phases, modes and reservations in the key's unexpired rows. Of the renewals, only downgrades
-    /// change it.
+    /// A hash of the claims, phases, modes and reservations in the key's unexpired rows. Of the renewals, only
+    /// downgrades change it.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for row in self.active_rows(Phase::Evicted..=Phase::Granted) {

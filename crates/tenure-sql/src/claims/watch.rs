@@ -24,8 +24,8 @@ pub(crate) enum NextPoll {
     OnChange,
 }
 
-/// Registers an unfair claim for wake-ups, or renews its registration. Does nothing for a queued, granted or ended
-/// claim.
+/// Registers an unfair claim for wake-ups, or renews its registration. Does nothing for a fair claim, and for one that
+/// is granted or has ended.
 pub(crate) fn watch(view: &mut View, claim: &Claim) {
     let now = view.now();
     let (position, reserved_until) = match view.row(claim.at.id) {

@@ -35,7 +35,7 @@ pub(super) use ensure;
 pub(super) struct ModelState {
     pub(super) profile: Profile,
     pub(super) keys: BTreeMap<LockKey, KeyState>,
-    /// Ended claims and how they ended. Claims that left nothing in the store or were never placed are missing.
+    /// Ended claims and how they ended. A claim that was never placed is here only if a release has named it.
     pub(super) ended: HashMap<ClaimRef, Ending>,
 }
 

@@ -35,8 +35,8 @@ struct Walk<'a> {
 
 /// Carries out the steps, and appends each to `transcript`.
 ///
-/// Returns the number of checked steps. The walk ends early, without an error, if a lease expired during a call or the
-/// store could not be reached.
+/// Returns the number of checked steps. The walk ends early, without an error, if a lease may have expired during a
+/// call or the store could not be reached.
 ///
 /// # Errors
 /// Describes the first reply that the contract does not allow.

@@ -83,7 +83,7 @@ pub async fn a_downgraded_writer_holds_together_with_readers(fixture: Fixture) {
     c.finds_free(&key, Mode::Write).await;
 }
 
-/// A downgrade lets no waiting writer in, and no reader past it: it does not release the claim on its way (B11, B20).
+/// A downgrade lets no waiting writer in, and no reader past the writer: it never releases the claim (B11, B20).
 pub async fn a_downgrade_lets_no_waiting_writer_hold_the_key(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Write, Fairness::Fifo).await);
     let ([a, b, c], key) = (fixture.three().await, fixture.key());
@@ -149,7 +149,8 @@ async fn compete(client: TestClient, recorder: Recorder, key: LockKey, owner: u6
                 tokio::task::yield_now().await;
                 recorder.record(attempt, EventKind::ReleaseInvoked);
             }
-            // A quorum whose members were split between the competitors ends the claim, and a repeated request learns that.
+            // A quorum whose members were split between the competitors ends the claim, and a repeated request learns
+            // that.
             AcquireReply::Waiting { .. } | AcquireReply::Recovering | AcquireReply::Ended => {}
             other => panic!("the reply to a new claim is {other:?}"),
         }

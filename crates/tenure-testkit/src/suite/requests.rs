@@ -19,12 +19,12 @@ pub struct ReleaseOutcome {
     pub others: Option<u32>,
     /// The reply for the successor, if one was named.
     pub successor: Option<AcquireReply>,
-    /// True if the request was sent twice. The first may have freed the claim, so `freed` may be empty.
+    /// True if the request was sent more than once. An earlier one may have freed the claim, so `freed` may be empty.
     pub repeated: bool,
 }
 
 impl ReleaseOutcome {
-    /// Asserts that the release freed only `claim`, or nothing if the request was sent twice.
+    /// Asserts that the release freed only `claim`, or nothing if the request was sent more than once.
     pub fn freed_it(&self, claim: &Claim) {
         if !(self.repeated && self.freed.is_empty()) {
             assert_eq!(

@@ -78,7 +78,7 @@ impl Stock {
         })
     }
 
-    /// Number of items on a shelf, or `None` if the shelf has a greater token.
+    /// Number of items on a shelf, or `None` if the shelf has a greater token or does not exist.
     ///
     /// Also puts `token` on the shelf, so that older holders can take nothing from it any more. Otherwise one could
     /// take an item between this look and the update that follows it, and the number would be out of date.
@@ -100,7 +100,7 @@ impl Stock {
     }
 
     /// Sets the number of items on a shelf and inserts the order, but not if the shelf has a token greater than
-    /// `token`.
+    /// `token`, or the buyer already has an order.
     pub(crate) fn take(
         &self,
         shelf: &str,

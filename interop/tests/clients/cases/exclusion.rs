@@ -36,8 +36,8 @@ pub(crate) async fn re_entry_ends_at_their_second_unlock(setting: Setting) {
     guard.unwrap().unlock().await.unwrap();
 }
 
-/// Two owners of the other client, and two tasks of each of two Tenure clients, increment a number by reading and then writing
-/// it. Two holders at a time would lose an increment.
+/// Two owners of the other client, and two tasks of each of two Tenure clients, increment a number by reading and then
+/// writing it. Two holders at a time would lose an increment.
 pub(crate) async fn no_increment_is_lost(setting: Setting) {
     const TURNS: u32 = 40;
     let Some(fixture) = setting.fixture(LONG).await else {

@@ -14,7 +14,7 @@ use tenure_interop::Driver;
 use crate::fixture::Setting;
 use crate::subject::{Kind, Renewal, Subject};
 
-/// What is tried, with the kinds of locks that it is about.
+/// A case, with the kinds of locks that it is about.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// What the case shows, for the table in the documentation.
@@ -73,12 +73,12 @@ pub(crate) const CASES: [Case; 15] = [
     case!(
         "Tenure's process dies: they acquire the lock at the end of its lease",
         death::a_death_of_tenure_frees_the_lock,
-        // A waiter of Spring that listens sleeps for its own `expireAfter`. Before 3.32, a fair waiter of Redisson that looks a
-        // moment before the lease ends, or at a renewed lease, then sleeps until it is woken.
+        // A waiter of Spring that listens sleeps for its own `expireAfter`. Before 3.32, a fair waiter of Redisson that
+        // looks a moment before the lease ends, or at a renewed lease, then sleeps until it is woken.
         |subject, driver| match subject.ours {
             _ if subject.kind == "pubsub" => false,
             Kind::Fair => driver == Driver::Redisson,
-            // The command holds one key.
+            // This case runs `tenure hold` with one key.
             Kind::Multi => false,
             Kind::Mutex | Kind::Write | Kind::Permit => true,
         }

@@ -59,7 +59,7 @@ pub(crate) async fn a_downgrade_of_theirs_lets_readers_in(setting: Setting) {
     let lock = fixture.client.rwlock(key);
     let mut ours = tokio::spawn(async move { lock.read().await });
     assert_waits(MOMENT, "our reader", &mut ours).await;
-    // This publishes nothing.
+    // This unlock publishes no message, so the reader of Tenure learns of it by a poll.
     writer.unlock().await.unwrap();
     let ours = within(POLLS + MOMENT, "our reader", ours).await.unwrap().unwrap();
     reader.unlock().await.unwrap();

@@ -1,8 +1,8 @@
 //! Makes the times in a lock file comparable with the clock of the process that opens it.
 //!
-//! Rows of an earlier boot are left to the transaction that reads them: it recognizes them by their leases and
-//! deletes them. This file deletes rows without a lease (of older builds) if the boot id differs, and converts times
-//! of another time namespace, both only while no other process has the lock file open.
+//! A transaction that reads a row of an earlier boot recognizes the row by its lease and deletes it. This file deletes
+//! all such rows, also those without a lease (of older builds) if the boot id differs, and converts times of another
+//! time namespace. It does so only while no other process has the lock file open.
 
 use std::path::Path;
 
@@ -62,7 +62,8 @@ pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
 
 /// Changes the file for this boot and clock, unless another process has it open.
 ///
-/// If the boot id differs, rows without a lease are deleted. The times of all other rows are converted to this clock.
+/// Deletes rows of an earlier boot and, if the boot id differs, rows without a lease. Converts the times of the other
+/// rows to this clock, if the offsets of both clocks are known.
 pub(super) fn adopt(path: &Path, here: &Origin, clock: &dyn Clock) -> Result<(), BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     match connection::open_exclusive(path).map_err(sql)? {

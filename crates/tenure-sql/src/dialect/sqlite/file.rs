@@ -14,7 +14,7 @@ use tenure_backend::{BackendError, Effect, Fault};
 use super::file_system;
 use crate::display::display_path;
 
-/// Device and inode of the file at a path, or `None` if there is no file.
+/// Device and inode of the file at a path, or `None` if there is no file that this user can look up.
 ///
 /// Does not read the timestamps: after they are read, the kernel gives the next write a new timestamp, which makes
 /// each commit slower.
@@ -29,7 +29,7 @@ pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     ))
 }
 
-/// Device and inode of the file at a path, or `None` if there is no file.
+/// Device and inode of the file at a path, or `None` if there is no file that this user can look up.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     let status = rustix::fs::stat(path).ok()?;

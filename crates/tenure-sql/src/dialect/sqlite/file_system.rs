@@ -41,7 +41,7 @@ const REMOTE: &[&str] = &[
 /// Names of file systems in memory, whose files are lost when the machine restarts.
 const MEMORY: [&str; 3] = ["tmpfs", "ramfs", "mfs"];
 
-/// Name of the network file system on which `path` lies, or `None` on a local one.
+/// Name of the network file system on which `path` lies, or `None` on a local or unknown one.
 pub(super) fn network_kind(path: &Path) -> Option<String> {
     let mount = mount(path)?;
     is_remote(&mount).then_some(mount.kind)

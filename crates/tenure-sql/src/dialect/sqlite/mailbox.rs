@@ -207,7 +207,8 @@ fn move_requests(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, limit: 
     used
 }
 
-/// Closes the mailbox when the file's thread ends, even by a panic. Requests that are left get an error.
+/// Closes the mailbox when the file's thread ends, even by a panic. Requests that are left get an error, except
+/// `Close`, which succeeds.
 #[derive(Debug)]
 pub(super) struct CloseOnDrop(pub(super) Arc<Mailbox>);
 

@@ -1,7 +1,7 @@
 //! Notifications between processes that share only a file.
 //!
-//! A process that may have made a claim grantable updates the lock file's timestamps. Processes with waiters notice
-//! it by inotify on Linux, and elsewhere by polling them. A notification carries no data: its receiver reads the
+//! A process that may have made a claim grantable updates the lock file's timestamps. Processes with waiters notice it
+//! by inotify on Linux, and elsewhere by polling the timestamps. A notification carries no data: its receiver reads the
 //! tables.
 
 use std::io;
@@ -79,8 +79,8 @@ mod linux {
             }
         }
 
-        /// Starts to receive notifications. If this user has no inotify instances left, keys are checked every 10 ms
-        /// instead.
+        /// Starts to receive notifications. If inotify fails, for example because this user has no instances left, keys
+        /// are checked every 10 ms instead.
         pub(in super::super) fn start(&mut self) {
             if self.inotify.is_some() {
                 return;

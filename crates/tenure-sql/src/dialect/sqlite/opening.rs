@@ -20,7 +20,7 @@ use crate::config::Config;
 /// may open the same file, and one process may open it several times.
 ///
 /// # Cancel safety
-/// Dropping the future leaves at most an empty lock file behind.
+/// Dropping the future leaves at most a lock file without claims behind.
 ///
 /// # Errors
 /// Each error says what to do.
@@ -29,6 +29,7 @@ use crate::config::Config;
 ///   namespace, on a network file system, not a regular file, or has several names.
 /// - [`Fault::Denied`]: this user may not use the file.
 /// - [`Fault::Unavailable`]: another process keeps the file locked. Try again.
+/// - [`Fault::Invalid`]: no file was named, and this user has no home directory.
 ///
 /// # Examples
 /// ```no_run
@@ -50,7 +51,7 @@ pub async fn open(path: Option<PathBuf>, clock: Arc<dyn Clock>) -> Result<Arc<Sq
 /// Opens a lock file like [`open`], with other settings.
 ///
 /// # Cancel safety
-/// As for [`open`]: dropping the future leaves at most an empty lock file behind.
+/// As for [`open`]: dropping the future leaves at most a lock file without claims behind.
 ///
 /// # Errors
 /// As for [`open`].

@@ -1,7 +1,8 @@
 //! The origin of the times in a file: the machine and the clock on which they are counted.
 //!
 //! A time namespace adds a fixed offset to the boot clock. Times of two processes of one machine can be compared if
-//! both offsets are known. The boot id is recorded only for older builds, because a container may have its own.
+//! both offsets are known. The boot id matters only where older builds use the file, because a container may have its
+//! own.
 
 use std::fs;
 use std::path::Path;

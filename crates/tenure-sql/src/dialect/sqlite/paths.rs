@@ -18,9 +18,9 @@ const GETENT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The default lock file of this user, for programs that name none.
 ///
-/// `$XDG_STATE_HOME/tenure/locks.db`, or `~/.local/state/tenure/locks.db`. If `HOME` is not set, the home directory
-/// comes from the user database: `/etc/passwd`, or `getent`, which has two seconds to answer. Creates nothing;
-/// [`open`](super::open) creates the directory with mode 0700.
+/// `$XDG_STATE_HOME/tenure/locks.db`, or `~/.local/state/tenure/locks.db`. If `HOME` is no absolute path, the home
+/// directory comes from the user database: `/etc/passwd`, or `getent`, which has two seconds to answer. Creates
+/// nothing; [`open`](super::open) creates the directory with mode 0700.
 ///
 /// # Errors
 /// [`Fault::Invalid`] if this user has no home directory: name a file instead.

@@ -66,7 +66,7 @@ impl ViewCache {
         }
     }
 
-    /// Drops all views, because the sweep of old rows has deleted some without changing the views.
+    /// Drops all views. They may have rows that another connection has changed, or that the sweep has deleted.
     pub(super) fn clear(&mut self) {
         self.views.clear();
     }

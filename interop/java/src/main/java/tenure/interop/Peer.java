@@ -2,7 +2,7 @@ package tenure.interop;
 
 /** A connected lock client, which answers the requests of its owners. */
 public interface Peer {
-    /** What names the client in the store, if anything does. */
+    /** The client's name in the store. */
     String id();
 
     void close();

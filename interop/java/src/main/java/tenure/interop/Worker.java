@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Answers the requests of interop/src/peer.rs, which describes them. A request that waits for a lock does not delay others. Ends at
- * the end of its input, without releasing any lock. The argument names the lock client.
+ * Answers the requests of interop/src/peer.rs, which describes them. A request that waits for a lock does not delay
+ * those of other owners. Ends at the end of its input, without releasing any lock. The argument names the lock client.
  */
 public final class Worker {
     /** Connects a client to a store. */

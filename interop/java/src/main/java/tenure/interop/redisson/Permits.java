@@ -7,7 +7,10 @@ import java.util.concurrent.TimeUnit;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** Permits of RPermitExpirableSemaphore. A permit belongs to the caller that has its id, so each owner's ids are kept here. */
+/**
+ * Permits of RPermitExpirableSemaphore. A permit belongs to the caller that has its id, so each owner's ids are kept
+ * here.
+ */
 final class Permits {
     private final RedissonClient redisson;
     private final long leaseMs;

@@ -16,7 +16,7 @@ import tenure.interop.Count;
 import tenure.interop.Owners;
 import tenure.interop.Peer;
 
-/** A Redisson client. Its kinds of locks: plain, fair, fenced, read, write, multi (keys with commas) and permits:SIZE. */
+/** A Redisson client. Kinds of locks: plain, fair, fenced, read, write, multi (keys with commas) and permits:SIZE. */
 final class RedissonPeer implements Peer {
     private final RedissonClient redisson;
     private final Permits permits;

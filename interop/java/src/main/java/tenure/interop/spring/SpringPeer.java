@@ -15,8 +15,8 @@ import tenure.interop.Owners;
 import tenure.interop.Peer;
 
 /**
- * Two registries of Spring with the name `locks`, one for each kind of lock: `spin` asks again every 100 ms, `pubsub` is woken. Both
- * renew what they hold.
+ * Two registries of Spring with the name `locks`, one for each kind of lock: `spin` asks again every 100 ms, `pubsub`
+ * is woken. Both renew what they hold.
  */
 final class SpringPeer implements Peer {
     private static final String REGISTRY = "locks";
