@@ -96,6 +96,7 @@ impl Fixture {
             "label" => options.label = "another".into(),
             "linger" => options.linger = 10 * MS,
             // With this lease, the local deadline is 7.8 ms after the grant.
+            "lease of 100 ms" => options.lease = 100 * MS,
             "short lease" => (options.lease, options.linger) = (18 * MS, 10 * MS),
             "fixed lease" => options.terms.renewed = false,
             "max_hold" => options.terms.max_hold = Some(1_000 * MS),

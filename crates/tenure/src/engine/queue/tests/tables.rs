@@ -69,6 +69,10 @@ fn claims_are_handed_over_while_they_are_fresh() {
         a locks with short lease; a answered; b locks with short lease; 5 ms
         a unlocks: hands over, wakes b
         3 ms; b polls: waits, releases, and asks for 4, notifies the poller
+        # a grant of the store is not taken at its local deadline
+        other client; a locks with lease of 100 ms; a answered; other client; poller looks; poller granted
+        poller answered: wakes a
+        89 ms; a polls: waits, releases, and asks for 2, notifies the poller
         # a claim that was lost after the offer is not returned
         RUN; a unlocks; evicted; b polls: waits, releases, and asks for 2, notifies the poller
         # a grant that was long on the way goes to no newcomer
@@ -138,6 +142,8 @@ fn offers_that_are_not_taken_go_on() {
         # the last waiter that leaves releases its offer
         RUN; a unlocks; b leaves: releases, notifies the poller
         poller looks: ends
+        # the poller looks every 25 ms whether an offer was taken
+        RUN; a unlocks; poller looks: rests 25ms
         # a missed offer goes to the next waiter
         RUN; c locks with linger; a unlocks; 100 ms
         poller looks: rests 100ms, releases, and asks for 4
@@ -239,6 +245,10 @@ fn other_clients_have_their_turns() {
         # a client that was refused hands nothing over to a late caller
         other client; a locks with linger; a answered; other client; poller looks; poller answered; a polls: holds 2
         b locks with linger; a unlocks: releases, and asks for 2
+        # a client that was refused hands over to each caller that came before its grant
+        other client; a locks with linger; a answered; b locks with linger; other client; poller looks; poller answered
+        a polls; c locks with linger; a unlocks: hands over, wakes b
+        b polls; b unlocks: releases, and asks for 4
         # after a refused successor other clients go first
         a locks; a answered; b locks; a unlocks; other client; successor answered: notifies the poller
         poller looks: asks for 2 in 10ms, or when woken
