@@ -66,6 +66,26 @@ async fn a_quorum_without_a_majority_refuses_and_cleans_up() {
     assert!(!is_held(&stores[2]).await);
 }
 
+/// R10: the only member that grants answers after the call has failed.
+#[tokio::test(start_paused = true)]
+async fn a_grant_of_a_minority_that_comes_late_is_released() {
+    let stores = stores();
+    let send = Arc::new(Notify::new());
+    let late = Arc::new(FaultyBackend::new(LateOnce {
+        store: member(&stores[0]),
+        is_first: AtomicBool::new(true),
+        send: send.clone(),
+    }));
+    let unreachable = |store| Arc::new(FaultyBackend::new(Unreachable(member(store), Effect::None)));
+    let quorum = quorum(vec![late, unreachable(&stores[1]), unreachable(&stores[2])]);
+    acquire(&quorum, &claim(1)).await.expect_err("no majority");
+    assert!(is_held(&stores[0]).await, "its reply is under way");
+    send.notify_one();
+    // sleep: the late reply is handled in the background, in paused time.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!is_held(&stores[0]).await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_split_vote_is_withdrawn_and_the_next_poll_ends_the_claim() {
     let stores = stores();
