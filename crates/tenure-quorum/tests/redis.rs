@@ -75,7 +75,9 @@ impl Subject for Servers {
                     false => RedisStore::connect_later(config?)?,
                 });
             }
-            Ok(Quorum::new(members, Config::default())? as Arc<dyn Backend>)
+            // On a busy machine a server may take longer than the default of 500 ms. A late vote can end a claim.
+            let config = Config::default().member_timeout(Duration::from_secs(10));
+            Ok(Quorum::new(members, config)? as Arc<dyn Backend>)
         })
     }
 

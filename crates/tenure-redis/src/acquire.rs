@@ -44,7 +44,7 @@ impl RedisStore {
             .await;
         placement.answered(reply.as_ref(), &wire.clock);
         if matches!(reply, Ok(AcquireReply::Granted(_))) {
-            wire.acknowledged().await?;
+            wire.acknowledged(&claim.at.key).await?;
         }
         reply
     }

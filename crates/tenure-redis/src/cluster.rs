@@ -42,8 +42,8 @@ impl RedisCluster {
     /// Dropping the future closes the connections that were opened.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`](crate::RedisStore::connect); `Unsupported` if the server is no node of a cluster, for `replicas`, and
-    /// for the layout `spring`.
+    /// As [`RedisStore::connect`](crate::RedisStore::connect); `Unsupported` if the server is no node of a cluster, and for
+    /// the layout `spring`.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
         let Topology::Cluster(node, others) = &config.topology else {
             return Err(invalid(
@@ -189,11 +189,6 @@ impl RedisCluster {
 
 /// Fails for settings that a cluster does not serve.
 fn check_settings(config: &Config) -> Result<(), BackendError> {
-    if config.acknowledgement.is_some() {
-        return Err(BackendError::unsupported(
-            "`replicas` is not served on a cluster: leave it out, or name a single server or sentinels",
-        ));
-    }
     match &config.layout {
         Layout::Redisson | Layout::Plain => Ok(()),
         Layout::Spring { .. } => Err(BackendError::unsupported(

@@ -191,6 +191,16 @@ pub(crate) fn no_acknowledgement() -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }
 
+/// Error for a grant, or a renewal, after which the server refused the write that replicas were to acknowledge.
+pub(crate) fn not_counted(refusal: Refusal<'_>) -> BackendError {
+    let refused = refusal.error();
+    let why = refused.source().map(ToString::to_string).unwrap_or_default();
+    let message = format!(
+        "replicas could not be asked whether they have the lock, so it does not count as held: {refused}"
+    );
+    BackendError::because(refused.fault(), Effect::Unknown, message, why)
+}
+
 /// Error if two connections to one address reached two servers, of which only one can be asked about its replicas.
 pub(crate) fn two_servers(server: &Host) -> BackendError {
     let message = format!(

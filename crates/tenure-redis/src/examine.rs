@@ -50,6 +50,12 @@ impl RedisStore {
         let session = self.link.session().await?;
         let wire = &session.wire;
         let mut findings = Vec::new();
+        if let Some(rest) = session.recovers_for(self.now()) {
+            findings.push(Finding::warning(
+                format!("the server has started lately, so it keeps out for another {}", seconds(rest)),
+                "it may have forgotten locks that are still held, so it grants none until then: no lock can be had unless a majority                  of the others grants it",
+            ));
+        }
         match wire.query(redis::cmd("INFO").arg("everything")).await {
             Ok(reply) => {
                 let info = Info(text(&reply).unwrap_or_default());

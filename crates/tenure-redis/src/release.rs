@@ -167,7 +167,7 @@ impl RedisStore {
                 placement.answered(successor_reply(&released), &wire.clock);
                 // An error makes the client repeat the release, and so ask again for the successor.
                 if matches!(successor_reply(&released), Ok(AcquireReply::Granted(_))) {
-                    wire.acknowledged().await?;
+                    wire.acknowledged(request.target.key()).await?;
                 }
                 released
             }

@@ -210,7 +210,7 @@ impl RedisStore {
             renewal.only != Phase::Waiting && matches!(reply, RenewReply::Alive { .. })
         };
         if renewals.iter().zip(&renewed).any(is_held)
-            && let Err(error) = wire.acknowledged().await
+            && let Err(error) = wire.acknowledged(&first.claim.key).await
         {
             // A claim that is gone stays gone. A lease that was renewed on the master alone does not count.
             return Ok(renewed

@@ -99,6 +99,47 @@ async fn a_call_waits_while_keys_of_its_lock_are_apart() {
     client.release(&claim).await.freed_it(&claim);
 }
 
+/// One slot is being moved, and the node of another is silent: only the renewals of their claims fail.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_is_not_served_affects_no_other_renewal() {
+    let (cluster, store) = started(Cluster::start()).await;
+    let client = store.client().await;
+    let mut claims = Vec::new();
+    for node in 0..3 {
+        let key = std::iter::repeat_with(|| store.key()).find(|key| cluster.place(key).1 == node);
+        claims.push(hold(&client, &key.expect("a third of all keys")).await);
+    }
+    let (slot, moving, to) = cluster.place(&claims[0].at.key);
+    assert_eq!((moving, to), (0, 1));
+    {
+        let mut servers = cluster.servers.lock();
+        servers.begin_move(slot, to).expect("it begins");
+        let moved = servers.move_keys(slot, to, |key| key.starts_with("tenure_tokens"));
+        assert_eq!(moved.expect("it moves"), 1);
+        servers.node_mut(2).process().pause();
+    }
+    let renewals = claims.iter().map(|claim| RenewRequest {
+        lease: Duration::from_secs(3),
+        ..RenewRequest::of(claim)
+    });
+    let began = std::time::Instant::now();
+    let replies = client.backend().clone().renew(renewals.collect()).await;
+    // A call may last for a sixth of the lease; the rest is for a busy machine.
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(
+        matches!(
+            &replies[..],
+            [
+                RenewReply::Unknown(moving),
+                RenewReply::Alive { .. },
+                RenewReply::Unknown(silent)
+            ] if moving.is_transient() && silent.is_transient()
+        ),
+        "{replies:?}"
+    );
+    cluster.servers.lock().node_mut(2).process().resume();
+}
+
 /// A release declares no key but the lock's own, which is still there. Its script would fail halfway, before the message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_waits_while_its_slot_moves() {
@@ -370,20 +411,15 @@ async fn a_url_of_the_wrong_topology_says_which_to_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_that_no_cluster_serves_are_refused() {
-    for (options, words) in [
-        ("replicas=1", "`replicas` is not served on a cluster"),
-        ("layout=spring&registry=r", "`spring` is not served on a cluster"),
-    ] {
-        // No server listens at this address.
-        let config = config(&format!("redis+cluster://127.0.0.1:1?{options}")).expect("a URL");
-        let refusal = tenure_redis::RedisCluster::connect(config).await.map(drop);
-        assert_error(
-            &refusal.expect_err("it is refused"),
-            (Fault::Unsupported, Effect::None),
-            words,
-        );
-    }
+async fn the_layout_spring_is_refused() {
+    // No server listens at this address.
+    let config = config("redis+cluster://127.0.0.1:1?layout=spring&registry=r").expect("a URL");
+    let refusal = tenure_redis::RedisCluster::connect(config).await.map(drop);
+    assert_error(
+        &refusal.expect_err("it is refused"),
+        (Fault::Unsupported, Effect::None),
+        "`spring` is not served on a cluster",
+    );
 }
 
 /// Further keys and channels of each kind move with the slot, and so do their holders and waiters.

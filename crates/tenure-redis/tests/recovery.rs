@@ -8,7 +8,7 @@ use std::time::Duration;
 use fixture::*;
 use tenure_backend::{
     AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, LockKey, Loss, ReleaseReply, ReleaseRequest,
-    RenewReply, RenewRequest, Successor,
+    RenewReply, RenewRequest, Severity, Successor,
 };
 use tenure_redis::RedisStore;
 use tenure_servers::{Data, Disk, Redis};
@@ -43,7 +43,14 @@ async fn a_fresh_member_places_no_claim_for_the_longest_lease() {
     assert!(is_recovering(&acquire(&store, &claim(1)).await.unwrap()));
     let late = member(&server).await;
     assert!(is_recovering(&acquire(&late, &claim(2)).await.unwrap()));
+    let found = examine(&store).await;
+    assert_finding(&found, "keeps out for another 3", Severity::Warning);
     server.pass(RECOVERED - MAX_LEASE / 2).await;
+    let found = examine(&store).await;
+    assert!(
+        !found.iter().any(|one| one.what.contains("keeps out")),
+        "{found:?}"
+    );
     let granted = acquire(&store, &claim(1)).await.unwrap();
     assert!(matches!(granted, AcquireReply::Granted(_)), "{granted:?}");
     let waits = acquire(&late, &claim(2)).await.unwrap();

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fixture::{
-    acquire, assert_error, assert_tokens_rise, connect, is_granted, is_waiting, release, release_error,
-    renew, unlock_of, wait_until,
+    Cluster, PASSWORD, USER, acquire, assert_error, assert_tokens_rise, config, connect, is_granted,
+    is_waiting, release, release_error, renew, unlock_of, wait_until,
 };
 use futures_util::future::join_all;
 use tenure_backend::{
     AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, LockKey, ReleaseReply,
     RenewReply, RenewRequest, Successor,
 };
-use tenure_redis::RedisStore;
+use tenure_redis::{RedisCluster, RedisStore};
 use tenure_servers::{Redis, Replicated};
 
 const NOT_ACKNOWLEDGED: (Fault, Effect) = (Fault::Unavailable, Effect::Unknown);
@@ -138,6 +138,72 @@ async fn a_grant_that_no_replica_acknowledges_is_refused() {
     );
     let waits = acquire(&store, &unfair).await;
     assert!(is_waiting(&waits), "{waits:?}");
+}
+
+/// After a refused write, `WAIT` counts the replicas that have the one before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_is_refused_if_no_write_precedes_its_wait() {
+    let mut group = start();
+    let store = store(&group.servers()[0], "replicas=1&replica_wait=10s").await;
+    assert!(is_granted(&acquire(&store, &claim("k", 1, 0)).await));
+    // All keys of locks, and not `tenure_tokens:acknowledged`.
+    let keys = "resetkeys ~k* ~{k* ~*:{k* ~tenure_tokens ~tenure_claims:* ~tenure_doubts:*";
+    let command: Vec<_> = ["ACL", "SETUSER", "default"]
+        .into_iter()
+        .chain(keys.split(' '))
+        .collect();
+    group.servers()[0].ask(&command).expect("it obeys");
+    let refused = acquire(&store, &claim("k2", 1, 1))
+        .await
+        .expect_err("its write is refused");
+    assert_error(
+        &refused,
+        (Fault::Denied, Effect::Unknown),
+        "does not count as held",
+    );
+}
+
+/// Each node asks its own replica, also for a lock whose slot has moved there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_of_a_cluster_is_on_the_replica_of_its_node() {
+    let cluster = Cluster::replicated();
+    let url = cluster.servers.lock().url_of(&format!("{USER}:{PASSWORD}@"));
+    let store = async |options| {
+        let config = config(&format!("{url}?{options}")).expect("a URL");
+        RedisCluster::connect(config).await.expect("the cluster answers")
+    };
+    let patient = store("replicas=1&replica_wait=10s").await;
+    let claims: Vec<_> = (0..30)
+        .map(|number| claim(&format!("k{number}"), 1, number))
+        .collect();
+    let granted = join_all(claims.iter().map(|claim| acquire(&patient, claim))).await;
+    assert!(granted.iter().all(is_granted), "{granted:?}");
+    let is_replicated = |claim: &Claim| {
+        let (_, owner, _) = cluster.place(&claim.at.key);
+        let keys = cluster.servers.lock().nodes()[owner + 3].ask(&["KEYS", claim.at.key.as_str()]);
+        keys.expect("it answers") == claim.at.key.as_str()
+    };
+    assert!(claims.iter().all(|claim| is_replicated(claim)));
+    let held = &claims[0];
+    let (slot, owner, to) = cluster.place(&held.at.key);
+    cluster.servers.lock().move_slot(slot, to).expect("it moves");
+    let renewed = renew(&patient, RenewRequest::of(held)).await;
+    assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
+    assert!(is_replicated(held));
+    cluster.servers.lock().node_mut(to + 3).process().pause();
+    let hasty = store("replicas=1&replica_wait=100ms").await;
+    let new = |number: u64| claim(&format!("new{number}"), 1, number);
+    let served_by = |node| {
+        (100..)
+            .map(new)
+            .find(|claim| cluster.place(&claim.at.key).1 == node)
+            .expect("one")
+    };
+    let refused = acquire(&hasty, &served_by(to))
+        .await
+        .expect_err("its replica is paused");
+    assert_error(&refused, NOT_ACKNOWLEDGED, "0 of 1");
+    assert!(is_granted(&acquire(&hasty, &served_by(owner)).await));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,10 +4,12 @@ mod fixture;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
-use fixture::{assert_error, config, connect};
-use tenure_backend::{Backend, Effect, Fault, LockKey, Query};
-use tenure_servers::{Redis, RedisCluster};
+use fixture::{acquire, assert_error, config, connect, is_granted, release, unlock_of, wait_for_wake};
+use tenure_backend::{Backend, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, LockKey, Query};
+use tenure_servers::{MASTER, Redis, RedisCluster, start_sentinel};
 
 /// Runs `openssl` in a folder, and panics with its output if it fails.
 fn openssl(folder: &Path, arguments: &str) {
@@ -46,13 +48,20 @@ impl Certificates {
             path,
             "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile ext",
         );
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("one").port().to_string();
-        Certificates { folder, port }
+        Certificates {
+            folder,
+            port: free_port(),
+        }
     }
 
     fn file(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
+    }
+
+    /// The options of a client's URL. The servers ask for the client's certificate too.
+    fn trust(&self) -> String {
+        let [ca, cert, key] = ["ca.pem", "server.pem", "server.key"].map(|name| self.file(name));
+        format!("ca={ca}&cert={cert}&key={key}")
     }
 
     /// The options of the server.
@@ -66,6 +75,24 @@ impl Certificates {
         let first = ["--save", "", "--tls-port", &self.port].map(str::to_owned);
         first.into_iter().chain(files.into_iter().flatten()).collect()
     }
+}
+
+fn free_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("one").port().to_string()
+}
+
+/// Acquires and releases a lock that is watched.
+async fn lock_and_unlock<B: Backend>(store: &Arc<B>) {
+    let id = ClaimId::new(ClientId::from_random([7; 16]), 1);
+    let key = LockKey::new("k").expect("a key");
+    let claim = Arc::new(Claim::of(ClaimRef { key, id }, Duration::from_secs(30)));
+    let mut wakes = store.clone().watch(claim.clone()).await.expect("a subscription");
+    wait_for_wake(&mut wakes).await;
+    let granted = acquire(store, &claim).await;
+    assert!(is_granted(&granted), "{granted:?}");
+    release(store, unlock_of(&claim)).await;
+    wait_for_wake(&mut wakes).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,11 +131,45 @@ async fn a_cluster_is_reached_with_tls() {
     let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
     options.extend(["--tls-cluster", "yes"]);
     let _server = RedisCluster::start(1, false, &options, None).expect("it starts");
-    let [ca, cert, key] = ["ca.pem", "server.pem", "server.key"].map(|name| certificates.file(name));
-    let host = format!("127.0.0.1:{}", certificates.port);
-    let url = format!("rediss+cluster://{host}?ca={ca}&cert={cert}&key={key}");
+    let url = format!(
+        "rediss+cluster://127.0.0.1:{}?{}",
+        certificates.port,
+        certificates.trust()
+    );
     let store = tenure_redis::RedisCluster::connect(config(&url).expect("a URL"));
-    let store = store.await.expect("it is trusted");
-    let status = store.inspect(Query::Key(LockKey::new("k").expect("a key")));
-    assert_eq!(status.await.expect("it answers").items, []);
+    lock_and_unlock(&store.await.expect("it is trusted")).await;
+}
+
+/// The sentinel and the master speak TLS, and have users and passwords of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_and_its_master_are_reached_with_tls() {
+    let certificates = Certificates::new();
+    let mut options = certificates.options();
+    options.extend(
+        "--user ada on >for-servers ~* &* +@all"
+            .split(' ')
+            .map(str::to_owned),
+    );
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let _master = Redis::start_with(&options, None).expect("it starts");
+    let port = free_port();
+    let of_sentinel: Vec<String> = certificates.options()[4..]
+        .chunks(2)
+        .map(|option| format!("{} {}", option[0].trim_start_matches('-'), option[1]))
+        .collect();
+    let settings = format!(
+        "{}\ntls-port {port}\ntls-replication yes\nuser bob on >for-sentinels ~* &* +@all",
+        of_sentinel.join("\n")
+    );
+    let address = format!("127.0.0.1:{}", certificates.port)
+        .parse()
+        .expect("an address");
+    let _sentinel = start_sentinel(address, 1, &settings).expect("it starts");
+    std::fs::write(certificates.file("password"), "for-sentinels").expect("a file");
+    let url = format!(
+        "rediss+sentinel://ada:for-servers@127.0.0.1:{port}/{MASTER}?sentinel_user=bob&sentinel_password_file={}&{}",
+        certificates.file("password"),
+        certificates.trust()
+    );
+    lock_and_unlock(&connect(&url).await.expect("both are trusted")).await;
 }

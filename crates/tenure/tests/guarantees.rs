@@ -107,8 +107,9 @@ fn render(profiles: &[Profile]) -> String {
         "\nWith `?replicas=N` on Redis, a grant or a renewal counts only once N replicas have it. If one of them takes over, two\n\
          clients never hold at once because of the failover. If a replica takes over that has not acknowledged the grant, or that\n\
          lost it in a restart, they can: [Redis behind Sentinel](docs/guides/redis-behind-sentinel.md).\n\n\
-         Redis Cluster offers what `redis (redisson)` and `redis (plain)` offer, without `?replicas=N`, and refuses the layout `spring`:\n\
-         [Redis Cluster](docs/guides/redis-cluster.md).\n",
+         Redis behind Sentinel offers what one server offers. When a replica takes over, held locks are renewed on it, and those\n\
+         that it lacks are lost. Redis Cluster offers the same for `redis (redisson)` and `redis (plain)`, and refuses the layout\n\
+         `spring`: [Redis Cluster](docs/guides/redis-cluster.md).\n",
     );
     text
 }

@@ -6,34 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
-    FencingToken, LockKey, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, SystemClock,
-    TokenRange,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, FencingToken,
+    LockKey, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, SystemClock, TokenRange,
 };
 use tenure_memory::MemoryStore;
 use tenure_quorum::{Config, Quorum};
 use tenure_testkit::{Exchange, Faults, Request, When};
 use tokio::sync::Notify;
-
-/// A member whose requests fail before they reach the store.
-#[derive(Debug)]
-pub(crate) struct Unreachable(pub(crate) Arc<dyn Backend>);
-
-impl Faults for Unreachable {
-    fn store(&self) -> Arc<dyn Backend> {
-        self.0.clone()
-    }
-
-    async fn on(&self, when: When, call: &mut [Exchange]) {
-        for element in call.iter_mut().filter(|_| when == When::Before) {
-            element.fail(BackendError::new(
-                Fault::Unavailable,
-                Effect::Unknown,
-                "unreachable",
-            ));
-        }
-    }
-}
 
 /// A member that never replies.
 #[derive(Debug)]

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value};
-use tenure_backend::BackendError;
+use tenure_backend::{BackendError, LockKey};
 use tenure_endpoint::Host;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::claims::refusal::Refusal;
 use crate::claims::reply::{integer, text};
+use crate::claims::slot::{scope, slot};
 use crate::connection::dial::Dialer;
 use crate::error::{self, ConnectError};
 use crate::topology::Acknowledgement;
@@ -19,11 +21,13 @@ use crate::topology::Acknowledgement;
 /// The most callers that one `WAIT` answers.
 const MAX_CALLERS: usize = 4096;
 
-/// The key of the write that precedes each `WAIT`, and its time to live in milliseconds.
+/// The key of the write that precedes each `WAIT`, and its time to live in milliseconds. In a cluster its name ends with a
+/// tag of a slot that the node serves.
 const KEY: &str = "tenure_tokens:acknowledged";
 const KEY_TTL: u32 = 1000;
 
-type Caller = oneshot::Sender<Result<(), BackendError>>;
+/// Where to send the answer, and the key of the caller's lock.
+type Caller = (oneshot::Sender<Result<(), BackendError>>, LockKey);
 
 /// Asks replicas for acknowledgements. It belongs to one connection for calls.
 pub(crate) struct Acknowledger(UnboundedSender<Caller>);
@@ -48,7 +52,8 @@ impl Acknowledger {
         }
         let (sender, callers) = unbounded_channel();
         let limit = wanted.wait + dialer.config.command_timeout;
-        tokio::spawn(acknowledge(connection, callers, wanted, limit));
+        let in_cluster = dialer.moves.is_some();
+        tokio::spawn(acknowledge(connection, callers, wanted, limit, in_cluster));
         Ok(Acknowledger(sender))
     }
 
@@ -56,10 +61,10 @@ impl Acknowledger {
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
-    pub(crate) async fn acknowledged(&self) -> Result<(), BackendError> {
+    pub(crate) async fn acknowledged(&self, key: &LockKey) -> Result<(), BackendError> {
         let (caller, answer) = oneshot::channel();
         // If the task has ended with its connection, this drops `caller`, which ends the wait below.
-        let _ = self.0.send(caller);
+        let _ = self.0.send((caller, key.clone()));
         answer.await.unwrap_or_else(|_| Err(error::no_acknowledgement()))
     }
 
@@ -75,27 +80,34 @@ async fn acknowledge(
     mut queue: UnboundedReceiver<Caller>,
     wanted: Acknowledgement,
     limit: Duration,
+    in_cluster: bool,
 ) {
     let mut callers = Vec::new();
     while queue.recv_many(&mut callers, MAX_CALLERS).await > 0 {
-        callers.retain(|caller| !caller.is_closed());
-        if callers.is_empty() {
+        callers.retain(|(caller, _)| !caller.is_closed());
+        let Some((_, key)) = callers.last() else {
             continue;
-        }
-        let question = question(wanted);
+        };
+        let question = question(wanted, in_cluster.then(|| slot(key.as_str().as_bytes())));
         let asking = connection.send_packed_commands(&question, 0, question.len());
         let Ok(Ok(replies)) = timeout(limit, asking).await else {
             break;
         };
-        let Some(count) = replies.last().and_then(integer) else {
-            tracing::warn!(?replies, "the server refuses to wait for its replicas");
-            break;
+        let answer = match &replies[..] {
+            // `WAIT` then counts replicas that have an earlier write.
+            [Value::ServerError(refusal), _] => Err(error::not_counted(Refusal::of(refusal))),
+            [_, count] => match integer(count) {
+                Some(count) if count >= wanted.replicas => Ok(()),
+                Some(count) => Err(error::too_few_replicas(count, wanted)),
+                None => {
+                    tracing::warn!(?count, "the server refuses to wait for its replicas");
+                    break;
+                }
+            },
+            _ => break,
         };
-        for caller in callers.drain(..) {
-            let _ = caller.send(match count >= wanted.replicas {
-                true => Ok(()),
-                false => Err(error::too_few_replicas(count, wanted)),
-            });
+        for (caller, _) in callers.drain(..) {
+            let _ = caller.send(answer.clone());
         }
     }
     // Before `callers` are dropped: they look whether the queue is closed.
@@ -103,9 +115,10 @@ async fn acknowledge(
 }
 
 /// `WAIT` covers the writes of its own connection only. A write before it makes it cover all earlier ones.
-fn question(wanted: Acknowledgement) -> Pipeline {
+fn question(wanted: Acknowledgement, slot: Option<u16>) -> Pipeline {
     let mut question = redis::pipe();
-    question.cmd("SET").arg(KEY).arg(1).arg("PX").arg(KEY_TTL);
+    let key = format!("{KEY}{}", slot.map(scope).unwrap_or_default());
+    question.cmd("SET").arg(key).arg(1).arg("PX").arg(KEY_TTL);
     question.cmd("WAIT").arg(wanted.replicas).arg(wanted.wait_ms());
     question
 }

@@ -1,6 +1,7 @@
 //! One connection, on which single calls are limited in number, and claims travel in batches under load.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 use tenure_backend::{BackendError, Instant};
@@ -58,7 +59,13 @@ impl Session {
 
     /// Returns whether the server may have forgotten claims that still hold, so that it must place no other.
     pub(crate) fn is_recovering(&self, now: Instant) -> bool {
-        self.recovers_until.is_some_and(|until| now < until)
+        self.recovers_for(now).is_some()
+    }
+
+    /// Time for which the server goes on to recover; `None` if it does not.
+    pub(crate) fn recovers_for(&self, now: Instant) -> Option<Duration> {
+        let until = self.recovers_until.filter(|until| now < *until)?;
+        Some(until - now)
     }
 
     /// Acquires or releases a claim in a call with others.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerError, Value};
-use tenure_backend::BackendError;
+use tenure_backend::{BackendError, LockKey};
 use tenure_endpoint::Host;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -199,11 +199,11 @@ impl Wire {
 
     /// Returns once enough replicas have all writes that were answered before this call. Returns at once if the URL asks
     /// for none.
-    pub(crate) async fn acknowledged(&self) -> Result<(), BackendError> {
+    pub(crate) async fn acknowledged(&self, key: &LockKey) -> Result<(), BackendError> {
         let Some(acknowledger) = &self.acknowledger else {
             return Ok(());
         };
-        let acknowledged = acknowledger.acknowledged().await;
+        let acknowledged = acknowledger.acknowledged(key).await;
         if acknowledger.has_ended() {
             self.close();
         }
