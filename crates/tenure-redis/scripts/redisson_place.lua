@@ -9,6 +9,8 @@ local channel = CHANNEL .. tag
 -- The time (ms) for which Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by Java's clock.
 local JAVA_TIMEOUT = 300000
 local DAY = 86400000
+-- The most dead waiters that a call removes. The next calls remove the others.
+local MAX_SWEPT = 100
 --: include redisson_records
 --: include redisson_foreign
 --: include redisson_vacate
@@ -46,29 +48,33 @@ end
 -- Removes dead waiters: ours whose lease has ended, at any place in the queue, and Java's at the head whose score has
 -- passed or is missing (which would block Java for ever). Returns the head after that.
 local function sweep()
-    local swept = false
-    for _, dead in ipairs(redis.call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms)) do
-        remove_from_queue(dead)
-        swept = true
+    local dead = redis.call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms, 'LIMIT', 0, MAX_SWEPT)
+    for _, owner in ipairs(dead) do
+        remove_from_queue(owner)
     end
-    local head = redis.call('LINDEX', queue, 0)
-    while head and not redis.call('ZSCORE', waiters, head) do
+    local head, swept = redis.call('LINDEX', queue, 0), #dead
+    while head and swept < MAX_SWEPT and not redis.call('ZSCORE', waiters, head) do
         local score = redis.call('ZSCORE', timeouts, head)
         if score and tonumber(score) > now_ms then
             break
         end
-        redis.call('LPOP', queue)
-        redis.call('ZREM', timeouts, head)
-        swept = true
+        remove_from_queue(head)
+        swept = swept + 1
         head = redis.call('LINDEX', queue, 0)
     end
-    if swept then
+    if swept > 0 then
         set_queue_expiry()
     end
     return head
 end
 
+-- Wakes the head of the queue. If it is dead, because many were, wakes the waiter whose lease ends last: its polls remove
+-- the others, and then wake the head.
 local function wake_head(head)
+    local ends = redis.call('ZSCORE', waiters, head)
+    if ends and tonumber(ends) < now_ms then
+        head = redis.call('ZREVRANGE', waiters, 0, 0)[1]
+    end
     redis.call('PUBLISH', 'redisson_lock__channel:' .. tag .. ':' .. head, '0')
 end
 
@@ -167,7 +173,8 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     end
     local before = redis.call('LINDEX', queue, 0)
     local head = sweep()
-    if waits and not redis.call('ZSCORE', waiters, owner) then
+    local ends = waits and redis.call('ZSCORE', waiters, owner)
+    if waits and not (ends and tonumber(ends) >= now_ms) then
         return 2, 0, 0
     elseif head and not (record or held) and kind_of_waiter(head) ~= KIND then
         return 4, kind_of_waiter(head), 0

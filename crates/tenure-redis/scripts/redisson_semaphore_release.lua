@@ -80,7 +80,7 @@ if freed > 0 and redis.call('EXISTS', name) == 1 then
 end
 -- Only waiters for a lock of another kind queue, if the key has become one since.
 local others = math.max(redis.call('PUBSUB', 'NUMSUB', channel)[2] - own_subscribers, 0)
-for _, waiter in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+for _, waiter in ipairs(redis.call('LRANGE', queue, 0, 99)) do
     others = others + (string.sub(waiter, 1, 36) ~= client and 1 or 0)
 end
 reply = owner == '' and { reply, others } or reply .. ' ' .. others
