@@ -20,24 +20,20 @@ macro_rules! part {
 
 /// Parts that several scripts share. A script includes one with a line `--: include NAME`. A part stands here before the
 /// parts that it includes itself.
-const INCLUDES: [(&str, &str); 17] = [
+const INCLUDES: [(&str, &str); 13] = [
     part!("string_value"),
     part!("string_place"),
     part!("redisson_mutex"),
     part!("redisson_read_write"),
     part!("redisson_leave"),
     part!("redisson_place"),
-    part!("redisson_semaphore_place"),
-    part!("redisson_queued_kind"),
     part!("redisson_owners"),
     part!("redisson_foreign"),
-    part!("redisson_read_left"),
     part!("redisson_draw"),
     part!("redisson_semaphore"),
     part!("redisson_permits"),
-    part!("redisson_vacate"),
     part!("redisson_records"),
-    part!("redisson_end"),
+    part!("redisson_vacate"),
 ];
 
 /// How a script names keys that all locks share, and how it wakes waiters.
@@ -84,8 +80,8 @@ pub(crate) static BATCH: LazyLock<Script> = script!("redisson_batch");
 static RW_ACQUIRE: LazyLock<Script> = script!("redisson_acquire_any", "redisson_read_write");
 static RW_RELEASE: LazyLock<Script> = script!("redisson_release_any", "redisson_read_write");
 static RW_RENEW: LazyLock<Script> = script!("redisson_renew", "redisson_read_write");
-static SEMAPHORE_ACQUIRE: LazyLock<Script> = script!("redisson_semaphore_acquire");
-static SEMAPHORE_RELEASE: LazyLock<Script> = script!("redisson_semaphore_release");
+static SEMAPHORE_ACQUIRE: LazyLock<Script> = script!("redisson_acquire_any", "redisson_semaphore");
+static SEMAPHORE_RELEASE: LazyLock<Script> = script!("redisson_release_any", "redisson_semaphore");
 static SEMAPHORE_RENEW: LazyLock<Script> = script!("redisson_renew", "redisson_semaphore");
 static STRING_ACQUIRE: LazyLock<Script> = script!("string_acquire");
 static STRING_RELEASE: LazyLock<Script> = script!("string_release");
@@ -212,6 +208,11 @@ pub(crate) fn check_loaded(dialect: Dialect) -> Cmd {
     command
 }
 
+/// What stands between blanks in a script, but in none of its texts.
+const BETWEEN_BLANKS: [&str; 10] = [
+    ", ", " = ", " == ", " ~= ", " .. ", " + ", " * ", " < ", " > ", " >= ",
+];
+
 impl Script {
     fn new(source: &str, kind: &str) -> Self {
         let mut text = source.replace("include kind\n", &format!("include {kind}\n"));
@@ -220,14 +221,17 @@ impl Script {
         }
         text = text.replace("TURN_MS", &TURN.as_millis().to_string());
         text = text.replace("MAX_PERMITS", &MAX_PERMITS.to_string());
-        // Leaves comments and indentation out and shortens calls, to stay below 16 kB: before login, Redis refuses a longer argument as if the password were missing.
-        let text: String = text
+        // Leaves comments and blanks out and shortens calls, to stay below 16 kB: before login, Redis refuses a longer argument as if the password were missing.
+        let mut text: String = text
             .split_inclusive('\n')
             .map(str::trim_start)
             .filter(|line| !line.starts_with("--"))
             .collect();
-        let text = text.replace("redis.call(", "call(");
-        let alone = format!("local call = redis.call\n{}", text.replace(" .. SCOPE", ""));
+        text = text.replace("redis.call(", "call(");
+        for spaced in BETWEEN_BLANKS {
+            text = text.replace(spaced, spaced.trim());
+        }
+        let alone = format!("local call = redis.call\n{}", text.replace("..SCOPE", ""));
         let cluster = format!(
             "local call, SCOPE = redis.call, string.sub(table.remove(KEYS), {})\n{text}",
             SLOT_KEY.len() + 1
