@@ -6,13 +6,9 @@
 --                  a fair claim its label and '1'; to write the client's record its time to live (ms) and the client's
 --                  label, for an unfair claim after two ''
 -- Atomicity  one script decides whether the claim has ended, waits or is granted, when its lease ends, and its tokens.
--- Reply      four numbers in one text, separated by blanks: a list would cost the server several microseconds more.
---            1, first token, number of tokens, time      granted; the lease starts now
---            0, poll after (ms), claims ahead or -1, time   waits
---            2, 0, 0, time   ended      3, 0, 0, time   not_after has passed
---            4, kind, 0, time   a lock of another kind: -1 a read-write lock
---            5, 0, 0, time   no further token can be counted exactly; nothing was done
---            6, 0, 0, time   the key is no lock
+-- Reply      one text, because a list costs more: 0, poll after (ms), claims ahead or -1, time: it waits. 1, first token,
+--            number of tokens, time: granted, and the lease starts now. Others with two numbers and the time: 2 ended; 3
+--            not_after has passed; 4, kind: a lock of another kind; 5 no token is left; 6 the key is no lock
 -- Closes     the race between a delayed request and the release of its claim: the late request finds its not_after passed,
 --            or the record that the claim has ended. A repeated request finds the claim's field and is granted again.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
@@ -61,7 +57,7 @@ if fair ~= '1' and now <= tonumber(not_after) then
         return string.format('0 %d -1 %d', left, now)
     end
 end
-local queue = 'redisson_lock_queue:' .. tag
+--: include redisson_records
 --: include redisson_mutex
 --: include redisson_place
 write_client_record(claims, client_ttl, client_label)

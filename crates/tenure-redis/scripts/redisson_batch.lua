@@ -4,14 +4,13 @@
 -- Inputs     KEYS  the token counter, the client's record, the key that exists while requests of the client's ended claims
 --                  may be in flight; then for each claim the lock's name, first of the releases, then of the placements
 --            ARGV  number of releases, how many of these (the first ones) have a record, number of tokens of all
---                  placements, their earliest not_after (µs of TIME), time to live (ms) of the client's record ('' to
---                  leave it as it is) and its label, lease (ms) and number of tokens of each placement ('' if the
---                  placements differ); then the owner of each claim; if they differ, lease and tokens of each placement
+--                  placements, their earliest not_after (µs of TIME), time to live (ms) of the client's record or '', its
+--                  label, lease (ms) and number of tokens of each placement ('' if the placements differ); then the owner
+--                  of each claim; if they differ, lease and tokens of each placement
 -- Atomicity  one script for all. Each claim is judged alone, except for the time limit.
--- Reply      the time, then one number for each claim. 0: nothing was done, the caller sends this claim alone.
---            Release: 1 + the number of subscribers that received the message. Placement: the first token (granted, the
---            lease starts now); -1 if the earliest not_after has passed and this claim was never placed (the caller
---            sends it alone if its own limit has not passed); or -2 - n if the key is held: poll again after n ms.
+-- Reply      the time, then one number for each claim. 0: nothing was done, the caller sends this claim alone. A release:
+--            1 + the number of subscribers that received the message. A placement: the first token; -1 if the earliest
+--            not_after has passed and this claim was never placed; or -2 - n if the key is held: poll again after n ms.
 -- Closes     the same races as redisson_release and redisson_acquire, because it does only what they do in their common
 --            cases. Tokens are drawn before the first grant, so a script that is killed midway grants none twice.
 local KEYS, ARGV, call, try, find, text = KEYS, ARGV, redis.call, redis.pcall, string.find, string.format

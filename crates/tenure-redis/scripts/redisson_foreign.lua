@@ -6,8 +6,10 @@ local FOREIGN_POLL = 1000
 
 -- Returns whether a client of another kind holds the lock. A holder is ours if Redis has a record of it or its client.
 local function is_held_by_foreign(name)
-    if redis.call('HLEN', name) > 64 then
-        return true
+    local count = redis.pcall('HLEN', name)
+    if type(count) == 'table' or count > 64 then
+        -- A release of permits wakes all unfair waiters.
+        return type(count) ~= 'table'
     end
     local no_client = { mode = true, ['tenure:bar'] = true, ['tenure:bar:write'] = true }
     local records = 'tenure_claim:' .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}') .. ':'

@@ -6,11 +6,11 @@
 local evicted, holders, left = string.sub(ending, 1, 1) == 'V', {}, 0
 if evicted or ending == 'U' then
     local kind = kind_of_key()
-    if kind and kind ~= KIND then
+    if kind and math.min(kind, 1) ~= math.min(own_kind, 1) then
         return '-1 ' .. kind
     end
     if evicted then
-        holders, left = owners_of(), math.max(call('PTTL', name), 0)
+        holders, left = owners_of(), math.max(last_left(), 0)
         for _, one in ipairs(holders) do
             holders[one] = true
         end
@@ -20,13 +20,32 @@ if evicted or ending == 'U' then
     held = owner ~= '' and (not evicted or holders[owner]) and holds(owner) and drop(owner)
 end
 
---: include redisson_end
+-- Deletes the record of a released claim. But if a request of the claim may be in flight, or the claim was evicted, writes
+-- a record of its end instead, for that request or for the evicted holder's next renewal. The latter comes at the latest
+-- when the lease would have ended, in `left` ms.
+local function end_claim(one, left)
+    if plain then
+        -- Deletes the record of a waiting (W) or granted (G) claim. The record of an ended claim stays.
+        local kind = string.sub(redis.call('GET', records .. one) or '', 1, 1)
+        if kind == 'W' or kind == 'G' then
+            redis.call('DEL', records .. one)
+        end
+        return
+    end
+    if evicted and client == '' and not is_ours(one) then
+        -- The owner is a Java thread, which does not read our records.
+        return
+    end
+    local doubts, ttl = 'tenure_doubts:' .. string.sub(one, 1, 36) .. SCOPE, RECORD_TTL + left
+    if evicted then
+        ttl = math.max(ttl, redis.call('PTTL', records .. one))
+    end
+    redis.call('SET', records .. one, ending, 'PX', ttl)
+    redis.call('SET', doubts, '1', 'PX', math.max(RECORD_TTL, redis.call('PTTL', doubts)))
+end
 
 local before = call('LINDEX', queue, 0)
 sweep()
-if before then
-    set_queue_expiry()
-end
 local freed = held and 1 or 0
 if owner == '' then
     freed = {}
@@ -54,14 +73,18 @@ elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then
     end
     end_claim(owner, left)
 end
+if held and before then
+    set_queue_expiry()
+end
 if held and tonumber(cooldown or 0) > 0 then
     -- During the cooldown a field of no client holds the key. Java respects this field like any holder.
     hold('tenure:bar', cooldown)
 end
 local opened = held and (settle() or evicted)
 
+-- Counts no waiter behind the first hundred, because the caller only has to know whether there are many.
 local others = 0
-for _, one in ipairs(call('LRANGE', queue, 0, -1)) do
+for _, one in ipairs(call('LRANGE', queue, 0, 99)) do
     if string.sub(one, 1, 36) ~= client then
         others = others + 1
     end
@@ -75,7 +98,7 @@ if successor then
     local code, first, second =
         place(successor, tonumber(lease), tonumber(not_after), tonumber(grants), label or '', fair == '1', others > 0)
     reply = reply .. string.format(' %d %d %d %d', code, first, second, now)
-    if code == 1 and mode ~= 'R' then
+    if code == 1 and not is_open() then
         return reply
     end
 end
@@ -83,8 +106,8 @@ local head = call('LINDEX', queue, 0)
 if head and (opened or head ~= before) then
     wake_head(head)
 end
--- Java's read-write locks know no queue.
-if (opened or head ~= before) and (not head or KIND == -1) then
+-- Java's read-write locks and semaphores know no queue.
+if (opened or head ~= before) and (not head or own_kind ~= 0) then
     call('PUBLISH', channel, payload)
 end
 return reply

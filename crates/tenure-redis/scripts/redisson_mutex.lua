@@ -1,9 +1,10 @@
 -- How a mutex is kept: Redisson's RLock and RFairLock. Each kind of lock has such a part; scripts for several kinds include
 -- it with `--: include kind`. They define `name` and `tag`.
 --
--- KIND is the kind's code in replies; CHANNEL, with the tag, the channel of unfair waiters; `mode` the mode of the placed
--- claim; `payload` the message of a release.
-local KIND, CHANNEL, mode, payload = 0, 'redisson_lock__channel:', '', '0'
+-- `own_kind` is the kind's code in replies; CHANNEL, with the tag, the channel of unfair waiters; `mode` the mode of the
+-- placed claim; `payload` the message of a release.
+local own_kind, CHANNEL, mode, payload = 0, 'redisson_lock__channel:', '', '0'
+--: include redisson_owners
 
 -- Returns whether the claim holds the lock. A key of another type has no holder. Other errors say nothing about the claim.
 local function holds(owner)
@@ -32,6 +33,16 @@ end
 
 local downgrade
 
+-- Returns whether a grant leaves the lock open for other claims.
+local function is_open()
+    return false
+end
+
+-- Returns the rest of the last holder's lease (ms).
+local function last_left()
+    return redis.call('PTTL', name)
+end
+
 -- Returns whether the claim holds. If not: for how many ms the lock cannot be granted to it (-2 if it can, -1 without end),
 -- the kind of the key if it is another one, and whether nothing but a cooldown holds the key.
 local function look(owner)
@@ -52,4 +63,26 @@ local function drop(owner)
 end
 local function settle()
     return true
+end
+
+-- The time (ms) for which Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by Java's clock.
+local JAVA_TIMEOUT = 300000
+
+-- Returns the slack of our waiter: the ms by which its score for Java exceeds the end of its lease. Java subtracts
+-- this time when Java waiters ahead leave.
+local function slack_of(owner)
+    local score, ends = redis.call('ZSCORE', timeouts, owner), redis.call('ZSCORE', waiters, owner)
+    return score and ends and math.max(score - ends, 0) or 0
+end
+
+-- Returns the slack of a claim that enters the queue: that of our last waiter, plus JAVA_TIMEOUT for each Java waiter
+-- behind our last one.
+local function slack_of_newcomer()
+    local slack, at = 0, -1
+    local other = redis.call('LINDEX', queue, at)
+    while other and not redis.call('ZSCORE', waiters, other) do
+        slack, at = slack + JAVA_TIMEOUT, at - 1
+        other = redis.call('LINDEX', queue, at)
+    end
+    return other and slack + slack_of(other) or slack
 end

@@ -5,6 +5,19 @@
 -- value is the hold count. A read-write lock also has the field `mode`; see redisson_read_write. Hashes with many fields are
 -- not read, because reading them would block the server: a mutex has at most 64. A lock usually expires; Java leaves one
 -- without expiry if it asked for a lease that the server does not accept.
+local function hold_key(owner, number)
+    return tag .. ':' .. owner .. ':rwlock_timeout:' .. number
+end
+
+-- Returns the rest of the longest lease of a reader's holds (ms); -2 if all have ended.
+local function read_left(owner, count)
+    local left = -2
+    for number = 1, math.min(tonumber(count) or 0, 1000) do
+        left = math.max(left, redis.call('PTTL', hold_key(owner, number)))
+    end
+    return left
+end
+
 -- Returns the owners, and for each one its mode ('' in a mutex, 'R' a reader, 'W' a writer) and the rest of its lease (ms).
 -- A writer's own reads are not listed.
 local function owners_of()
@@ -13,7 +26,6 @@ local function owners_of()
         local owner = '^' .. hex .. hex .. string.rep('%-' .. hex, 4) .. hex .. hex .. ':%-?%d+'
         return string.find(field, owner .. '$') or string.find(field, owner .. ':%x+$')
     end
-    --: include redisson_read_left
     local owners, modes, left = {}, {}, {}
     if redis.call('TYPE', name).ok ~= 'hash' then
         return owners

@@ -1,5 +1,5 @@
--- Functions of the scripts that change semaphores: Redisson's RPermitExpirableSemaphore. Included in scripts, which define
--- `now_ms` and call `use_semaphore`.
+-- How a semaphore keeps its permits: Redisson's RPermitExpirableSemaphore. Included in scripts, which define `name`, `tag` and
+-- `now_ms`.
 --
 -- A semaphore has these keys:
 --   name      string: the number of permits that can be taken. It stays when none is taken, as in Redisson.
@@ -14,10 +14,13 @@ local BAR = 'tenure:bar'
 local MAX_TAKE = MAX_PERMITS
 -- Redisson's end of a lease that has none.
 local PERMANENT = 922337203685477
-local permits, holders
 
-local function use_semaphore(tag)
-    permits, holders = tag .. ':timeout', 'tenure_holders:' .. tag
+local function permits_key()
+    return tag .. ':timeout'
+end
+
+local function holders_key()
+    return 'tenure_holders:' .. tag
 end
 
 -- What the names of an owner's permits begin with.
@@ -39,6 +42,7 @@ end
 -- Returns the permits that an owner holds, and the end of its lease; nil as the end if some are missing. The owner of
 -- another client's permit is the permit in hex.
 local function permits_of(owner)
+    local permits = permits_key()
     if not string.find(owner, '-', 1, true) then
         local id = string.gsub(owner, '%x%x', function(digits)
             return string.char(tonumber(digits, 16))
@@ -58,13 +62,31 @@ local function permits_of(owner)
     return found, nil
 end
 
--- Sets the end of the lease of an owner's permits. Returns how many of these are new.
-local function set_lease(owner, ids, ends)
-    local scores = {}
-    for i, id in ipairs(ids) do
-        scores[2 * i - 1], scores[2 * i] = ends, id
+-- Returns the owners, and for each one its permits and the size as its mode, and the rest of its lease (ms).
+local function owners_of_permits()
+    local owners, modes, left, shown = {}, {}, {}, {}
+    local of = string.format('/%d', (tonumber(redis.pcall('GET', name) or nil) or 0) + redis.call('ZCARD', permits_key()))
+    local function add(owner, count, ends)
+        owners[#owners + 1] = owner
+        modes[owner], left[owner] = count .. of, ends < PERMANENT and ends - now_ms - 1 or -1
     end
-    redis.call('ZADD', holders, ends, owner)
-    redis.call('PEXPIREAT', holders, redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] - 1)
-    return redis.call('ZADD', permits, unpack(scores))
+    for _, owner in ipairs(redis.call('ZRANGEBYSCORE', holders_key(), '(' .. now_ms, '+inf')) do
+        local ids, ends = {}, nil
+        if owner ~= BAR then
+            ids, ends = permits_of(owner)
+        end
+        if ends and ends > now_ms then
+            add(owner, #ids, ends)
+        end
+        for _, id in ipairs(ids) do
+            shown[id] = true
+        end
+    end
+    local taken = redis.call('ZRANGEBYSCORE', permits_key(), '(' .. now_ms, '+inf', 'WITHSCORES')
+    for i = 1, #taken, 2 do
+        if not shown[taken[i]] and string.sub(taken[i], 1, #BAR) ~= BAR then
+            add(in_hex(taken[i]), 1, tonumber(taken[i + 1]))
+        end
+    end
+    return owners, modes, left
 end

@@ -1,19 +1,31 @@
--- Functions that the acquire and release scripts share, for all but their common cases. Included in them, after the part
--- `kind`. They define `name`, `tag`, `queue`, `now` (µs) and `draw`.
---
--- A lock has Redisson's keys (the hash, the list `queue`, the zset `timeouts` of scores for Java) and these of ours:
---   waiters            zset: the members of the queue that are our claims, with the time (ms) when each one's lease ends.
---                      From then on the claim is dead, whatever its score for Java says.
-local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
+-- Functions that the acquire and release scripts share, for all but their common cases. Included in them, after the parts
+-- `redisson_records` and `kind`. They define `now` (µs) and `draw`.
 local channel = CHANNEL .. tag
--- The time (ms) for which Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by Java's clock.
-local JAVA_TIMEOUT = 300000
 local DAY = 86400000
---: include redisson_records
+-- The most dead waiters that a call removes. The next calls remove the others.
+local MAX_SWEPT = 100
 --: include redisson_foreign
---: include redisson_vacate
---: include redisson_queued_kind
---: include redisson_owners
+
+-- Returns the kind of lock for which a claim waits in the queue: 0 a mutex, -1 a read-write lock, or a semaphore's size.
+local function kind_of_waiter(owner)
+    local record = redis.call('GET', records .. owner) or ''
+    return string.find(record, '^W[RW]:') and -1 or tonumber(string.match(record, '^W%d+/(%d+):') or 0)
+end
+
+-- Returns the kind of lock that the key is; nil if it is free or in a cooldown, and has no queue.
+local function kind_of_key()
+    local type = redis.call('TYPE', name).ok
+    local is_hash, size = type == 'hash', type == 'string' and vacate_for_hash() or 0
+    if size > 0 then
+        return size
+    elseif is_hash and redis.call('HEXISTS', name, 'mode') == 1 then
+        return -1
+    elseif is_hash and redis.call('HEXISTS', name, 'tenure:bar') == 0 then
+        return 0
+    end
+    local head = redis.call('LINDEX', queue, 0)
+    return head and kind_of_waiter(head)
+end
 
 -- Removes a waiter from the queue. The scores of waiters behind it stay: a Java waiter whose score fell below its
 -- clock would move itself to the tail.
@@ -32,7 +44,7 @@ local function set_queue_expiry()
     if last and is_shared_with_foreign(name, timeouts, waiters) then
         last = last + DAY
     elseif last then
-        last = math.max(last, now_ms + redis.call('PTTL', name)) + 1000
+        last = math.max(last, now_ms + math.min(last_left(), 365 * DAY)) + 1000
     end
     for _, key in ipairs({ queue, timeouts, waiters }) do
         if last then
@@ -46,40 +58,43 @@ end
 -- Removes dead waiters: ours whose lease has ended, at any place in the queue, and Java's at the head whose score has
 -- passed or is missing (which would block Java for ever). Returns the head after that.
 local function sweep()
-    local swept = false
-    for _, dead in ipairs(redis.call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms)) do
-        remove_from_queue(dead)
-        swept = true
+    local dead = redis.call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms, 'LIMIT', 0, MAX_SWEPT)
+    for _, owner in ipairs(dead) do
+        remove_from_queue(owner)
     end
-    local head = redis.call('LINDEX', queue, 0)
-    while head and not redis.call('ZSCORE', waiters, head) do
+    local head, swept = redis.call('LINDEX', queue, 0), #dead
+    while head and swept < MAX_SWEPT and not redis.call('ZSCORE', waiters, head) do
         local score = redis.call('ZSCORE', timeouts, head)
         if score and tonumber(score) > now_ms then
             break
         end
-        redis.call('LPOP', queue)
-        redis.call('ZREM', timeouts, head)
-        swept = true
+        remove_from_queue(head)
+        swept = swept + 1
         head = redis.call('LINDEX', queue, 0)
     end
-    if swept then
+    if swept > 0 then
         set_queue_expiry()
     end
     return head
 end
 
+-- Wakes the head of the queue. If it is dead, because many were, wakes the waiter whose lease ends last: its polls remove
+-- the others, and then wake the head.
 local function wake_head(head)
+    local ends = redis.call('ZSCORE', waiters, head)
+    if ends and tonumber(ends) < now_ms then
+        head = redis.call('ZREVRANGE', waiters, 0, 0)[1]
+    end
     redis.call('PUBLISH', 'redisson_lock__channel:' .. tag .. ':' .. head, '0')
 end
 
--- After a reader was granted from the queue, wakes the next waiter, which may be a reader too; with an empty queue, all
--- unfair ones.
-local function wake_beside()
-    local head = mode == 'R' and redis.call('LINDEX', queue, 0)
+-- After a grant from the queue that leaves the lock open, wakes the next waiter; with an empty queue, all unfair ones.
+local function wake_next()
+    local head = redis.call('LINDEX', queue, 0)
     if head then
         wake_head(head)
-    elseif mode == 'R' then
-        redis.call('PUBLISH', channel, '0')
+    else
+        redis.call('PUBLISH', channel, payload)
     end
 end
 
@@ -106,32 +121,13 @@ local function unfair_poll(after, lease)
     return soonest > FOREIGN_POLL and is_shared_with_foreign(name, timeouts, waiters) and FOREIGN_POLL or soonest
 end
 
--- Returns the slack of our waiter: the ms by which its score for Java exceeds the end of its lease. Java subtracts
--- this time when Java waiters ahead leave.
-local function slack_of(owner)
-    local score, ends = redis.call('ZSCORE', timeouts, owner), redis.call('ZSCORE', waiters, owner)
-    return score and ends and math.max(score - ends, 0) or 0
-end
-
--- Returns the slack of a claim that enters the queue: that of our last waiter, plus JAVA_TIMEOUT for each Java waiter
--- behind our last one.
-local function slack_of_newcomer()
-    local slack, at = 0, -1
-    local other = redis.call('LINDEX', queue, at)
-    while other and not redis.call('ZSCORE', waiters, other) do
-        slack, at = slack + JAVA_TIMEOUT, at - 1
-        other = redis.call('LINDEX', queue, at)
-    end
-    return other and slack + slack_of(other) or slack
-end
-
 -- Places or polls one claim. `yields` is true for a successor if other clients wait: then it is not granted. Returns the
 -- three numbers that `redisson_acquire` replies before the time.
 local function place(owner, lease, not_after, grants, label, fair, yields)
     local seen, held, left, other_kind, cools = pcall(look, owner)
     if not seen then
         -- The key has another type. Fails if that is no string.
-        local size = vacate_for_hash(name, tag)
+        local size = vacate_for_hash()
         if size == 0 then
             held, left, other_kind, cools = look(owner)
         else
@@ -152,7 +148,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     elseif not (record or held) then
         if now > not_after then
             return 3, 0, 0
-        elseif left == -1 and not (KIND == 0 and other_kind) then
+        elseif left == -1 and other_kind ~= -1 then
             if #owners_of() == 0 then
                 return 6, 0, 0
             end
@@ -167,9 +163,10 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     end
     local before = redis.call('LINDEX', queue, 0)
     local head = sweep()
-    if waits and not redis.call('ZSCORE', waiters, owner) then
+    local ends = waits and redis.call('ZSCORE', waiters, owner)
+    if waits and not (ends and tonumber(ends) >= now_ms) then
         return 2, 0, 0
-    elseif head and not (record or held) and kind_of_waiter(head) ~= KIND then
+    elseif head and not (record or held) and kind_of_waiter(head) ~= own_kind then
         return 4, kind_of_waiter(head), 0
     end
     if held or left == -2 and not yields and (not head or head == owner) then
@@ -177,13 +174,16 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         if not first then
             return 5, 0, 0
         end
-        if waits or head == owner then
+        local queued = waits or head == owner
+        if queued then
             remove_from_queue(owner)
             set_queue_expiry()
             redis.call('DEL', records .. owner)
-            wake_beside()
         end
         hold(owner, lease)
+        if queued and is_open() then
+            wake_next()
+        end
         return 1, first, grants
     end
     if left == -2 and head and head ~= before and head ~= owner then
@@ -193,7 +193,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         return 0, yields and TURN or unfair_poll(poll_after(left, head), lease), -1
     end
     -- If Java took a live waiter of ours for dead and removed it, puts it back at the head: Java removes only heads.
-    local javas = redis.call('ZCARD', timeouts) - redis.call('ZCARD', waiters)
+    local javas = own_kind == 0 and redis.call('ZCARD', timeouts) - redis.call('ZCARD', waiters) or 0
     local slack = javas > 0 and (waits and slack_of(owner) or slack_of_newcomer()) or 0
     local ahead = redis.call('LPOS', queue, owner)
     if not ahead and waits then
@@ -205,7 +205,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     -- Java takes a waiter for dead when its score has passed. So our score is the end of our lease, plus what Java will
     -- subtract as its waiters ahead leave: at most JAVA_TIMEOUT for each, and nothing at the head. Each poll sets the
     -- score again, so Java does not take a live waiter for dead.
-    slack = ahead > 0 and math.min(slack, javas * JAVA_TIMEOUT) or 0
+    slack = ahead > 0 and javas > 0 and math.min(slack, javas * JAVA_TIMEOUT) or 0
     redis.call('ZADD', timeouts, now_ms + lease + slack, owner)
     redis.call('ZADD', waiters, now_ms + lease, owner)
     redis.call('SET', records .. owner, 'W' .. mode .. ':' .. label, 'PX', lease + RECORD_TTL)
@@ -214,7 +214,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     if javas > 0 and ahead > 0 and not redis.call('ZSCORE', waiters, redis.call('LINDEX', queue, ahead - 1)) then
         -- A Java waiter that gives up publishes nothing, so the waiter behind it polls.
         poll = math.min(poll, FOREIGN_POLL)
-    elseif ahead == 0 and poll > FOREIGN_POLL and left ~= -2 and is_held_by_foreign(name) then
+    elseif ahead == 0 and poll > FOREIGN_POLL and left ~= -2 and (own_kind > 0 or is_held_by_foreign(name)) then
         poll = FOREIGN_POLL
     end
     return 0, math.max(1, math.min(poll, math.floor(lease / 3))), ahead

@@ -4,9 +4,9 @@
 -- owner, a writer's has `:write` behind it. A writer's lease is that of the hash. Each hold of a reader has a key of its own,
 -- which expires with that hold's lease; the hash expires with the last of them, so that it exists only while a holder
 -- lives. Our claims have one hold each; Java's threads may have several, and a writing thread may read too.
-local KIND, CHANNEL, mode, payload = -1, 'redisson_rwlock:', '', '0'
+local own_kind, CHANNEL, mode, payload = -1, 'redisson_rwlock:', '', '0'
+--: include redisson_owners
 
---: include redisson_read_left
 -- After a reader has left or its lease has become shorter: removes dead readers, and makes the hash expire with the last
 -- lease. While a writer holds, its lease stays as it is. Returns whether waiters may be granted since.
 local function settle()
@@ -90,6 +90,14 @@ local function downgrade(owner, lease)
         end
         redis.call('PUBLISH', CHANNEL .. tag, '1')
     end
+end
+
+local function is_open()
+    return mode == 'R'
+end
+
+local function last_left()
+    return redis.call('PTTL', name)
 end
 
 local function look(owner)

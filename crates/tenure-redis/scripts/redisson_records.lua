@@ -1,7 +1,13 @@
--- Functions for the records of claims and clients. Included in scripts, which define `tag` and `now` (µs).
+-- Keys of a lock's queue, and functions for the records of claims and clients. Included in scripts before the part `kind`;
+-- they define `name`, `tag` and `now` (µs).
+--
+-- A lock's queue has Redisson's keys (the list `queue`, the zset `timeouts` of scores for Java) and one of ours:
+--   waiters            zset: the members of the queue that are our claims, with the time (ms) when each one's lease ends.
+--                      From then on the claim is dead, whatever its score for Java says.
+local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
 --
 -- For each claim, at most one record:
---   records .. owner   W:LABEL it waits; in a read-write lock WR:LABEL or WW:LABEL, by its mode.  E it has ended.  V[BY]
+--   records .. owner   W:LABEL it waits; W is followed by the mode, if there is one.  E it has ended.  V[BY]
 --                      it was evicted; this outlives the lease by 12 s, in which a delayed request can still arrive.
 --                      G:FIRST:COUNT:LABEL tokens and label of a granted claim that was renewed; this expires with the
 --                      lease, and the release deletes it.
@@ -32,3 +38,4 @@ local function write_client_record(claims, ttl, label)
         redis.call('PEXPIRE', claims, math.max(ttl, redis.call('PTTL', claims)))
     end
 end
+--: include redisson_vacate

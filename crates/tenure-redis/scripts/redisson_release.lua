@@ -1,15 +1,14 @@
 -- Releases one owner that holds or waits, or all holders; wakes the next waiter; places a successor, if there is one.
 --
--- Inputs     KEYS  the lock's name; with a successor also: the token counter, its client's record, the key that exists
---                  while requests of that client's ended claims may be in flight
+-- Inputs     KEYS  the lock's name; with a successor the other keys of redisson_acquire, for the successor's client
 --            ARGV  owner ('' for all holders), ending ('' if no request of the owner can be in flight, 'N' if the owner
 --                  also has a record, 'E' if a request can be in flight, 'U' as 'E' for a claim of unknown kind, 'V' and
---                  the evicting client's label for an eviction), how many of the lock's subscribers are the caller's own, the caller's client UUID; the
---                  cooldown (ms), if there is one or a successor; then for a successor the arguments of redisson_acquire
+--                  the evicting client's label for an eviction), how many of the lock's subscribers are the caller's own,
+--                  the caller's UUID, the cooldown (ms) if there is one or a successor; then redisson_acquire's ARGV
 -- Atomicity  one script: the release, the message and the successor's grant are one step.
--- Reply      numbers in one text, separated by blanks: freed (1 or 0), how many others wait, and for a successor the reply
---            of redisson_acquire. -1 and the kind if an eviction or the release of a claim of unknown kind finds a lock of
---            another kind (-1 a read-write lock), which it leaves alone. Without an owner a list: {owner, 1 if it is our claim} for each freed holder, and how many others wait.
+-- Reply      one text: freed (1 or 0), how many others wait, and for a successor redisson_acquire's reply; or -1 and the
+--            kind, if an eviction or 'U' finds a lock of another kind, which it leaves alone. Without an owner a list:
+--            {owner, 1 if it is our claim} for each freed holder, and how many others wait.
 -- Closes     the race between the release and a delayed request of the same claim: if such a request may be in flight, the
 --            same step writes the record that the claim has ended. The successor is granted only if no other client
 --            subscribes or queues, so no waiter of another client is passed over.
@@ -63,7 +62,7 @@ if held and plain and cooldown == '0' and successor and fair ~= '1' and not clie
     end
 end
 local tag = open .. name .. close
-local queue = 'redisson_lock_queue:' .. tag
+--: include redisson_records
 --: include redisson_mutex
 --: include redisson_place
 --: include redisson_leave

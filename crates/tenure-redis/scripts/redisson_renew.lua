@@ -1,10 +1,11 @@
 -- Renews claims, holders and waiters, of one client on locks of one kind. Each claim is judged alone. The part `kind` says
 -- how the locks are kept.
 --
--- Inputs     KEYS  the token counter ('' for the counter of each lock, RFencedLock's), the record of the claims' client, then the lock's name of each claim
+-- Inputs     KEYS  the token counter ('' for the counter of each lock, RFencedLock's), the record of the claims' client,
+--                  then the lock's name of each claim
 --            ARGV  the client's label; then for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'D'
---                  granted, and a writer becomes a reader, 'E' either), '1' if the lease may only be shortened or '', last token to raise the counter to or '', and the
---                  record of a granted claim, G:FIRST:COUNT:LABEL ('' to leave it as it is)
+--                  granted, and a writer becomes a reader, 'E' either), '1' if the lease may only be shortened or '',
+--                  last token to raise the counter to or '', and the record of a granted claim or '' to leave it
 -- Atomicity  one script for all. A failure of one claim does not affect the others.
 -- Reply      the time, then for each claim: -1 - lease (ms) if it is alive; 1 absent; 2 its lease ended while it waited;
 --            3 the counter would be raised beyond what can be counted exactly; 4 it is in another phase; 5 it holds and
@@ -49,7 +50,7 @@ local function renew(owner, lease, phase, shorten, last, granted)
     if holds(owner) then
         if phase == 'W' then
             return 4
-        elseif phase == 'D' and KIND ~= -1 then
+        elseif phase == 'D' and own_kind ~= -1 then
             return 5
         elseif last and last >= 2 ^ 53 then
             return 3

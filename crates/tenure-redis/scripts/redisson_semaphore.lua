@@ -1,10 +1,15 @@
--- How a semaphore is kept, for redisson_renew. This is the part `kind`, see redisson_mutex.
+-- How a semaphore is kept: Redisson's RPermitExpirableSemaphore, see redisson_permits. This is the part `kind`, see
+-- redisson_mutex.
 --: include redisson_permits
-local KIND, downgrade = 1, nil
+-- The kind is the semaphore's size, as soon as that is known.
+local own_kind, CHANNEL, mode, payload = 1, 'redisson_sc:', '', '0'
+local owners_of, downgrade = owners_of_permits, nil
+-- The permits of the last owner that `holds` looked at, and the end of their lease.
 local taken, ends
+-- How many permits can be taken, nil if the key is missing; how many this call has freed, and how many a cooldown bars.
+local available, freed, barred = nil, 0, 0
 
 local function holds(owner)
-    use_semaphore(tag)
     taken, ends = permits_of(owner)
     return ends and ends > now_ms
 end
@@ -13,8 +18,135 @@ local function left_of(owner)
     return ends - now_ms - 1
 end
 
+-- Sets the lease of permits. Returns how many of them are new.
+local function set_lease(owner, ids, lease)
+    local scores, ends = {}, now_ms + lease + 1
+    for i, id in ipairs(ids) do
+        scores[2 * i - 1], scores[2 * i] = ends, id
+    end
+    redis.call('ZADD', holders_key(), ends, owner)
+    redis.call('PEXPIREAT', holders_key(), redis.call('ZREVRANGE', holders_key(), 0, 0, 'WITHSCORES')[2] - 1)
+    return redis.call('ZADD', permits_key(), unpack(scores))
+end
+
 local function extend(owner, lease)
     -- A server with full memory refuses ZADD, unless the script has changed something before.
-    redis.call('PEXPIRE', holders, lease)
-    set_lease(owner, taken, now_ms + lease + 1)
+    redis.call('PEXPIRE', holders_key(), lease)
+    set_lease(owner, taken, lease)
+end
+
+-- During a cooldown, permits of no client stay taken in place of those that were freed.
+local function bar(cooldown)
+    local ids = {}
+    for i = 1, freed do
+        ids[i] = BAR .. struct.pack('>I3I3', now % 2 ^ 24, i)
+    end
+    freed, barred = 0, set_lease(BAR, ids, cooldown)
+end
+
+local function hold(owner, lease)
+    if owner == BAR then
+        return bar(lease)
+    end
+    local take, of = string.match(mode, '(%d+)/(%d+)')
+    local ids, prefix = {}, prefix_of(owner)
+    for number = 1, tonumber(take) do
+        ids[number] = permit(prefix, number - 1, number == tonumber(take))
+    end
+    if not available then
+        available = of - redis.call('ZCARD', permits_key())
+        redis.call('SET', name, available, 'PXAT', MADE_BY_US)
+    end
+    local is_first = available == tonumber(of)
+    local added = set_lease(owner, ids, lease)
+    available = redis.call('DECRBY', name, added)
+    if is_first then
+        -- The first permit makes the key, which expires with the semaphore, as in Redisson.
+        local left = redis.call('PTTL', name)
+        if left > 0 then
+            redis.call('PEXPIRE', permits_key(), left)
+        end
+    end
+    payload = math.max(available, 0)
+end
+
+local function is_open()
+    return available > 0
+end
+
+local function last_left()
+    return redis.call('PTTL', holders_key())
+end
+
+-- Removes members whose time has come from a zset, at most MAX_TAKE. Returns how many.
+local function remove_ended(zset)
+    local ended = redis.call('ZRANGEBYSCORE', zset, '-inf', now_ms, 'LIMIT', 0, MAX_TAKE)
+    if #ended > 0 then
+        redis.call('ZREM', zset, unpack(ended))
+    end
+    return #ended
+end
+
+-- A permit whose lease has ended is not free until a script has removed it and raised the number of free ones in the same
+-- step. That wakes waiters, as in Redisson.
+local function reclaim()
+    local ended = remove_ended(permits_key())
+    if ended > 0 then
+        remove_ended(holders_key())
+        available = available and redis.call('INCRBY', name, ended)
+    end
+    if ended > 0 and (available or 0) > 0 then
+        redis.call('PUBLISH', CHANNEL .. tag, available)
+    end
+end
+
+-- A semaphore of another size is of another kind.
+local function look(owner)
+    local take, of = string.match(mode, '(%d+)/(%d+)')
+    take, of = tonumber(take), tonumber(of)
+    own_kind = of
+    local found = redis.pcall('GET', name)
+    available = tonumber(found or nil)
+    if holds(owner) then
+        return true, -2
+    elseif type(found) == 'table' then
+        found = redis.call('HMGET', name, 'mode', BAR, BAR .. ':write')
+        local cools = (found[2] or found[3]) and redis.call('HLEN', name) == (found[1] and 2 or 1)
+        return false, redis.call('PTTL', name), not cools and (found[1] and -1 or 0), cools
+    end
+    local is_number = found and string.find(found, '^%-?%d+$')
+    if found and not (is_number and available + redis.call('ZCARD', permits_key()) == of) then
+        local size, cooldown = vacate()
+        if size ~= 0 then
+            return false, size and 0 or -1, size
+        elseif cooldown then
+            redis.call('ZADD', holders_key(), now_ms + cooldown, BAR)
+            redis.call('PEXPIRE', holders_key(), cooldown)
+        end
+        available = nil
+    end
+    reclaim()
+    local cools = redis.call('ZSCORE', holders_key(), BAR)
+    if cools and tonumber(cools) > now_ms then
+        return false, cools - now_ms - 1, nil, true
+    elseif (available or of - redis.call('ZCARD', permits_key())) >= take then
+        return false, -2
+    end
+    return false, redis.call('ZRANGE', permits_key(), 0, 0, 'WITHSCORES')[2] - now_ms - 1
+end
+
+local function drop(owner)
+    taken = permits_of(owner)
+    redis.call('ZREM', permits_key(), unpack(taken))
+    redis.call('ZREM', holders_key(), owner)
+    freed = freed + #taken
+    return true
+end
+
+-- A message tells how many permits can be taken. Redisson wakes as many waiters, and fails at a negative number.
+local function settle()
+    available = tonumber(redis.pcall('GET', name) or nil)
+    available = available and redis.call('INCRBY', name, freed)
+    payload = barred > 0 and barred or math.max(available or 0, 0)
+    return payload > 0
 end

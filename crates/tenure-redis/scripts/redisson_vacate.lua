@@ -6,10 +6,8 @@ local MADE_BY_US, CENTURY = 7258118400000, 3153600000000
 
 -- Deletes the semaphore if it is not in use, and returns 0 and, in a cooldown, the ms until that ends. Otherwise returns the
 -- semaphore's size; nil if the string is no semaphore.
-local function vacate(name, tag)
-    local permits, holders = tag .. ':timeout', 'tenure_holders:' .. tag
-    local available, time = redis.call('GET', name), redis.call('TIME')
-    local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local function vacate()
+    local permits, holders, available = tag .. ':timeout', 'tenure_holders:' .. tag, redis.call('GET', name)
     local size = string.find(available, '^%-?%d+$') and available + redis.call('ZCARD', permits) or 0
     if size < 1 or size >= 2 ^ 32 then
         return nil
@@ -27,8 +25,8 @@ local function vacate(name, tag)
 end
 
 -- As `vacate`, for a key that is to be a hash: its field `tenure:bar` then lasts for the rest of the cooldown.
-local function vacate_for_hash(name, tag)
-    local size, cooldown = vacate(name, tag)
+local function vacate_for_hash()
+    local size, cooldown = vacate()
     if cooldown then
         redis.call('HSET', name, 'tenure:bar', 1)
         redis.call('PEXPIRE', name, cooldown)

@@ -1,11 +1,8 @@
 -- Returns mutexes in the layouts `plain` and `spring`, with their holders. Changes nothing.
 --
 -- Inputs     KEYS  the keys of the locks
--- Atomicity  one script: each lock is shown as it was at one moment.
--- Reply      as redisson_inspect: for each key {key, holders}, with no list of waiters, because unfair waiters leave
---            nothing in Redis. A holder of the layout `redisson` is shown as one of another kind. Free keys
---            are left out. If KEYS has a single key, which exists and is no mutex: {key}
--- Closes     no race: nothing is decided by the reply.
+-- Reply      as redisson_inspect, without waiters, because unfair ones leave nothing in Redis. A holder of the layout
+--            `redisson` is shown as one of another kind.
 local reply = {}
 local name, tag
 --: include string_value

@@ -1,16 +1,12 @@
 -- Releases the holder of a mutex in the layouts `plain` and `spring`; wakes our waiters, and those of Spring that listen;
 -- places a successor, if there is one.
 --
--- Inputs     KEYS  the lock's key; with a successor also the token counter and further ones that are not used
---            ARGV  owner ('' for any holder; for a client of another kind its value), ending (as in redisson_release), how
---                  many subscribers of our channel are the caller's own, the channels separated by line breaks, ours
---                  first, the cooldown (ms); then for a successor the arguments of string_acquire
--- Atomicity  one script: the release, the message and the successor's grant are one step.
--- Reply      as redisson_release: freed (1 or 0), how many of our other clients listen, and for a successor the reply of
---            string_acquire; without an owner a list. An eviction that finds a lock of the layout `redisson` leaves it
---            alone: -1 and -1 for a read-write lock, -2 and 0 for a mutex.
--- Closes     the race between the release and a delayed request of the same claim, as redisson_release does. Only the
---            owner's value is deleted, so a late release frees no other client's lock.
+-- Inputs     as redisson_release, and for the successor as string_acquire. The owner of a client of another kind is its
+--            value. Instead of the caller's UUID the channels, separated by line breaks, ours first
+-- Reply      as redisson_release, where only our clients that listen are others. An eviction that finds a lock of the
+--            layout `redisson` leaves it alone: -1 and -1 for a read-write lock, -2 and 0 for a mutex.
+-- Closes     the races that redisson_release closes. Only the owner's value is deleted, so a late release frees no other
+--            client's lock.
 local name, counter = KEYS[1], KEYS[2]
 local owner, ending, own_subscribers, channels, cooldown = unpack(ARGV, 1, 5)
 local successor, lease, not_after, grants, label = unpack(ARGV, 6, 10)

@@ -1,10 +1,5 @@
--- Renews holders of mutexes in the layouts `plain` and `spring`. Each claim is judged alone.
---
--- Inputs     KEYS, ARGV  as redisson_renew
--- Atomicity  one script for all. A failure of one claim does not affect the others.
--- Reply      as redisson_renew
--- Closes     the race between a renewal and the release: only a value that names the claim is renewed, so a late renewal
---            restores no lock.
+-- Renews holders of mutexes in the layouts `plain` and `spring`. Inputs and reply are those of redisson_renew. Only a value
+-- that names the claim is renewed, so a late renewal restores no lock.
 local time = redis.call('TIME')
 local reply = { time[1] * 1000000 + time[2] }
 local counter = KEYS[1]

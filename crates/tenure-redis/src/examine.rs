@@ -17,7 +17,7 @@ use crate::backend::RedisStore;
 use crate::claims::arguments::COUNTER;
 use crate::claims::names::MUTEX_CHANNEL;
 use crate::claims::reply::{list, text};
-use crate::claims::script;
+use crate::claims::script::Script;
 use crate::connection::wire::Wire;
 use info::{Info, cluster, eviction, persistence, replicas, version};
 
@@ -86,7 +86,7 @@ impl RedisStore {
         if let Some(sentinels) = self.link.dialer.sentinels() {
             replication::sentinels(sentinels.master(), &sentinels.ask_all().await, &mut findings);
         }
-        script_cache(wire, &mut findings).await?;
+        script_cache(wire, self.layout.first(), &mut findings).await?;
         self.clock_and_round_trip(wire, &mut findings).await?;
         counter(wire, scope, &mut findings).await?;
         self.wake_up(wire, scope, &mut findings).await;
@@ -283,9 +283,9 @@ async fn counter(wire: &Wire, scope: &str, findings: &mut Vec<Finding>) -> Resul
     Ok(())
 }
 
-/// Warns if the server has forgotten the scripts that this client loaded, as some proxies and hosted services do.
-async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
-    let reply = match wire.query(&script::check_loaded(wire.dialect)).await {
+/// Warns if the server has forgotten the script `first`, which this client loaded when it connected, as some proxies and hosted services do.
+async fn script_cache(wire: &Wire, first: &Script, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
+    let reply = match wire.query(&first.exists(wire.dialect)).await {
         Ok(reply) => reply,
         Err(error) if error.fault() == Fault::Unavailable => return Err(error),
         // The server refuses `SCRIPT EXISTS`. Locks work without it.

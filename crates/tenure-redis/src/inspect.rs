@@ -117,9 +117,10 @@ async fn list_from(
             }
         }
         let names = std::mem::take(&mut position.names);
-        let of_phase = |status: &LockStatus| match (position.phase, status.kind) {
-            (phase, Kind::Semaphore { .. }) => phase == PERMITS,
-            (phase, _) => phase != PERMITS && status.holders.is_empty() == (phase == QUEUED),
+        let of_phase = |status: &LockStatus| match status.kind {
+            _ if status.holders.is_empty() => position.phase == QUEUED,
+            Kind::Semaphore { .. } => position.phase == PERMITS,
+            _ => position.phase == HELD,
         };
         let mut statuses = inspect_names(wire, store, &names)
             .await?

@@ -32,7 +32,7 @@ pub(crate) static PROFILE: Profile = {
     profile.reach = Reach::Network;
     profile.mutex = Order::Both;
     profile.read_write = Order::Both;
-    profile.semaphore = Order::Unfair;
+    profile.semaphore = Order::Both;
     profile.fencing = Fencing::UntilDataLossAndBackwardClock;
     profile.wake_up = WakeUp::Lossy;
     profile.remembers_ended = true;
@@ -105,11 +105,6 @@ pub(crate) fn check_claim<'a>(claim: &Claim, layout: &'a Layout) -> Result<&'a S
     let Mode::Permits { take, .. } = claim.mode else {
         return Ok(scripts);
     };
-    if claim.fairness == Fairness::Fifo {
-        return Err(BackendError::unsupported(
-            "fair semaphores are not served on Redis: use an unfair one here, or another store",
-        ));
-    }
     if take.get() > MAX_PERMITS {
         let message =
             format!("a claim takes at most {MAX_PERMITS} permits on Redis, not {take}: use several");

@@ -70,6 +70,9 @@ async fn concurrent_claims_share_calls_but_no_tokens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lone_caller_is_not_batched() {
     let (fixture, client, key) = Fixture::one().await;
+    // The server learns the scripts.
+    let first = hold(&client, &fixture.store.key()).await;
+    client.release(&first).await.freed_it(&first);
     fixture.command(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
     let claims = [(); 5].map(|()| client.claim(&key, Mode::Exclusive));
     for claim in &claims {

@@ -255,6 +255,63 @@ async fn a_poll_costs_the_same_behind_a_long_java_queue() {
     }
 }
 
+/// Puts waiters of another client of ours at the end of the queue. Their leases end at `ends`.
+fn crowd(fixture: &Fixture, key: &LockKey, count: usize, ends: i64) {
+    let enqueue = "for i = 1, ARGV[1] do local owner = ARGV[3] .. i redis.call('RPUSH', KEYS[1], owner) \
+                   redis.call('ZADD', KEYS[2], ARGV[2], owner) redis.call('ZADD', KEYS[3], ARGV[2], owner) end";
+    let keys = [queue(key), timeouts(key), tagged("tenure_waiters", key)];
+    let (count, ends) = (count.to_string(), ends.to_string());
+    let uuid = "00000000-0000-4000-8000-000000000000:";
+    fixture.command(&[
+        "EVAL", enqueue, "3", &keys[0], &keys[1], &keys[2], &count, &ends, uuid,
+    ]);
+}
+
+/// The shortest time, in microseconds of the server, in which a release or the head's poll ran, with waiters behind it.
+async fn handover_cost(waiters: usize) -> usize {
+    const ROUNDS: usize = 10;
+    let (fixture, [holder, waiter], key) = Fixture::two().await;
+    let mut held = (&holder, hold(&holder, &key).await);
+    let mut queue = Vec::new();
+    for _ in 0..ROUNDS {
+        queue.push(enqueue(&waiter, &key).await);
+    }
+    crowd(&fixture, &key, waiters, fixture.now_ms() + 3_600_000);
+    let mut costs = Vec::new();
+    for next in queue {
+        fixture.command(&["CONFIG", "RESETSTAT"]);
+        held.0.release(&held.1).await;
+        waiter.granted(&next).await;
+        costs.push(fixture.command_stat("evalsha", "usec"));
+        held = (&waiter, next);
+    }
+    costs.into_iter().min().expect("there are rounds")
+}
+
+/// The bound is far above noise: reading 10,000 waiters takes 50 times as long as a release does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handover_costs_the_same_before_ten_thousand_waiters() {
+    let (few, many) = (handover_cost(10).await, handover_cost(10_000).await);
+    assert!(many < 5 * few, "{few} and {many} microseconds");
+}
+
+/// Each call removes a hundred, and the waiter behind them polls until it is the head.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_waiters_are_removed_a_hundred_at_a_time() {
+    let (fixture, [holder, waiter], key) = Fixture::two().await;
+    let held = hold(&holder, &key).await;
+    crowd(&fixture, &key, 1_000, fixture.now_ms() - 1);
+    let next = waiter.fair(&key, Mode::Exclusive);
+    assert_eq!(waiter.waits(&next).await, Some(900));
+    let mut listening = subscribe_to_head(&fixture, &key, &next.at.id.to_string()).await;
+    holder.release(&held).await;
+    assert_eq!(fixture.number(&["LLEN", &queue(&key)]), 801);
+    next_channel(&mut listening).await;
+    assert_eq!(poll_after(&waiter, &next).await, Duration::from_millis(1));
+    waiter.granted_soon(&next).await;
+    assert!(!fixture.exists(&queue(&key)));
+}
+
 /// When a Java waiter ahead leaves, Java subtracts 300 s from every score. Our next polls do not add them again.
 #[tokio::test(flavor = "multi_thread")]
 async fn polls_respect_what_java_subtracts_from_a_score() {

@@ -112,6 +112,11 @@ async fn a_file_that_is_no_database_is_refused() {
 async fn a_damaged_lock_file_is_refused() {
     let (_dir, path) = temp_lock_file();
     create_lock_file(&path).await;
+    // Moves the log into the file.
+    let file = Connection::open(&path).unwrap();
+    file.query_row("SELECT count(*) FROM claim", [], |_| Ok(()))
+        .unwrap();
+    drop(file);
     let sound = fs::read(&path).unwrap();
     let page = 4096;
     let mut torn = sound.clone();
@@ -131,6 +136,32 @@ async fn a_damaged_lock_file_is_refused() {
     }
     fs::write(&path, sound).unwrap();
     open(&path).await.expect("an intact file opens");
+}
+
+/// The last process leaves a short log to the next one, which reads it: the token of the next grant is greater. A long log is
+/// moved into the file.
+#[tokio::test]
+async fn only_a_short_log_stays_when_the_file_is_closed() {
+    let (_dir, path) = temp_lock_file();
+    let log = sibling(&path, "-wal");
+    let mut last = None;
+    for number in 0..3 {
+        let store = open(&path).await.expect("it opens");
+        let mut client = TestClient::new(store.clone());
+        let token = Some(client.token(&format!("k{number}")).await);
+        assert!(last < token, "{last:?} {token:?}");
+        last = token;
+        store.close().await.expect("it closes");
+        assert!(fs::metadata(&log).unwrap().len() > 0, "the log stays");
+    }
+    let store = open(&path).await.expect("it opens");
+    let mut client = TestClient::new(store.clone());
+    while fs::metadata(&log).unwrap().len() <= 256 << 10 {
+        let claim = client.lock("k").await;
+        client.unlock(&claim).await;
+    }
+    store.close().await.expect("it closes");
+    assert!(!log.exists(), "a long log is moved into the file");
 }
 
 /// The application has its own database open in this process, with commits only in its log. Refusing that database

@@ -1,5 +1,6 @@
 //! Writes a claim and its client as arguments of a script call.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tenure_backend::{Claim, ClientId, Fairness, Mode};
@@ -30,27 +31,27 @@ pub(crate) fn write_claim(
         .number(not_after)
         .number(grants(claim));
     let mode = mode_code(claim.mode);
-    match (claim.mode, claim.fairness) {
-        (Mode::Permits { take, of }, _) => _ = command.number(take.get().into()).number(of.get().into()),
-        (_, Fairness::Fifo) => _ = command.text(&claim.label).text("1"),
-        (_, Fairness::Unfair) if labelled => _ = command.text(&claim.label).text(""),
-        (_, Fairness::Unfair) if record.is_some() || !mode.is_empty() => _ = command.text("").text(""),
-        (_, Fairness::Unfair) => {}
+    match claim.fairness {
+        Fairness::Fifo => _ = command.text(&claim.label).text("1"),
+        Fairness::Unfair if labelled => _ = command.text(&claim.label).text(""),
+        Fairness::Unfair if record.is_some() || !mode.is_empty() => _ = command.text("").text(""),
+        Fairness::Unfair => {}
     }
     if !mode.is_empty() {
-        command.text(mode);
+        command.text(&mode);
     }
     if let Some(ClientRecord { ttl, label }) = record {
         command.number(ttl_ms(*ttl)).text(label);
     }
 }
 
-/// A claim's mode as scripts know it; empty for a mutex.
-pub(crate) fn mode_code(mode: Mode) -> &'static str {
+/// A claim's mode as scripts know it: empty for a mutex, and `TAKE/SIZE` for permits.
+pub(crate) fn mode_code(mode: Mode) -> Cow<'static, str> {
     match mode {
-        Mode::Read => "R",
-        Mode::Write => "W",
-        Mode::Exclusive | Mode::Permits { .. } => "",
+        Mode::Exclusive => "".into(),
+        Mode::Read => "R".into(),
+        Mode::Write => "W".into(),
+        Mode::Permits { take, of } => format!("{take}/{of}").into(),
     }
 }
 

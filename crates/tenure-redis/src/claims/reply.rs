@@ -115,7 +115,7 @@ pub(crate) fn parse_waiting_record(record: &str) -> Option<(Mode, &str)> {
     Some((parse_mode(mode)?, label))
 }
 
-/// Decodes what [`mode_code`](super::arguments::mode_code) encodes, and permits as `TAKEN/SIZE`.
+/// Decodes what [`mode_code`](super::arguments::mode_code) encodes.
 pub(crate) fn parse_mode(code: &str) -> Option<Mode> {
     Some(match code {
         "" => Mode::Exclusive,
@@ -149,6 +149,7 @@ mod tests {
         assert_eq!(waiting("W:a:b"), Some((Mode::Exclusive, "a:b")));
         assert_eq!(waiting("WR:"), Some((Mode::Read, "")));
         assert_eq!(waiting("WW:x"), Some((Mode::Write, "x")));
+        assert_eq!(waiting("W3/3:x"), Some((Mode::Permits { take: of, of }, "x")));
         assert_eq!(
             [waiting("E"), waiting("G:1:1:x"), waiting("WX:")],
             [None, None, None]

@@ -1,7 +1,7 @@
 //! The Lua scripts, and the commands that load and call them. Each script in `scripts/` is described at its top.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 use tenure_backend::{BackendError, Kind, TURN};
@@ -20,24 +20,20 @@ macro_rules! part {
 
 /// Parts that several scripts share. A script includes one with a line `--: include NAME`. A part stands here before the
 /// parts that it includes itself.
-const INCLUDES: [(&str, &str); 17] = [
+const INCLUDES: [(&str, &str); 13] = [
     part!("string_value"),
     part!("string_place"),
     part!("redisson_mutex"),
     part!("redisson_read_write"),
     part!("redisson_leave"),
     part!("redisson_place"),
-    part!("redisson_semaphore_place"),
-    part!("redisson_queued_kind"),
     part!("redisson_owners"),
     part!("redisson_foreign"),
-    part!("redisson_read_left"),
     part!("redisson_draw"),
     part!("redisson_semaphore"),
     part!("redisson_permits"),
-    part!("redisson_vacate"),
     part!("redisson_records"),
-    part!("redisson_end"),
+    part!("redisson_vacate"),
 ];
 
 /// How a script names keys that all locks share, and how it wakes waiters.
@@ -51,8 +47,14 @@ pub(crate) enum Dialect {
     ShardedCluster,
 }
 
-/// A script in each dialect, in their order.
-pub(crate) struct Script([ScriptText; 3]);
+/// A script. Its texts are made when they are first needed: a program that takes one lock needs two of fifteen scripts.
+pub(crate) struct Script {
+    source: &'static str,
+    /// The part that the script includes as `kind`; empty if it includes none.
+    kind: &'static str,
+    /// The text in each dialect, in their order.
+    texts: [OnceLock<ScriptText>; 3],
+}
 
 /// The text of a script, and the SHA-1 hash by which the server finds it.
 struct ScriptText {
@@ -69,28 +71,29 @@ const SLOT_KEY: &str = "tenure_slot";
 /// A script, and the part that it includes as `kind`, if any.
 macro_rules! script {
     ($name:literal $(, $kind:literal)?) => {
-        LazyLock::new(|| {
-            let source = include_str!(concat!("../../scripts/", $name, ".lua"));
-            Script::new(source, concat!($($kind)?))
-        })
+        Script {
+            source: include_str!(concat!("../../scripts/", $name, ".lua")),
+            kind: concat!($($kind)?),
+            texts: [const { OnceLock::new() }; 3],
+        }
     };
 }
 
-static ACQUIRE: LazyLock<Script> = script!("redisson_acquire");
-static RELEASE: LazyLock<Script> = script!("redisson_release");
-static RENEW: LazyLock<Script> = script!("redisson_renew", "redisson_mutex");
-static INSPECT: LazyLock<Script> = script!("redisson_inspect");
-pub(crate) static BATCH: LazyLock<Script> = script!("redisson_batch");
-static RW_ACQUIRE: LazyLock<Script> = script!("redisson_acquire_any", "redisson_read_write");
-static RW_RELEASE: LazyLock<Script> = script!("redisson_release_any", "redisson_read_write");
-static RW_RENEW: LazyLock<Script> = script!("redisson_renew", "redisson_read_write");
-static SEMAPHORE_ACQUIRE: LazyLock<Script> = script!("redisson_semaphore_acquire");
-static SEMAPHORE_RELEASE: LazyLock<Script> = script!("redisson_semaphore_release");
-static SEMAPHORE_RENEW: LazyLock<Script> = script!("redisson_renew", "redisson_semaphore");
-static STRING_ACQUIRE: LazyLock<Script> = script!("string_acquire");
-static STRING_RELEASE: LazyLock<Script> = script!("string_release");
-static STRING_RENEW: LazyLock<Script> = script!("string_renew");
-static STRING_INSPECT: LazyLock<Script> = script!("string_inspect");
+static ACQUIRE: Script = script!("redisson_acquire");
+static RELEASE: Script = script!("redisson_release");
+static RENEW: Script = script!("redisson_renew", "redisson_mutex");
+static INSPECT: Script = script!("redisson_inspect");
+pub(crate) static BATCH: Script = script!("redisson_batch");
+static RW_ACQUIRE: Script = script!("redisson_acquire_any", "redisson_read_write");
+static RW_RELEASE: Script = script!("redisson_release_any", "redisson_read_write");
+static RW_RENEW: Script = script!("redisson_renew", "redisson_read_write");
+static SEMAPHORE_ACQUIRE: Script = script!("redisson_acquire_any", "redisson_semaphore");
+static SEMAPHORE_RELEASE: Script = script!("redisson_release_any", "redisson_semaphore");
+static SEMAPHORE_RENEW: Script = script!("redisson_renew", "redisson_semaphore");
+static STRING_ACQUIRE: Script = script!("string_acquire");
+static STRING_RELEASE: Script = script!("string_release");
+static STRING_RENEW: Script = script!("string_renew");
+static STRING_INSPECT: Script = script!("string_inspect");
 
 /// The scripts of one layout. A kind of lock that the layout does not serve has none.
 pub(crate) struct Layout {
@@ -98,16 +101,16 @@ pub(crate) struct Layout {
     read_write: Option<ScriptSet>,
     semaphore: Option<ScriptSet>,
     /// Shows locks of every kind.
-    pub(crate) inspect: &'static LazyLock<Script>,
+    pub(crate) inspect: &'static Script,
 }
 
 /// The scripts of one kind of lock.
 ///
 /// All sets reply in the same form, and take the same arguments, except that a mutex's claims have no mode.
 pub(crate) struct ScriptSet {
-    pub(crate) acquire: &'static LazyLock<Script>,
-    pub(crate) release: &'static LazyLock<Script>,
-    pub(crate) renew: &'static LazyLock<Script>,
+    pub(crate) acquire: &'static Script,
+    pub(crate) release: &'static Script,
+    pub(crate) renew: &'static Script,
     /// Prefix of the channel on which unfair waiters are woken.
     pub(crate) channel: &'static str,
     /// Under load, unfair claims travel in calls of [`BATCH`].
@@ -160,6 +163,11 @@ impl Layout {
         std::ptr::eq(self, &raw const STRING)
     }
 
+    /// The script that a client loads when it connects. The server learns each other one at its first call.
+    pub(crate) fn first(&self) -> &'static Script {
+        self.mutex.acquire
+    }
+
     /// The scripts for claims of this kind; `None` if the layout does not serve it.
     pub(crate) fn scripts(&self, kind: Kind) -> Option<&ScriptSet> {
         match kind {
@@ -175,74 +183,64 @@ impl Layout {
     }
 }
 
-static ALL: [&LazyLock<Script>; 15] = [
-    &ACQUIRE,
-    &RELEASE,
-    &RENEW,
-    &INSPECT,
-    &BATCH,
-    &RW_ACQUIRE,
-    &RW_RELEASE,
-    &RW_RENEW,
-    &SEMAPHORE_ACQUIRE,
-    &SEMAPHORE_RELEASE,
-    &SEMAPHORE_RENEW,
-    &STRING_ACQUIRE,
-    &STRING_RELEASE,
-    &STRING_RENEW,
-    &STRING_INSPECT,
+/// What stands between blanks in a script, but in none of its texts.
+const BETWEEN_BLANKS: [&str; 10] = [
+    ", ", " = ", " == ", " ~= ", " .. ", " + ", " * ", " < ", " > ", " >= ",
 ];
 
-/// The commands that load every script into a server.
-pub(crate) fn load_all(dialect: Dialect) -> impl Iterator<Item = Cmd> {
-    ALL.into_iter().map(move |script| {
-        let mut command = redis::cmd("SCRIPT");
-        command.arg("LOAD").arg(&script.text(dialect).text);
-        command
-    })
-}
-
-/// The command that asks which of our scripts a server has.
-pub(crate) fn check_loaded(dialect: Dialect) -> Cmd {
-    let mut command = redis::cmd("SCRIPT");
-    command.arg("EXISTS");
-    for script in ALL {
-        command.arg(&script.text(dialect).hash);
-    }
-    command
-}
-
 impl Script {
-    fn new(source: &str, kind: &str) -> Self {
-        let mut text = source.replace("include kind\n", &format!("include {kind}\n"));
+    fn text(&self, dialect: Dialect) -> &ScriptText {
+        self.texts[dialect as usize].get_or_init(|| {
+            let text = self.written_for(dialect);
+            let hash = redis::Script::new(&text).get_hash().to_owned();
+            ScriptText { text, hash }
+        })
+    }
+
+    fn written_for(&self, dialect: Dialect) -> String {
+        let mut text = self
+            .source
+            .replace("include kind\n", &format!("include {}\n", self.kind));
         for (name, part) in INCLUDES {
             text = text.replace(&format!("--: include {name}\n"), part);
         }
         text = text.replace("TURN_MS", &TURN.as_millis().to_string());
         text = text.replace("MAX_PERMITS", &MAX_PERMITS.to_string());
-        // Leaves comments and indentation out and shortens calls, to stay below 16 kB: before login, Redis refuses a longer argument as if the password were missing.
-        let text: String = text
+        // Leaves comments and blanks out and shortens calls, to stay below 16 kB: before login, Redis refuses a longer argument as if the password were missing.
+        let mut text: String = text
             .split_inclusive('\n')
             .map(str::trim_start)
             .filter(|line| !line.starts_with("--"))
             .collect();
-        let text = text.replace("redis.call(", "call(");
-        let alone = format!("local call = redis.call\n{}", text.replace(" .. SCOPE", ""));
-        let cluster = format!(
+        text = text.replace("redis.call(", "call(");
+        for spaced in BETWEEN_BLANKS {
+            text = text.replace(spaced, spaced.trim());
+        }
+        if dialect == Dialect::Alone {
+            return format!("local call = redis.call\n{}", text.replace("..SCOPE", ""));
+        }
+        if dialect == Dialect::ShardedCluster {
+            text = text.replace("'PUBLISH'", "'SPUBLISH'");
+            text = text.replace("'NUMSUB'", "'SHARDNUMSUB'");
+        }
+        format!(
             "local call, SCOPE = redis.call, string.sub(table.remove(KEYS), {})\n{text}",
             SLOT_KEY.len() + 1
-        );
-        let sharded = cluster
-            .replace("'PUBLISH'", "'SPUBLISH'")
-            .replace("'NUMSUB'", "'SHARDNUMSUB'");
-        Script([alone, cluster, sharded].map(|text| {
-            let hash = redis::Script::new(&text).get_hash().to_owned();
-            ScriptText { text, hash }
-        }))
+        )
     }
 
-    fn text(&self, dialect: Dialect) -> &ScriptText {
-        &self.0[dialect as usize]
+    /// The command that loads this script into a server.
+    pub(crate) fn load(&self, dialect: Dialect) -> Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(&self.text(dialect).text);
+        command
+    }
+
+    /// The command that asks whether a server has this script.
+    pub(crate) fn exists(&self, dialect: Dialect) -> Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("EXISTS").arg(&self.text(dialect).hash);
+        command
     }
 
     /// Starts a call with `keys` keys. Reserves memory for these and `arguments` arguments, of `bytes` bytes in all.
@@ -332,9 +330,21 @@ mod tests {
     /// Before login, a server refuses a script above 16 kB as if a password were missing.
     #[test]
     fn every_script_fits_the_limit_before_authentication() {
-        for ScriptText { text, hash } in ALL.iter().flat_map(|script| &script.0) {
-            assert!(text.len() < 16_384, "{hash}: {}", text.len());
-            assert!(!text.contains("--"), "{text}");
+        for layout in [&REDISSON, &STRING] {
+            let sets = [
+                Some(&layout.mutex),
+                layout.read_write.as_ref(),
+                layout.semaphore.as_ref(),
+            ];
+            let of_kinds = sets.into_iter().flatten();
+            let scripts = of_kinds.flat_map(|set| [set.acquire, set.release, set.renew]);
+            for script in scripts.chain([layout.inspect, &BATCH]) {
+                for dialect in [Dialect::Alone, Dialect::Cluster, Dialect::ShardedCluster] {
+                    let ScriptText { text, hash } = script.text(dialect);
+                    assert!(text.len() < 16_384, "{hash}: {}", text.len());
+                    assert!(!text.contains("--"), "{text}");
+                }
+            }
         }
     }
 

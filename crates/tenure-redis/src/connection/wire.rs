@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::claims::refusal::Refusal;
 use crate::claims::reply::{integer, list, text};
-use crate::claims::script::{Command, Dialect, load_all};
+use crate::claims::script::{Command, Dialect};
 use crate::connection::acknowledge::{Acknowledger, ask_run_id, read_run_id};
 use crate::connection::clock::ServerClock;
 use crate::connection::dial::Dialer;
@@ -98,9 +98,7 @@ impl Wire {
             Some(_) => dialect_of_node(&mut connection).await?,
         };
         let mut first = redis::pipe();
-        for load in load_all(dialect) {
-            first.add_command(load);
-        }
+        first.add_command(config.layout.scripts().first().load(dialect));
         let (sentinels, acknowledgement) = (dialer.sentinels(), config.acknowledgement);
         if sentinels.is_some() {
             first.cmd("ROLE");

@@ -1,5 +1,6 @@
 //! Opens connections to the lock file, shared with other processes or exclusively.
 
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,12 +9,16 @@ use rusqlite::{Connection, OpenFlags};
 use tenure_backend::{BackendError, Effect};
 
 use super::busy;
-use super::file::refused;
+use super::file::{refused, sibling};
 use crate::error;
 
 /// Time to wait for exclusive access. Short, because all processes that open the file at the same moment wait for
 /// it.
 const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
+
+/// Longest log in bytes that stays after the last process has closed the file: about ten runs of one lock. The next process
+/// to open the file reads all of it.
+const MAX_KEPT_LOG: u64 = 256 << 10;
 
 /// Opens the file without a checkpoint on close, so that closing a refused file does not write to it.
 pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
@@ -47,6 +52,16 @@ pub(super) fn open_exclusive(path: &Path) -> rusqlite::Result<Option<Connection>
         Err(error) if busy::is_busy(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Closes the file. A short log stays for the next process that opens the file: for programs that run one after the other,
+/// emptying, deleting and creating it again would take most of the time, and four of five waits for the disk. If no other
+/// connection has the file open, SQLite moves a longer log into the file and deletes it.
+pub(super) fn close(path: &Path, connection: Connection) {
+    let log = fs::metadata(sibling(path, "-wal"));
+    let is_short = log.is_ok_and(|log| log.len() <= MAX_KEPT_LOG);
+    // A failure leaves the connection as it is: then the log is moved.
+    let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, is_short);
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::mailbox::{CloseOnDrop, Mailbox};
 use super::origin::Origin;
 use super::worker::{Worker, blocked};
-use super::{busy, file, paths, validate, version};
+use super::{busy, connection, file, paths, validate, version};
 use crate::config::Config;
 
 /// Starts the thread that serves the file, and waits until it has opened the file.
@@ -38,7 +38,7 @@ pub(super) async fn start(
                         Vec::new()
                     }
                 };
-                drop(connection);
+                connection::close(&path, connection);
                 closed.into_iter().for_each(|pending| pending.answer(Ok(())));
             }
             Err(error) => {
