@@ -116,7 +116,7 @@ fn a_waiter_gets_a_lost_lock_with_a_greater_token() {
             new.token().expect("memory has tokens"),
         );
         assert_eq!(cell.write(fresh, "new"), Ok(()));
-        assert_eq!(cell.write(stale, "old"), Err(Stale { newest: Some(fresh) }));
+        assert_eq!(cell.write(stale, "old"), Err(Stale::new(Some(fresh))));
         assert_eq!(cell.read(), "new");
         assert_eq!(lab.holders("k")[0].token, Some(fresh));
     });
