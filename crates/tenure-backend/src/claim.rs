@@ -65,7 +65,7 @@ impl Claim {
     pub fn of(at: ClaimRef, lease: Duration) -> Self {
         Claim {
             at,
-            owner: OwnerId(0),
+            owner: OwnerId::new(0),
             label: Arc::from(""),
             mode: Mode::Exclusive,
             fairness: Fairness::Unfair,

@@ -184,12 +184,24 @@ impl fmt::Debug for ClaimRef {
 /// use tenure_backend::{Mode, OwnerId};
 ///
 /// // To the store, two claims of one owner are two claims. Only the client lets an owner enter twice.
-/// let (outer, inner) = ((OwnerId(1), Mode::Exclusive), (OwnerId(1), Mode::Exclusive));
+/// let (outer, inner) = ((OwnerId::new(1), Mode::Exclusive), (OwnerId::new(1), Mode::Exclusive));
 /// assert_eq!(outer.0, inner.0);
 /// assert!(!inner.1.admits([outer.1]));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OwnerId(pub u64);
+pub struct OwnerId(u64);
+
+impl OwnerId {
+    /// Creates the ID from the number that the client gave the owner; 0 for claims without an owner.
+    pub const fn new(number: u64) -> Self {
+        OwnerId(number)
+    }
+
+    /// Returns the number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
 
 #[cfg(test)]
 mod tests {
