@@ -263,6 +263,16 @@ async fn on_a_current_thread_runtime_the_lab_moves_all_timers() {
     assert!(began.elapsed() > Duration::ZERO, "time goes on by itself again");
 }
 
+#[test]
+fn a_suspended_thread_loses_its_lock() {
+    let lab = Lab::new();
+    let client = lab.blocking_client_with(Settings::default().lease(5 * SECOND));
+    let guard = client.mutex("k").lock().expect("it is free");
+    assert_eq!(guard.lease(), 5 * SECOND);
+    lab.blocking_suspend(6 * SECOND);
+    assert!(!guard.is_held());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn on_a_multi_thread_runtime_the_lab_moves_lock_time_only() {
     let lab = Lab::new();
