@@ -9,6 +9,8 @@ use crate::{Instant, TokenRange};
 
 /// State of a claim in the store, as `acquire` found or made it.
 ///
+/// The cases are complete: the engine must act on each, so a new one is a breaking change.
+///
 /// # Examples
 /// ```
 /// use tenure_backend::AcquireReply;

@@ -29,6 +29,8 @@ pub const TURN: Duration = Duration::from_millis(10);
 /// In the store a claim is absent, waiting or granted. The client chooses the claim's ID before it sends the first
 /// byte, and uses the ID for no other claim. So every call about a claim is safe to repeat (B7).
 ///
+/// The fields are complete: a store must act on each, so a new one is a breaking change.
+///
 /// # Examples
 /// ```
 /// use std::time::Duration;
@@ -65,7 +67,7 @@ impl Claim {
     pub fn of(at: ClaimRef, lease: Duration) -> Self {
         Claim {
             at,
-            owner: OwnerId(0),
+            owner: OwnerId::new(0),
             label: Arc::from(""),
             mode: Mode::Exclusive,
             fairness: Fairness::Unfair,

@@ -108,25 +108,26 @@ impl fmt::Debug for ClaimId {
 ///
 /// # Examples
 /// ```
-/// use tenure_backend::{ClaimId, ParseClaimIdError};
+/// use tenure_backend::ClaimId;
 ///
 /// let text = "07070707-0707-4707-8707-070707070707:3";
 /// assert!(text.parse::<ClaimId>().is_ok());
 /// for other in ["thread-12", &text.replace('-', ""), &format!("{text} ")] {
-///     assert_eq!(other.parse::<ClaimId>(), Err(ParseClaimIdError));
+///     assert!(other.parse::<ClaimId>().is_err());
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a claim: expected a client's uuid, a colon and a number")]
-pub struct ParseClaimIdError;
+#[non_exhaustive]
+pub struct InvalidClaimId;
 
 impl FromStr for ClaimId {
-    type Err = ParseClaimIdError;
+    type Err = InvalidClaimId;
 
     /// Accepts exactly what `Display` writes, so each claim has one text.
-    fn from_str(text: &str) -> Result<Self, ParseClaimIdError> {
-        let (uuid, number) = text.split_once(':').ok_or(ParseClaimIdError)?;
-        let number = number.parse().map_err(|_| ParseClaimIdError)?;
+    fn from_str(text: &str) -> Result<Self, InvalidClaimId> {
+        let (uuid, number) = text.split_once(':').ok_or(InvalidClaimId)?;
+        let number = number.parse().map_err(|_| InvalidClaimId)?;
         let mut digits = uuid
             .bytes()
             .filter(|b| *b != b'-')
@@ -134,15 +135,15 @@ impl FromStr for ClaimId {
         let mut bytes = [0; 16];
         for byte in &mut bytes {
             let (Some(Some(high)), Some(Some(low))) = (digits.next(), digits.next()) else {
-                return Err(ParseClaimIdError);
+                return Err(InvalidClaimId);
             };
-            *byte = u8::try_from(high << 4 | low).map_err(|_| ParseClaimIdError)?;
+            *byte = u8::try_from(high << 4 | low).map_err(|_| InvalidClaimId)?;
         }
         let id = ClaimId::new(ClientId(bytes), number);
         if id.to_string() == text {
             Ok(id)
         } else {
-            Err(ParseClaimIdError)
+            Err(InvalidClaimId)
         }
     }
 }
@@ -183,12 +184,24 @@ impl fmt::Debug for ClaimRef {
 /// use tenure_backend::{Mode, OwnerId};
 ///
 /// // To the store, two claims of one owner are two claims. Only the client lets an owner enter twice.
-/// let (outer, inner) = ((OwnerId(1), Mode::Exclusive), (OwnerId(1), Mode::Exclusive));
+/// let (outer, inner) = ((OwnerId::new(1), Mode::Exclusive), (OwnerId::new(1), Mode::Exclusive));
 /// assert_eq!(outer.0, inner.0);
 /// assert!(!inner.1.admits([outer.1]));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OwnerId(pub u64);
+pub struct OwnerId(u64);
+
+impl OwnerId {
+    /// Creates the ID from the number that the client gave the owner; 0 for claims without an owner.
+    pub const fn new(number: u64) -> Self {
+        OwnerId(number)
+    }
+
+    /// Returns the number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -206,7 +219,7 @@ mod tests {
             text.replace(':', ":+"),
             String::new(),
         ] {
-            assert_eq!(other.parse::<ClaimId>(), Err(ParseClaimIdError), "{other}");
+            assert_eq!(other.parse::<ClaimId>(), Err(InvalidClaimId), "{other}");
         }
     }
 }

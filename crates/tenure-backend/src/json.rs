@@ -34,7 +34,7 @@ text! {
     LockKey: |key| key, str::parse::<LockKey>;
     ClaimId: |id| id, str::parse::<ClaimId>;
     HolderId: |id| id, |text: &str| Ok::<_, &str>(HolderId::parse(text));
-    Cursor: |cursor| &cursor.0, |text: &str| Ok::<_, &str>(Cursor(Arc::from(text)));
+    Cursor: |cursor| &cursor.0, |text: &str| Ok::<_, &str>(Cursor::new(text));
 }
 
 impl Serialize for ClientId {

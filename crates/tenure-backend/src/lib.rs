@@ -32,7 +32,7 @@ pub use error::{BackendError, Effect, Fault};
 pub use escape::escape_control;
 pub use finding::{Finding, Severity};
 pub use guarantee::Guarantee;
-pub use id::{ClaimId, ClaimRef, ClientId, OwnerId, ParseClaimIdError};
+pub use id::{ClaimId, ClaimRef, ClientId, InvalidClaimId, OwnerId};
 pub use key::{InvalidKey, LockKey};
 pub use mode::{Fairness, Kind, Mode};
 pub use profile::{Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp};

@@ -42,7 +42,19 @@ pub enum Query {
 /// # Examples
 /// See [`Page`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor(pub Arc<str>);
+pub struct Cursor(pub(crate) Arc<str>);
+
+impl Cursor {
+    /// Creates a cursor. `position` is any text from which the store finds the next page.
+    pub fn new(position: impl Into<Arc<str>>) -> Self {
+        Cursor(position.into())
+    }
+
+    /// Returns the text, for the store that wrote it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
 
 /// One page of a listing.
 ///
@@ -62,7 +74,7 @@ pub struct Cursor(pub Arc<str>);
 ///     }
 /// }
 /// # let query = Query::Prefix { prefix: "order:".into(), after: None, limit: NonZeroU32::MIN };
-/// # let (items, next) = (Vec::<LockStatus>::new(), Some(Cursor("order:42".into())));
+/// # let (items, next) = (Vec::<LockStatus>::new(), Some(Cursor::new("order:42")));
 /// // Even after an empty page there may be another one: only `next` decides.
 /// assert!(next_query(query.clone(), &Page::new(items.clone(), next)).is_some());
 /// assert_eq!(next_query(query, &Page::new(items, None)), None);

@@ -8,6 +8,8 @@ use crate::{AcquireReply, BackendError, Batch, Claim, ClaimId, ClaimRef, Instant
 
 /// A request to remove one holder or waiter, or all holders of a key.
 ///
+/// The fields are complete: a store must act on each, so a new one is a breaking change.
+///
 /// # Examples
 /// ```
 /// use tenure_backend::{Cause, ReleaseRequest, ReleaseTarget, HolderId, LockKey, HANDOVER_WINDOW};
@@ -161,6 +163,8 @@ impl fmt::Display for HolderId {
 
 /// Why a release removes a holder or waiter.
 ///
+/// A store removes the target whatever the cause, and treats a cause that it does not know as `Withdrawn`.
+///
 /// # Examples
 /// ```
 /// use tenure_backend::{Cause, Loss};
@@ -170,12 +174,13 @@ impl fmt::Display for HolderId {
 ///     match cause {
 ///         Cause::Evicted { by } => Loss::Evicted { by },
 ///         // The claim's own client ended it, and does not renew it any more.
-///         Cause::Unlocked | Cause::Withdrawn => Loss::Missing,
+///         _ => Loss::Missing,
 ///     }
 /// }
 /// assert_eq!(loss(Cause::Evicted { by: Some("ada".into()) }).to_string(), "it was evicted by ada");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Cause {
     /// The client gives up a claim that it held: a guard was unlocked or dropped, its local deadline passed, or the
     /// client closes.
@@ -191,6 +196,8 @@ pub enum Cause {
 }
 
 /// Reply to one [`ReleaseRequest`].
+///
+/// The cases are complete: the engine must act on each, so a new one is a breaking change.
 ///
 /// # Examples
 /// ```

@@ -8,6 +8,8 @@ use crate::{BackendError, Claim, ClaimRef, Effect, Fault, Instant, Kind, Mode, T
 
 /// A request to renew one claim.
 ///
+/// The fields are complete: a store must act on each, so a new one is a breaking change.
+///
 /// # Examples
 /// ```
 /// use tenure_backend::{Claim, RenewRequest};
@@ -114,6 +116,8 @@ pub enum Phase {
 }
 
 /// Reply to one [`RenewRequest`].
+///
+/// The cases are complete: the engine must act on each, so a new one is a breaking change.
 ///
 /// # Examples
 /// ```

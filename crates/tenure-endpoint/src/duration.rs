@@ -6,15 +6,15 @@ use std::time::Duration;
 ///
 /// # Examples
 /// ```
-/// use tenure_endpoint::{DurationError, parse_duration};
+/// use tenure_endpoint::{InvalidDuration, parse_duration};
 ///
-/// assert_eq!(parse_duration("30"), Err(DurationError::NoUnit { number: "30".into() }));
-/// assert_eq!(parse_duration("30m1h"), Err(DurationError::Order));
-/// assert_eq!(parse_duration("1.5s"), Err(DurationError::Syntax), "write `1500ms`");
+/// assert_eq!(parse_duration("30"), Err(InvalidDuration::NoUnit { number: "30".into() }));
+/// assert_eq!(parse_duration("30m1h"), Err(InvalidDuration::Order));
+/// assert_eq!(parse_duration("1.5s"), Err(InvalidDuration::Syntax), "write `1500ms`");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DurationError {
+pub enum InvalidDuration {
     /// The text is empty.
     #[error("it is empty: write one such as `500ms`, `5s`, `2m` or `1h30m`")]
     Empty,
@@ -47,7 +47,7 @@ const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), 
 ///
 /// # Errors
 ///
-/// [`DurationError`] says what to write instead.
+/// [`InvalidDuration`] says what to write instead.
 ///
 /// # Examples
 ///
@@ -61,9 +61,9 @@ const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), 
 ///     "`30` has no unit: write `30s` for seconds, or `ms`, `m`, `h`",
 /// );
 /// ```
-pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
     if text.is_empty() {
-        return Err(DurationError::Empty);
+        return Err(InvalidDuration::Empty);
     }
     let mut rest = text;
     let mut allowed = &UNITS[..];
@@ -72,19 +72,19 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         let (number, after_number) = split_where(rest, |c| !c.is_ascii_digit());
         let (unit, after_unit) = split_where(after_number, |c| c.is_ascii_digit());
         if number.is_empty() {
-            return Err(DurationError::Syntax);
+            return Err(InvalidDuration::Syntax);
         }
         if unit.is_empty() {
-            return Err(DurationError::NoUnit {
+            return Err(InvalidDuration::NoUnit {
                 number: number.to_owned(),
             });
         }
         let Some(at) = allowed.iter().position(|(name, _)| *name == unit) else {
             let known = UNITS.iter().any(|(name, _)| *name == unit);
             return Err(if known {
-                DurationError::Order
+                InvalidDuration::Order
             } else {
-                DurationError::Syntax
+                InvalidDuration::Syntax
             });
         };
         let added_ms = number
@@ -93,12 +93,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
             .and_then(|count| count.checked_mul(allowed[at].1));
         total_ms = added_ms
             .and_then(|added_ms| total_ms.checked_add(added_ms))
-            .ok_or(DurationError::TooLong)?;
+            .ok_or(InvalidDuration::TooLong)?;
         allowed = &allowed[at + 1..];
         rest = after_unit;
     }
     if total_ms >= MAX_HOURS * UNITS[0].1 {
-        return Err(DurationError::TooLong);
+        return Err(InvalidDuration::TooLong);
     }
     Ok(Duration::from_millis(total_ms))
 }
@@ -135,7 +135,7 @@ mod tests {
             let number = number.to_owned();
             assert_eq!(
                 parse_duration(text),
-                Err(DurationError::NoUnit { number }),
+                Err(InvalidDuration::NoUnit { number }),
                 "{text}"
             );
         }
@@ -147,10 +147,10 @@ mod tests {
             " 5s", "5s ", "5 s", "-5s", "+5s", "1.5s", "5S", "5sec", "5d", "s", "ms", "٥s", "5µs", "\0",
         ];
         for text in syntax {
-            assert_eq!(parse_duration(text), Err(DurationError::Syntax), "{text:?}");
+            assert_eq!(parse_duration(text), Err(InvalidDuration::Syntax), "{text:?}");
         }
         for text in ["30m1h", "1s1s", "5ms1s"] {
-            assert_eq!(parse_duration(text), Err(DurationError::Order), "{text:?}");
+            assert_eq!(parse_duration(text), Err(InvalidDuration::Order), "{text:?}");
         }
         let many = "9".repeat(1_000_000) + "s";
         for text in [
@@ -161,11 +161,11 @@ mod tests {
         ] {
             assert_eq!(
                 parse_duration(text),
-                Err(DurationError::TooLong),
+                Err(InvalidDuration::TooLong),
                 "{}",
                 &text[..5]
             );
         }
-        assert_eq!(parse_duration(""), Err(DurationError::Empty));
+        assert_eq!(parse_duration(""), Err(InvalidDuration::Empty));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::duration::DurationError;
+use crate::duration::InvalidDuration;
 
 /// The part of a store URL that is wrong. The message says what to write instead.
 ///
@@ -17,7 +17,7 @@ use crate::duration::DurationError;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum UrlError {
+pub enum InvalidUrl {
     /// The text is empty.
     #[error("the URL is empty: write one such as `sqlite:` or `redis://HOST`")]
     Empty,
@@ -137,7 +137,7 @@ pub enum UrlError {
         /// The option's name.
         name: String,
         /// What is wrong with the value.
-        source: DurationError,
+        source: InvalidDuration,
     },
     /// The value of an option is not one of the words that it allows.
     #[error("the option `{name}` takes {choices}")]
@@ -159,10 +159,10 @@ pub enum UrlError {
 ///
 /// # Examples
 /// ```
-/// use tenure_endpoint::{Part, StoreUrl, UrlError};
+/// use tenure_endpoint::{Part, StoreUrl, InvalidUrl};
 ///
 /// let refused = StoreUrl::parse("redis://ada:s3cr3t%@cache.example").unwrap_err();
-/// assert_eq!(refused, UrlError::Encoding(Part::Password));
+/// assert_eq!(refused, InvalidUrl::Encoding(Part::Password));
 /// // The error names the part and does not repeat its text.
 /// assert!(!refused.to_string().contains("s3cr3t"));
 /// ```

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::error::{Part, UrlError};
+use crate::error::{InvalidUrl, Part};
 use crate::percent::decode;
 
 /// One server of a URL: a host name or address, and the port if the URL has one.
@@ -14,7 +14,7 @@ use crate::percent::decode;
 /// let url = tenure_endpoint::StoreUrl::parse("etcd://a,[::1]:2379")?;
 /// assert_eq!(url.hosts()[0].port_or(2379), 2379);
 /// assert_eq!(url.hosts()[1].name(), "::1");
-/// # Ok::<(), tenure_endpoint::UrlError>(())
+/// # Ok::<(), tenure_endpoint::InvalidUrl>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Host {
@@ -60,7 +60,7 @@ impl Host {
     }
 
     /// Parses the host at `position`, its place in the URL, counted from 1.
-    pub(crate) fn parse(text: &str, position: usize) -> Result<Self, UrlError> {
+    pub(crate) fn parse(text: &str, position: usize) -> Result<Self, InvalidUrl> {
         let (name, port) = match text.strip_prefix('[') {
             Some(bracketed) => split_bracketed(bracketed, position)?,
             None => split_plain(text, position)?,
@@ -86,34 +86,34 @@ impl fmt::Display for Host {
 }
 
 /// Splits the text after a `[` into an IPv6 address and the digits of its port.
-fn split_bracketed(text: &str, position: usize) -> Result<(String, Option<&str>), UrlError> {
-    let (address, rest) = text.split_once(']').ok_or(UrlError::Address { position })?;
-    let address: Ipv6Addr = address.parse().map_err(|_| UrlError::Address { position })?;
+fn split_bracketed(text: &str, position: usize) -> Result<(String, Option<&str>), InvalidUrl> {
+    let (address, rest) = text.split_once(']').ok_or(InvalidUrl::Address { position })?;
+    let address: Ipv6Addr = address.parse().map_err(|_| InvalidUrl::Address { position })?;
     let port = match rest {
         "" => None,
-        _ => Some(rest.strip_prefix(':').ok_or(UrlError::Port { position })?),
+        _ => Some(rest.strip_prefix(':').ok_or(InvalidUrl::Port { position })?),
     };
     Ok((address.to_string(), port))
 }
 
-fn split_plain(text: &str, position: usize) -> Result<(String, Option<&str>), UrlError> {
+fn split_plain(text: &str, position: usize) -> Result<(String, Option<&str>), InvalidUrl> {
     let (name, port) = match text.split_once(':') {
-        Some((_, port)) if port.contains(':') => return Err(UrlError::Address { position }),
+        Some((_, port)) if port.contains(':') => return Err(InvalidUrl::Address { position }),
         Some((name, port)) => (name, Some(port)),
         None => (text, None),
     };
     let name = decode(name, Part::Host)?;
     let unfit = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '[' | ']');
     if name.is_empty() || name.contains(unfit) {
-        return Err(UrlError::HostName { position });
+        return Err(InvalidUrl::HostName { position });
     }
     Ok((name, port))
 }
 
-fn parse_port(digits: &str, position: usize) -> Result<u16, UrlError> {
+fn parse_port(digits: &str, position: usize) -> Result<u16, InvalidUrl> {
     let only_digits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     match digits.parse() {
         Ok(port) if only_digits && port > 0 => Ok(port),
-        _ => Err(UrlError::Port { position }),
+        _ => Err(InvalidUrl::Port { position }),
     }
 }

@@ -16,8 +16,8 @@ mod secret;
 mod tls;
 mod url;
 
-pub use duration::{DurationError, parse_duration};
-pub use error::{Part, UrlError};
+pub use duration::{InvalidDuration, parse_duration};
+pub use error::{InvalidUrl, Part};
 pub use host::Host;
 pub use options::{Known, Options};
 pub use password_file::{PasswordFile, PasswordFileError, read_password_file};

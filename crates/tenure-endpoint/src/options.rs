@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::duration::parse_duration;
-use crate::error::UrlError;
+use crate::error::InvalidUrl;
 
 /// An option that a store knows: its name and the type of its value.
 ///
@@ -19,7 +19,7 @@ use crate::error::UrlError;
 ///     url.options(KNOWN).unwrap_err().to_string(),
 ///     "the option `connect_timeout` is not a duration: `5` has no unit: write `5s` for seconds, or `ms`, `m`, `h`",
 /// );
-/// # Ok::<(), tenure_endpoint::UrlError>(())
+/// # Ok::<(), tenure_endpoint::InvalidUrl>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
@@ -75,11 +75,11 @@ impl Known {
         self.name == name
     }
 
-    fn read(&self, text: &str) -> Result<Value, UrlError> {
+    fn read(&self, text: &str) -> Result<Value, InvalidUrl> {
         let name = || self.name.to_owned();
         let choose = |choices: &[&'static str]| {
             let found = choices.iter().find(|choice| **choice == text).copied();
-            found.ok_or_else(|| UrlError::Choice {
+            found.ok_or_else(|| InvalidUrl::Choice {
                 name: name(),
                 choices: list(choices, "or"),
             })
@@ -87,11 +87,11 @@ impl Known {
         match self.kind {
             Kind::Duration => match parse_duration(text) {
                 Ok(duration) => Ok(Value::Duration(duration)),
-                Err(source) => Err(UrlError::Duration { name: name(), source }),
+                Err(source) => Err(InvalidUrl::Duration { name: name(), source }),
             },
             Kind::Flag => Ok(Value::Flag(choose(&["true", "false"])? == "true")),
             Kind::OneOf(choices) => Ok(Value::OneOf(choose(choices)?)),
-            Kind::Text | Kind::Path if text.is_empty() => Err(UrlError::NoValue { name: name() }),
+            Kind::Text | Kind::Path if text.is_empty() => Err(InvalidUrl::NoValue { name: name() }),
             Kind::Text => Ok(Value::Text(text.to_owned())),
             Kind::Path => Ok(Value::Path(PathBuf::from(text))),
         }
@@ -115,7 +115,7 @@ impl Known {
 /// let options = url.options(&known)?;
 /// assert_eq!(options.duration("command_timeout"), Some(Duration::from_secs(5)));
 /// assert_eq!(options.one_of("layout"), None);
-/// # Ok::<(), tenure_endpoint::UrlError>(())
+/// # Ok::<(), tenure_endpoint::InvalidUrl>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -133,12 +133,12 @@ enum Value {
 }
 
 impl Options {
-    pub(crate) fn check(pairs: &[(String, String)], known: &[Known]) -> Result<Self, UrlError> {
+    pub(crate) fn check(pairs: &[(String, String)], known: &[Known]) -> Result<Self, InvalidUrl> {
         let mut given = Vec::with_capacity(pairs.len());
         for (name, text) in pairs {
             let Some(option) = known.iter().find(|option| option.name == name) else {
                 let names: Vec<_> = known.iter().map(|option| option.name).collect();
-                return Err(UrlError::Unknown {
+                return Err(InvalidUrl::Unknown {
                     name: name.clone(),
                     known: list(&names, "and"),
                 });

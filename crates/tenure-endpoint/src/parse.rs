@@ -1,6 +1,6 @@
 //! Parses a store URL into its parts.
 
-use crate::error::{Part, UrlError};
+use crate::error::{InvalidUrl, Part};
 use crate::host::Host;
 use crate::password_file::PASSWORD_FILE;
 use crate::percent::decode;
@@ -19,29 +19,29 @@ impl StoreUrl {
     ///
     /// # Errors
     ///
-    /// [`UrlError`] names the part that is wrong and says what to write instead. The error never contains the password.
-    pub fn parse(text: &str) -> Result<Self, UrlError> {
+    /// [`InvalidUrl`] names the part that is wrong and says what to write instead. The error never contains the password.
+    pub fn parse(text: &str) -> Result<Self, InvalidUrl> {
         parse(text)
     }
 }
 
-fn parse(text: &str) -> Result<StoreUrl, UrlError> {
+fn parse(text: &str) -> Result<StoreUrl, InvalidUrl> {
     if text.is_empty() {
-        return Err(UrlError::Empty);
+        return Err(InvalidUrl::Empty);
     }
     if text.len() > MAX_LEN {
-        return Err(UrlError::TooLong { limit: MAX_LEN });
+        return Err(InvalidUrl::TooLong { limit: MAX_LEN });
     }
     if let Some(at) = text.find(char::is_control) {
-        return Err(UrlError::ControlCharacter { at });
+        return Err(InvalidUrl::ControlCharacter { at });
     }
-    let (scheme, rest) = text.split_once(':').ok_or(UrlError::Scheme)?;
+    let (scheme, rest) = text.split_once(':').ok_or(InvalidUrl::Scheme)?;
     let scheme = parse_scheme(scheme)?;
     if scheme
         .split(['+', '-'])
         .any(|part| part == "unix" || part == "socket")
     {
-        return Err(UrlError::Socket { scheme });
+        return Err(InvalidUrl::Socket { scheme });
     }
     if WITHOUT_HOSTS.contains(&scheme.as_str()) {
         parse_path_form(scheme, rest)
@@ -51,7 +51,7 @@ fn parse(text: &str) -> Result<StoreUrl, UrlError> {
 }
 
 /// Checks the scheme, a letter followed by letters, digits, `+`, `-` and `.`, and converts it to lower case.
-fn parse_scheme(text: &str) -> Result<String, UrlError> {
+fn parse_scheme(text: &str) -> Result<String, InvalidUrl> {
     let fits = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text
             .chars()
@@ -59,17 +59,17 @@ fn parse_scheme(text: &str) -> Result<String, UrlError> {
     if fits {
         Ok(text.to_ascii_lowercase())
     } else {
-        Err(UrlError::Scheme)
+        Err(InvalidUrl::Scheme)
     }
 }
 
-fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
+fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, InvalidUrl> {
     let (path, query) = split_query(rest);
     let path = match path.strip_prefix("//") {
         None => path,
         Some(absolute) if absolute.starts_with('/') => absolute,
         // Refused as ambiguous: in `sqlite://data.db` the part `data.db` could be a host or a relative path.
-        Some(_) => return Err(UrlError::HostNotAllowed { scheme }),
+        Some(_) => return Err(InvalidUrl::HostNotAllowed { scheme }),
     };
     Ok(StoreUrl {
         shown: format!("{scheme}:{}", redaction::path_and_query(rest)),
@@ -83,18 +83,18 @@ fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     })
 }
 
-fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
+fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, InvalidUrl> {
     let Some(rest) = rest.strip_prefix("//") else {
-        return Err(UrlError::NoSlashes { scheme });
+        return Err(InvalidUrl::NoSlashes { scheme });
     };
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     // If a password contains a raw `@`, `/`, `?` or `#`, the URL has a second `@`, or an `@` after the hosts. Both are
     // errors here, so no part of a password is taken for a host or a path and shown.
     if tail.contains('@') || authority.matches('@').count() > 1 {
-        return Err(UrlError::UnencodedAt);
+        return Err(InvalidUrl::UnencodedAt);
     }
     if tail.contains('#') {
-        return Err(UrlError::Fragment);
+        return Err(InvalidUrl::Fragment);
     }
     let (credentials, hosts) = match authority.split_once('@') {
         Some((credentials, hosts)) => (credentials, hosts),
@@ -125,9 +125,9 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     })
 }
 
-fn parse_hosts(text: &str, scheme: &str) -> Result<Vec<Host>, UrlError> {
+fn parse_hosts(text: &str, scheme: &str) -> Result<Vec<Host>, InvalidUrl> {
     if text.is_empty() {
-        return Err(UrlError::NoHost {
+        return Err(InvalidUrl::NoHost {
             scheme: scheme.to_owned(),
         });
     }
@@ -137,7 +137,7 @@ fn parse_hosts(text: &str, scheme: &str) -> Result<Vec<Host>, UrlError> {
         let host = Host::parse(text, position)?;
         if let Some(same) = hosts.iter().position(|earlier| *earlier == host) {
             let earlier = same + 1;
-            return Err(UrlError::SameHost { position, earlier });
+            return Err(InvalidUrl::SameHost { position, earlier });
         }
         hosts.push(host);
     }
@@ -150,27 +150,29 @@ fn split_query(text: &str) -> (&str, &str) {
 }
 
 /// Parses `name=value&name=value` and keeps the order. Refuses repeated names, and names of credentials.
-fn parse_query(text: &str) -> Result<Vec<(String, String)>, UrlError> {
+fn parse_query(text: &str) -> Result<Vec<(String, String)>, InvalidUrl> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     if text.is_empty() {
         return Ok(pairs);
     }
     for (index, pair) in text.split('&').enumerate() {
         let position = index + 1;
-        let (name, value) = pair.split_once('=').ok_or(UrlError::OptionSyntax { position })?;
+        let (name, value) = pair
+            .split_once('=')
+            .ok_or(InvalidUrl::OptionSyntax { position })?;
         if name.is_empty()
             || !name
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
         {
-            return Err(UrlError::OptionSyntax { position });
+            return Err(InvalidUrl::OptionSyntax { position });
         }
         let name = name.to_owned();
         if redaction::sounds_like_a_credential(&name) {
-            return Err(UrlError::Credential { name });
+            return Err(InvalidUrl::Credential { name });
         }
         if pairs.iter().any(|(earlier, _)| *earlier == name) {
-            return Err(UrlError::Duplicate { name });
+            return Err(InvalidUrl::Duplicate { name });
         }
         let value = decode(value, Part::Option(name.clone()))?;
         pairs.push((name, value));

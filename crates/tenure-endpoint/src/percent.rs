@@ -2,15 +2,15 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::error::{Part, UrlError};
+use crate::error::{InvalidUrl, Part};
 
 /// Percent-decodes one part of a URL. A `+` stays a `+`, because it means a space only in HTML forms.
-pub(crate) fn decode(text: &str, part: Part) -> Result<String, UrlError> {
+pub(crate) fn decode(text: &str, part: Part) -> Result<String, InvalidUrl> {
     match percent_decode_str(text).decode_utf8() {
         Ok(decoded) if every_percent_is_followed_by_hex(text) && !decoded.contains('\0') => {
             Ok(decoded.into())
         }
-        _ => Err(UrlError::Encoding(part)),
+        _ => Err(InvalidUrl::Encoding(part)),
     }
 }
 

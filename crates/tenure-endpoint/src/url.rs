@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::error::UrlError;
+use crate::error::InvalidUrl;
 use crate::host::Host;
 use crate::options::{Known, Options};
 use crate::password_file::PASSWORD_FILE;
@@ -31,7 +31,7 @@ use crate::secret::Secret;
 /// assert_eq!(url.to_string(), "redis://ada@cache.example:6380/0");
 /// let forgotten = tenure_endpoint::StoreUrl::parse("redis://s3cr3t@cache.example")?;
 /// assert_eq!(forgotten.to_string(), "redis://***@cache.example");
-/// # Ok::<(), tenure_endpoint::UrlError>(())
+/// # Ok::<(), tenure_endpoint::InvalidUrl>(())
 /// ```
 #[derive(Clone)]
 pub struct StoreUrl {
@@ -104,7 +104,7 @@ impl StoreUrl {
     /// let url = tenure_endpoint::StoreUrl::parse("redlock://ada:s3cr3t@a:1,b:2/3?layout=plain")?;
     /// let members: Vec<_> = url.members("redis").iter().map(ToString::to_string).collect();
     /// assert_eq!(members, ["redis://ada@a:1/3?layout=plain", "redis://ada@b:2/3?layout=plain"]);
-    /// # Ok::<(), tenure_endpoint::UrlError>(())
+    /// # Ok::<(), tenure_endpoint::InvalidUrl>(())
     /// ```
     #[must_use]
     pub fn members(&self, scheme: &str) -> Vec<StoreUrl> {
@@ -136,8 +136,8 @@ impl StoreUrl {
     ///
     /// # Errors
     ///
-    /// [`UrlError`] for the first value that does not fit its type: correct the URL.
-    pub fn split_options(&self, known: &[Known]) -> Result<(Options, StoreUrl), UrlError> {
+    /// [`InvalidUrl`] for the first value that does not fit its type: correct the URL.
+    pub fn split_options(&self, known: &[Known]) -> Result<(Options, StoreUrl), InvalidUrl> {
         let is_known = |(name, _): &(String, String)| known.iter().any(|option| option.is_named(name));
         let (taken, pairs): (Vec<_>, Vec<_>) = self.pairs.iter().cloned().partition(is_known);
         let rest = StoreUrl {
@@ -151,8 +151,8 @@ impl StoreUrl {
     ///
     /// # Errors
     ///
-    /// [`UrlError`] for the first option that is unknown or whose value does not fit its type: correct the URL.
-    pub fn options(&self, known: &[Known]) -> Result<Options, UrlError> {
+    /// [`InvalidUrl`] for the first option that is unknown or whose value does not fit its type: correct the URL.
+    pub fn options(&self, known: &[Known]) -> Result<Options, InvalidUrl> {
         Options::check(&self.pairs, known)
     }
 }

@@ -1,12 +1,12 @@
 //! The grammar of store URLs, as tables of URLs and their parts.
 
-use tenure_endpoint::{Host, StoreUrl, UrlError};
+use tenure_endpoint::{Host, InvalidUrl, StoreUrl};
 
 fn parse(text: &str) -> StoreUrl {
     StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"))
 }
 
-fn refused(text: &str) -> UrlError {
+fn refused(text: &str) -> InvalidUrl {
     StoreUrl::parse(text)
         .err()
         .unwrap_or_else(|| panic!("{text} is accepted"))
@@ -193,7 +193,7 @@ fn a_port_is_a_number_from_1_to_65535() {
         for host in [format!("h:{port}"), format!("[::1]:{port}")] {
             assert_eq!(
                 refused(&format!("redis://{host}")),
-                UrlError::Port { position: 1 },
+                InvalidUrl::Port { position: 1 },
                 "{host}"
             );
         }

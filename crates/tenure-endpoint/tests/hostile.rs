@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_endpoint::{StoreUrl, UrlError};
+use tenure_endpoint::{InvalidUrl, StoreUrl};
 
 #[test]
 fn text_that_is_not_a_url_is_refused() {
@@ -57,7 +57,7 @@ fn a_url_of_a_megabyte_is_refused_at_once() {
             let text = format!("{start}{}", piece.repeat(1 << 20));
             assert_eq!(
                 StoreUrl::parse(&text).unwrap_err(),
-                UrlError::TooLong { limit },
+                InvalidUrl::TooLong { limit },
                 "{start}{piece}…"
             );
         }

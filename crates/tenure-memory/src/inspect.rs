@@ -67,7 +67,7 @@ impl MemoryStore {
         limit: NonZeroU32,
     ) -> Page<LockStatus> {
         let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX - 1);
-        let mut keys = self.read(|table, _| table.keys_with_prefix(prefix, after.map(|cursor| &*cursor.0)));
+        let mut keys = self.read(|table, _| table.keys_with_prefix(prefix, after.map(Cursor::as_str)));
         keys.sort_unstable();
         let mut items = Vec::new();
         for keys in keys.chunks(CHUNK) {
@@ -83,7 +83,7 @@ impl MemoryStore {
         let more = items.len() > limit;
         items.truncate(limit);
         let last = items.last().filter(|_| more);
-        let next = last.map(|status| Cursor(status.key.as_str().into()));
+        let next = last.map(|status| Cursor::new(status.key.as_str()));
         Page::new(items, next)
     }
 }

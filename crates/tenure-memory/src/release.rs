@@ -83,7 +83,7 @@ impl KeyState {
         op.record_end(id);
         let evicted = match cause {
             Cause::Evicted { by } => Some(by.clone()),
-            Cause::Unlocked | Cause::Withdrawn => None,
+            _ => None,
         };
         self.stop_waiting(id, evicted.is_some(), op);
         let ends = ends?;

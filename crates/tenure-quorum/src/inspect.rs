@@ -108,11 +108,11 @@ fn page(held: Vec<LockStatus>, after: Option<&Cursor>, limit: NonZeroU32) -> Pag
     let limit = limit.get() as usize;
     let mut items: Vec<LockStatus> = held
         .into_iter()
-        .filter(|status| after.is_none_or(|after| status.key.as_str() > &*after.0))
+        .filter(|status| after.is_none_or(|after| status.key.as_str() > after.as_str()))
         .collect();
     let more = items.len() > limit;
     items.truncate(limit);
     let last = items.last().filter(|_| more);
-    let next = last.map(|status| Cursor(status.key.as_str().into()));
+    let next = last.map(|status| Cursor::new(status.key.as_str()));
     Page::new(items, next)
 }

@@ -152,7 +152,7 @@ impl Position {
         let Some(cursor) = cursor else {
             return Ok(Position::start_of(HELD));
         };
-        Position::parse(&cursor.0).ok_or_else(|| {
+        Position::parse(cursor.as_str()).ok_or_else(|| {
             BackendError::new(
                 Fault::Invalid,
                 Effect::None,
@@ -180,7 +180,7 @@ impl Position {
     /// Writes `PHASE:CURSOR:NAMES`, with line breaks between names, because these contain no control characters.
     fn write(&self) -> Cursor {
         let cursor = self.cursor.map(|cursor| cursor.to_string()).unwrap_or_default();
-        Cursor(format!("{}:{cursor}:{}", self.phase, self.names.join("\n")).into())
+        Cursor::new(format!("{}:{cursor}:{}", self.phase, self.names.join("\n")))
     }
 }
 

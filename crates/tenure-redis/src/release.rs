@@ -110,7 +110,8 @@ impl RedisStore {
             return Ok(released);
         }
         let released_id = match (&request.target, &request.cause) {
-            (ReleaseTarget::Claim(target), Cause::Unlocked | Cause::Withdrawn) => Some(target.id),
+            (ReleaseTarget::Claim(_), Cause::Evicted { .. }) => None,
+            (ReleaseTarget::Claim(target), _) => Some(target.id),
             _ => None,
         };
         let (end, kind) = match (released_id, &request.target) {

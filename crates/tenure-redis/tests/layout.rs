@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fixture::*;
 use tenure_backend::{
-    Claim, Effect, Fault, Kind, LockKey, Mode, Phase, Query, ReleaseRequest, ReleaseTarget, RenewReply,
-    RenewRequest, Successor,
+    AcquireReply, Claim, Effect, Fault, Kind, LockKey, Mode, Phase, Query, ReleaseRequest, ReleaseTarget,
+    RenewReply, RenewRequest, Successor, TURN,
 };
 use tenure_testkit::suite::TestClient;
 
@@ -142,14 +142,26 @@ async fn a_mutex_claim_leaves_a_read_write_lock_unchanged() {
     };
     assert_eq!(refusal.expect_err("it is refused").fault(), fault);
     let not_after = client.now() + Duration::from_secs(5);
-    for claim in [None, Some(claim())] {
+    for successor in [None, Some(claim())] {
         let eviction = ReleaseRequest {
-            successor: claim.map(|claim| Successor { claim, not_after }),
-            ..eviction_of(ReleaseTarget::Claim(
-                client.claim(&key, Mode::Exclusive).at.clone(),
-            ))
+            successor: successor.clone().map(|claim| Successor { claim, not_after }),
+            ..eviction_of(ReleaseTarget::Claim(claim().at.clone()))
         };
-        client.send_release(eviction).await.freed_nothing();
+        let outcome = client.send_release(eviction).await;
+        outcome.freed_nothing();
+        let Some(successor) = successor else {
+            assert!(outcome.successor.is_none(), "{outcome:?}");
+            continue;
+        };
+        let Some(AcquireReply::Waiting {
+            ahead: None,
+            poll_after: TURN,
+        }) = outcome.successor
+        else {
+            panic!("the successor polls again soon: {outcome:?}");
+        };
+        let refusal = client.try_acquire(&successor).await;
+        assert_eq!(refusal.expect_err("its poll is refused").fault(), fault);
     }
     assert_eq!(fixture.number(&["HLEN", key.as_str()]), 2);
 }

@@ -48,6 +48,13 @@ pub trait Subject: Send + Sync + 'static {
         None
     }
 
+    /// Returns true if the store refuses names with stray braces, such as `a{b`, without effect (R30).
+    ///
+    /// In a cluster the text in braces decides on which server a key is.
+    fn refuses_stray_braces(&self) -> bool {
+        false
+    }
+
     /// Creates a client whose messages can be delayed. Returns `None` if the store offers no way to delay them.
     fn slow_client(&self) -> Option<Call<SlowClient>> {
         None

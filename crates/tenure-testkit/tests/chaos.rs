@@ -92,7 +92,7 @@ fn claim(number: u64) -> Arc<Claim> {
     let id = ClaimId::new(ClientId::from_random([1; 16]), number);
     Arc::new(Claim {
         at: ClaimRef { key, id },
-        owner: OwnerId(1),
+        owner: OwnerId::new(1),
         label: Arc::from("test"),
         mode: Mode::Exclusive,
         fairness: Fairness::Unfair,

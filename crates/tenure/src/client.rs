@@ -77,7 +77,7 @@ impl Client {
 
     /// Maps any number of names to `stripes` mutexes (at least one), called `key#0`, `key#1` and so on. No I/O.
     ///
-    /// More than [`Striped::MOST`] stripes are [`Error::Invalid`] at first use.
+    /// More than [`Striped::MAX_STRIPES`] stripes are [`Error::Invalid`] at first use.
     pub fn striped(&self, key: impl AsRef<str>, stripes: usize) -> Striped {
         Striped::new(&self.engine, key.as_ref(), stripes)
     }

@@ -6,7 +6,7 @@ mod redlock;
 use std::sync::Arc;
 
 use tenure_backend::Backend;
-use tenure_endpoint::{StoreUrl, UrlError};
+use tenure_endpoint::{InvalidUrl, StoreUrl};
 
 use crate::client::Client;
 use crate::engine::own_thread::OwnThread;
@@ -114,8 +114,8 @@ fn unsupported(message: impl Into<String>) -> Error {
     tenure_backend::BackendError::unsupported(message.into()).into()
 }
 
-impl From<UrlError> for Error {
-    fn from(error: UrlError) -> Self {
+impl From<InvalidUrl> for Error {
+    fn from(error: InvalidUrl) -> Self {
         Error::Invalid(error.to_string().into())
     }
 }

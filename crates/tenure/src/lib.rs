@@ -97,4 +97,4 @@ pub use tenure_backend::{
     BackendError, ClaimId, ClaimRef, Effect, Fault, FencingToken, Guarantee, HolderId, Instant, InvalidKey,
     InvalidToken, Kind, LockKey, Mode, Profile, ReleaseTarget,
 };
-pub use tenure_endpoint::{DurationError, StoreUrl, UrlError, parse_duration};
+pub use tenure_endpoint::{InvalidDuration, InvalidUrl, StoreUrl, parse_duration};

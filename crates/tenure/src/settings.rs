@@ -35,8 +35,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            lease: Duration::from_secs(30),
-            label: default_label(),
+            lease: Settings::DEFAULT_LEASE,
+            label: Settings::default_label(),
             call_limit: Duration::from_secs(5),
             offer_window: Duration::from_millis(100),
             local_handover: true,
@@ -52,6 +52,18 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The lease of locks for which neither the lock nor the client sets one: 30 s.
+    pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+
+    /// Returns `user@host:pid`, from the environment and the system: the label of a client that sets none.
+    pub fn default_label() -> Arc<str> {
+        let user = ["USER", "LOGNAME", "USERNAME"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok());
+        let user = user.unwrap_or_else(|| "unknown".to_owned());
+        format!("{user}@{}:{}", host(), std::process::id()).into()
+    }
+
     /// Raises limits that are too short for any call or offer to succeed.
     pub(crate) fn within_reason(mut self) -> Self {
         self.call_limit = self.call_limit.max(MIN_CALL_LIMIT);
@@ -66,21 +78,11 @@ impl Settings {
         Settings { lease, ..self }
     }
 
-    /// The lease of locks that set none.
-    pub fn get_lease(&self) -> Duration {
-        self.lease
-    }
-
     /// Sets the label that `tenure ls` shows for this client's locks: `user@host:pid` by default.
     #[must_use]
     pub fn label(self, label: impl Into<Arc<str>>) -> Self {
         let label = label.into();
         Settings { label, ..self }
-    }
-
-    /// The label that `tenure ls` shows for this client's locks.
-    pub fn get_label(&self) -> &str {
-        &self.label
     }
 
     /// Sets how long one call to place a claim may take before the store refuses to place it: 5 s by default, at least
@@ -150,15 +152,6 @@ impl Settings {
     pub fn key_labels(self, key_labels: bool) -> Self {
         Settings { key_labels, ..self }
     }
-}
-
-/// Returns `user@host:pid`, from the environment and the system.
-fn default_label() -> Arc<str> {
-    let user = ["USER", "LOGNAME", "USERNAME"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok());
-    let user = user.unwrap_or_else(|| "unknown".to_owned());
-    format!("{user}@{}:{}", host(), std::process::id()).into()
 }
 
 #[cfg(unix)]

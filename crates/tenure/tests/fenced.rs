@@ -3,7 +3,8 @@
 
 use tenure::FencingToken;
 use tenure::fenced::{
-    BadName, BadStatement, Dialect, Fence, FencedCell, Placeholders, Slot, Stale, Statement, Trigger, applied,
+    Dialect, Fence, FencedCell, InvalidName, InvalidStatement, Placeholders, Slot, Stale, Statement, Trigger,
+    applied,
 };
 
 fn token(number: u64) -> FencingToken {
@@ -14,11 +15,11 @@ fn accounts(dialect: Dialect) -> Fence {
     Fence::new(dialect, "accounts", &["id"]).expect("the names are plain")
 }
 
-fn plain(statement: Result<Statement, BadStatement>) -> Statement {
+fn plain(statement: Result<Statement, InvalidStatement>) -> Statement {
     statement.expect("the names are plain")
 }
 
-fn sql(statement: Result<Statement, BadStatement>) -> String {
+fn sql(statement: Result<Statement, InvalidStatement>) -> String {
     plain(statement).sql().to_owned()
 }
 
@@ -119,9 +120,9 @@ fn an_insert_writes_only_where_there_is_no_row() {
 fn an_upsert_is_refused_if_row_counts_are_ambiguous() {
     assert_eq!(
         accounts(Dialect::MySql).upsert(&["balance"]),
-        Err(BadStatement::Upsert)
+        Err(InvalidStatement::Upsert)
     );
-    assert!(BadStatement::Upsert.to_string().contains("use `insert`"));
+    assert!(InvalidStatement::Upsert.to_string().contains("use `insert`"));
 }
 
 #[test]
@@ -148,15 +149,15 @@ fn names_with_sql_syntax_are_refused() {
         }
     }
     let error = Fence::new(Dialect::Sqlite, "x; DROP TABLE y", &["id"]).expect_err("it is no name");
-    let found = BadName::Character {
+    let found = InvalidName::Character {
         name: "x; DROP TABLE y".into(),
         found: ';',
     };
-    assert_eq!(error, BadStatement::Name(found));
+    assert_eq!(error, InvalidStatement::Name(found));
     assert!(error.to_string().contains("is not a plain name"), "{error}");
     assert!(matches!(
         Fence::new(Dialect::Sqlite, "a.b.c", &["id"]),
-        Err(BadStatement::Name(BadName::Parts { .. }))
+        Err(InvalidStatement::Name(InvalidName::Parts { .. }))
     ));
 }
 
@@ -171,11 +172,11 @@ fn each_column_has_one_role() {
         &["balance", "BALANCE"],
     ] {
         let twice = fence.update(columns);
-        assert!(matches!(twice, Err(BadStatement::Twice(_))), "{columns:?}");
+        assert!(matches!(twice, Err(InvalidStatement::Twice(_))), "{columns:?}");
     }
-    assert!(matches!(fence.column("ID"), Err(BadStatement::Twice(_))));
-    assert!(matches!(new(&["fence"]), Err(BadStatement::Twice(_))));
-    assert_eq!(new(&[]), Err(BadStatement::NoKey));
+    assert!(matches!(fence.column("ID"), Err(InvalidStatement::Twice(_))));
+    assert!(matches!(new(&["fence"]), Err(InvalidStatement::Twice(_))));
+    assert_eq!(new(&[]), Err(InvalidStatement::NoKey));
 }
 
 #[test]
@@ -191,15 +192,15 @@ fn zero_rows_written_is_a_refusal_for_every_count_type() {
     assert_eq!(applied(2_u64), Ok(()));
     assert_eq!(applied(1_i32), Ok(()));
     for refused in [applied(0_usize), applied(0_u64), applied(0_i32), applied(-1_i64)] {
-        assert_eq!(refused, Err(Stale { newest: None }));
+        assert_eq!(refused, Err(Stale::new(None)));
     }
     assert_eq!(
-        Stale { newest: None }.to_string(),
+        Stale::new(None).to_string(),
         "the write was refused: a newer fencing token has written the row, or there is no such row"
     );
     let newest = Some(token(8));
     assert_eq!(
-        Stale { newest }.to_string(),
+        Stale::new(newest).to_string(),
         "the write was refused: its fencing token is older than 8, which has written since"
     );
 }
@@ -216,7 +217,7 @@ fn a_cell_refuses_older_and_accepts_equal_tokens() {
     assert_eq!(cell.write(token(5), "five"), Ok(()));
     assert_eq!(cell.write(token(5), "five again"), Ok(()));
     let newest = Some(token(5));
-    assert_eq!(cell.write(token(4), "four"), Err(Stale { newest }));
+    assert_eq!(cell.write(token(4), "four"), Err(Stale::new(newest)));
     assert_eq!((cell.read(), cell.newest()), ("five again", newest));
     // An update records its token even if it changes nothing.
     assert_eq!(cell.update(token(6), |text| text.len()), Ok(10));
@@ -318,6 +319,6 @@ fn a_guard_with_names_that_are_too_long_is_refused() {
     for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::MySql] {
         let fence = Fence::new(dialect, &"t".repeat(60), &["id"]).expect("the table's own name has room");
         let guard = fence.guard().create();
-        assert!(matches!(guard, Err(BadName::TooLong { .. })), "{dialect:?}");
+        assert!(matches!(guard, Err(InvalidName::TooLong { .. })), "{dialect:?}");
     }
 }

@@ -37,12 +37,7 @@ fn writes_accept_only_equal_and_newer_tokens() {
     );
     let refused = run(&server, &set, token(5), &["50"]).expect_err("the token is older");
     assert!(refused.contains(REFUSED), "{refused}");
-    assert_eq!(
-        Stale::in_error(&refused),
-        Some(Stale {
-            newest: Some(token(6))
-        })
-    );
+    assert_eq!(Stale::in_error(&refused), Some(Stale::new(Some(token(6)))));
     assert_eq!(server.ask(&["GET", "stock:42"]).ok(), Some("61".into()));
     server.ask(&["DEL", "stock:42"]).expect("the server obeys");
     run(&server, &hset, token(5), &["left", "5"]).expect_err("the fence outlives the value");
@@ -118,7 +113,7 @@ fn a_paused_holder_cannot_write_after_the_next_one() {
     let (new, _new_guard, _new_client) = other.block_on(hold());
     assert_eq!(run(&server, &set, new, &["by the new holder"]), Ok("OK".into()));
     let refused = run(&server, &set, old, &["by the paused holder"]).expect_err("the token is older");
-    assert_eq!(Stale::in_error(&refused), Some(Stale { newest: Some(new) }));
+    assert_eq!(Stale::in_error(&refused), Some(Stale::new(Some(new))));
     assert_eq!(
         server.ask(&["GET", "stock:42"]).ok(),
         Some("by the new holder".into())

@@ -37,7 +37,7 @@ fn semaphore_object() -> Value {
 
 #[test]
 fn a_listing_has_the_fields_of_the_commands_json() {
-    let next = Some(Cursor("k".into()));
+    let next = Some(Cursor::new("k"));
     let page = Page::new(vec![semaphore()], next);
     assert_eq!(
         to_value(page).unwrap(),

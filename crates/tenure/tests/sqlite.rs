@@ -74,7 +74,7 @@ fn claim(client: u8, key: &str, fairness: Fairness) -> Arc<Claim> {
             key: LockKey::new(key).expect("a good key"),
             id: ClaimId::new(ClientId::from_random([client; 16]), 1 + fairness as u64),
         },
-        owner: OwnerId(0),
+        owner: OwnerId::new(0),
         label: "test".into(),
         mode: Mode::Exclusive,
         fairness,

@@ -116,7 +116,7 @@ fn a_waiter_gets_a_lost_lock_with_a_greater_token() {
             new.token().expect("memory has tokens"),
         );
         assert_eq!(cell.write(fresh, "new"), Ok(()));
-        assert_eq!(cell.write(stale, "old"), Err(Stale { newest: Some(fresh) }));
+        assert_eq!(cell.write(stale, "old"), Err(Stale::new(Some(fresh))));
         assert_eq!(cell.read(), "new");
         assert_eq!(lab.holders("k")[0].token, Some(fresh));
     });
@@ -261,6 +261,16 @@ async fn on_a_current_thread_runtime_the_lab_moves_all_timers() {
         std::hint::spin_loop();
     }
     assert!(began.elapsed() > Duration::ZERO, "time goes on by itself again");
+}
+
+#[test]
+fn a_suspended_thread_loses_its_lock() {
+    let lab = Lab::new();
+    let client = lab.blocking_client_with(Settings::default().lease(5 * SECOND));
+    let guard = client.mutex("k").lock().expect("it is free");
+    assert_eq!(guard.lease(), 5 * SECOND);
+    lab.blocking_suspend(6 * SECOND);
+    assert!(!guard.is_held());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ const NONE: &str = "refused by fence: this write brings no token";
 const DELETED: &str = "refused by fence: a deleted row would forget its token";
 const MOVED: &str = "refused by fence: a changed key would forget its token";
 
-const STALE: Result<(), Stale> = Err(Stale { newest: None });
+const STALE: Result<(), Stale> = Err(Stale::new(None));
 
 fn token(number: u64) -> FencingToken {
     FencingToken::new(number).unwrap()

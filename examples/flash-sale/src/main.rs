@@ -33,7 +33,7 @@ async fn main() -> ExitCode {
 async fn run() -> Result<(), Fault> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["shop", address, database] => shop::serve(address, database, Settings::default().get_lease()).await,
+        ["shop", address, database] => shop::serve(address, database, Settings::DEFAULT_LEASE).await,
         ["shop", address, database, lease] => shop::serve(address, database, parse_duration(lease)?).await,
         ["load", shops, trials @ ..] => {
             let asked_to_stop = stop::signals()?;

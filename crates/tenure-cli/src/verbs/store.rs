@@ -128,8 +128,7 @@ fn settings(label: Option<&str>) -> Settings {
         return settings;
     }
     let user = Account::of_this_user().map(|account| account.name);
-    let place = settings
-        .get_label()
+    let place = Settings::default_label()
         .rsplit_once('@')
         .map(|(_, place)| place.to_owned());
     match (user.filter(|user| !user.is_empty()), place) {

@@ -17,7 +17,7 @@ impl RedisCluster {
     ) -> Result<Page<LockStatus>, BackendError> {
         self.dialer.check_process()?;
         let (from, inner) = after
-            .and_then(|cursor| cursor.0.split_once(' '))
+            .and_then(|cursor| cursor.as_str().split_once(' '))
             .unwrap_or_default();
         let nodes = self.nodes.lock().all()?;
         let mut rest = nodes.into_iter().skip_while(|(address, _)| **address < *from);
@@ -29,15 +29,15 @@ impl RedisCluster {
             // The node of the cursor may have left the cluster.
             after: Some(inner)
                 .filter(|inner| *address == *from && !inner.is_empty())
-                .map(|inner| Cursor(inner.into())),
+                .map(Cursor::new),
             limit,
         };
         let page = node.inspect_query(query).await?;
         let next = match (page.next, rest.next()) {
-            (Some(inner), _) => Some(format!("{address} {}", inner.0)),
+            (Some(inner), _) => Some(format!("{address} {}", inner.as_str())),
             (None, Some((address, _))) => Some(format!("{address} ")),
             (None, None) => None,
         };
-        Ok(Page::new(page.items, next.map(|next| Cursor(next.into()))))
+        Ok(Page::new(page.items, next.map(Cursor::new)))
     }
 }

@@ -1,7 +1,5 @@
 //! `inspect`: turns the rows of keys into a page of lock statuses.
 
-use std::sync::Arc;
-
 use tenure_backend::{Cursor, HolderId, HolderStatus, LockStatus, Page, WaiterStatus};
 
 use super::{Row, View};
@@ -38,7 +36,7 @@ impl PageBuilder {
     /// Returns the page. If there are more keys, its cursor is its last key.
     pub(crate) fn finish(self) -> Page<LockStatus> {
         let last = self.items.last().filter(|_| self.more);
-        let next = last.map(|status| Cursor(Arc::from(status.key.as_str())));
+        let next = last.map(|status| Cursor::new(status.key.as_str()));
         Page::new(self.items, next)
     }
 }

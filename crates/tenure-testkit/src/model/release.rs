@@ -51,7 +51,7 @@ impl ModelState {
     fn remove_released(&mut self, release: &ReleaseRequest, at: CallTimes) -> Vec<PlacedClaim> {
         let by = match &release.cause {
             Cause::Evicted { by } => Some(by.clone()),
-            Cause::Unlocked | Cause::Withdrawn => None,
+            _ => None,
         };
         let passes_on = self.profile.limits.max_grants.get() > 1;
         let goes = |one: &mut PlacedClaim| match &release.target {

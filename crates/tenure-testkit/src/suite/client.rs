@@ -75,7 +75,7 @@ impl TestClient {
         let id = ClaimId::new(self.id, self.claims.fetch_add(1, Ordering::Relaxed) + 1);
         let mut claim = Claim {
             at: ClaimRef { key: key.clone(), id },
-            owner: OwnerId(1),
+            owner: OwnerId::new(1),
             label: Arc::from("testkit@host:1"),
             mode,
             fairness: self.fixture.fairness(mode),

@@ -291,7 +291,7 @@ impl BuggyConnection {
     }
 
     async fn falsify_page(&self, bug: Bug, query: &Query, page: &mut Page<LockStatus>) {
-        let cursor = |status: &LockStatus| Cursor(Arc::from(status.key.as_str()));
+        let cursor = |status: &LockStatus| Cursor::new(status.key.as_str());
         match (bug, query) {
             (ShowsTheExpired, Query::Key(key)) if page.items.is_empty() => {
                 page.items.extend(self.shared.shown.lock().get(key).cloned());

@@ -7,8 +7,8 @@ use tenure_backend::HolderStatus;
 
 use super::adapter::{Blocking, blocking};
 use super::changes::Changes;
-use super::guard::{Guard, Holds};
-use crate::error::{Error, Lost};
+use super::guard::{Guard, HoldsOne};
+use crate::error::Error;
 use crate::lock::scope::log_unconfirmed;
 
 /// An election: of all candidates that campaign for its name, one leads at a time. See
@@ -102,17 +102,9 @@ blocking!(Leader ends {
     unlock();
 });
 
-impl Holds for crate::Leader {
-    fn check_held(&self) -> Result<(), Lost> {
-        self.check()
-    }
-
-    async fn wait_lost(&self) -> Lost {
-        self.lost().await
-    }
-
-    async fn verify_held(&self) -> Result<(), Error> {
-        self.verify().await
+impl HoldsOne for crate::Leader {
+    fn guard(&self) -> &crate::Guard {
+        self
     }
 }
 

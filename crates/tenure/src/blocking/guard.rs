@@ -25,11 +25,41 @@ use crate::error::{Error, Lost};
 /// ```
 pub type Guard = Blocking<crate::Guard>;
 
-blocking!(Guard waits {
-    downgrade() -> ();
-} ends {
+blocking!(Guard ends {
     unlock();
 });
+
+/// A guard of one lock, or a value that dereferences to one.
+pub trait HoldsOne {
+    #[doc(hidden)]
+    fn guard(&self) -> &crate::Guard;
+}
+
+impl HoldsOne for crate::Guard {
+    fn guard(&self) -> &crate::Guard {
+        self
+    }
+}
+
+/// A member of a [`MultiGuard`](super::MultiGuard).
+impl HoldsOne for &crate::Guard {
+    fn guard(&self) -> &crate::Guard {
+        self
+    }
+}
+
+impl<T: HoldsOne> Blocking<T> {
+    /// Waits for [`tenure::Guard::downgrade`](crate::Guard::downgrade).
+    ///
+    /// # Errors
+    /// Those of the async method.
+    ///
+    /// # Panics
+    /// On a thread that drives async tasks.
+    pub fn downgrade(&self) -> Result<(), Error> {
+        self.runtime.block_on(self.inner.guard().downgrade())
+    }
+}
 
 /// A guard of the async API. All guards have `check`, `lost` and `verify`, also in the blocking API.
 pub trait Holds {
@@ -41,31 +71,17 @@ pub trait Holds {
     fn verify_held(&self) -> impl Future<Output = Result<(), Error>>;
 }
 
-impl Holds for crate::Guard {
+impl<T: HoldsOne> Holds for T {
     fn check_held(&self) -> Result<(), Lost> {
-        self.check()
+        self.guard().check()
     }
 
     async fn wait_lost(&self) -> Lost {
-        self.lost().await
+        self.guard().lost().await
     }
 
     async fn verify_held(&self) -> Result<(), Error> {
-        self.verify().await
-    }
-}
-
-impl Holds for &crate::Guard {
-    fn check_held(&self) -> Result<(), Lost> {
-        self.check()
-    }
-
-    async fn wait_lost(&self) -> Lost {
-        self.lost().await
-    }
-
-    async fn verify_held(&self) -> Result<(), Error> {
-        self.verify().await
+        self.guard().verify().await
     }
 }
 

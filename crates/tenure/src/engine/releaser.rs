@@ -295,7 +295,7 @@ impl Release {
     pub(crate) async fn send_for_good(mut self) {
         let limit = match self.cause {
             Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),
-            Cause::Unlocked | Cause::Evicted { .. } => self.claim.lease,
+            _ => self.claim.lease,
         };
         if let Err(error) = self.run(limit).await {
             self.origin.meters().unreturned.increment(1);

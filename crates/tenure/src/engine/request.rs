@@ -50,7 +50,7 @@ impl Options {
     }
 
     fn owner_id(&self) -> OwnerId {
-        OwnerId(self.owner.as_ref().map_or(0, Owner::number))
+        OwnerId::new(self.owner.as_ref().map_or(0, Owner::number))
     }
 }
 

@@ -17,7 +17,7 @@ use super::name::{Name, Table};
 ///     update(Dialect::Sqlite)?.sql(),
 ///     "UPDATE `accounts` SET `fence` = ? WHERE `id` = ? AND `fence` <= ?"
 /// );
-/// # Ok::<(), tenure::fenced::BadStatement>(())
+/// # Ok::<(), tenure::fenced::InvalidStatement>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -39,7 +39,7 @@ pub enum Dialect {
 /// let accounts = Fence::new(Dialect::Sqlite, "accounts", &["id"])?.placeholders(Placeholders::Colon);
 /// let update = accounts.update(&["balance"])?;
 /// assert!(update.sql().starts_with("UPDATE `accounts` SET `balance` = :balance"));
-/// # Ok::<(), tenure::fenced::BadStatement>(())
+/// # Ok::<(), tenure::fenced::InvalidStatement>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

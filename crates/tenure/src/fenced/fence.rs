@@ -1,7 +1,7 @@
 //! The statements of a fenced table.
 
 use super::dialect::{Dialect, Placeholders};
-use super::name::{BadName, Name, Table};
+use super::name::{InvalidName, Name, Table};
 use super::statement::{Statement, Writer};
 
 /// A table whose rows remember the greatest fencing token that has written them.
@@ -34,19 +34,19 @@ pub struct Fence {
 ///
 /// # Examples
 /// ```
-/// use tenure::fenced::{BadStatement, Dialect, Fence};
+/// use tenure::fenced::{InvalidStatement, Dialect, Fence};
 ///
 /// let fence = |keys: &[&str]| Fence::new(Dialect::Sqlite, "accounts", keys);
-/// assert_eq!(fence(&[]).unwrap_err(), BadStatement::NoKey);
-/// assert_eq!(fence(&["id"])?.update(&["id"]), Err(BadStatement::Twice("id".into())));
-/// # Ok::<(), BadStatement>(())
+/// assert_eq!(fence(&[]).unwrap_err(), InvalidStatement::NoKey);
+/// assert_eq!(fence(&["id"])?.update(&["id"]), Err(InvalidStatement::Twice("id".into())));
+/// # Ok::<(), InvalidStatement>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadStatement {
+pub enum InvalidStatement {
     /// A name is not valid.
     #[error(transparent)]
-    Name(#[from] BadName),
+    Name(#[from] InvalidName),
     /// A column is named twice: as a key, as a written column, or as the fence.
     #[error("the column {0:?} is named twice: a column is a key, is written, or is the fence")]
     Twice(Box<str>),
@@ -69,8 +69,8 @@ impl Fence {
     /// `'9'`, and an older token gets through.
     ///
     /// # Errors
-    /// [`BadStatement`] if a name is not plain (ASCII letters, digits, `_`), a column is named twice, or no key is named.
-    pub fn new(dialect: Dialect, table: &str, keys: &[&str]) -> Result<Self, BadStatement> {
+    /// [`InvalidStatement`] if a name is not plain (ASCII letters, digits, `_`), a column is named twice, or no key is named.
+    pub fn new(dialect: Dialect, table: &str, keys: &[&str]) -> Result<Self, InvalidStatement> {
         let fence = Fence {
             dialect,
             placeholders: dialect.placeholders(),
@@ -79,7 +79,7 @@ impl Fence {
             fence: Name::new("fence")?,
         };
         if fence.keys.is_empty() {
-            return Err(BadStatement::NoKey);
+            return Err(InvalidStatement::NoKey);
         }
         fence.check_twice(&[])?;
         Ok(fence)
@@ -88,8 +88,8 @@ impl Fence {
     /// Sets another name for the column that remembers the token.
     ///
     /// # Errors
-    /// [`BadStatement`] if the name is not plain, or is the name of a key.
-    pub fn column(mut self, name: &str) -> Result<Self, BadStatement> {
+    /// [`InvalidStatement`] if the name is not plain, or is the name of a key.
+    pub fn column(mut self, name: &str) -> Result<Self, InvalidStatement> {
         self.fence = Name::new(name)?;
         self.check_twice(&[])?;
         Ok(self)
@@ -108,8 +108,8 @@ impl Fence {
     /// Without columns the statement only fences the row: holders with an older token can no longer write it.
     ///
     /// # Errors
-    /// [`BadStatement`] if a name is not plain or named twice.
-    pub fn update(&self, columns: &[&str]) -> Result<Statement, BadStatement> {
+    /// [`InvalidStatement`] if a name is not plain or named twice.
+    pub fn update(&self, columns: &[&str]) -> Result<Statement, InvalidStatement> {
         let columns = self.written(columns)?;
         let mut out = self.writer();
         out.text(&format!("UPDATE {} SET ", self.dialect.quote_table(&self.table)));
@@ -134,8 +134,8 @@ impl Fence {
     /// insert, and values that do not fit are truncated or changed, with a warning instead of an error.
     ///
     /// # Errors
-    /// [`BadStatement`] if a name is not plain or named twice.
-    pub fn insert(&self, columns: &[&str]) -> Result<Statement, BadStatement> {
+    /// [`InvalidStatement`] if a name is not plain or named twice.
+    pub fn insert(&self, columns: &[&str]) -> Result<Statement, InvalidStatement> {
         let columns = self.written(columns)?;
         let mut out = self.writer();
         let ignore = if self.dialect == Dialect::MySql {
@@ -154,10 +154,10 @@ impl Fence {
     /// The keys must be unique together.
     ///
     /// # Errors
-    /// [`BadStatement::Upsert`] on MySQL, whose row count does not show a refusal; else as [`update`](Fence::update).
-    pub fn upsert(&self, columns: &[&str]) -> Result<Statement, BadStatement> {
+    /// [`InvalidStatement::Upsert`] on MySQL, whose row count does not show a refusal; else as [`update`](Fence::update).
+    pub fn upsert(&self, columns: &[&str]) -> Result<Statement, InvalidStatement> {
         if self.dialect == Dialect::MySql {
-            return Err(BadStatement::Upsert);
+            return Err(InvalidStatement::Upsert);
         }
         let columns = self.written(columns)?;
         let mut out = self.writer();
@@ -244,7 +244,7 @@ impl Fence {
         quoted.join(", ")
     }
 
-    fn written(&self, columns: &[&str]) -> Result<Vec<Name>, BadStatement> {
+    fn written(&self, columns: &[&str]) -> Result<Vec<Name>, InvalidStatement> {
         let columns = names(columns)?;
         self.check_twice(&columns)?;
         Ok(columns)
@@ -252,7 +252,7 @@ impl Fence {
 
     /// Refuses a column that is named twice, in upper or lower case: databases fold the case, some also of quoted
     /// names.
-    fn check_twice(&self, columns: &[Name]) -> Result<(), BadStatement> {
+    fn check_twice(&self, columns: &[Name]) -> Result<(), InvalidStatement> {
         let mut seen: Vec<&str> = Vec::new();
         for name in columns
             .iter()
@@ -261,7 +261,7 @@ impl Fence {
             .map(Name::as_str)
         {
             if seen.iter().any(|other| other.eq_ignore_ascii_case(name)) {
-                return Err(BadStatement::Twice(name.into()));
+                return Err(InvalidStatement::Twice(name.into()));
             }
             seen.push(name);
         }
@@ -269,6 +269,6 @@ impl Fence {
     }
 }
 
-fn names(names: &[&str]) -> Result<Vec<Name>, BadName> {
+fn names(names: &[&str]) -> Result<Vec<Name>, InvalidName> {
     names.iter().map(|name| Name::new(name)).collect()
 }

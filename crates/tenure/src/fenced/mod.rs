@@ -50,9 +50,9 @@ mod trigger;
 
 pub use cell::FencedCell;
 pub use dialect::{Dialect, Placeholders};
-pub use fence::{BadStatement, Fence};
-pub use name::BadName;
-pub use redis::{BadKey, RedisFence, RedisWrite};
+pub use fence::{Fence, InvalidStatement};
+pub use name::InvalidName;
+pub use redis::{InvalidRedisKey, RedisFence, RedisWrite};
 pub use stale::{REFUSED, Stale, applied};
 pub use statement::{Slot, Statement};
 pub use trigger::Trigger;

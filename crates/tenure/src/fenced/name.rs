@@ -9,14 +9,14 @@ const LONGEST: usize = 63;
 ///
 /// # Examples
 /// ```
-/// use tenure::fenced::{BadName, BadStatement, Dialect, Fence};
+/// use tenure::fenced::{InvalidName, InvalidStatement, Dialect, Fence};
 ///
 /// let refused = Fence::new(Dialect::Sqlite, "accounts; DROP TABLE accounts", &["id"]).unwrap_err();
-/// assert!(matches!(refused, BadStatement::Name(BadName::Character { found: ';', .. })));
+/// assert!(matches!(refused, InvalidStatement::Name(InvalidName::Character { found: ';', .. })));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadName {
+pub enum InvalidName {
     /// The name is empty.
     #[error("a name of a table or a column is empty")]
     Empty,
@@ -50,22 +50,22 @@ pub enum BadName {
 pub(crate) struct Name(Box<str>);
 
 impl Name {
-    pub(crate) fn new(name: &str) -> Result<Self, BadName> {
+    pub(crate) fn new(name: &str) -> Result<Self, InvalidName> {
         let Some(first) = name.chars().next() else {
-            return Err(BadName::Empty);
+            return Err(InvalidName::Empty);
         };
         let strange = |c: &char| !c.is_ascii_alphanumeric() && *c != '_';
         let bad = Some(first)
             .filter(char::is_ascii_digit)
             .or_else(|| name.chars().find(strange));
         if let Some(found) = bad {
-            return Err(BadName::Character {
+            return Err(InvalidName::Character {
                 name: name.into(),
                 found,
             });
         }
         if name.len() > LONGEST {
-            return Err(BadName::TooLong { name: name.into() });
+            return Err(InvalidName::TooLong { name: name.into() });
         }
         Ok(Name(name.into()))
     }
@@ -89,9 +89,9 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(text: &str) -> Result<Self, BadName> {
+    pub(crate) fn new(text: &str) -> Result<Self, InvalidName> {
         let (schema, name) = match text.split_once('.') {
-            Some((_, name)) if name.contains('.') => return Err(BadName::Parts { name: text.into() }),
+            Some((_, name)) if name.contains('.') => return Err(InvalidName::Parts { name: text.into() }),
             Some((schema, name)) => (Some(Name::new(schema)?), Name::new(name)?),
             None => (None, Name::new(text)?),
         };
@@ -117,7 +117,10 @@ mod tests {
                 Ok(good.to_owned())
             );
         }
-        assert!(matches!(Name::new(&"n".repeat(64)), Err(BadName::TooLong { .. })));
+        assert!(matches!(
+            Name::new(&"n".repeat(64)),
+            Err(InvalidName::TooLong { .. })
+        ));
     }
 
     #[test]

@@ -25,7 +25,8 @@ redis.call('SET', KEYS[2], token)
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key:?} cannot be fenced: it is empty, or has a `}}` without a hash tag such as {{stock}}")]
-pub struct BadKey {
+#[non_exhaustive]
+pub struct InvalidRedisKey {
     /// The key.
     pub key: Box<str>,
 }
@@ -61,7 +62,7 @@ pub struct BadKey {
 /// let refused = "STALE refused by fence: token 8 has written";
 /// let stale = tenure::fenced::Stale::in_error(refused).unwrap();
 /// assert_eq!(stale.newest, FencingToken::new(8));
-/// # Ok::<(), tenure::fenced::BadKey>(())
+/// # Ok::<(), tenure::fenced::InvalidRedisKey>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisFence {
@@ -72,13 +73,13 @@ impl RedisFence {
     /// A fence for the value at `key`.
     ///
     /// # Errors
-    /// [`BadKey`] if no name for the fence key is sure to be in the slot of `key`: `key` is empty, or has a `}` but no
+    /// [`InvalidRedisKey`] if no name for the fence key is sure to be in the slot of `key`: `key` is empty, or has a `}` but no
     /// hash tag.
-    pub fn new(key: &str) -> Result<Self, BadKey> {
+    pub fn new(key: &str) -> Result<Self, InvalidRedisKey> {
         let fence = if has_hash_tag(key) {
             format!("{key}:fence")
         } else if key.is_empty() || key.contains('}') {
-            return Err(BadKey { key: key.into() });
+            return Err(InvalidRedisKey { key: key.into() });
         } else {
             format!("{{{key}}}:fence")
         };
@@ -124,7 +125,7 @@ impl RedisFence {
 /// let take_one = RedisFence::new("stock:42")?.script("return redis.call('DECRBY', KEYS[1], ARGV[2])");
 /// let token = FencingToken::new(7).unwrap();
 /// assert_eq!(take_one.eval(token, ["1"])[0], take_one.source().as_bytes());
-/// # Ok::<(), tenure::fenced::BadKey>(())
+/// # Ok::<(), tenure::fenced::InvalidRedisKey>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisWrite {

@@ -15,7 +15,7 @@ pub const REFUSED: &str = "refused by fence";
 /// use tenure::fenced::{Stale, applied};
 ///
 /// assert_eq!(applied(1), Ok(()));
-/// assert_eq!(applied(0), Err(Stale { newest: None }));
+/// assert_eq!(applied(0), Err(Stale::new(None)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -25,12 +25,18 @@ pub const REFUSED: &str = "refused by fence";
         None => "a newer fencing token has written the row, or there is no such row".to_owned(),
     }
 )]
+#[non_exhaustive]
 pub struct Stale {
     /// The greatest token that has written; `None` if the refusal does not name it, as a row count or a trigger.
     pub newest: Option<FencingToken>,
 }
 
 impl Stale {
+    /// Creates the error of a write that `newest` refused; `None` if only a row count is known.
+    pub const fn new(newest: Option<FencingToken>) -> Stale {
+        Stale { newest }
+    }
+
     /// Reads the text of an error of a database or of Redis. `None` if it is not the refusal of a fenced write.
     ///
     /// # Examples
@@ -39,7 +45,7 @@ impl Stale {
     ///
     /// assert_eq!(Stale::in_error("OOM command not allowed"), None);
     /// let stale = Stale::in_error("refused by fence: a newer token has written this row");
-    /// assert_eq!(stale, Some(Stale { newest: None }));
+    /// assert_eq!(stale, Some(Stale::new(None)));
     /// ```
     pub fn in_error(text: &str) -> Option<Stale> {
         let (_, rest) = text.split_once(REFUSED)?;

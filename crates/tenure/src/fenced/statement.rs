@@ -38,7 +38,7 @@ pub struct Statement {
 /// let [balance, token, id] = update.slots() else { panic!("three parameters") };
 /// assert_eq!((balance, token), (&Slot::Column("balance".into()), &Slot::Token));
 /// assert_eq!(id, &Slot::Key("id".into()));
-/// # Ok::<(), tenure::fenced::BadStatement>(())
+/// # Ok::<(), tenure::fenced::InvalidStatement>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

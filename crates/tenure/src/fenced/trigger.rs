@@ -3,7 +3,7 @@
 
 use super::dialect::Dialect;
 use super::fence::Fence;
-use super::name::{BadName, Name};
+use super::name::{InvalidName, Name};
 use super::stale::REFUSED;
 
 const OLD: &str = "a newer token has written this row";
@@ -84,8 +84,8 @@ impl Trigger {
     /// The statements that create the triggers. They fail if the triggers exist already.
     ///
     /// # Errors
-    /// [`BadName::TooLong`] if the table's name is too long for the names of the triggers, which contain it.
-    pub fn create(&self) -> Result<Vec<String>, BadName> {
+    /// [`InvalidName::TooLong`] if the table's name is too long for the names of the triggers, which contain it.
+    pub fn create(&self) -> Result<Vec<String>, InvalidName> {
         match self.fence.dialect {
             Dialect::Sqlite => self.sqlite(),
             Dialect::Postgres => self.postgres(),
@@ -97,7 +97,7 @@ impl Trigger {
     ///
     /// # Errors
     /// Those of [`create`](Trigger::create).
-    pub fn drop(&self) -> Result<Vec<String>, BadName> {
+    pub fn drop(&self) -> Result<Vec<String>, InvalidName> {
         let Fence { dialect, table, .. } = &self.fence;
         if *dialect == Dialect::Postgres {
             return Ok(vec![format!(
@@ -134,7 +134,7 @@ impl Trigger {
     /// `clear` deletes the mark before the next update of the row. `clear` must fire before `bring`, and does, because
     /// SQLite begins with the trigger that was created last. SQLite does not promise this order: in the other one, every
     /// update would be refused.
-    fn sqlite(&self) -> Result<Vec<String>, BadName> {
+    fn sqlite(&self) -> Result<Vec<String>, InvalidName> {
         let dialect = self.fence.dialect;
         let table = dialect.quote(&self.fence.table.name);
         let fence = dialect.quote(&self.fence.fence);
@@ -213,7 +213,7 @@ impl Trigger {
     /// PostgreSQL fires triggers in the order of their names, and each sees the row as the previous one left it.
     /// `fence_1_bring`, which fires only if the token is set, negates the token. `fence_2_check`, which always fires,
     /// requires a negated token and negates it back.
-    fn postgres(&self) -> Result<Vec<String>, BadName> {
+    fn postgres(&self) -> Result<Vec<String>, InvalidName> {
         let dialect = self.fence.dialect;
         let table = dialect.quote_table(&self.fence.table);
         let fence = dialect.quote(&self.fence.fence);
@@ -265,7 +265,7 @@ impl Trigger {
         Ok(all)
     }
 
-    fn mysql(&self) -> Result<Vec<String>, BadName> {
+    fn mysql(&self) -> Result<Vec<String>, InvalidName> {
         let dialect = self.fence.dialect;
         let table = dialect.quote_table(&self.fence.table);
         let fence = dialect.quote(&self.fence.fence);
@@ -310,12 +310,12 @@ impl Trigger {
     }
 
     /// The name of a trigger, function or table that belongs to this guard.
-    fn name(&self, suffix: &str) -> Result<Name, BadName> {
+    fn name(&self, suffix: &str) -> Result<Name, InvalidName> {
         Name::new(&format!("{}_{suffix}", self.fence.table.name.as_str()))
     }
 
     /// The quoted name of a trigger, function or table of this guard, with the table's schema.
-    fn quoted(&self, suffix: &str) -> Result<String, BadName> {
+    fn quoted(&self, suffix: &str) -> Result<String, InvalidName> {
         Ok(self
             .fence
             .dialect

@@ -30,13 +30,13 @@ pub struct Striped {
 impl Striped {
     /// Maximum number of stripes, all of which are created at once. More are [`Invalid`](crate::Error::Invalid) at
     /// first use.
-    pub const MOST: usize = 1 << 16;
+    pub const MAX_STRIPES: usize = 1 << 16;
 
     pub(crate) fn new(engine: &Arc<Engine>, key: &str, stripes: usize) -> Self {
-        if stripes > Self::MOST {
+        if stripes > Self::MAX_STRIPES {
             let message = format!(
                 "at most {} stripes, not {stripes}: more would hardly be fewer collisions",
-                Self::MOST
+                Self::MAX_STRIPES
             );
             let mut refused = Mutex::new(engine, key);
             refused.0.queue = Err(Error::Invalid(message.into()));

@@ -6,7 +6,8 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, Label, Unit};
 
 use super::names::{
-    ACQUISITIONS, HELD, HOLD, LATENESS, LOST, MARGIN, PASSED, RENEWAL, RENEWALS, UNRETURNED, WAIT, WAITERS,
+    ACQUISITIONS, HELD, HOLD, LATENESS, LOCAL_HANDOVERS, LOST, MARGIN, RENEWAL, RENEWALS, UNRETURNED, WAIT,
+    WAITERS,
 };
 use super::outcome::Outcome;
 use crate::error::LostCause;
@@ -82,7 +83,7 @@ impl Meters {
             hold: metrics::histogram!(HOLD, labels.clone()),
             held: metrics::gauge!(HELD, labels.clone()),
             waiters: metrics::gauge!(WAITERS, labels.clone()),
-            passed: metrics::counter!(PASSED, labels.clone()),
+            passed: metrics::counter!(LOCAL_HANDOVERS, labels.clone()),
             unreturned: metrics::counter!(UNRETURNED, labels.clone()),
             labels,
         }
@@ -139,7 +140,7 @@ fn describe() {
     histogram!(HOLD, Unit::Seconds, "From the grant to the end of its guard");
     gauge!(HELD, "Guards that are alive");
     gauge!(WAITERS, "Acquisitions that wait");
-    counter!(PASSED, "Local hand-overs: grants made in memory");
+    counter!(LOCAL_HANDOVERS, "Local hand-overs: grants made in memory");
     counter!(LOST, "Locks that were lost, by cause");
     histogram!(
         RENEWAL,

@@ -11,7 +11,7 @@ pub const HELD: &str = "tenure_held";
 /// Gauge: acquisitions that wait.
 pub const WAITERS: &str = "tenure_waiters";
 /// Counter: local hand-overs, i.e. grants to waiters of the same client without a call to the store.
-pub const PASSED: &str = "tenure_local_handovers_total";
+pub const LOCAL_HANDOVERS: &str = "tenure_local_handovers_total";
 /// Counter: locks that were lost, by `cause`.
 pub const LOST: &str = "tenure_lost_total";
 /// Histogram, seconds: duration of a call that renews one or more claims.

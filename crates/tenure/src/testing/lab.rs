@@ -111,13 +111,23 @@ impl Lab {
         client
     }
 
-    /// Creates a client of the blocking API.
+    /// Creates a client of the blocking API with default settings.
+    #[cfg(feature = "blocking")]
+    pub fn blocking_client(&self) -> crate::blocking::Client {
+        self.blocking_client_with(Settings::default())
+    }
+
+    /// Creates a client of the blocking API. Its watchdog runs as that of [`client_with`](Lab::client_with).
     #[cfg(feature = "blocking")]
     #[expect(clippy::missing_panics_doc, reason = "the expectation cannot fail")]
-    pub fn blocking_client(&self) -> crate::blocking::Client {
-        let runtime = crate::blocking::Runtime::driven_elsewhere(self.0.clock.runtime.clone());
-        crate::blocking::Client::on(runtime, self.client())
+    pub fn blocking_client_with(&self, settings: Settings) -> crate::blocking::Client {
+        crate::blocking::Client::on(self.blocking_runtime(), self.client_with(settings))
             .expect("a client that was just made is open, and its runtime is the lab's")
+    }
+
+    #[cfg(feature = "blocking")]
+    fn blocking_runtime(&self) -> crate::blocking::Runtime {
+        crate::blocking::Runtime::driven_elsewhere(self.0.clock.runtime.clone())
     }
 
     /// Advances the time of the store, the clients and their timers, without waiting. All tasks run meanwhile: leases
@@ -151,7 +161,16 @@ impl Lab {
     /// On a thread that drives async tasks.
     #[cfg(feature = "blocking")]
     pub fn blocking_advance(&self, time: Duration) {
-        crate::blocking::Runtime::driven_elsewhere(self.0.clock.runtime.clone()).block_on(self.advance(time));
+        self.blocking_runtime().block_on(self.advance(time));
+    }
+
+    /// [`suspend`](Lab::suspend) for a test on a plain thread.
+    ///
+    /// # Panics
+    /// On a thread that drives async tasks.
+    #[cfg(feature = "blocking")]
+    pub fn blocking_suspend(&self, time: Duration) {
+        self.blocking_runtime().block_on(self.suspend(time));
     }
 
     /// The current time of the lab's clock, on which local deadlines are measured.

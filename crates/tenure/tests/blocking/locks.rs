@@ -293,7 +293,7 @@ fn the_blocking_client_shows_profile_and_settings() {
     assert_error!(client.require(Guarantee::SurvivesFailover), Error::Unsupported(_));
     let guard = client.mutex("k").lock().expect("it is free");
     assert_eq!(guard.require_token().ok(), guard.token());
-    assert_eq!(guard.lease(), Settings::default().get_lease());
+    assert_eq!(guard.lease(), Settings::DEFAULT_LEASE);
     let now = SystemClock.now();
     assert!(guard.local_deadline() > now && guard.local_deadline() < now + guard.lease());
     let seen = statuses_of(&client, "k");

@@ -6,4 +6,5 @@ mod election;
 mod fixture;
 mod locks;
 mod loss;
+mod twins;
 mod workers;

@@ -96,7 +96,7 @@ impl Fixture {
                 key: LockKey::new(key).expect("tests use good keys"),
                 id: ClaimId::new(ClientId::from_random([1; 16]), 1),
             },
-            owner: OwnerId(0),
+            owner: OwnerId::new(0),
             label: "dead".into(),
             mode: Mode::Exclusive,
             fairness: Fairness::Unfair,

@@ -212,9 +212,9 @@ async fn a_striped_key_serves_all_names_or_none() {
 #[tokio::test(start_paused = true)]
 async fn too_many_stripes_are_refused_at_first_use() {
     let client = Fixture::new().client();
-    let most = client.striped("k", tenure::Striped::MOST);
+    let most = client.striped("k", tenure::Striped::MAX_STRIPES);
     most.mutex("name").lock().await.unwrap().unlock().await.unwrap();
-    let striped = client.striped("k", tenure::Striped::MOST + 1);
+    let striped = client.striped("k", tenure::Striped::MAX_STRIPES + 1);
     assert_error!(striped.mutex("name").lock().await, Error::Invalid(_));
     assert_error!(striped.mutex("name").try_lock().await, Error::Invalid(_));
 }

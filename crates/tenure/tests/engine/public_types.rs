@@ -6,13 +6,15 @@ use tenure::backend::{
     Wakes,
 };
 use tenure::backend::{Evidence, Fairness, Fencing};
-use tenure::fenced::{BadName, BadStatement, Dialect, Fence, FencedCell, Slot, Stale, Statement, Trigger};
+use tenure::fenced::{
+    Dialect, Fence, FencedCell, InvalidName, InvalidStatement, Slot, Stale, Statement, Trigger,
+};
 use tenure::inspect::{Cursor, Finding, HolderStatus, LockStatus, Page, Query, Severity, WaiterStatus};
 use tenure::{
-    Acquire, BackendError, Change, Changes, ClaimId, ClaimRef, Client, DurationError, Effect, Election,
-    Error, Fault, FencingToken, Guarantee, Guard, HolderId, Instant, Kind, Leader, Lock, LockKey, Lost,
-    LostCause, Mode, Multi, MultiGuard, Mutex, Owner, Profile, ReleaseTarget, RwLock, Semaphore, Settings,
-    StoreUrl, Striped, UrlError,
+    Acquire, BackendError, Change, Changes, ClaimId, ClaimRef, Client, Effect, Election, Error, Fault,
+    FencingToken, Guarantee, Guard, HolderId, Instant, InvalidDuration, InvalidUrl, Kind, Leader, Lock,
+    LockKey, Lost, LostCause, Mode, Multi, MultiGuard, Mutex, Owner, Profile, ReleaseTarget, RwLock,
+    Semaphore, Settings, StoreUrl, Striped,
 };
 
 fn send<T: Send>() {}
@@ -76,8 +78,8 @@ fn public_types_are_send_and_sync() {
         WaiterStatus
     );
     travels!(
-        BadName,
-        BadStatement,
+        InvalidName,
+        InvalidStatement,
         Dialect,
         Fence,
         FencedCell<u64>,
@@ -86,7 +88,7 @@ fn public_types_are_send_and_sync() {
         Statement,
         Trigger
     );
-    travels!(DurationError, StoreUrl, UrlError);
+    travels!(InvalidDuration, StoreUrl, InvalidUrl);
     // Futures and streams may move between threads, but need not be `Sync`.
     macro_rules! is_handed_on {
         ($($type:ty),*) => { $( send::<$type>(); unpin::<$type>(); owns::<$type>(); )* };

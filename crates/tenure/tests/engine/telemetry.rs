@@ -115,7 +115,7 @@ fn every_outcome_is_counted_once() {
     assert_eq!(counted(names::RENEWALS, "outcome", "failed"), 1);
     assert!(counted(names::RENEWALS, "outcome", "renewed") >= 1);
     let plain = |name: &str| &seen[&(name.to_owned(), vec![("store".to_owned(), "memory".to_owned())])].1;
-    assert!(matches!(plain(names::PASSED), DebugValue::Counter(1)));
+    assert!(matches!(plain(names::LOCAL_HANDOVERS), DebugValue::Counter(1)));
     assert!(matches!(plain(names::UNRETURNED), DebugValue::Counter(1)));
     for gauge in [names::HELD, names::WAITERS] {
         let value = plain(gauge);

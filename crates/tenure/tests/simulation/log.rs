@@ -73,7 +73,7 @@ impl LogEntry {
             cause: match &departure.cause {
                 Cause::Unlocked => "unlocks",
                 Cause::Withdrawn => "withdraws",
-                Cause::Evicted { .. } => "evicts",
+                _ => "evicts",
             },
             freed: freed.iter().map(name).collect(),
             successor: successor

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tenure_backend::{BackendError, Effect, LockStatus, Page, Query};
+use tenure_backend::{BackendError, Cursor, Effect, LockStatus, Page, Query};
 
 use super::busy;
 use super::worker::{Worker, moment};
@@ -34,7 +34,7 @@ impl Worker<'_> {
             }
             Query::Prefix { prefix, after, limit } => {
                 let mut page = PageBuilder::new(usize::try_from(limit.get()).unwrap_or(usize::MAX));
-                let after = after.as_ref().map_or("", |cursor| &cursor.0);
+                let after = after.as_ref().map_or("", Cursor::as_str);
                 self.tables.list(prefix, after, at, |view| {
                     view.key.as_str().starts_with(&**prefix) && page.add(view)
                 })?;
