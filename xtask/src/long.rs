@@ -35,7 +35,7 @@ const FAULT_RUNS: [[&str; 3]; 8] = [
 const STORES: [[&str; 3]; 9] = [
     ["redis", "", ""],
     ["redis", "?layout=plain", "rwlock,semaphore,fair,list"],
-    ["redis", "?layout=spring", "rwlock,semaphore,fair"],
+    ["redis", "?layout=spring&registry=accept", "rwlock,semaphore,fair"],
     ["sentinel", "", ""],
     ["failover", "", ""],
     ["cluster", "", ""],
