@@ -4,6 +4,7 @@ mod bench;
 mod ci;
 mod files;
 mod lean;
+mod long;
 mod metadata;
 mod mutants;
 mod process;
@@ -20,6 +21,7 @@ cargo xtask VERB
 
   setup [--check]   install what the tests need (--check: only look)
   test [ARGS…]      every test of the workspace; with ARGS, `cargo test ARGS`
+  test --long       that, more seeds, half an hour of faults on each store; `--accept FILE`: a script on each store
   mutants [NAME…]   plants the bugs of mutants/*/*.patch and fails if a test misses one
   bench ARGS…       what a lock costs: `quick`, `full`, `--against COMMIT`, `--help` (builds and runs tenure-bench)
   interop-table     runs the other lock clients next to Tenure, and writes the table of docs/interop.md
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     let done = match (verb.as_str(), rest.as_slice()) {
         ("setup", []) => setup::run(true).map(drop),
         ("setup", ["--check"]) => setup::run(false).map(drop),
+        ("test", ["--long", args @ ..]) => long::run(args),
         ("test", args) => suite::run(args),
         ("mutants", args) => mutants::run(args),
         ("bench", args) => bench::run(args),

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use tenure::Client;
 
-use crate::control::{
-    FaultSet, Workers, a_dead_holder_is_succeeded, every_task_gets_a_lock, inject, nothing_is_left,
-};
+use crate::control::{Workers, a_dead_holder_is_succeeded, every_task_gets_a_lock, inject, nothing_is_left};
+use crate::fault::FaultSet;
 use crate::judge::{Finding, Law, Report, judge};
 use crate::keys::KEYS;
 use crate::store::Store;
@@ -18,7 +17,7 @@ use crate::worker::{Args, PlantedBug, Resources};
 /// Defaults of a run: number of worker processes, tasks of each, and time with faults.
 const PROCESSES: usize = 4;
 const TASKS: u64 = 5;
-const SPAN: Duration = Duration::from_secs(30);
+const SPAN: Duration = Duration::from_secs(15);
 
 /// Number of holders that are killed after the faults have ended.
 const TAKEOVERS: usize = 3;
@@ -45,7 +44,7 @@ pub struct Run {
 
 impl Run {
     /// Configures a run with all faults. The seed comes from `TENURE_SEED`, or is random; the length comes from
-    /// `TENURE_FAULT_SECONDS`, or is 30 s.
+    /// `TENURE_FAULT_SECONDS`, or is 15 s.
     ///
     /// # Panics
     /// Panics if one of these environment variables is not a number.
@@ -79,7 +78,7 @@ impl Run {
     }
 
     async fn make(self, mut store: Store, folder: PathBuf) -> io::Result<Report> {
-        let client = tenure::connect(&store.url()).await.map_err(io::Error::other)?;
+        let client = tenure::connect(store.url()).await.map_err(io::Error::other)?;
         let args = |url| Args {
             url,
             folder: folder.clone(),
@@ -98,7 +97,8 @@ impl Run {
             fault_log = inject(self.seed, self.fault_set, self.span, &mut crew, &mut store).await?;
             findings.extend(self.calm(&mut crew, &mut takeovers).await?);
         }
-        findings.extend(self.end(&mut crew, &client, &store).await?);
+        findings.extend(self.end(&mut crew, &client, &mut store).await?);
+        fault_log.extend(store.unexpected_failover().await?);
 
         let (mut events, mut notes, mut worked) = (Vec::new(), Vec::new(), Vec::new());
         for (worker, sight) in crew.seen()? {
@@ -110,7 +110,7 @@ impl Run {
         verdict.findings.extend(findings);
         Ok(Report {
             seed: self.seed,
-            store: client.profile().store.to_owned(),
+            store: store.name(),
             span: self.span,
             lost_updates: (verdict.bumped as u64).saturating_sub(counted(&folder)?),
             folder,
@@ -136,7 +136,7 @@ impl Run {
     }
 
     /// Ends the workers. Checks that none ended earlier, and that nothing is left in the store.
-    async fn end(&self, crew: &mut Workers, client: &Client, store: &Store) -> io::Result<Vec<Finding>> {
+    async fn end(&self, crew: &mut Workers, client: &Client, store: &mut Store) -> io::Result<Vec<Finding>> {
         let mut undisciplined = crew.exited_workers();
         let killed = crew.end(self.patience).await?;
         if killed > 0 {

@@ -1,91 +1,194 @@
-//! Store of a run, and the links between workers and store.
+//! Store of a run, and the links between workers and servers.
 
 use std::io;
 use std::path::Path;
 
-use tenure_servers::{Disk, Proxy, Redis, SteppedClock};
+use tenure_servers::{Disk, Proxy, Redis, RedisCluster, Replicated, SteppedClock};
+
+use crate::fault::{Allowed, InjectedFault};
+use crate::servers::{Group, Servers};
 
 /// URL options, for every other worker: the default time-outs, which are longer than a lease, and shorter ones.
-const OPTIONS: [&str; 2] = ["", "?connect_timeout=500ms&command_timeout=400ms"];
+const OPTIONS: [&str; 2] = ["", "connect_timeout=500ms&command_timeout=400ms"];
 
-/// Redis key of the token counter. It has no time to live, because tokens must always rise.
+/// Start of the names of token counters. They have no time to live, because tokens must always rise.
 const COUNTER: &str = "tenure_tokens";
+
+/// Time without an answer after which the nodes of a cluster take another for dead, in milliseconds.
+const NODE_TIMEOUT: &str = "1000";
 
 /// Store of a run.
 #[derive(Debug)]
-pub enum Store {
-    /// SQLite file that all workers use. Faults are injected into the workers only.
-    File {
-        /// URL of the file.
-        url: String,
-    },
-    /// Redis server, with a link (a proxy) for each worker.
-    Redis {
-        /// Server process, whose clock can be set.
-        server: Box<Redis>,
-        /// Persistence of the server, which decides how much data a kill loses.
-        disk: Disk,
-        /// Link of each worker.
-        links: Vec<Proxy>,
-    },
+pub struct Store {
+    /// URL that leads directly to the store, not over a link.
+    url: String,
+    /// Servers of the store. `None` for a file, which all workers use: then faults are injected into workers only.
+    pub(crate) servers: Option<Servers>,
+    /// Links of each worker, one to each server. Empty if clients learn the servers' addresses from the servers.
+    pub(crate) links: Vec<Vec<Proxy>>,
 }
 
 impl Store {
     /// Uses an SQLite file in `folder`.
     pub fn sqlite(folder: &Path) -> Store {
-        Store::File {
+        Store {
             url: format!("sqlite:{}", folder.join("locks.db").display()),
+            servers: None,
+            links: Vec::new(),
         }
     }
 
-    /// Starts a Redis server.
+    /// Starts a Redis server, whose clock can be set.
     ///
     /// # Errors
     /// Returns an error if the server cannot be started.
     pub fn redis(disk: Disk) -> io::Result<Store> {
         let server = Redis::start_on(disk, Some(SteppedClock::new()?))?;
-        Ok(Store::Redis {
-            server: Box::new(server),
-            disk,
+        let allowed = Allowed {
+            steps: true,
+            loses: true,
+            forgets: disk != Disk::EveryWrite,
+            ..Allowed::default()
+        };
+        Ok(Store::of(server.url(), Group::Members(vec![server]), allowed))
+    }
+
+    /// Starts a quorum of three Redis servers. The first writes to its disk before it replies. The others forget all in a
+    /// restart, and then grant nothing for the longest lease. So no fault makes two clients hold a key.
+    ///
+    /// # Errors
+    /// Returns an error if the servers cannot be started.
+    pub fn quorum() -> io::Result<Store> {
+        let disks = [Disk::EveryWrite, Disk::Nothing, Disk::Nothing];
+        let members: io::Result<Vec<Redis>> = disks
+            .map(|disk| Redis::start_on(disk, None))
+            .into_iter()
+            .collect();
+        let members = members?;
+        let hosts: Vec<_> = members
+            .iter()
+            .map(|member| member.address().to_string())
+            .collect();
+        let url = format!("redlock://{}?layout=redisson&max_lease=2s", hosts.join(","));
+        let allowed = Allowed {
+            forgets: true,
+            withstands_all: true,
+            ..Allowed::default()
+        };
+        Ok(Store::of(url, Group::Members(members), allowed))
+    }
+
+    /// Starts a master, two replicas and three sentinels. Grants wait for the acknowledgements of this many replicas. If
+    /// both acknowledge, no failover makes two clients hold a key.
+    ///
+    /// # Errors
+    /// Returns an error if the servers cannot be started.
+    pub fn sentinel(replicas: u64) -> io::Result<Store> {
+        let group = Replicated::start(&[])?;
+        let options = match replicas {
+            0 => String::new(),
+            _ => format!("?replicas={replicas}&replica_wait=100ms"),
+        };
+        let allowed = Allowed {
+            forgets: true,
+            replicated: true,
+            withstands_all: replicas == 2,
+            ..Allowed::default()
+        };
+        Ok(Store::of(group.url() + &options, Group::Sentinel(group), allowed))
+    }
+
+    /// Starts a cluster of three masters with a replica each. All write to their disks before they reply.
+    ///
+    /// # Errors
+    /// Returns an error if the servers cannot be started.
+    pub fn cluster() -> io::Result<Store> {
+        let of_nodes = [
+            "--cluster-node-timeout",
+            NODE_TIMEOUT,
+            "--cluster-allow-replica-migration",
+            "no",
+        ];
+        let options = [Disk::EveryWrite.options(), &of_nodes].concat();
+        let cluster = RedisCluster::start(3, true, &options, None)?;
+        let allowed = Allowed {
+            replicated: true,
+            ..Allowed::default()
+        };
+        Ok(Store::of(cluster.url(), Group::Cluster(cluster), allowed))
+    }
+
+    fn of(url: String, group: Group, allowed: Allowed) -> Store {
+        Store {
+            url,
+            servers: Some(Servers::new(group, allowed)),
             links: Vec::new(),
-        })
+        }
     }
 
     /// URL that leads directly to the store, not over a link.
-    pub fn url(&self) -> String {
-        match self {
-            Store::File { url } => url.clone(),
-            Store::Redis { server, .. } => server.url(),
-        }
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
-    /// Creates a link for each worker of a server. Returns the URL for each worker.
+    /// Scheme and options of the URL, for the report.
+    pub(crate) fn name(&self) -> String {
+        let scheme = self.url.split(':').next().unwrap_or_default();
+        let options = self.url.split('?').nth(1).map(|options| format!(" {options}"));
+        format!("{scheme}{}", options.unwrap_or_default())
+    }
+
+    /// Creates links for each worker. Returns the URL for each worker.
     pub(crate) async fn link(&mut self, workers: usize) -> io::Result<Vec<String>> {
-        match self {
-            Store::File { url } => Ok(vec![url.clone(); workers]),
-            Store::Redis { server, links, .. } => {
-                for _ in 0..workers {
-                    links.push(Proxy::start(server.address()).await?);
+        let Some(servers) = &mut self.servers else {
+            return Ok(vec![self.url.clone(); workers]);
+        };
+        let mut urls = Vec::new();
+        for options in OPTIONS.iter().cycle().take(workers) {
+            let (mut url, mut links) = (self.url.clone(), Vec::new());
+            if let Group::Members(members) = &servers.group {
+                for member in members {
+                    let link = Proxy::start(member.address()).await?;
+                    url = url.replace(&member.address().to_string(), &link.address().to_string());
+                    links.push(link);
                 }
-                let urls = links.iter().zip(OPTIONS.iter().cycle());
-                Ok(urls
-                    .map(|(link, options)| format!("redis://{}{options}", link.address()))
-                    .collect())
+                self.links.push(links);
             }
+            let separator = if url.contains('?') { "&" } else { "?" };
+            urls.push(match *options {
+                "" => url,
+                options => url + separator + options,
+            });
         }
+        Ok(urls)
     }
 
-    /// Redis keys without a time to live, other than the token counter.
-    pub(crate) fn kept_for_ever(&self) -> io::Result<Vec<String>> {
-        let Store::Redis { server, .. } = self else {
-            return Ok(Vec::new());
-        };
+    /// Redis keys without a time to live, other than token counters.
+    pub(crate) fn kept_for_ever(&mut self) -> io::Result<Vec<String>> {
         let mut kept = Vec::new();
-        for key in server.ask(&["KEYS", "*"])?.lines().filter(|key| *key != COUNTER) {
-            if server.ask(&["PTTL", key])? == "-1" {
-                kept.push(key.to_owned());
+        let Some(servers) = &mut self.servers else {
+            return Ok(kept);
+        };
+        for master in servers.masters()? {
+            let server = servers.get(master);
+            let keys = server.ask(&["KEYS", "*"])?;
+            for key in keys
+                .lines()
+                .filter(|key| !key.is_empty() && !key.starts_with(COUNTER))
+            {
+                if server.ask(&["PTTL", key])? == "-1" {
+                    kept.push(key.to_owned());
+                }
             }
         }
         Ok(kept)
+    }
+
+    /// Returns a failover that no fault caused, as a fault, if there was one since the last fault.
+    pub(crate) async fn unexpected_failover(&mut self) -> io::Result<Option<InjectedFault>> {
+        match &mut self.servers {
+            Some(servers) => servers.unexpected_failover().await,
+            None => Ok(None),
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! Locks on Redis keep their guarantees under faults of workers, links and the server.
 
-use std::time::Duration;
-
 use tenure_faults::{Run, Store};
 use tenure_servers::{Disk, needs};
 
@@ -26,10 +24,5 @@ async fn tokens_rise_across_restarts_that_lose_data() {
         return;
     }
     let store = Store::redis(Disk::Snapshots).unwrap();
-    let span = Duration::from_secs(15);
-    let run = Run {
-        span,
-        ..Run::new(WORKER)
-    };
-    run.on(store).await.unwrap().expect_clean();
+    Run::new(WORKER).on(store).await.unwrap().expect_clean();
 }

@@ -116,6 +116,27 @@ impl RedisCluster {
             .ok_or_else(|| io::Error::other(format!("no node serves slot {slot}")))
     }
 
+    /// Numbers of the running nodes that take themselves for masters.
+    pub fn masters(&self) -> Vec<usize> {
+        let is_master = |node: &Redis| node.ask(&["ROLE"]).is_ok_and(|role| role.starts_with("master"));
+        let nodes = 0..self.nodes.len();
+        nodes.filter(|number| is_master(&self.nodes[*number])).collect()
+    }
+
+    /// Returns whether the cluster is complete, no node takes another for dead, and half of the nodes are replicas in sync.
+    ///
+    /// # Errors
+    /// The error of the system or the server.
+    pub fn is_settled(&self) -> io::Result<bool> {
+        let calm = |node: &Redis| {
+            let role = node.ask(&["ROLE"])?;
+            Ok(node.ask(&["CLUSTER", "INFO"])?.contains("cluster_state:ok")
+                && !node.ask(&["CLUSTER", "NODES"])?.contains("fail")
+                && (role.starts_with("master") || role.lines().nth(3) == Some("connected")))
+        };
+        Ok(self.all(&self.nodes, calm)? && self.masters().len() * 2 == self.nodes.len())
+    }
+
     /// Begins to move a slot to another node: its keys are then moved one by one.
     ///
     /// # Errors

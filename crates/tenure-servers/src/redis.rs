@@ -46,7 +46,8 @@ pub enum Disk {
 }
 
 impl Disk {
-    fn options(self) -> &'static [&'static str] {
+    /// The server's command-line options.
+    pub fn options(self) -> &'static [&'static str] {
         match self {
             Disk::Nothing => &["--save", "", "--appendonly", "no"],
             Disk::Snapshots => &[],

@@ -35,14 +35,8 @@ impl Replicated {
                 .sentinels
                 .push(start_sentinel(group.servers[0].address(), 2, "")?);
         }
-        let knows = |sentinel: &Redis| {
-            let known = sentinel.ask(&["SENTINEL", "MASTER", MASTER])?;
-            let known: Vec<_> = known.lines().collect();
-            let says = |name: &str, value: &str| known.chunks_exact(2).any(|pair| pair == [name, value]);
-            Ok(says("num-slaves", "2") && says("num-other-sentinels", "2") && says("flags", "master"))
-        };
         for sentinel in &group.sentinels {
-            wait_until("the sentinels know each other", || knows(sentinel))?;
+            wait_until("the sentinels know each other", || is_calm(sentinel))?;
         }
         Ok(group)
     }
@@ -103,6 +97,37 @@ impl Replicated {
         master.ok_or_else(|| io::Error::other(format!("the sentinels do not agree: {named:?}")))
     }
 
+    /// Returns whether no failover is under way, and both other servers are replicas in sync. Demotes a former master at
+    /// once, as the sentinels do some seconds later.
+    ///
+    /// # Errors
+    /// An error if a server does not answer, or the sentinels do not agree.
+    pub fn settle(&self) -> io::Result<bool> {
+        let master = self.master()?;
+        for sentinel in &self.sentinels {
+            if !is_calm(sentinel)? {
+                return Ok(false);
+            }
+        }
+        let address = self.servers[master].address();
+        let [ip, port] = [address.ip().to_string(), address.port().to_string()];
+        let mut settled = true;
+        for (number, server) in self.servers.iter().enumerate() {
+            let role = server.ask(&["ROLE"])?;
+            let role: Vec<_> = role.lines().collect();
+            settled &= match (&role[..], number == master) {
+                (["master", ..], true) => true,
+                (["slave", of, at, "connected", ..], false) => [*of, *at] == [&ip, &port],
+                (["master", ..], false) => {
+                    server.ask(&["REPLICAOF", &ip, &port])?;
+                    false
+                }
+                _ => false,
+            };
+        }
+        Ok(settled)
+    }
+
     /// Lets a replica take over in an orderly way. Returns the index of the new master, once all sentinels name it.
     ///
     /// # Errors
@@ -154,6 +179,15 @@ pub fn start_sentinel(master: SocketAddr, quorum: u32, more: &str) -> io::Result
     written.map_err(io::Error::other)?;
     std::fs::write(folder.path().join(CONFIGURATION), text)?;
     Redis::start_in(folder, &["--sentinel"], None)
+}
+
+/// Returns whether a sentinel knows all others and both replicas, and neither it takes the master for dead nor a failover is
+/// under way.
+fn is_calm(sentinel: &Redis) -> io::Result<bool> {
+    let known = sentinel.ask(&["SENTINEL", "MASTER", MASTER])?;
+    let known: Vec<_> = known.lines().collect();
+    let says = |name: &str, value: &str| known.chunks_exact(2).any(|pair| pair == [name, value]);
+    Ok(says("num-slaves", "2") && says("num-other-sentinels", "2") && says("flags", "master"))
 }
 
 fn is_in_sync(replica: &Redis) -> io::Result<bool> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_servers::{RedisCluster, SteppedClock};
+use tenure_servers::{Data, RedisCluster, SteppedClock};
 
 const FAST_FAILOVER: [&str; 4] = ["--save", "", "--cluster-node-timeout", "500"];
 
@@ -29,10 +29,22 @@ fn a_replica_takes_over_from_a_killed_master() {
     let slot = cluster.slot("k").expect("a slot");
     let master = cluster.owner(slot).expect("a node serves it");
     cluster.node_mut(master).process().kill();
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while cluster.owner(slot).is_ok_and(|owner| owner != master + 3) {
         assert!(Instant::now() < end, "no replica took over");
         // sleep: no event announces a failover.
         std::thread::sleep(Duration::from_millis(50));
     }
+    assert_eq!(cluster.masters().len(), 3);
+    assert!(!cluster.is_settled().is_ok_and(|settled| settled));
+    cluster
+        .node_mut(master)
+        .restart(Data::Kept)
+        .expect("it starts again");
+    while !cluster.is_settled().is_ok_and(|settled| settled) {
+        assert!(Instant::now() < end, "the former master is no replica");
+        // sleep: no event announces that a replica is in sync.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!cluster.masters().contains(&master));
 }

@@ -1,6 +1,8 @@
 //! A replicated server does what its tests rely on.
 
-use tenure_servers::Replicated;
+use std::time::{Duration, Instant};
+
+use tenure_servers::{Data, Replicated};
 
 #[test]
 fn a_replica_takes_over_when_the_master_is_killed() {
@@ -13,4 +15,15 @@ fn a_replica_takes_over_when_the_master_is_killed() {
     group.servers()[orderly].process().kill();
     let next = group.wait_for_failover(orderly).expect("another takes over");
     assert_ne!(next, orderly);
+    group.servers()[orderly]
+        .restart(Data::Kept)
+        .expect("it starts again");
+    let end = Instant::now() + Duration::from_secs(60);
+    while !group.settle().is_ok_and(|settled| settled) {
+        assert!(Instant::now() < end, "the former master is no replica");
+        // sleep: no event announces that a replica is in sync.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let role = group.servers()[orderly].ask(&["ROLE"]).expect("it answers");
+    assert!(role.starts_with("slave"), "{role}");
 }

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use tenure::backend::Hazard;
 use tenure::{Instant, LockKey};
-use tenure_servers::{Data, Disk, Proxy, Redis, Way};
+use tenure_servers::{Proxy, Way};
 use tenure_testkit::Dice;
-use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-use super::fault::{ClockHand, FaultSet, LinkFault, StoreFault, WorkerFault, millis};
 use super::workers::{Workers, within};
+use crate::fault::{ClockHand, FaultSet, InjectedFault, LinkFault, Scope, StoreFault, WorkerFault, millis};
 use crate::log::now;
 use crate::store::Store;
 
@@ -28,26 +27,6 @@ const RECOVERY: Duration = Duration::from_millis(500);
 /// Maximum duration of a stall if no other worker writes the counter.
 const LONGEST_STALL: Duration = Duration::from_secs(4);
 
-/// Waiters that may lose their places in the queue because of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// Waiters of the worker with this seat number.
-    Seat(usize),
-    /// All waiters: the fault hit the store, or a worker that may have blocked the store.
-    AllWaiters,
-}
-
-/// Entry of the fault log: one injected fault.
-#[derive(Clone, Debug)]
-pub(crate) struct InjectedFault {
-    pub(crate) from: Instant,
-    pub(crate) to: Instant,
-    pub(crate) scope: Scope,
-    /// Hazard to which the fault belongs. If the store's profile lists it, the fault's effects are exempt from checks.
-    pub(crate) hazard: Option<Hazard>,
-    pub(crate) what: String,
-}
-
 /// Injects the faults that the seed chooses for the given time. Returns the fault log when all faults have ended.
 pub(crate) async fn inject(
     seed: u64,
@@ -56,7 +35,7 @@ pub(crate) async fn inject(
     crew: &mut Workers,
     store: &mut Store,
 ) -> io::Result<Vec<InjectedFault>> {
-    let (is_file, end) = (matches!(store, Store::File { .. }), now() + span);
+    let (is_file, end) = (store.servers.is_none(), now() + span);
     let (mut dice, seats) = (Dice::new(seed), crew.seats() as u64);
     let [blows, cables, outages] = [(); 3].map(|()| Dice::new(dice.roll()));
     let workers = async {
@@ -71,30 +50,47 @@ pub(crate) async fn inject(
         };
         course(end, blows, peace, inject).await
     };
-    let Store::Redis { server, disk, links } = store else {
+    let Store {
+        servers: Some(servers),
+        links,
+        ..
+    } = store
+    else {
         return workers.await;
     };
     let peace = |dice: &mut Dice| millis(dice, 200, 1_000);
-    let link_faults = course(end, cables, peace, async |dice| {
-        let (seat, fault) = (dice.below(seats) as usize, LinkFault::choose(dice));
-        apply_link_fault(&links[seat], fault);
-        sleep(millis(dice, 100, 3_000)).await;
-        links[seat].heal();
-        Ok((Scope::Seat(seat), None, format!("{fault:?}")))
-    });
+    let link_faults = async {
+        if links.is_empty() {
+            return Ok(Vec::new());
+        }
+        let inject = async |dice: &mut Dice| {
+            let (seat, fault) = (dice.below(seats) as usize, LinkFault::choose(dice));
+            let links = choose_links(&links[seat], dice);
+            links.iter().for_each(|link| apply_link_fault(link, fault));
+            sleep(millis(dice, 100, 3_000)).await;
+            links.iter().for_each(Proxy::heal);
+            Ok((
+                Scope::Seat(seat),
+                None,
+                format!("{fault:?}, {} links", links.len()),
+            ))
+        };
+        course(end, cables, peace, inject).await
+    };
     let peace = |dice: &mut Dice| match dice.chance(30) {
         // A pause that is long enough to check the order of waiters.
         true => millis(dice, 4_000, 8_000),
         false => millis(dice, 500, 2_500),
     };
-    let (mut clock, forgets) = (ClockHand::default(), *disk != Disk::EveryWrite);
+    let (mut clock, mut failovers) = (ClockHand::default(), Vec::new());
     let outages = course(end, outages, peace, async |dice| {
-        let fault = StoreFault::choose(dice, forgets, &mut clock);
-        outage(server, fault).await?;
-        Ok((Scope::AllWaiters, hazard(fault, *disk), format!("{fault:?}")))
+        failovers.extend(servers.unexpected_failover().await?);
+        let fault = StoreFault::choose(dice, servers.allowed, &mut clock);
+        let (hazard, what) = servers.inject(fault).await?;
+        Ok((Scope::AllWaiters, hazard, what))
     });
     let (workers, link_faults, outages) = tokio::try_join!(workers, link_faults, outages)?;
-    let mut fault_log = [workers, link_faults, outages].concat();
+    let mut fault_log = [workers, link_faults, outages, failovers].concat();
     fault_log.sort_by_key(|deed| deed.from);
     Ok(fault_log)
 }
@@ -200,6 +196,12 @@ fn stop_between(crew: &mut Workers, seat: usize) -> io::Result<Option<LockKey>> 
     Ok(key)
 }
 
+/// Chooses all links of a worker, or one.
+fn choose_links<'a>(links: &'a [Proxy], dice: &mut Dice) -> &'a [Proxy] {
+    let one = dice.below(links.len() as u64) as usize;
+    if dice.chance(30) { links } else { &links[one..=one] }
+}
+
 fn apply_link_fault(link: &Proxy, fault: LinkFault) {
     let both = [Way::ToServer, Way::ToClient];
     match fault {
@@ -210,37 +212,5 @@ fn apply_link_fault(link: &Proxy, fault: LinkFault) {
         LinkFault::Refuse => link.refuse(),
         LinkFault::Cut => link.cut(),
         LinkFault::CutAfter(way, bytes) => link.cut_after(way, bytes),
-    }
-}
-
-async fn outage(server: &mut Redis, fault: StoreFault) -> io::Result<()> {
-    match fault {
-        StoreFault::Pause(time) => {
-            server.process().pause();
-            sleep(time).await;
-            server.process().resume();
-        }
-        StoreFault::Restart(data, down) => {
-            server.process().kill();
-            sleep(down).await;
-            block_in_place(|| server.restart(data))?;
-        }
-        StoreFault::Step(by) => {
-            let none = || io::Error::other("the server has no clock that steps");
-            server.clock().ok_or_else(none)?.step_ms(by)?;
-        }
-    }
-    Ok(())
-}
-
-/// Hazard of a fault, if the fault can make two clients hold a key at the same time.
-///
-/// A pause, a restart without data loss, and a clock that is set back cannot: they make leases last longer.
-fn hazard(fault: StoreFault, disk: Disk) -> Option<Hazard> {
-    match fault {
-        StoreFault::Restart(Data::Lost, _) => Some(Hazard::DataLoss),
-        StoreFault::Restart(Data::Kept, _) if disk != Disk::EveryWrite => Some(Hazard::Restart),
-        StoreFault::Step(by) if by > 0 => Some(Hazard::ClockSet),
-        StoreFault::Restart(Data::Kept, _) | StoreFault::Step(_) | StoreFault::Pause(_) => None,
     }
 }

@@ -82,7 +82,7 @@ pub(crate) async fn a_dead_holder_is_succeeded(
 
 /// Checks law L4: after all leases have ended, the store shows no holder or waiter, and all its keys have a time to
 /// live.
-pub(crate) async fn nothing_is_left(client: &Client, store: &Store) -> io::Result<Option<Finding>> {
+pub(crate) async fn nothing_is_left(client: &Client, store: &mut Store) -> io::Result<Option<Finding>> {
     let mut what = String::new();
     let nothing = within(LONGEST_LEASE + GRACE, async || {
         let all = Query::Prefix {

@@ -8,7 +8,8 @@ use tenure::backend::Hazard;
 use tenure_testkit::{Event, EventKind};
 
 use super::attempts::Attempt;
-use crate::control::{InjectedFault, Scope, WorkerRun};
+use crate::control::WorkerRun;
+use crate::fault::{InjectedFault, Scope};
 use crate::keys::LONGEST_LEASE;
 use crate::log::{Observation, ObservationKind, process_of};
 

@@ -1,12 +1,13 @@
 //! Report of a run, as text.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::finding::Law;
 use super::verdict::Verdict;
-use crate::control::InjectedFault;
+use crate::fault::{InjectedFault, REPLACED};
 
 /// Result of a run.
 #[derive(Debug)]
@@ -43,6 +44,25 @@ impl Report {
         self
     }
 
+    /// Number of faults of each kind, and of those that changed a master.
+    fn kinds(&self) -> String {
+        let mut kinds = BTreeMap::new();
+        for fault in &self.fault_log {
+            let end = fault.what.find(|letter: char| !letter.is_alphanumeric());
+            *kinds
+                .entry(&fault.what[..end.unwrap_or(fault.what.len())])
+                .or_insert(0) += 1;
+            if fault.what.contains(REPLACED) {
+                *kinds.entry("masters replaced").or_insert(0) += 1;
+            }
+        }
+        let kinds: Vec<_> = kinds
+            .iter()
+            .map(|(kind, count)| format!("{count} {kind}"))
+            .collect();
+        kinds.join(", ")
+    }
+
     /// Removes the logs.
     pub fn forget(&self) {
         // Fails if the folder was removed already.
@@ -56,7 +76,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "faults: {}, {:?}, TENURE_SEED={seed}
-  {} grants, {} samples, {} faults
+  {} grants, {} samples, {} faults: {}
   unfenced: {} writes, {} updates lost
   fenced: {} writes accepted, {} refused as older
   fair queues: {} waits, {} left out as disturbed; {} holding periods exempted
@@ -67,6 +87,7 @@ impl fmt::Display for Report {
             verdict.grants,
             verdict.samples,
             self.fault_log.len(),
+            self.kinds(),
             verdict.bumped,
             self.lost_updates,
             verdict.accepted,

@@ -7,7 +7,8 @@ use tenure::backend::Hazard;
 use tenure_testkit::{Event, Rule};
 
 use super::{Law, judge};
-use crate::control::{InjectedFault, Scope, WorkerRun};
+use crate::control::WorkerRun;
+use crate::fault::{InjectedFault, Scope};
 use crate::log::{Observation, ObservationKind, first_attempt};
 
 fn at(seconds: u64) -> Instant {

@@ -6,7 +6,8 @@ use tenure_testkit::{Event, EventKind, check};
 use super::attempts::{attempts, end_dead_attempts};
 use super::exemptions::Exemptions;
 use super::finding::Finding;
-use crate::control::{InjectedFault, WorkerRun};
+use crate::control::WorkerRun;
+use crate::fault::InjectedFault;
 use crate::log::{Observation, ObservationKind};
 
 /// Findings and counts of a run.

@@ -15,7 +15,8 @@ use crate::{Chaos, FaultRates, Subject};
 
 /// Time after which a case fails because it is stuck.
 const CASE_LIMIT: Duration = Duration::from_secs(120);
-/// Number of seeds with which each case runs under chaos. The seeds are fixed, so that failures repeat.
+/// Number of seeds with which each case runs under chaos, unless `TENURE_CHAOS_SEEDS` is set. The seeds are fixed, so that
+/// failures repeat.
 const SEEDS: u64 = 5;
 
 /// One case of the suite.
@@ -63,7 +64,10 @@ pub fn run<S: Subject>(subject: impl AsyncFnOnce() -> S, case: impl AsyncFnOnce(
 /// # Panics
 /// Panics as [`run`] does, and prints the seed.
 pub fn run_under_chaos<S: Subject>(subject: impl AsyncFn() -> S, case: impl AsyncFn(Fixture)) {
-    for seed in (1..=SEEDS).map(|n| n * 1_000) {
+    let seeds = std::env::var("TENURE_CHAOS_SEEDS").map_or(SEEDS, |seeds| {
+        seeds.parse().expect("TENURE_CHAOS_SEEDS is a number")
+    });
+    for seed in (1..=seeds).map(|n| n * 1_000) {
         let _seed = SeedOnPanic(seed);
         // Each client gets its own seed, and so other faults.
         let seeds = AtomicU64::new(seed);

@@ -1,7 +1,9 @@
-//! The faults, and how a seed chooses among them. `injector.rs` carries them out.
+//! The faults, and how a seed chooses among them. `injector.rs` and `servers.rs` carry them out.
 
 use std::time::Duration;
 
+use tenure::Instant;
+use tenure::backend::Hazard;
 use tenure_servers::{Data, Way};
 use tenure_testkit::Dice;
 
@@ -64,14 +66,66 @@ pub(crate) enum LinkFault {
     CutAfter(Way, usize),
 }
 
+/// Server that a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Whether a master is hit, or another server. If all are masters, any server.
+    pub(crate) master: bool,
+    pub(crate) number: usize,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreFault {
-    Pause(Duration),
-    /// The server is killed, stays down for this time, and starts again.
-    Restart(Data, Duration),
+    Pause(Target, Duration),
+    /// A server is killed, stays down for this time, and starts again.
+    Restart(Target, Data, Duration),
+    /// A master is killed, and starts again when a replica has taken over.
+    Replace(usize),
+    /// A replica takes over without a failure of the master, or a slot moves to another node.
+    Move(usize),
+    /// All clients of a server are disconnected.
+    Cut(Target),
     /// The server's clock is set forward or back by this many milliseconds.
     Step(i64),
 }
+
+/// What the faults of a store can do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allowed {
+    /// The clock of the only server can be set.
+    pub(crate) steps: bool,
+    /// A restart may lose all data.
+    pub(crate) loses: bool,
+    /// Every restart loses data.
+    pub(crate) forgets: bool,
+    /// Replicas take over from masters.
+    pub(crate) replicated: bool,
+    /// The store promises that none of these faults makes two clients hold a key.
+    pub(crate) withstands_all: bool,
+}
+
+/// Waiters that may lose their places in the queue because of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Waiters of the worker with this seat number.
+    Seat(usize),
+    /// All waiters: the fault hit the store, or a worker that may have blocked the store.
+    AllWaiters,
+}
+
+/// Entry of the fault log: one injected fault.
+#[derive(Clone, Debug)]
+pub(crate) struct InjectedFault {
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+    pub(crate) scope: Scope,
+    /// Hazard to which the fault belongs. If the store's profile lists it, the fault's effects are exempt from checks.
+    pub(crate) hazard: Option<Hazard>,
+    pub(crate) what: String,
+}
+
+/// Part of the description of a fault after which other servers are masters.
+pub(crate) const REPLACED: &str = "masters replaced";
 
 /// Random duration of `from` to `to` milliseconds.
 pub(crate) fn millis(dice: &mut Dice, from: u64, to: u64) -> Duration {
@@ -112,20 +166,28 @@ pub(crate) struct ClockHand {
 }
 
 impl StoreFault {
-    /// Chooses a fault of the server. No fault loses data while the clock is behind its largest offset, because no
-    /// store could then keep tokens rising. `forgets` means that every restart loses data.
-    pub(crate) fn choose(dice: &mut Dice, forgets: bool, clock: &mut ClockHand) -> StoreFault {
+    /// Chooses a fault of the servers. No fault loses data while the clock is behind its largest offset, because no
+    /// store could then keep tokens rising.
+    pub(crate) fn choose(dice: &mut Dice, allowed: Allowed, clock: &mut ClockHand) -> StoreFault {
         let down = millis(dice, 0, 1_500);
         let behind = clock.furthest_ms - clock.now_ms;
         let step = 100 + dice.below(4_900) as i64;
-        let outage = match dice.below(6) {
-            0 | 1 => StoreFault::Pause(millis(dice, 50, 3_000)),
-            2 if behind == 0 => StoreFault::Restart(Data::Lost, down),
-            2 | 3 if behind == 0 || !forgets => StoreFault::Restart(Data::Kept, down),
-            2 | 3 => StoreFault::Pause(down),
+        let (master, number) = (dice.chance(60), dice.below(1_000) as usize);
+        let target = Target { master, number };
+        let outage = match dice.below(7) {
+            0 | 1 => StoreFault::Pause(target, millis(dice, 50, 3_000)),
+            2 if allowed.loses && behind == 0 => StoreFault::Restart(target, Data::Lost, down),
+            // A replicated master that forgets must not come back as the master.
+            2 | 3 if allowed.replicated && master && (allowed.forgets || number % 2 == 0) => {
+                StoreFault::Replace(number)
+            }
+            2 | 3 if behind == 0 || !allowed.forgets => StoreFault::Restart(target, Data::Kept, down),
+            2 | 3 => StoreFault::Pause(target, down),
             // Sets the clock beyond its largest offset, which smaller steps would rarely reach.
-            4 => StoreFault::Step(behind + step),
-            _ => StoreFault::Step(-step),
+            4 if allowed.steps => StoreFault::Step(behind + step),
+            5 if allowed.steps => StoreFault::Step(-step),
+            4 | 5 if allowed.replicated => StoreFault::Move(number),
+            _ => StoreFault::Cut(target),
         };
         if let StoreFault::Step(step) = outage {
             clock.now_ms += step;
@@ -145,32 +207,61 @@ mod tests {
         (0..200).map(|_| choose(&mut dice)).collect()
     }
 
-    fn outages(seed: u64, forgets: bool) -> Vec<StoreFault> {
+    fn outages(seed: u64, allowed: Allowed) -> Vec<StoreFault> {
         let mut clock = ClockHand::default();
-        many(seed, |dice| StoreFault::choose(dice, forgets, &mut clock))
+        many(seed, |dice| StoreFault::choose(dice, allowed, &mut clock))
     }
+
+    const ONE_SERVER: Allowed = Allowed {
+        steps: true,
+        loses: true,
+        forgets: false,
+        replicated: false,
+        withstands_all: false,
+    };
+
+    const FORGETFUL: Allowed = Allowed {
+        forgets: true,
+        ..ONE_SERVER
+    };
+
+    const REPLICATED: Allowed = Allowed {
+        steps: false,
+        loses: false,
+        replicated: true,
+        ..FORGETFUL
+    };
 
     #[test]
     fn a_long_run_has_every_fault_and_follows_its_seed() {
         let blows = || many(7, |dice| WorkerFault::choose(dice, FaultSet::ALL));
-        let faults = || (blows(), many(7, LinkFault::choose), outages(7, false));
+        let outages = || [outages(7, ONE_SERVER), outages(7, REPLICATED)];
+        let faults = || (blows(), many(7, LinkFault::choose), outages());
         assert_eq!(faults(), faults(), "the seed decides");
         let text = format!("{:?}", faults());
         let kinds = "Pause Stall Kill Delay(ToServer Delay(ToClient Hold Swallow(ToServer Swallow(ToClient HalfOpen \
-                     Refuse Cut CutAfter Restart(Lost Restart(Kept Step( Step(-";
+                     Refuse Cut CutAfter Lost Kept Replace( Move( Cut(Target Step( Step(-";
         for kind in kinds.split(' ') {
             assert!(text.contains(kind), "{kind}");
         }
     }
 
     #[test]
+    fn a_master_that_forgets_is_restarted_only_as_a_replica() {
+        for outage in (0..20).flat_map(|seed| outages(seed, REPLICATED)) {
+            let restarts = matches!(outage, StoreFault::Restart(target, ..) if target.master);
+            assert!(!restarts && !matches!(outage, StoreFault::Step(_)), "{outage:?}");
+        }
+    }
+
+    #[test]
     fn data_is_never_lost_while_the_clock_is_behind() {
-        for (seed, forgets) in (0..200).flat_map(|seed| [(seed, false), (seed, true)]) {
+        for (seed, allowed) in (0..200).flat_map(|seed| [(seed, ONE_SERVER), (seed, FORGETFUL)]) {
             let (mut now, mut furthest) = (0, 0);
-            for outage in outages(seed, forgets) {
+            for outage in outages(seed, allowed) {
                 match outage {
                     StoreFault::Step(step) => now += step,
-                    StoreFault::Restart(data, _) if data == Data::Lost || forgets => {
+                    StoreFault::Restart(_, data, _) if data == Data::Lost || allowed.forgets => {
                         assert_eq!(now, furthest, "seed {seed}");
                     }
                     _ => {}

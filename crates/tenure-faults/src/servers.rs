@@ -1,0 +1,233 @@
+//! Servers of a store, and how each topology recovers from faults.
+
+use std::io;
+use std::time::Duration;
+
+use tenure::Instant;
+use tenure::backend::Hazard;
+use tenure_servers::{Data, MASTER, Redis, RedisCluster, Replicated};
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+use crate::fault::{Allowed, InjectedFault, REPLACED, Scope, StoreFault, Target};
+use crate::keys::KEYS;
+use crate::log::now;
+
+/// Time limit for a replica to take over, and for all servers to agree and be in sync after a fault. A sentinel that was
+/// paused for 2 s, or has waited as long for a busy machine, acts only 30 s later.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Interval of checks of the servers.
+const PACE: Duration = Duration::from_millis(50);
+
+/// Time for which a master that was replaced during a pause goes on as a second master.
+const SPLIT: Duration = Duration::from_secs(1);
+
+/// Pause before each step of a slot's move, in which some of its keys are at one node and some at another.
+const STEP: Duration = Duration::from_millis(300);
+
+#[derive(Debug)]
+pub(crate) enum Group {
+    /// Servers that know nothing of each other.
+    Members(Vec<Redis>),
+    /// A master and its replicas, followed by the sentinels.
+    Sentinel(Replicated),
+    Cluster(RedisCluster),
+}
+
+#[derive(Debug)]
+pub(crate) struct Servers {
+    pub(crate) group: Group,
+    pub(crate) allowed: Allowed,
+    /// The masters at the end of the last fault, and its time. `None` before the first one.
+    settled: Option<(Vec<usize>, Instant)>,
+}
+
+impl Servers {
+    pub(crate) fn new(group: Group, allowed: Allowed) -> Servers {
+        Servers {
+            group,
+            allowed,
+            settled: None,
+        }
+    }
+
+    fn count(&mut self) -> usize {
+        match &mut self.group {
+            Group::Members(members) => members.len(),
+            Group::Sentinel(group) => group.servers().len() + group.sentinels().len(),
+            Group::Cluster(cluster) => cluster.nodes().len(),
+        }
+    }
+
+    pub(crate) fn get(&mut self, number: usize) -> &mut Redis {
+        match &mut self.group {
+            Group::Members(members) => &mut members[number],
+            Group::Sentinel(group) => match number.checked_sub(group.servers().len()) {
+                Some(sentinel) => &mut group.sentinels()[sentinel],
+                None => &mut group.servers()[number],
+            },
+            Group::Cluster(cluster) => cluster.node_mut(number),
+        }
+    }
+
+    /// Numbers of the servers that grant locks. Fails while they do not agree on that.
+    pub(crate) fn masters(&mut self) -> io::Result<Vec<usize>> {
+        block_in_place(|| match &self.group {
+            Group::Members(members) => Ok((0..members.len()).collect()),
+            Group::Sentinel(group) => Ok(vec![group.master()?]),
+            Group::Cluster(cluster) => Ok(cluster.masters()),
+        })
+    }
+
+    /// Waits until all servers agree and all replicas are in sync. Returns the masters.
+    async fn settle(&mut self) -> io::Result<Vec<usize>> {
+        let end = now() + PATIENCE;
+        loop {
+            let settled = block_in_place(|| match &self.group {
+                Group::Members(_) => Ok(true),
+                Group::Sentinel(group) => group.settle(),
+                Group::Cluster(cluster) => cluster.is_settled(),
+            });
+            if let (Ok(true), Ok(masters)) = (&settled, self.masters()) {
+                return Ok(masters);
+            }
+            if now() > end {
+                return Err(io::Error::other(format!(
+                    "the servers do not settle: {settled:?}"
+                )));
+            }
+            sleep(PACE).await;
+        }
+    }
+
+    /// A failover since the last fault, if there was one: a busy machine can delay a master's answers for too long.
+    pub(crate) async fn unexpected_failover(&mut self) -> io::Result<Option<InjectedFault>> {
+        let masters = self.settle().await?;
+        let before = self.settled.replace((masters.clone(), now()));
+        Ok(before
+            .filter(|(before, _)| *before != masters)
+            .map(|(_, from)| InjectedFault {
+                from,
+                to: now(),
+                scope: Scope::AllWaiters,
+                hazard: self.hazard(Hazard::Failover),
+                what: format!("Failover without a fault, {REPLACED}"),
+            }))
+    }
+
+    fn hazard(&self, hazard: Hazard) -> Option<Hazard> {
+        (!self.allowed.withstands_all).then_some(hazard)
+    }
+
+    fn find(&mut self, target: Target, masters: &[usize]) -> usize {
+        let mut chosen: Vec<usize> = (0..self.count()).collect();
+        chosen.retain(|number| masters.contains(number) == target.master);
+        match &chosen[..] {
+            [] => masters[target.number % masters.len()],
+            chosen => chosen[target.number % chosen.len()],
+        }
+    }
+
+    /// Injects a fault, and waits until the servers have recovered. Returns the fault's hazard, if it can make two clients
+    /// hold a key at the same time, and the servers that were hit.
+    ///
+    /// A pause, a restart without data loss, and a clock that is set back cannot: they make leases last longer.
+    pub(crate) async fn inject(&mut self, fault: StoreFault) -> io::Result<(Option<Hazard>, String)> {
+        let masters = self.settle().await?;
+        let mut what = format!("{fault:?}");
+        let mut hazard = None;
+        match fault {
+            StoreFault::Pause(target, time) => {
+                let number = self.find(target, &masters);
+                self.get(number).process().pause();
+                sleep(time).await;
+                self.get(number).process().resume();
+                if self.allowed.replicated {
+                    sleep(SPLIT).await;
+                }
+            }
+            StoreFault::Restart(target, data, down) => {
+                let number = self.find(target, &masters);
+                self.get(number).process().kill();
+                sleep(down).await;
+                block_in_place(|| self.get(number).restart(data))?;
+                hazard = match data {
+                    Data::Lost => Some(Hazard::DataLoss),
+                    Data::Kept if self.allowed.forgets && masters.contains(&number) => Some(Hazard::Restart),
+                    Data::Kept => None,
+                };
+            }
+            StoreFault::Replace(number) => {
+                let number = masters[number % masters.len()];
+                self.get(number).process().kill();
+                self.taken_over(number, masters.len()).await?;
+                block_in_place(|| self.get(number).restart(Data::Kept))?;
+            }
+            StoreFault::Move(number) => what += &self.rearrange(number, &masters).await?,
+            StoreFault::Cut(target) => {
+                let number = self.find(target, &masters);
+                for kind in ["normal", "pubsub"] {
+                    block_in_place(|| self.get(number).ask(&["CLIENT", "KILL", "TYPE", kind]))?;
+                }
+            }
+            StoreFault::Step(by) => {
+                let none = || io::Error::other("the server has no clock that steps");
+                self.get(0).clock().ok_or_else(none)?.step_ms(by)?;
+                hazard = (by > 0).then_some(Hazard::ClockSet);
+            }
+        }
+        let after = self.settle().await?;
+        if masters != after {
+            hazard = Some(Hazard::Failover);
+            what += &format!(", {REPLACED} {masters:?} then {after:?}");
+        }
+        self.settled = Some((after, now()));
+        Ok((hazard.and_then(|hazard| self.hazard(hazard)), what))
+    }
+
+    /// Waits until a replica has taken over from a killed master.
+    async fn taken_over(&mut self, master: usize, masters: usize) -> io::Result<()> {
+        let end = now() + PATIENCE;
+        loop {
+            let taken_over = block_in_place(|| match &self.group {
+                Group::Members(_) => Ok(true),
+                Group::Sentinel(group) => group.master().map(|other| other != master),
+                Group::Cluster(cluster) => Ok(cluster.masters().len() == masters),
+            });
+            if let Ok(true) = taken_over {
+                return Ok(());
+            }
+            if now() > end {
+                return Err(io::Error::other(format!("no replica takes over: {taken_over:?}")));
+            }
+            sleep(PACE).await;
+        }
+    }
+
+    /// Lets a replica take over in an orderly way, or moves the slot of a key to another node of a cluster.
+    async fn rearrange(&mut self, number: usize, masters: &[usize]) -> io::Result<String> {
+        match &mut self.group {
+            Group::Members(_) => Ok(String::new()),
+            Group::Sentinel(group) => {
+                let ordered = block_in_place(|| group.sentinels()[0].ask(&["SENTINEL", "FAILOVER", MASTER]));
+                // Fails if the sentinel has not yet heard of a replica that can take over.
+                Ok(ordered.map_or_else(|error| format!(", refused: {error}"), |_| String::new()))
+            }
+            Group::Cluster(cluster) => {
+                let key = KEYS[number % KEYS.len()].name;
+                let slot = block_in_place(|| cluster.slot(key))?;
+                let from = block_in_place(|| cluster.owner(slot))?;
+                let others: Vec<usize> = masters.iter().copied().filter(|other| *other != from).collect();
+                let to = others[number / KEYS.len() % others.len()];
+                block_in_place(|| cluster.begin_move(slot, to))?;
+                sleep(STEP).await;
+                block_in_place(|| cluster.move_keys(slot, to, |key| key.len() % 2 == 0))?;
+                sleep(STEP).await;
+                while block_in_place(|| cluster.move_keys(slot, to, |_| true))? > 0 {}
+                block_in_place(|| cluster.end_move(slot, to))?;
+                Ok(format!(", slot of {key} from {from} to {to}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Starts servers, and runs a command with their URL in place of `{url}`:
+//! `cargo run -p tenure-servers --example with_store -- sentinel tenure --url {url} ls`.
+
+use std::io;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use tenure_servers::{Disk, Redis, RedisCluster, Replicated};
+
+/// Time of the failover, after the start of the command.
+const FAILOVER: Duration = Duration::from_secs(20);
+
+fn main() -> io::Result<ExitCode> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [topology, program, args @ ..] = &args[..] else {
+        let usage = "with_store TOPOLOGY COMMAND…: redis, quorum-3, quorum-5, quorum-3-dead, cluster, sentinel, failover";
+        return Err(io::Error::other(usage));
+    };
+    let run = |url: String| {
+        let args = args.iter().map(|arg| arg.replace("{url}", &url));
+        let status = Command::new(program).args(args).status()?;
+        Ok(if status.success() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    };
+    match topology.as_str() {
+        "redis" => run(Redis::start()?.url()),
+        "quorum-3" => quorum(3, 0, run),
+        "quorum-5" => quorum(5, 0, run),
+        "quorum-3-dead" => quorum(3, 1, run),
+        "cluster" => {
+            let cluster = RedisCluster::start(3, false, &["--save", ""], None)?;
+            run(cluster.url())
+        }
+        "sentinel" => {
+            let group = Replicated::start(&[])?;
+            run(group.url())
+        }
+        "failover" => {
+            let group = Replicated::start(&[])?;
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    // sleep: the command works meanwhile.
+                    std::thread::sleep(FAILOVER);
+                    match group.fail_over() {
+                        Ok(master) => println!("with_store: server {master} has taken over"),
+                        Err(error) => println!("with_store: no failover: {error}"),
+                    }
+                });
+                run(group.url())
+            })
+        }
+        other => Err(io::Error::other(format!("no topology is named `{other}`"))),
+    }
+}
+
+/// Starts servers that write to their disks before they reply, so that they grant locks at once. Kills the last `dead` ones.
+fn quorum(
+    count: usize,
+    dead: usize,
+    run: impl FnOnce(String) -> io::Result<ExitCode>,
+) -> io::Result<ExitCode> {
+    let servers: io::Result<Vec<_>> = (0..count)
+        .map(|_| Redis::start_on(Disk::EveryWrite, None))
+        .collect();
+    let mut servers = servers?;
+    for server in &mut servers[count - dead..] {
+        server.process().kill();
+    }
+    let hosts: Vec<_> = servers
+        .iter()
+        .map(|server| server.address().to_string())
+        .collect();
+    run(format!("redlock://{}", hosts.join(",")))
+}

@@ -1,0 +1,176 @@
+//! `cargo xtask test --long`: all tests, then more seeds, long runs with faults, and an acceptance script on each store.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::process::{Failure, cargo, root, run as run_command};
+use crate::suite;
+
+/// Length of each run with faults, in seconds, unless `TENURE_FAULT_SECONDS` is set.
+const FAULT_SECONDS: &str = "1800";
+
+/// Simulations. Columns: test program, number of seeds.
+const SIMULATIONS: [[&str; 2]; 2] = [["simulation", "200000"], ["quorum", "10000"]];
+
+/// Packages whose stores run the conformance suite under chaos.
+const CHAOS: &str = "-p tenure-memory -p tenure-sql -p tenure-redis -p tenure-quorum";
+
+/// Number of seeds of each case under chaos.
+const CHAOS_SEEDS: &str = "50";
+
+/// Runs with faults. Columns: test program, test, seed. Behind Sentinel the seed, modulo 3, is the number of replicas that
+/// acknowledge each grant. An empty seed is a random one.
+const FAULT_RUNS: [[&str; 3]; 8] = [
+    ["sqlite", "sqlite_locks_hold_under_worker_faults", ""],
+    ["redis", "redis_locks_hold_under_all_faults", ""],
+    ["redis", "tokens_rise_across_restarts_that_lose_data", ""],
+    ["topologies", "quorum_locks_hold_under_all_faults", ""],
+    ["topologies", "sentinel_locks_hold_under_all_faults", "300"],
+    ["topologies", "sentinel_locks_hold_under_all_faults", "301"],
+    ["topologies", "sentinel_locks_hold_under_all_faults", "302"],
+    ["topologies", "cluster_locks_hold_under_all_faults", ""],
+];
+
+/// Stores of the acceptance script. Columns: topology of `with_store`, end of the URL, what the store's profile lacks.
+const STORES: [[&str; 3]; 9] = [
+    ["redis", "", ""],
+    ["redis", "?layout=plain", "rwlock,semaphore,fair,list"],
+    ["redis", "?layout=spring&registry=accept", "rwlock,semaphore,fair"],
+    ["sentinel", "", ""],
+    ["failover", "", ""],
+    ["cluster", "", ""],
+    ["quorum-3", "", "rwlock,semaphore,fair,list"],
+    ["quorum-5", "", "rwlock,semaphore,fair,list"],
+    ["quorum-3-dead", "", "rwlock,semaphore,fair,list"],
+];
+
+/// Runs all parts, also after a failure, and prints a line for each. `args` may be `--accept FILE`: a script that is called
+/// with `--tenure PROGRAM --url URL --without WORDS` for each store.
+pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
+    let accept = match args {
+        [] => None,
+        // The script runs in the workspace, and the path is relative to the caller's folder.
+        ["--accept", file] => Some(std::env::current_dir()?.join(file)),
+        _ => return Err("`--long` is followed by nothing or `--accept FILE`".into()),
+    };
+    let mut parts = Parts::default();
+    parts.run("all tests", || suite::run(&[]));
+    for [program, seeds] in SIMULATIONS {
+        parts.run(&format!("{program}, {seeds} seeds"), || {
+            let mut command = cargo(&format!(
+                "test --release -p tenure --all-features --test {program} no_seed"
+            ));
+            command.env("TENURE_SEEDS", seeds);
+            run_command(command)
+        });
+    }
+    parts.run(&format!("chaos, {CHAOS_SEEDS} seeds"), || {
+        let mut command = cargo(&format!("test {CHAOS} --all-features under_chaos"));
+        command.env("TENURE_CHAOS_SEEDS", CHAOS_SEEDS);
+        run_command(command)
+    });
+    for [program, test, seed] in FAULT_RUNS {
+        parts.run(&format!("{test} {seed}"), || fault_run(program, test, seed));
+    }
+    if let Some(script) = accept {
+        parts.run("build of `tenure`", || {
+            run_command(cargo("build --release -p tenure-cli --all-features"))
+        });
+        parts.run("acceptance on sqlite", || {
+            let mut command = std::process::Command::new(&script);
+            command.current_dir(root()).arg("--tenure").arg(PROGRAM);
+            run_command(command)
+        });
+        for [topology, end, without] in STORES {
+            parts.run(&format!("acceptance on {topology}{end}"), || {
+                accept_on(&script, topology, end, without)
+            });
+        }
+    }
+    parts.end()
+}
+
+/// The command, as `cargo build --release` leaves it in the workspace.
+const PROGRAM: &str = "target/release/tenure";
+
+fn fault_run(program: &str, test: &str, seed: &str) -> Result<(), Failure> {
+    let mut command = cargo(&format!(
+        "test -p tenure-faults --test {program} -- --exact {test} --nocapture"
+    ));
+    if std::env::var_os("TENURE_FAULT_SECONDS").is_none() {
+        command.env("TENURE_FAULT_SECONDS", FAULT_SECONDS);
+    }
+    if !seed.is_empty() {
+        command.env("TENURE_SEED", seed);
+    }
+    run_command(command)
+}
+
+fn accept_on(script: &Path, topology: &str, end: &str, without: &str) -> Result<(), Failure> {
+    let mut command = cargo("run --quiet -p tenure-servers --example with_store --");
+    command.arg(topology).arg(script);
+    command.args(["--tenure", PROGRAM, "--without", without, "--url"]);
+    command.arg(format!("{{url}}{end}"));
+    run_command(command)
+}
+
+/// Parts of a long test, with their results.
+#[derive(Default)]
+struct Parts {
+    lines: Vec<String>,
+    failed: usize,
+}
+
+impl Parts {
+    fn run(&mut self, name: &str, work: impl FnOnce() -> Result<(), Failure>) {
+        println!("\nlong: {name} …");
+        let began = Instant::now();
+        let outcome = work();
+        self.add(name, began.elapsed(), outcome);
+    }
+
+    fn add(&mut self, name: &str, time: Duration, outcome: Result<(), Failure>) {
+        let result = match outcome {
+            Ok(()) => "passed".to_owned(),
+            Err(failure) => {
+                self.failed += 1;
+                format!("FAILED: {failure}")
+            }
+        };
+        self.lines
+            .push(format!("long: {name}, {} s: {result}", time.as_secs()));
+    }
+
+    /// Prints a line for each part. Fails if one failed.
+    fn end(self) -> Result<(), Failure> {
+        println!("\n{}", self.lines.join("\n"));
+        match self.failed {
+            0 => Ok(()),
+            failed => Err(format!("{failed} of {} parts failed", self.lines.len()).into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_part_fails_the_whole() {
+        let mut parts = Parts::default();
+        parts.add("one", Duration::from_secs(3), Ok(()));
+        parts.add("two", Duration::ZERO, Err("it broke".into()));
+        assert_eq!(
+            parts.lines,
+            ["long: one, 3 s: passed", "long: two, 0 s: FAILED: it broke"]
+        );
+        assert_eq!(parts.end().unwrap_err().to_string(), "1 of 2 parts failed");
+    }
+
+    #[test]
+    fn unknown_arguments_are_refused_before_anything_runs() {
+        for args in [&["--accept"][..], &["-p", "tenure"]] {
+            assert!(run(args).unwrap_err().to_string().contains("--accept FILE"));
+        }
+    }
+}
