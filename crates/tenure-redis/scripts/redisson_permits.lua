@@ -14,13 +14,10 @@ local BAR = 'tenure:bar'
 local MAX_TAKE = MAX_PERMITS
 -- Redisson's end of a lease that has none.
 local PERMANENT = 922337203685477
+local permits, holders
 
-local function permits_key()
-    return tag .. ':timeout'
-end
-
-local function holders_key()
-    return 'tenure_holders:' .. tag
+local function use_semaphore()
+    permits, holders = tag .. ':timeout', 'tenure_holders:' .. tag
 end
 
 -- What the names of an owner's permits begin with.
@@ -42,7 +39,6 @@ end
 -- Returns the permits that an owner holds, and the end of its lease; nil as the end if some are missing. The owner of
 -- another client's permit is the permit in hex.
 local function permits_of(owner)
-    local permits = permits_key()
     if not string.find(owner, '-', 1, true) then
         local id = string.gsub(owner, '%x%x', function(digits)
             return string.char(tonumber(digits, 16))
@@ -64,13 +60,14 @@ end
 
 -- Returns the owners, and for each one its permits and the size as its mode, and the rest of its lease (ms).
 local function owners_of_permits()
+    use_semaphore()
     local owners, modes, left, shown = {}, {}, {}, {}
-    local of = string.format('/%d', (tonumber(redis.pcall('GET', name) or nil) or 0) + redis.call('ZCARD', permits_key()))
+    local of = string.format('/%d', (tonumber(redis.pcall('GET', name) or nil) or 0) + redis.call('ZCARD', permits))
     local function add(owner, count, ends)
         owners[#owners + 1] = owner
         modes[owner], left[owner] = count .. of, ends < PERMANENT and ends - now_ms - 1 or -1
     end
-    for _, owner in ipairs(redis.call('ZRANGEBYSCORE', holders_key(), '(' .. now_ms, '+inf')) do
+    for _, owner in ipairs(redis.call('ZRANGEBYSCORE', holders, '(' .. now_ms, '+inf')) do
         local ids, ends = {}, nil
         if owner ~= BAR then
             ids, ends = permits_of(owner)
@@ -82,7 +79,7 @@ local function owners_of_permits()
             shown[id] = true
         end
     end
-    local taken = redis.call('ZRANGEBYSCORE', permits_key(), '(' .. now_ms, '+inf', 'WITHSCORES')
+    local taken = redis.call('ZRANGEBYSCORE', permits, '(' .. now_ms, '+inf', 'WITHSCORES')
     for i = 1, #taken, 2 do
         if not shown[taken[i]] and string.sub(taken[i], 1, #BAR) ~= BAR then
             add(in_hex(taken[i]), 1, tonumber(taken[i + 1]))

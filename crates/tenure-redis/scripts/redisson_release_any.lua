@@ -10,6 +10,15 @@ local own = tonumber(own_subscribers)
 --: include redisson_draw
 --: include redisson_records
 --: include kind
---: include redisson_place
 local held = (plain or ending == 'E') and holds(owner) and drop(owner)
+-- The common case: a holder leaves without a successor, and no client queues.
+if held and plain and not cooldown and call('EXISTS', queue) == 0 then
+    if ending == 'N' then
+        call('DEL', records .. owner)
+    end
+    local receivers = settle() and call('PUBLISH', CHANNEL .. tag, payload)
+        or call('PUBSUB', 'NUMSUB', CHANNEL .. tag)[2]
+    return '1 ' .. math.max(receivers - own, 0)
+end
+--: include redisson_place
 --: include redisson_leave

@@ -4,12 +4,15 @@
 -- The kind is the semaphore's size, as soon as that is known.
 local own_kind, CHANNEL, mode, payload = 1, 'redisson_sc:', '', '0'
 local owners_of, downgrade = owners_of_permits, nil
+-- How many permits the placed claim takes, and the semaphore's size.
+local take, of
 -- The permits of the last owner that `holds` looked at, and the end of their lease.
 local taken, ends
 -- How many permits can be taken, nil if the key is missing; how many this call has freed, and how many a cooldown bars.
 local available, freed, barred = nil, 0, 0
 
 local function holds(owner)
+    use_semaphore()
     taken, ends = permits_of(owner)
     return ends and ends > now_ms
 end
@@ -24,14 +27,14 @@ local function set_lease(owner, ids, lease)
     for i, id in ipairs(ids) do
         scores[2 * i - 1], scores[2 * i] = ends, id
     end
-    redis.call('ZADD', holders_key(), ends, owner)
-    redis.call('PEXPIREAT', holders_key(), redis.call('ZREVRANGE', holders_key(), 0, 0, 'WITHSCORES')[2] - 1)
-    return redis.call('ZADD', permits_key(), unpack(scores))
+    redis.call('ZADD', holders, ends, owner)
+    redis.call('PEXPIREAT', holders, redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] - 1)
+    return redis.call('ZADD', permits, unpack(scores))
 end
 
 local function extend(owner, lease)
     -- A server with full memory refuses ZADD, unless the script has changed something before.
-    redis.call('PEXPIRE', holders_key(), lease)
+    redis.call('PEXPIRE', holders, lease)
     set_lease(owner, taken, lease)
 end
 
@@ -48,23 +51,22 @@ local function hold(owner, lease)
     if owner == BAR then
         return bar(lease)
     end
-    local take, of = string.match(mode, '(%d+)/(%d+)')
     local ids, prefix = {}, prefix_of(owner)
-    for number = 1, tonumber(take) do
-        ids[number] = permit(prefix, number - 1, number == tonumber(take))
+    for number = 1, take do
+        ids[number] = permit(prefix, number - 1, number == take)
     end
     if not available then
-        available = of - redis.call('ZCARD', permits_key())
+        available = of - redis.call('ZCARD', permits)
         redis.call('SET', name, available, 'PXAT', MADE_BY_US)
     end
-    local is_first = available == tonumber(of)
+    local is_first = available == of
     local added = set_lease(owner, ids, lease)
     available = redis.call('DECRBY', name, added)
     if is_first then
         -- The first permit makes the key, which expires with the semaphore, as in Redisson.
         local left = redis.call('PTTL', name)
         if left > 0 then
-            redis.call('PEXPIRE', permits_key(), left)
+            redis.call('PEXPIRE', permits, left)
         end
     end
     payload = math.max(available, 0)
@@ -75,7 +77,7 @@ local function is_open()
 end
 
 local function last_left()
-    return redis.call('PTTL', holders_key())
+    return redis.call('PTTL', holders)
 end
 
 -- Removes members whose time has come from a zset, at most MAX_TAKE. Returns how many.
@@ -90,9 +92,9 @@ end
 -- A permit whose lease has ended is not free until a script has removed it and raised the number of free ones in the same
 -- step. That wakes waiters, as in Redisson.
 local function reclaim()
-    local ended = remove_ended(permits_key())
+    local ended = remove_ended(permits)
     if ended > 0 then
-        remove_ended(holders_key())
+        remove_ended(holders)
         available = available and redis.call('INCRBY', name, ended)
     end
     if ended > 0 and (available or 0) > 0 then
@@ -102,7 +104,7 @@ end
 
 -- A semaphore of another size is of another kind.
 local function look(owner)
-    local take, of = string.match(mode, '(%d+)/(%d+)')
+    take, of = string.match(mode, '(%d+)/(%d+)')
     take, of = tonumber(take), tonumber(of)
     own_kind = of
     local found = redis.pcall('GET', name)
@@ -115,30 +117,30 @@ local function look(owner)
         return false, redis.call('PTTL', name), not cools and (found[1] and -1 or 0), cools
     end
     local is_number = found and string.find(found, '^%-?%d+$')
-    if found and not (is_number and available + redis.call('ZCARD', permits_key()) == of) then
+    if found and not (is_number and available + redis.call('ZCARD', permits) == of) then
         local size, cooldown = vacate()
         if size ~= 0 then
             return false, size and 0 or -1, size
         elseif cooldown then
-            redis.call('ZADD', holders_key(), now_ms + cooldown, BAR)
-            redis.call('PEXPIRE', holders_key(), cooldown)
+            redis.call('ZADD', holders, now_ms + cooldown, BAR)
+            redis.call('PEXPIRE', holders, cooldown)
         end
         available = nil
     end
     reclaim()
-    local cools = redis.call('ZSCORE', holders_key(), BAR)
+    local cools = redis.call('ZSCORE', holders, BAR)
     if cools and tonumber(cools) > now_ms then
         return false, cools - now_ms - 1, nil, true
-    elseif (available or of - redis.call('ZCARD', permits_key())) >= take then
+    elseif (available or of - redis.call('ZCARD', permits)) >= take then
         return false, -2
     end
-    return false, redis.call('ZRANGE', permits_key(), 0, 0, 'WITHSCORES')[2] - now_ms - 1
+    return false, redis.call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2] - now_ms - 1
 end
 
 local function drop(owner)
     taken = permits_of(owner)
-    redis.call('ZREM', permits_key(), unpack(taken))
-    redis.call('ZREM', holders_key(), owner)
+    redis.call('ZREM', permits, unpack(taken))
+    redis.call('ZREM', holders, owner)
     freed = freed + #taken
     return true
 end

@@ -183,9 +183,9 @@ impl Layout {
     }
 }
 
-/// What stands between blanks in a script, but in none of its texts.
-const BETWEEN_BLANKS: [&str; 10] = [
-    ", ", " = ", " == ", " ~= ", " .. ", " + ", " * ", " < ", " > ", " >= ",
+/// What has blanks next to it in a script, but in none of its texts.
+const BETWEEN_BLANKS: [&str; 13] = [
+    ", ", " = ", " == ", " ~= ", " .. ", " + ", " - ", " * ", " < ", " > ", " >= ", "{ ", " }",
 ];
 
 impl Script {
