@@ -8,7 +8,7 @@ mod store;
 mod tables;
 
 use std::collections::HashSet;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -55,8 +55,8 @@ struct Fixture {
     successor: Option<SuccessorRequest>,
     /// All tokens that callers got.
     tokens: HashSet<u64>,
-    /// The greatest token that a caller or another client got.
-    last_token: u64,
+    /// The tokens that callers and other clients got, and the modes of these grants.
+    granted: Vec<(Mode, u64)>,
 }
 
 impl Fixture {
@@ -79,7 +79,7 @@ impl Fixture {
             poller_granted: None,
             successor: None,
             tokens: HashSet::new(),
-            last_token: 0,
+            granted: Vec::new(),
         }
     }
 
@@ -90,7 +90,12 @@ impl Fixture {
         match option.trim_start_matches("with ") {
             "" => {}
             "to read" => mode = Mode::Read,
+            "to read with label" => (mode, options.label) = (Mode::Read, "another".into()),
             "to write" => mode = Mode::Write,
+            "for a permit" => {
+                let [take, of] = [1, 2].map(|permits| NonZeroU32::new(permits).expect("not zero"));
+                mode = Mode::Permits { take, of };
+            }
             // A write lock that may be handed over in memory.
             "to write with linger" => (mode, options.linger) = (Mode::Write, 10 * MS),
             "label" => options.label = "another".into(),
@@ -233,14 +238,16 @@ impl Fixture {
 
     /// Gives a caller its grant.
     ///
-    /// Q4: a grant that was handed over in memory has a greater token than each grant that a caller got before it. A
-    /// grant of the store may be overtaken on its way, after an eviction.
+    /// Q4: a grant that was handed over in memory has a greater token than each conflicting grant that a caller got before
+    /// it. A grant of the store may be overtaken on its way, after an eviction.
     fn holds(&mut self, hold: Arc<Hold>, nth: u32) -> CallerState {
         let token = hold.token(nth).expect("every grant has a token").get();
-        let is_greater = nth == 0 || token > self.last_token;
-        assert!(is_greater, "Q4: {token} after {}", self.last_token);
+        let mode = hold.claim.mode;
+        let conflicting = self.granted.iter().filter(|(other, _)| !mode.admits([*other]));
+        let last = conflicting.map(|(_, token)| *token).max().unwrap_or(0);
+        assert!(nth == 0 || token > last, "Q4: {token} after {last}");
         assert!(self.tokens.insert(token), "Q4: {token} twice");
-        self.last_token = self.last_token.max(token);
+        self.granted.push((mode, token));
         self.reply(format!("holds {token}"));
         CallerState::Holding(hold)
     }
@@ -312,6 +319,11 @@ impl Fixture {
         self.callers[at].state = match polled {
             PollReply::Waiting => return self.reply("waits"),
             PollReply::Held(hold, nth) => self.holds(hold, nth),
+            PollReply::Ask(Ask { reserve, .. }) => {
+                self.callers[at].reserve = reserve;
+                self.reply(format!("asks for {reserve}"));
+                CallerState::Calling
+            }
             PollReply::Missed => {
                 assert_ne!(kind, CallerKind::Waits, "a local waiter keeps its place");
                 self.ends("missed")
@@ -345,6 +357,7 @@ impl Fixture {
         match self.apply(HolderDone(&hold)) {
             Exit::HandedOver => self.reply("hands over"),
             Exit::Lingers => self.reply("lingers"),
+            Exit::Shared => self.reply("leaves others"),
             Exit::Gone => self.reply("gone"),
             Exit::Release(order) => self.release(order),
         }
@@ -362,7 +375,8 @@ impl Fixture {
     }
 
     fn other_client(&mut self) {
-        self.last_token = self.last_token.max(self.store.other_client().unwrap_or(0));
+        let token = self.store.other_client();
+        self.granted.extend(token.map(|token| (Mode::Exclusive, token)));
     }
 
     fn poller_looks(&mut self) {
