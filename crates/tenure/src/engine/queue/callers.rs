@@ -157,7 +157,7 @@ impl Event for CallEnded<'_> {
         let was_adopted = state.is_some();
         match self.outcome {
             CallOutcome::Granted(hold) => {
-                queue.hold(hold.clone(), self.request.clone());
+                queue.hold(now, hold.clone(), self.request.clone());
                 if let Some(waiter) = queue.waiter(self.id).filter(|_| was_adopted) {
                     waiter.offer(Offer::new(hold.clone(), now), effects);
                     queue.watch_offer(effects);

@@ -118,7 +118,7 @@ impl KeyQueue {
         let holder = &mut self.holders[at];
         let hold = &holder.hold;
         let is_allowed = self.rules.local_handover
-            && contention.policy.may_hand_over()
+            && contention.policy.may_hand_over(now)
             && holder.request.may_hand_over()
             && !hold.has_departed()
             && !hold.may_be_downgraded()
@@ -199,7 +199,7 @@ impl KeyQueue {
         }
     }
 
-    pub(super) fn hold(&mut self, hold: Arc<Hold>, request: LockRequest) {
+    pub(super) fn hold(&mut self, now: Instant, hold: Arc<Hold>, request: LockRequest) {
         self.holders.push(Holder {
             hold,
             request,
@@ -209,7 +209,7 @@ impl KeyQueue {
         });
         if let Some(contention) = &mut self.contention {
             let Contention { waiters, policy, .. } = &mut **contention;
-            policy.run_began(|| waiters.local());
+            policy.run_began(now, || waiters.local());
         }
     }
 }

@@ -15,6 +15,12 @@ const STREAK: Duration = Duration::from_secs(1);
 /// How long the client pauses after it has kept the key for [`STREAK`].
 const STREAK_PAUSE: Duration = Duration::from_millis(5);
 
+/// How long a run may last though other clients wait and each local waiter had its turn.
+///
+/// A store next door takes about as long to give the key to another client, so the key is used for half of the time at
+/// least, however short the critical sections are.
+const SHORT_RUN: Duration = Duration::from_micros(250);
+
 /// The handover policy of one key.
 ///
 /// A *run* is the sequence of grants of one claim: the first by the store, the others in memory, each with the next
@@ -24,8 +30,9 @@ pub(crate) struct HandoverPolicy {
     limits: PolicyLimits,
     /// Whether other clients waited at the last answer of the store.
     others_wait: bool,
-    /// Number of local hand-overs that the held claim may still make.
+    /// Number of local hand-overs that the held claim may still make, also after `short_run_until`.
     run_left: u32,
+    short_run_until: Instant,
     /// Number of tokens that the next claim reserves.
     reserve: u32,
     /// Number of claims so far, if the store cannot report other waiters: others go first after every fourth.
@@ -60,6 +67,7 @@ impl HandoverPolicy {
             limits,
             others_wait: false,
             run_left: u32::MAX,
+            short_run_until: Instant::ORIGIN,
             reserve: twice(1),
             runs: 0,
             streak_since: None,
@@ -79,7 +87,8 @@ impl HandoverPolicy {
     }
 
     /// Sets how many hand-overs a new claim may make: one per local waiter if other clients wait, else any number.
-    pub(crate) fn run_began(&mut self, local_waiters: impl FnOnce() -> usize) {
+    pub(crate) fn run_began(&mut self, now: Instant, local_waiters: impl FnOnce() -> usize) {
+        self.short_run_until = now + SHORT_RUN;
         self.run_left = if self.others_wait {
             u32::try_from(local_waiters()).unwrap_or(u32::MAX)
         } else {
@@ -87,12 +96,12 @@ impl HandoverPolicy {
         };
     }
 
-    pub(crate) fn may_hand_over(&self) -> bool {
-        self.run_left > 0
+    pub(crate) fn may_hand_over(&self, now: Instant) -> bool {
+        self.run_left > 0 || now < self.short_run_until
     }
 
     pub(crate) fn handed_over(&mut self) {
-        self.run_left -= 1;
+        self.run_left = self.run_left.saturating_sub(1);
     }
 
     /// Records the number of grants of an ended claim. The next claim reserves twice as many tokens.
@@ -190,7 +199,7 @@ mod tests {
                 policy.refused();
             }
             policy.successor_answered(at(MS), others, false);
-            policy.run_began(|| 3);
+            policy.run_began(at(MS), || 3);
             assert_eq!(policy.run_left, turns, "{name}");
         }
     }
@@ -206,12 +215,25 @@ mod tests {
     fn a_run_with_others_waiting_ends_after_one_turn_each() {
         let mut policy = HandoverPolicy::new(COUNTED);
         policy.refused();
-        policy.run_began(|| 2);
+        policy.run_began(at(MS), || 2);
+        let late = at(MS) + SHORT_RUN;
         for _ in 0..2 {
-            assert!(policy.may_hand_over());
+            assert!(policy.may_hand_over(late));
             policy.handed_over();
         }
-        assert!(!policy.may_hand_over());
+        assert!(!policy.may_hand_over(late));
+    }
+
+    #[test]
+    fn a_short_run_goes_on_after_one_turn_each() {
+        let mut policy = HandoverPolicy::new(COUNTED);
+        policy.refused();
+        policy.run_began(at(MS), || 2);
+        for _ in 0..100 {
+            assert!(policy.may_hand_over(at(MS)));
+            policy.handed_over();
+        }
+        assert!(!policy.may_hand_over(at(MS) + SHORT_RUN));
     }
 
     #[test]

@@ -227,7 +227,7 @@ impl KeyQueue {
             return false;
         };
         waiter.offer(Offer::new(hold.clone(), now), effects);
-        self.hold(hold, request);
+        self.hold(now, hold, request);
         self.watch_offer(effects);
         true
     }

@@ -238,7 +238,7 @@ fn other_clients_have_their_turns() {
         "
         # a client that was refused hands nothing over to a late caller
         other client; a locks with linger; a answered; other client; poller looks; poller answered; a polls: holds 2
-        b locks with linger; a unlocks: releases, and asks for 2
+        b locks with linger; 1 ms; a unlocks: releases, and asks for 2
         # after a refused successor other clients go first
         a locks; a answered; b locks; a unlocks; other client; successor answered: notifies the poller
         poller looks: asks for 2 in 10ms, or when woken
