@@ -38,7 +38,7 @@
 //! the poller asks for the first waiter if that is a reader. Waiters behind a waiting writer wait on.
 //!
 //! The **handover policy** decides how often 1 and 2 may follow each other before other clients have a turn: each local
-//! waiter gets one turn while others are known to wait, or more within 250 µs; a client on a network pauses for 5 ms after it has kept a key for a
+//! waiter gets one turn while others are known to wait, or up to four within 250 µs; a client on a network pauses for 5 ms after it has kept a key for a
 //! second; where the store cannot report waiters, others go first for 10 ms after every fourth claim. On a distant store the
 //! client that had the last turn asks last after a wake-up, so that the turns of several clients are not a lottery.
 //!

@@ -15,10 +15,12 @@ const STREAK: Duration = Duration::from_secs(1);
 /// How long the client pauses after it has kept the key for [`STREAK`].
 const STREAK_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a run may last though other clients wait and each local waiter had its turn.
-///
-/// A store next door takes about as long to give the key to another client, so the key is used for half of the time at
-/// least, however short the critical sections are.
+/// The most turns of each local waiter in a run while other clients wait. All but the first are given only within
+/// [`SHORT_RUN`].
+const TURNS: u32 = 4;
+
+/// A store next door takes about as long to give the key to another client. So the key is used for half of the time even
+/// if critical sections are short, and others wait for hardly longer.
 const SHORT_RUN: Duration = Duration::from_micros(250);
 
 /// The handover policy of one key.
@@ -30,8 +32,10 @@ pub(crate) struct HandoverPolicy {
     limits: PolicyLimits,
     /// Whether other clients waited at the last answer of the store.
     others_wait: bool,
-    /// Number of local hand-overs that the held claim may still make, also after `short_run_until`.
+    /// Number of local hand-overs that the held claim may still make.
     run_left: u32,
+    /// The part of `run_left` that may be used only until `short_run_until`.
+    run_extra: u32,
     short_run_until: Instant,
     /// Number of tokens that the next claim reserves.
     reserve: u32,
@@ -67,6 +71,7 @@ impl HandoverPolicy {
             limits,
             others_wait: false,
             run_left: u32::MAX,
+            run_extra: 0,
             short_run_until: Instant::ORIGIN,
             reserve: twice(1),
             runs: 0,
@@ -86,22 +91,24 @@ impl HandoverPolicy {
         self.others_wait
     }
 
-    /// Sets how many hand-overs a new claim may make: one per local waiter if other clients wait, else any number.
+    /// Sets how many hand-overs a new claim may make: [`TURNS`] per local waiter if other clients wait, else any number.
     pub(crate) fn run_began(&mut self, now: Instant, local_waiters: impl FnOnce() -> usize) {
         self.short_run_until = now + SHORT_RUN;
-        self.run_left = if self.others_wait {
-            u32::try_from(local_waiters()).unwrap_or(u32::MAX)
+        (self.run_left, self.run_extra) = if self.others_wait {
+            let waiters = u32::try_from(local_waiters()).unwrap_or(u32::MAX);
+            let most = waiters.saturating_mul(TURNS);
+            (most, most - waiters)
         } else {
-            u32::MAX
+            (u32::MAX, 0)
         };
     }
 
     pub(crate) fn may_hand_over(&self, now: Instant) -> bool {
-        self.run_left > 0 || now < self.short_run_until
+        self.run_left > self.run_extra || self.run_left > 0 && now < self.short_run_until
     }
 
     pub(crate) fn handed_over(&mut self) {
-        self.run_left = self.run_left.saturating_sub(1);
+        self.run_left -= 1;
     }
 
     /// Records the number of grants of an ended claim. The next claim reserves twice as many tokens.
@@ -189,8 +196,8 @@ mod tests {
     fn a_run_is_unlimited_unless_others_wait() {
         let cases = [
             ("a fresh key", false, None, u32::MAX),
-            ("a refused claim", true, None, 3),
-            ("others reported", false, Some(2), 3),
+            ("a refused claim", true, None, 3 * TURNS),
+            ("others reported", false, Some(2), 3 * TURNS),
             ("no others reported any more", true, Some(0), u32::MAX),
         ];
         for (name, refused, others, turns) in cases {
@@ -225,15 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn a_short_run_goes_on_after_one_turn_each() {
+    fn a_short_run_with_others_waiting_ends_after_four_turns_each() {
         let mut policy = HandoverPolicy::new(COUNTED);
         policy.refused();
         policy.run_began(at(MS), || 2);
-        for _ in 0..100 {
+        for _ in 0..2 * TURNS {
             assert!(policy.may_hand_over(at(MS)));
             policy.handed_over();
         }
-        assert!(!policy.may_hand_over(at(MS) + SHORT_RUN));
+        assert!(!policy.may_hand_over(at(MS)));
     }
 
     #[test]
