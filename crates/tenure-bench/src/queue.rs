@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tenure_backend::{
+use tenure::StoreUrl;
+use tenure::backend::{
     AcquireReply, Backend, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness, LockKey, Mode,
     ReleaseReply, ReleaseRequest,
 };
-use tenure_endpoint::StoreUrl;
-use tenure_redis::{Config, RedisStore};
+use tenure::redis::{Config, RedisStore};
 
 use crate::Fallible;
 use crate::cli::Queueing;

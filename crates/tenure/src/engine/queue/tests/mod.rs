@@ -8,19 +8,17 @@ mod store;
 mod tables;
 
 use std::collections::HashSet;
-use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-use tenure_backend::{ClientId, Fairness, Mode};
+use tenure_backend::Mode;
 use tokio::sync::Notify;
 
-use self::caller::{Caller, CallerState, WakeFlag};
+use self::caller::{Caller, CallerState, WakeFlag, request};
 use self::store::{Holder, Store};
 use crate::engine::hold::Hold;
-use crate::engine::owner::Owner;
 use crate::engine::queue::callers::{
     Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
@@ -33,7 +31,7 @@ use crate::engine::queue::polls::{
 };
 use crate::engine::queue::state::{Close, Event, KeyQueue, Rules};
 use crate::engine::queue::waiter::Places;
-use crate::engine::request::{LockRequest, Options};
+use crate::engine::request::LockRequest;
 use crate::engine::tasks::Releases;
 use crate::error::{Error, LostCause};
 
@@ -80,42 +78,6 @@ impl Fixture {
             successor: None,
             tokens: HashSet::new(),
             granted: Vec::new(),
-        }
-    }
-
-    /// A request with the lock option that is named `option`.
-    fn request(&self, option: &str) -> LockRequest {
-        let mut options = Options::new(&self.store.context.settings);
-        let mut mode = Mode::Exclusive;
-        match option.trim_start_matches("with ") {
-            "" => {}
-            "to read" => mode = Mode::Read,
-            "to read with label" => (mode, options.label) = (Mode::Read, "another".into()),
-            "to write" => mode = Mode::Write,
-            "for a permit" => {
-                let [take, of] = [1, 2].map(|permits| NonZeroU32::new(permits).expect("not zero"));
-                mode = Mode::Permits { take, of };
-            }
-            // A write lock that may be handed over in memory.
-            "to write with linger" => (mode, options.linger) = (Mode::Write, 10 * MS),
-            "label" => options.label = "another".into(),
-            "linger" => options.linger = 10 * MS,
-            // With this lease, the local deadline is 7.8 ms after the grant.
-            "short lease" => (options.lease, options.linger) = (18 * MS, 10 * MS),
-            "fixed lease" => options.terms.renewed = false,
-            "max_hold" => options.terms.max_hold = Some(1_000 * MS),
-            "at_least" => options.terms.at_least = Some(MS),
-            "member" => options.member = true,
-            "fair" => options.fairness = Fairness::Fifo,
-            "owner" => {
-                let client = ClientId::from_random([1; 16]);
-                options.owner = Some(Owner::new(NonZeroU64::MIN, "one", client));
-            }
-            other => panic!("no option is called {other}"),
-        }
-        LockRequest {
-            mode,
-            options: Arc::new(options),
         }
     }
 
@@ -191,7 +153,7 @@ impl Fixture {
     }
 
     fn arrive(&mut self, kind: CallerKind, option: &str) {
-        let request = self.request(option);
+        let request = request(&self.store.context.settings, option);
         let flag = Arc::new(WakeFlag::default());
         let waker = Waker::from(flag.clone());
         let arrival = self.apply(Arrived {
