@@ -16,8 +16,11 @@ const STREAK: Duration = Duration::from_secs(1);
 const STREAK_PAUSE: Duration = Duration::from_millis(5);
 
 /// The most turns of each local waiter in a run while other clients wait. All but the first are given only within
-/// [`SHORT_RUN`].
+/// [`SHORT_RUN`], and only if the run has no more than [`MOST_EXTRA`] turns then.
 const TURNS: u32 = 4;
+
+/// A run of more turns is long enough without second turns.
+const MOST_EXTRA: u32 = 32;
 
 /// A store next door takes about as long to give the key to another client. So the key is used for half of the time even
 /// if critical sections are short, and others wait for hardly longer.
@@ -91,12 +94,12 @@ impl HandoverPolicy {
         self.others_wait
     }
 
-    /// Sets how many hand-overs a new claim may make: [`TURNS`] per local waiter if other clients wait, else any number.
+    /// Sets how many hand-overs a new claim may make: up to [`TURNS`] per local waiter if other clients wait, else any number.
     pub(crate) fn run_began(&mut self, now: Instant, local_waiters: impl FnOnce() -> usize) {
         self.short_run_until = now + SHORT_RUN;
         (self.run_left, self.run_extra) = if self.others_wait {
             let waiters = u32::try_from(local_waiters()).unwrap_or(u32::MAX);
-            let most = waiters.saturating_mul(TURNS);
+            let most = waiters.max(waiters.saturating_mul(TURNS).min(MOST_EXTRA));
             (most, most - waiters)
         } else {
             (u32::MAX, 0)
@@ -229,6 +232,16 @@ mod tests {
             policy.handed_over();
         }
         assert!(!policy.may_hand_over(late));
+    }
+
+    #[test]
+    fn many_waiters_have_one_turn_each_in_a_run() {
+        for (waiters, turns) in [(7, 28), (20, 32), (63, 63)] {
+            let mut policy = HandoverPolicy::new(COUNTED);
+            policy.refused();
+            policy.run_began(at(MS), || waiters);
+            assert_eq!(policy.run_left, turns, "{waiters}");
+        }
     }
 
     #[test]
