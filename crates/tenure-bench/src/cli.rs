@@ -50,6 +50,8 @@ pub(crate) enum Verb {
     Against(Against),
     /// Measures memory and processor time for many held locks
     Held(Holding),
+    /// Measures the server time of a hand-over in a fair queue on Redis, with few waiters and with many
+    Queue(Queueing),
     /// Runs one worker process, which begins a round at each line on stdin
     #[command(hide = true)]
     Work(Working),
@@ -111,6 +113,16 @@ pub(crate) struct Holding {
     /// Lease in milliseconds; each lock is renewed three times per lease
     #[arg(long, value_name = "N", default_value_t = 3_000)]
     pub(crate) lease_ms: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Queueing {
+    /// Numbers of waiters; all are compared to the first
+    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [10, 10_000])]
+    pub(crate) waiters: Vec<usize>,
+    /// Number of rounds
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
 }
 
 #[derive(Args, Debug)]

@@ -87,7 +87,7 @@ pub(crate) async fn hold(
 ) -> Fallible<Vec<Row>> {
     let mut entrants = Vec::new();
     for &client in &pairing.clients {
-        let site = Site::make(pairing.store, sites).await?;
+        let site = Site::make(pairing.store, client, sites).await?;
         let mut crew = Processes::start(pairing.workload, client, &site.location, section).await?;
         crew.round(pace.warm_up).await?;
         entrants.push(Entrant {

@@ -8,7 +8,7 @@ use tenure::{Guard, Settings};
 
 use crate::Fallible;
 use crate::cli::Holding;
-use crate::plan::{Distance, name};
+use crate::plan::{Client, Distance, name};
 use crate::site::{Site, Sites, check};
 
 /// Number of leases for which the locks are held.
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Holding) -> Fallible<()> {
 
 async fn hold(args: &Holding) -> Fallible<()> {
     let sites = Sites::prepare(std::env::temp_dir(), Distance::Near)?;
-    let site = Site::make(args.store, &sites).await?;
+    let site = Site::make(args.store, Client::Tenure, &sites).await?;
     let (locks, lease) = (args.locks, Duration::from_millis(args.lease_ms));
     let client = tenure::connect_with(&site.location.url, Settings::default().lease(lease)).await?;
     client.mutex("the first").lock().await?.unlock().await?;

@@ -11,6 +11,7 @@ mod last_holder;
 mod machine;
 mod plan;
 mod processes;
+mod queue;
 mod report;
 mod row;
 mod site;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Verb::Full(args) => bench::run(&args, cli::FULL),
         Verb::Against(args) => against::run(&args),
         Verb::Held(args) => held::run(&args),
+        Verb::Queue(args) => queue::run(&args),
         Verb::Work(args) => tasks::work(&args.work),
     };
     match done {

@@ -56,6 +56,10 @@ pub(crate) enum Client {
     TenureNoPassing,
     /// Tenure with `Settings::linger`: the client keeps the key for up to 10 ms after an unlock
     TenureLinger,
+    /// Tenure with default settings on a Redis Cluster of 3 masters
+    TenureCluster,
+    /// Tenure with a lease of 1 s on a quorum of 3 Redis servers (RedLock)
+    TenureQuorum,
     /// The library `rslock` on Redis, for comparison
     Rslock,
     /// The library `rlock` on Redis, for comparison
@@ -150,7 +154,7 @@ pub(crate) fn pairings(
                 None => made.push(Pairing {
                     workload,
                     store,
-                    clients: clients(workload, store),
+                    clients: clients(workload, store, distance),
                 }),
             }
         }
@@ -159,8 +163,15 @@ pub(crate) fn pairings(
 }
 
 /// The clients of a workload. `Bare`, if it is one of them, is last.
-fn clients(workload: Workload, store: Store) -> Vec<Client> {
+fn clients(workload: Workload, store: Store, distance: Distance) -> Vec<Client> {
     let mut clients = vec![Client::Tenure];
+    if store == Store::Redis && workload.is_exclusive() && workload != Workload::LoneWaiter {
+        // The nodes of a cluster tell clients their own addresses, which lead past a proxy.
+        if distance != Distance::Away {
+            clients.push(Client::TenureCluster);
+        }
+        clients.push(Client::TenureQuorum);
+    }
     // Local hand-overs happen only between tasks of one process on one key.
     if workload == Workload::Hot {
         clients.push(Client::TenureNoPassing);
@@ -229,7 +240,7 @@ mod tests {
         let kept: Vec<_> = made.iter().map(|pairing| pairing.workload).collect();
         assert_eq!((kept, notes), (vec![Workload::Solo, Workload::Hot], vec![]));
         made[1].only(&[]);
-        assert_eq!(made[1].clients.len(), 6);
+        assert_eq!(made[1].clients.len(), 8);
         made[1].only(&[Client::Bare, Client::Rslock]);
         assert_eq!(made[1].clients, [Client::Rslock, Client::Bare]);
     }
@@ -240,6 +251,8 @@ mod tests {
             let (made, notes) = pairings(&[], &[], distance);
             assert!(made.iter().all(|pairing| pairing.store == Store::Redis));
             assert_eq!((made.len(), notes.len()), (8, 0));
+            let clusters = |pairing: &Pairing| pairing.clients.contains(&Client::TenureCluster);
+            assert_eq!(made.iter().any(clusters), distance == Distance::Apart);
             let (made, notes) = pairings(&[Workload::Solo], &[Store::Memory, Store::Redis], distance);
             let why = "solo on memory is left out: it has no server that could be elsewhere.";
             assert_eq!((made.len(), notes), (1, vec![why.to_owned()]));

@@ -9,7 +9,7 @@ use crate::plan::{Client, Distance, name};
 use crate::row::Row;
 use crate::stats::{TOO_WIDE, is_too_wide, spread, verdict};
 
-const HEAD: [&str; 14] = [
+const HEAD: [&str; 15] = [
     "workload",
     "store",
     "client",
@@ -24,9 +24,10 @@ const HEAD: [&str; 14] = [
     "beside rslock",
     "beside rlock",
     "beside redisson",
+    "beside one server",
 ];
 
-/// The other libraries, in the order of the last columns.
+/// The other libraries, in the order of their columns.
 const PEERS: [Client; 3] = [Client::Rslock, Client::Rlock, Client::Redisson];
 
 /// Index of the first column with numbers, which are right-aligned.
@@ -82,6 +83,11 @@ fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
         true => compared(row, rows, peer),
         false => String::new(),
     }));
+    let has_several_servers = matches!(row.client, Client::TenureCluster | Client::TenureQuorum);
+    cells.push(match has_several_servers {
+        true => compared(row, rows, Client::Tenure),
+        false => String::new(),
+    });
     cells
 }
 

@@ -5,14 +5,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use tenure_servers::{Proxy, Redis, Way, is_installed};
+use tenure_servers::{Proxy, Redis, RedisCluster, Way, is_installed};
 
 use crate::Fallible;
 use crate::cores::Core;
-use crate::plan::{Distance, Store};
+use crate::plan::{Client, Distance, Store};
 
 /// Name of the lock file in the folder of a site, i.e. of one client's store.
 const FILE: &str = "locks.db";
+
+/// Number of masters of a cluster, and of servers of a quorum.
+const SEVERAL: usize = 3;
+
+/// The lease of `Client::TenureQuorum`, and the longest one of its quorum: short, because the servers have just started.
+pub(crate) const QUORUM_LEASE: Duration = Duration::from_secs(1);
+
+/// A server counts its uptime in whole seconds.
+const RECOVERY_SLACK: Duration = Duration::from_secs(1);
 
 /// Delay of each message with `--distance away`. Timers have a resolution of 1 ms, so it may be 1 ms more.
 const DELAY: Duration = Duration::from_millis(1);
@@ -20,8 +29,8 @@ const DELAY: Duration = Duration::from_millis(1);
 /// A store and its folder, created for the workers of one client and removed on drop.
 pub(crate) struct Site {
     pub(crate) location: Location,
-    _proxy: Option<Proxy>,
-    _server: Option<Redis>,
+    _servers: Vec<(Redis, Option<Proxy>)>,
+    _cluster: Option<RedisCluster>,
     _folder: TempDir,
 }
 
@@ -53,33 +62,65 @@ impl Sites {
         let away = distance == Distance::Away;
         Ok(Sites { root, core, away })
     }
+
+    /// Moves a server to the servers' core, if they have one.
+    fn place(&self, server: &mut Redis) -> Fallible<()> {
+        match self.core {
+            Some(core) => core.give_to(server.process().pid()),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a server; if it is to be away, with a proxy that delays messages.
+    async fn server(&self) -> Fallible<(Redis, Option<Proxy>)> {
+        let mut server = Redis::start()?;
+        self.place(&mut server)?;
+        if !self.away {
+            return Ok((server, None));
+        }
+        let proxy = Proxy::start(server.address()).await?;
+        proxy.delay(Way::ToServer, DELAY);
+        proxy.delay(Way::ToClient, DELAY);
+        Ok((server, Some(proxy)))
+    }
 }
 
 impl Site {
-    /// Creates a folder, and a server if the store has one: on a free port, writing nothing to disk.
-    pub(crate) async fn make(store: Store, sites: &Sites) -> Fallible<Self> {
+    /// Creates a folder, and the servers if the store has some: on free ports, writing nothing to disk.
+    pub(crate) async fn make(store: Store, client: Client, sites: &Sites) -> Fallible<Self> {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")
             .tempdir_in(&sites.root)?;
-        let (mut proxy, mut server) = (None, None);
+        let (mut servers, mut cluster) = (Vec::new(), None);
         let url = match store {
             Store::Memory => "memory:".to_owned(),
             Store::Sqlite => {
                 let path = folder.path().join(FILE).display().to_string();
                 format!("sqlite:{}", path.replace('%', "%25").replace('?', "%3F"))
             }
-            Store::Redis => {
-                let server = server.insert(Redis::start()?);
-                if let Some(core) = sites.core {
-                    core.give_to(server.process().pid())?;
+            Store::Redis if client == Client::TenureCluster => {
+                let cluster = cluster.insert(RedisCluster::start(SEVERAL, false, &[], None)?);
+                for number in 0..SEVERAL {
+                    sites.place(cluster.node_mut(number))?;
                 }
-                if sites.away {
-                    let proxy = proxy.insert(Proxy::start(server.address()).await?);
-                    proxy.delay(Way::ToServer, DELAY);
-                    proxy.delay(Way::ToClient, DELAY);
-                    format!("redis://{}", proxy.address())
+                cluster.url()
+            }
+            Store::Redis => {
+                let is_quorum = client == Client::TenureQuorum;
+                let mut addresses = Vec::new();
+                for _ in 0..if is_quorum { SEVERAL } else { 1 } {
+                    let (server, proxy) = sites.server().await?;
+                    let address = proxy.as_ref().map_or(server.address(), Proxy::address);
+                    addresses.push(address.to_string());
+                    servers.push((server, proxy));
+                }
+                let addresses = addresses.join(",");
+                if is_quorum {
+                    // sleep: a member of a quorum places no claim until it has run for the longest lease.
+                    tokio::time::sleep(QUORUM_LEASE + RECOVERY_SLACK).await;
+                    format!("redlock://{addresses}?max_lease={}ms", QUORUM_LEASE.as_millis())
                 } else {
-                    server.url()
+                    format!("redis://{addresses}")
                 }
             }
         };
@@ -90,8 +131,8 @@ impl Site {
         };
         Ok(Site {
             location,
-            _proxy: proxy,
-            _server: server,
+            _servers: servers,
+            _cluster: cluster,
             _folder: folder,
         })
     }

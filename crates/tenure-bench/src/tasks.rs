@@ -18,6 +18,7 @@ use crate::client::{Lock, Side, peers, waiting};
 use crate::last_holder::LastHolder;
 use crate::plan::{Client, Store, Workload};
 use crate::processes::Work;
+use crate::site::QUORUM_LEASE;
 use crate::tally::Round;
 
 /// Time limit of a wait after the end of its round. Then the worker gives up, and the wait counts with that length:
@@ -57,7 +58,8 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
     let (location, url) = (&work.location, &*work.location.url);
     runtime.block_on(async {
         match (work.client, location.store) {
-            (Client::Tenure, _) => tenure(Settings::default(), work).await,
+            (Client::Tenure | Client::TenureCluster, _) => tenure(Settings::default(), work).await,
+            (Client::TenureQuorum, _) => tenure(Settings::default().lease(QUORUM_LEASE), work).await,
             (Client::TenureNoPassing, _) => tenure(Settings::default().local_handover(false), work).await,
             (Client::TenureLinger, _) => tenure(Settings::default().linger(LINGER), work).await,
             (Client::Rslock, _) => serve(peers::keys(&LockManager::new(vec![url])), work).await,

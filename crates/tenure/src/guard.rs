@@ -386,7 +386,7 @@ impl Held {
         let mut release = match exit {
             Exit::Release(order) => self.queue.release(order),
             Exit::HandedOver | Exit::Lingers => return Ok(()),
-            Exit::Gone => return Ok(believed?),
+            Exit::Shared | Exit::Gone => return Ok(believed?),
         };
         // A release that is not answered at once is boxed, so that the future of `unlock` stays small.
         let left = match release.begin() {

@@ -253,7 +253,7 @@ impl Attempt {
         };
         let (arrival, now) = queue.apply_at(arrived);
         self.since.get_or_insert(now);
-        let Ask { id, reserve, after } = match arrival {
+        let ask = match arrival {
             Arrival::Ask(ask) => ask,
             Arrival::Held(hold, nth) => {
                 return Poll::Ready(Some(Ok(Some(self.granted(queue, hold, nth, now)))));
@@ -269,6 +269,20 @@ impl Attempt {
                 return Poll::Pending;
             }
         };
+        self.ask(queue, ask, fairness, now, cx)
+    }
+
+    /// Calls the store.
+    fn ask(
+        &mut self,
+        queue: &Arc<SharedQueue>,
+        ask: Ask,
+        fairness: Fairness,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<End>> {
+        let Ask { id, reserve, after } = ask;
+        let context = queue.context();
         let claim = queue.claim(&self.request, fairness, reserve);
         let call = match after {
             None => context.store.acquire(claim.clone(), context.not_after(now)),
@@ -361,6 +375,7 @@ impl Attempt {
                 return Poll::Pending;
             }
             PollReply::Held(hold, nth) => Some(Ok(Some(self.granted(queue, hold, nth, now)))),
+            PollReply::Ask(ask) => return self.ask(queue, ask, Fairness::Unfair, now, cx),
             PollReply::Refused => Some(Ok(None)),
             PollReply::Failed(error) => Some(Err(error)),
             PollReply::Closed => Some(Err(queue.services.tasks.closed())),

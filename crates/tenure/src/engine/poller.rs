@@ -279,9 +279,9 @@ impl<'a> Search<'a> {
 
 /// How long this client has waited, compared with the clients that the same wake-ups reach.
 ///
-/// The first client that asks after a wake-up gets the key. On a distant store that is a lottery, and some clients win
-/// seldom. So each client lets those that have waited for longer ask first: the client that held the key last asks
-/// last.
+/// The first client that asks after a wake-up gets the key. That is a lottery, in which some clients win seldom, and the
+/// calls of the others are wasted. So each client lets those that have waited for longer ask first: the client that held
+/// the key last asks last.
 #[derive(Debug, Default)]
 struct Seniority {
     /// Number of clients that have waited for longer. Each wake-up is for one of them, and subtracts one.
@@ -290,7 +290,8 @@ struct Seniority {
 }
 
 impl Seniority {
-    /// The shortest head start given to other clients. Near a store none is: a timer would take longer than their turns.
+    /// The shortest head start given to other clients: timers are no more precise. Near a store their turns are shorter, so
+    /// the next wake-up ends the wait.
     const SHORTEST: Duration = Duration::from_millis(1);
 
     /// The head start that this client gives to others after a wake-up: a third of a round trip for each of them. A
@@ -298,7 +299,7 @@ impl Seniority {
     fn woken(&mut self) -> Option<Duration> {
         self.ahead = self.ahead.saturating_sub(1);
         let lead = self.round_trip / 3 * self.ahead;
-        (lead >= Self::SHORTEST).then_some(lead)
+        (self.ahead > 0).then_some(lead.max(Self::SHORTEST))
     }
 }
 
@@ -311,7 +312,7 @@ mod tests {
         let ms = Duration::from_millis;
         let cases = [
             ("far", 30, 3, [Some(ms(20)), Some(ms(10)), None, None]),
-            ("near", 1, 3, [None, None, None, None]),
+            ("near", 1, 3, [Some(ms(1)), Some(ms(1)), None, None]),
             ("with none ahead", 30, 0, [None, None, None, None]),
         ];
         for (name, round_trip, ahead, leads) in cases {

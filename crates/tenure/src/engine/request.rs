@@ -57,21 +57,21 @@ impl Options {
 impl LockRequest {
     /// Returns whether a claim for this request may be handed over in memory, to a request with the same options.
     ///
-    /// Only unfair mutexes and write locks with a renewed lease may, without `max_hold` and `at_least`, and outside of
-    /// a multi-lock. The claim of an owner may not, because it counts the guards of that owner.
+    /// Only unfair claims with a renewed lease may, outside of a multi-lock. The claim of an owner may not, because it
+    /// counts the guards of that owner.
     pub(crate) fn may_hand_over(&self) -> bool {
         let options = &self.options;
-        matches!(self.mode, Mode::Exclusive | Mode::Write)
-            && options.fairness == Fairness::Unfair
+        options.fairness == Fairness::Unfair
             && options.terms == HoldTerms::RENEWED
             && options.owner.is_none()
             && !options.member
     }
 
-    /// How long the client keeps the claim after an unlock; `None` if not at all.
+    /// How long the client keeps the claim after an unlock; `None` if not at all. Only mutexes and write locks linger: of
+    /// those, the client keeps one at most.
     pub(crate) fn linger(&self) -> Option<Duration> {
         let linger = self.options.linger;
-        (!linger.is_zero() && self.may_hand_over()).then_some(linger)
+        (!linger.is_zero() && !self.is_shared() && self.may_hand_over()).then_some(linger)
     }
 
     /// Whether several claims of this mode can be held at once.

@@ -15,6 +15,9 @@ use crate::lock::options::{LockHandle, options};
 /// are served in order of arrival. To run work under one side, see [`reader`](RwLock::reader) and
 /// [`writer`](RwLock::writer). [`Guard::downgrade`] turns a held write lock into a read lock.
 ///
+/// Readers of one client that waited together may share one claim: listings show it as one holder, and its eviction ends
+/// all of them.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {

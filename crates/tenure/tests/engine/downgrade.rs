@@ -44,7 +44,8 @@ async fn a_downgrade_lets_waiting_readers_in_at_once() {
         guards.push(guard);
     }
     assert!(start.elapsed() < 15 * MS, "{:?}", start.elapsed());
-    assert_eq!(held(&fixture).await, [Mode::Read; 4]);
+    // The two readers of one client share a claim.
+    assert_eq!(held(&fixture).await, [Mode::Read; 3]);
     assert!(here.try_write().await.unwrap().is_none() && elsewhere.try_write().await.unwrap().is_none());
     drop(guards);
     settle().await;

@@ -106,7 +106,7 @@ async fn an_eviction_blocks_grants_for_the_handover_window() {
 #[tokio::test(start_paused = true)]
 async fn a_client_yields_a_hot_key_to_a_waiting_client() {
     let (_, [here, elsewhere]) = Fixture::clients();
-    let since = hammer(&here, 4, Duration::ZERO).await;
+    let since = hammer(&here, 4, MS).await;
     let mut most = 0;
     for turn in 0..50 {
         let locked = tokio::time::timeout(10 * SECOND, elsewhere.mutex("k").lock());

@@ -157,14 +157,19 @@ impl Event for CallEnded<'_> {
         let was_adopted = state.is_some();
         match self.outcome {
             CallOutcome::Granted(hold) => {
-                queue.hold(hold.clone(), self.request.clone());
+                queue.hold(now, hold.clone(), self.request.clone());
                 if let Some(waiter) = queue.waiter(self.id).filter(|_| was_adopted) {
-                    waiter.offer(Offer::new(hold, now), effects);
+                    waiter.offer(Offer::new(hold.clone(), now), effects);
                     queue.watch_offer(effects);
                 }
+                queue.share(now, &hold, effects);
+                queue.invite(now, effects);
             }
             CallOutcome::Waits => {
-                queue.contention().policy.refused();
+                // Beside a claim of this client, the refusal does not tell whether another client waits.
+                if queue.holders.is_empty() {
+                    queue.contention().policy.refused();
+                }
                 queue.wait(self.id, self.request, now, Route::Local, effects);
                 queue.wake_poller(effects);
             }
@@ -228,6 +233,8 @@ pub(crate) enum PollReply {
     Waiting,
     /// The caller holds the key, with the reserved token of this index.
     Held(Arc<Hold>, u32),
+    /// The caller was invited: it calls the store itself, and reports the outcome as [`CallEnded`].
+    Ask(Ask),
     /// The caller missed an offer and lost its place: it must ask again.
     Missed,
     /// The caller only tried, and was refused.
@@ -280,6 +287,11 @@ impl Event for Polled<'_> {
                     PollReply::Missed
                 }
             }
+            WaiterState::Invited(_) => PollReply::Ask(Ask {
+                id: self.id,
+                reserve: queue.contention().policy.reserve(),
+                after: None,
+            }),
             WaiterState::Answered(Ok(())) => PollReply::Refused,
             WaiterState::Answered(Err(error)) => PollReply::Failed(error),
             WaiterState::Missed | WaiterState::Left | WaiterState::Waiting(_) | WaiterState::Calling(_) => {
@@ -335,7 +347,7 @@ impl Event for CallerLeft<'_> {
                         effects.notify.push(signal);
                     }
                 }
-                WaiterState::Missed | WaiterState::Answered(_) => {}
+                WaiterState::Invited(_) | WaiterState::Missed | WaiterState::Answered(_) => {}
             },
         }
         queue.tidy();

@@ -20,8 +20,8 @@ pub(crate) struct Effects {
     pub(crate) notify: Vec<Arc<Notify>>,
     /// Releases to send in the background.
     pub(crate) releases: Vec<ReleaseOrder>,
-    /// True if a claim was handed over in memory. Counted by a metric.
-    pub(crate) handed_over: bool,
+    /// Number of local hand-overs, for a metric.
+    pub(crate) handed_over: u64,
     /// The time for which to start a timer that applies [`LingerOver`](super::linger::LingerOver). `None`: no timer.
     pub(crate) linger_until: Option<Instant>,
 }

@@ -30,6 +30,8 @@ pub(crate) enum Exit {
     HandedOver,
     /// The client keeps the claim for a few milliseconds, for the next local caller.
     Lingers,
+    /// Other readers of this client share the claim.
+    Shared,
     /// The claim was released before, at a close or at the local deadline.
     Gone,
     Release(ReleaseOrder),
@@ -76,6 +78,13 @@ impl KeyQueue {
         if at.is_some_and(|at| self.hand_over(now, at, effects)) {
             return Exit::HandedOver;
         }
+        if let Some(holder) = at.map(|at| &mut self.holders[at])
+            && holder.sharers > 1
+            && now < hold.deadline()
+        {
+            holder.sharers -= 1;
+            return Exit::Shared;
+        }
         if let Some(until) = at.and_then(|at| self.linger(now, at)) {
             if !mem::replace(&mut self.has_linger_timer, true) {
                 effects.linger_until = Some(until);
@@ -110,7 +119,7 @@ impl KeyQueue {
         let holder = &mut self.holders[at];
         let hold = &holder.hold;
         let is_allowed = self.rules.local_handover
-            && contention.policy.may_hand_over()
+            && contention.policy.may_hand_over(now)
             && holder.request.may_hand_over()
             && !hold.has_departed()
             && !hold.may_be_downgraded()
@@ -120,7 +129,7 @@ impl KeyQueue {
         if !is_allowed {
             return false;
         }
-        let Some(waiter) = contention.waiters.first_mut() else {
+        let Some(waiter) = contention.waiters.next_mut().next() else {
             return false;
         };
         if waiter.request != holder.request {
@@ -136,9 +145,33 @@ impl KeyQueue {
         holder.lingers_until = None;
         contention.policy.handed_over();
         waiter.offer(offer, effects);
-        effects.handed_over = true;
+        effects.handed_over += 1;
         self.watch_offer(effects);
         true
+    }
+
+    /// Offers a read claim that was just granted to the next local waiters too, as far as it may be handed over to them:
+    /// they share it, each with a token of its own.
+    pub(super) fn share(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) {
+        let is_granted =
+            |holder: &Holder| Arc::ptr_eq(&holder.hold, hold) && holder.request.mode == Mode::Read;
+        let Some(at) = self.holders.iter().position(is_granted) else {
+            return;
+        };
+        while self.hand_over(now, at, effects) {
+            self.holders[at].sharers += 1;
+        }
+    }
+
+    /// Number of tokens that a claim for the first local waiter reserves. A read claim has one for each waiter that can
+    /// share it at once.
+    pub(super) fn reserve(&mut self, request: &LockRequest) -> u32 {
+        let Contention { waiters, policy, .. } = self.contention();
+        let readers = match request.mode {
+            Mode::Read => waiters.in_front(request),
+            _ => 0,
+        };
+        policy.reserve().max(readers)
     }
 
     /// The successor that a release names: a new claim for the first local waiter. `None`: the release only frees the
@@ -155,7 +188,7 @@ impl KeyQueue {
         if !policy.names_successor(now) {
             return None;
         }
-        let reserve = policy.reserve();
+        let reserve = self.reserve(&request);
         self.phase = Phase::HandingOver;
         Some(SuccessorRequest { request, reserve })
     }
@@ -167,16 +200,17 @@ impl KeyQueue {
         }
     }
 
-    pub(super) fn hold(&mut self, hold: Arc<Hold>, request: LockRequest) {
+    pub(super) fn hold(&mut self, now: Instant, hold: Arc<Hold>, request: LockRequest) {
         self.holders.push(Holder {
             hold,
             request,
             grants: 1,
+            sharers: 1,
             lingers_until: None,
         });
         if let Some(contention) = &mut self.contention {
             let Contention { waiters, policy, .. } = &mut **contention;
-            policy.run_began(|| waiters.local());
+            policy.run_began(now, || waiters.local());
         }
     }
 }

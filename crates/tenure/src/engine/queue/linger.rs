@@ -66,12 +66,12 @@ impl KeyQueue {
             holder.lingers_until = None;
             let nth = holder.grants;
             holder.grants += 1;
-            effects.handed_over = true;
+            effects.handed_over += 1;
             return Lingering::Taken(hold, nth);
         }
         match self.holder_done(now, &hold, effects) {
             Exit::Release(order) => Lingering::Released(order),
-            Exit::HandedOver | Exit::Lingers | Exit::Gone => Lingering::None,
+            Exit::HandedOver | Exit::Lingers | Exit::Shared | Exit::Gone => Lingering::None,
         }
     }
 

@@ -17,6 +17,14 @@
 //! not taken within the offer window (100 ms) goes to the next waiter. The waiter that **missed** it keeps its place, but
 //! gets no offer until it is polled again. So a future that is kept and not polled delays others once, for that time.
 //!
+//! Readers are served together. The read claim that is granted to the first of them reserves a token for each reader that
+//! waits in front of the first writer, and is offered to all of these: they **share** it, and it ends with the last of them.
+//! This has the conditions of a hand-over in memory (below).
+//!
+//! Waiters for permits, and readers that cannot share the claim, are **invited** after a grant, up to the first whose
+//! claim the holders exclude. Each calls the store itself at its next poll, at its old place. An invitation that is not taken
+//! ends as an offer does. If other clients wait for permits, no waiter is invited.
+//!
 //! A **holder that unlocks** passes its claim on in the cheapest way that is safe:
 //!
 //! 1. *In memory*, to the first waiter, with the next token that the claim reserved. Only for the same request, with a
@@ -30,7 +38,7 @@
 //! the poller asks for the first waiter if that is a reader. Waiters behind a waiting writer wait on.
 //!
 //! The **handover policy** decides how often 1 and 2 may follow each other before other clients have a turn: each local
-//! waiter gets one turn while others are known to wait; a client on a network pauses for 5 ms after it has kept a key for a
+//! waiter gets one turn while others are known to wait, or up to four within 250 µs; a client on a network pauses for 5 ms after it has kept a key for a
 //! second; where the store cannot report waiters, others go first for 10 ms after every fourth claim. On a distant store the
 //! client that had the last turn asks last after a wake-up, so that the turns of several clients are not a lottery.
 //!

@@ -15,6 +15,17 @@ const STREAK: Duration = Duration::from_secs(1);
 /// How long the client pauses after it has kept the key for [`STREAK`].
 const STREAK_PAUSE: Duration = Duration::from_millis(5);
 
+/// The most turns of each local waiter in a run while other clients wait. All but the first are given only within
+/// [`SHORT_RUN`], and only if the run has no more than [`MOST_EXTRA`] turns then.
+const TURNS: u32 = 4;
+
+/// A run of more turns is long enough without second turns.
+const MOST_EXTRA: u32 = 32;
+
+/// A store next door takes about as long to give the key to another client. So the key is used for half of the time even
+/// if critical sections are short, and others wait for hardly longer.
+const SHORT_RUN: Duration = Duration::from_micros(250);
+
 /// The handover policy of one key.
 ///
 /// A *run* is the sequence of grants of one claim: the first by the store, the others in memory, each with the next
@@ -26,6 +37,9 @@ pub(crate) struct HandoverPolicy {
     others_wait: bool,
     /// Number of local hand-overs that the held claim may still make.
     run_left: u32,
+    /// The part of `run_left` that may be used only until `short_run_until`.
+    run_extra: u32,
+    short_run_until: Instant,
     /// Number of tokens that the next claim reserves.
     reserve: u32,
     /// Number of claims so far, if the store cannot report other waiters: others go first after every fourth.
@@ -60,6 +74,8 @@ impl HandoverPolicy {
             limits,
             others_wait: false,
             run_left: u32::MAX,
+            run_extra: 0,
+            short_run_until: Instant::ORIGIN,
             reserve: twice(1),
             runs: 0,
             streak_since: None,
@@ -78,17 +94,20 @@ impl HandoverPolicy {
         self.others_wait
     }
 
-    /// Sets how many hand-overs a new claim may make: one per local waiter if other clients wait, else any number.
-    pub(crate) fn run_began(&mut self, local_waiters: impl FnOnce() -> usize) {
-        self.run_left = if self.others_wait {
-            u32::try_from(local_waiters()).unwrap_or(u32::MAX)
+    /// Sets how many hand-overs a new claim may make: up to [`TURNS`] per local waiter if other clients wait, else any number.
+    pub(crate) fn run_began(&mut self, now: Instant, local_waiters: impl FnOnce() -> usize) {
+        self.short_run_until = now + SHORT_RUN;
+        (self.run_left, self.run_extra) = if self.others_wait {
+            let waiters = u32::try_from(local_waiters()).unwrap_or(u32::MAX);
+            let most = waiters.max(waiters.saturating_mul(TURNS).min(MOST_EXTRA));
+            (most, most - waiters)
         } else {
-            u32::MAX
+            (u32::MAX, 0)
         };
     }
 
-    pub(crate) fn may_hand_over(&self) -> bool {
-        self.run_left > 0
+    pub(crate) fn may_hand_over(&self, now: Instant) -> bool {
+        self.run_left > self.run_extra || self.run_left > 0 && now < self.short_run_until
     }
 
     pub(crate) fn handed_over(&mut self) {
@@ -180,8 +199,8 @@ mod tests {
     fn a_run_is_unlimited_unless_others_wait() {
         let cases = [
             ("a fresh key", false, None, u32::MAX),
-            ("a refused claim", true, None, 3),
-            ("others reported", false, Some(2), 3),
+            ("a refused claim", true, None, 3 * TURNS),
+            ("others reported", false, Some(2), 3 * TURNS),
             ("no others reported any more", true, Some(0), u32::MAX),
         ];
         for (name, refused, others, turns) in cases {
@@ -190,7 +209,7 @@ mod tests {
                 policy.refused();
             }
             policy.successor_answered(at(MS), others, false);
-            policy.run_began(|| 3);
+            policy.run_began(at(MS), || 3);
             assert_eq!(policy.run_left, turns, "{name}");
         }
     }
@@ -206,12 +225,35 @@ mod tests {
     fn a_run_with_others_waiting_ends_after_one_turn_each() {
         let mut policy = HandoverPolicy::new(COUNTED);
         policy.refused();
-        policy.run_began(|| 2);
+        policy.run_began(at(MS), || 2);
+        let late = at(MS) + SHORT_RUN;
         for _ in 0..2 {
-            assert!(policy.may_hand_over());
+            assert!(policy.may_hand_over(late));
             policy.handed_over();
         }
-        assert!(!policy.may_hand_over());
+        assert!(!policy.may_hand_over(late));
+    }
+
+    #[test]
+    fn many_waiters_have_one_turn_each_in_a_run() {
+        for (waiters, turns) in [(7, 28), (20, 32), (63, 63)] {
+            let mut policy = HandoverPolicy::new(COUNTED);
+            policy.refused();
+            policy.run_began(at(MS), || waiters);
+            assert_eq!(policy.run_left, turns, "{waiters}");
+        }
+    }
+
+    #[test]
+    fn a_short_run_with_others_waiting_ends_after_four_turns_each() {
+        let mut policy = HandoverPolicy::new(COUNTED);
+        policy.refused();
+        policy.run_began(at(MS), || 2);
+        for _ in 0..2 * TURNS {
+            assert!(policy.may_hand_over(at(MS)));
+            policy.handed_over();
+        }
+        assert!(!policy.may_hand_over(at(MS)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tenure_backend::{HANDOVER_WINDOW, Instant, Mode};
 
 use super::effects::{Effects, Granted, SuccessorRequest};
 use super::policy::Turn;
-use super::state::{Event, Holder, KeyQueue, OfferWatch, Phase};
+use super::state::{Contention, Event, Holder, KeyQueue, OfferWatch, Phase};
 use super::waiter::{Offer, WaiterId, WaiterState, Waiters};
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
@@ -17,6 +17,9 @@ use crate::error::Error;
 /// While callers wait behind a local holder whose lease is not renewed, the poller asks the store at this interval, or
 /// at a third of the lease if that is less, whether the holder was evicted.
 const ASK_ABOUT: Duration = Duration::from_secs(10);
+
+/// The most waiters that call the store together after a grant. The grant of the last of them invites the next ones.
+const MAX_INVITED: usize = 64;
 
 /// The shortest rest of the poller while this client holds the key.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
@@ -49,8 +52,7 @@ impl Event for PollerLooks {
         if !queue.admits(now, request.mode) {
             return queue.behind_holders(now, rest);
         }
-        let policy = &mut queue.contention().policy;
-        let (reserve, turn) = (policy.reserve(), policy.turn(now));
+        let (reserve, turn) = (queue.reserve(&request), queue.contention().policy.turn(now));
         PollerStep::Ask(SuccessorRequest { request, reserve }, turn)
     }
 }
@@ -110,7 +112,7 @@ impl Event for PollFailed<'_> {
             .contention
             .as_mut()
             .map(|contention| &mut contention.waiters);
-        let first = waiters.and_then(Waiters::first_mut);
+        let first = waiters.and_then(|waiters| waiters.next_mut().next());
         if let Some(first) = first.filter(|first| first.request == *self.request) {
             first.set(WaiterState::Answered(Err(self.error)), effects);
         }
@@ -209,7 +211,11 @@ impl KeyQueue {
             .and_then(Waiters::first)
             .filter(|first| first.request == grant.request && (is_fresh || first.arrived <= confirmed));
         if let Some(id) = first.map(|first| first.id) {
-            return self.offer_to(now, id, grant, effects);
+            let hold = grant.hold.clone();
+            let is_offered = self.offer_to(now, id, grant, effects);
+            self.share(now, &hold, effects);
+            self.invite(now, effects);
+            return is_offered;
         }
         self.notify_poller(effects);
         false
@@ -221,21 +227,50 @@ impl KeyQueue {
             return false;
         };
         waiter.offer(Offer::new(hold.clone(), now), effects);
-        self.hold(hold, request);
+        self.hold(now, hold, request);
         self.watch_offer(effects);
         true
     }
 
-    /// Ends offers that were not taken in time, and handles their claims as after an unlock. Waiters that missed an
-    /// offer get no other until they are polled.
+    /// After a grant, lets the next local waiters call the store themselves, all at once, as far as the claims that this
+    /// client holds admit theirs. A waiter that is refused keeps its place.
+    pub(super) fn invite(&mut self, now: Instant, effects: &mut Effects) {
+        let Some(contention) = &mut self.contention else {
+            return;
+        };
+        if self.phase == Phase::HandingOver || !self.asking.is_empty() {
+            return;
+        }
+        let Contention { waiters, policy, .. } = &mut **contention;
+        let mut modes: Vec<Mode> = self.holders.iter().map(|holder| holder.request.mode).collect();
+        for waiter in waiters.next_mut().take(MAX_INVITED) {
+            let mode = waiter.request.mode;
+            // If other clients wait for permits, most of these calls would be refused.
+            let is_scarce = matches!(mode, Mode::Permits { .. }) && policy.others_wait();
+            if is_scarce || !waiter.request.is_shared() || !mode.admits(modes.iter().copied()) {
+                break;
+            }
+            modes.push(mode);
+            self.asking.push(waiter.id);
+            waiter.set(WaiterState::Invited(now), effects);
+        }
+        if !self.asking.is_empty() {
+            self.watch_offer(effects);
+        }
+    }
+
+    /// Ends offers and invitations that were not taken in time, and handles the offers' claims as after an unlock. Waiters
+    /// that missed one get no other until they are polled.
     pub(super) fn expire_offers(&mut self, now: Instant, effects: &mut Effects) {
         let window = self.rules.offer_window;
         while let Some(contention) = &mut self.contention
             && let Some(id) = contention.waiters.overdue(now, window)
             && let Some(waiter) = contention.waiters.get_mut(id)
-            && let WaiterState::Offered(offer) = mem::replace(&mut waiter.state, WaiterState::Missed)
         {
-            self.give_up(now, &offer.hold, effects);
+            match mem::replace(&mut waiter.state, WaiterState::Missed) {
+                WaiterState::Offered(offer) => self.give_up(now, &offer.hold, effects),
+                _ => self.asking.retain(|asking| *asking != id),
+            }
         }
     }
 

@@ -110,8 +110,8 @@ impl SharedQueue {
         if let Some(until) = effects.linger_until {
             self.services.tasks.spawn(linger(self.clone(), until));
         }
-        if effects.handed_over {
-            self.meters().passed.increment(1);
+        if effects.handed_over > 0 {
+            self.meters().passed.increment(effects.handed_over);
         }
         // Drained in place, which costs less than a move: most events wake no caller.
         for waker in effects.wakes.drain(..) {

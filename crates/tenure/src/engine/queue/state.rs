@@ -58,6 +58,8 @@ pub(super) struct Holder {
     pub(super) request: LockRequest,
     /// Number of grants of the claim: one by the store, one for each local hand-over.
     pub(super) grants: u32,
+    /// Number of callers that have the claim, or an offer of it: only readers share one.
+    pub(super) sharers: u32,
     /// `Some` after an unlock: the client keeps the claim until this time.
     pub(super) lingers_until: Option<Instant>,
 }

@@ -69,6 +69,10 @@ pub(crate) enum Route {
 ///      | dropped           +----- polled ---- Missed
 ///      v
 ///     Left --answered--> (gone)
+///
+///   Waiting --invited--> Invited --polled--> (the caller calls the store itself)
+///                           | not polled within the offer window
+///                         Missed
 /// ```
 #[derive(Debug)]
 pub(crate) enum WaiterState {
@@ -81,7 +85,9 @@ pub(crate) enum WaiterState {
     Waiting(Option<Waker>),
     /// A grant is reserved for the waiter, which must be polled in time to take it.
     Offered(Offer),
-    /// The waiter was not polled in time to take its offer, and gets no other until it is polled.
+    /// At its next poll the caller calls the store itself, because a grant since this time admits the waiter's claim too.
+    Invited(Instant),
+    /// The waiter was not polled in time to take its offer or invitation, and gets no other until it is polled.
     Missed,
     /// The caller gets this result at its next poll. `Ok` means that a try was refused.
     Answered(Result<(), Error>),
@@ -127,8 +133,16 @@ impl Waiters {
         self.0.iter().find(|waiter| waiter.is_next())
     }
 
-    pub(crate) fn first_mut(&mut self) -> Option<&mut Waiter> {
-        self.0.iter_mut().find(|waiter| waiter.is_next())
+    /// The local waiters that can be offered a grant, in order.
+    pub(crate) fn next_mut(&mut self) -> impl Iterator<Item = &mut Waiter> {
+        self.0.iter_mut().filter(|waiter| waiter.is_next())
+    }
+
+    /// Number of local waiters with this request before the first with another.
+    pub(crate) fn in_front(&self, request: &LockRequest) -> u32 {
+        let waiters = self.0.iter().filter(|waiter| waiter.is_next());
+        let count = waiters.take_while(|waiter| waiter.request == *request).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     /// Number of local waiters that can be offered a grant.
@@ -136,17 +150,19 @@ impl Waiters {
         self.0.iter().filter(|waiter| waiter.is_next()).count()
     }
 
-    /// The first waiter that was offered a grant and has not taken it within `window`.
+    /// The first waiter that was offered a grant, or invited, and was not polled within `window`.
     pub(crate) fn overdue(&self, now: Instant, window: Duration) -> Option<WaiterId> {
         let is_overdue = |waiter: &&Waiter| match &waiter.state {
-            WaiterState::Offered(offer) => now - offer.at >= window,
+            WaiterState::Offered(Offer { at, .. }) | WaiterState::Invited(at) => now - *at >= window,
             _ => false,
         };
         self.0.iter().find(is_overdue).map(|waiter| waiter.id)
     }
 
+    /// Whether a waiter has an offer or an invitation.
     pub(crate) fn has_offers(&self) -> bool {
-        let is_offered = |waiter: &Waiter| matches!(waiter.state, WaiterState::Offered(_));
+        let is_offered =
+            |waiter: &Waiter| matches!(waiter.state, WaiterState::Offered(_) | WaiterState::Invited(_));
         self.0.iter().any(is_offered)
     }
 

@@ -8,19 +8,17 @@ mod store;
 mod tables;
 
 use std::collections::HashSet;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-use tenure_backend::{ClientId, Fairness, Mode};
+use tenure_backend::Mode;
 use tokio::sync::Notify;
 
-use self::caller::{Caller, CallerState, WakeFlag};
+use self::caller::{Caller, CallerState, WakeFlag, request};
 use self::store::{Holder, Store};
 use crate::engine::hold::Hold;
-use crate::engine::owner::Owner;
 use crate::engine::queue::callers::{
     Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
@@ -33,7 +31,7 @@ use crate::engine::queue::polls::{
 };
 use crate::engine::queue::state::{Close, Event, KeyQueue, Rules};
 use crate::engine::queue::waiter::Places;
-use crate::engine::request::{LockRequest, Options};
+use crate::engine::request::LockRequest;
 use crate::engine::tasks::Releases;
 use crate::error::{Error, LostCause};
 
@@ -55,8 +53,8 @@ struct Fixture {
     successor: Option<SuccessorRequest>,
     /// All tokens that callers got.
     tokens: HashSet<u64>,
-    /// The greatest token that a caller or another client got.
-    last_token: u64,
+    /// The tokens that callers and other clients got, and the modes of these grants.
+    granted: Vec<(Mode, u64)>,
 }
 
 impl Fixture {
@@ -79,39 +77,7 @@ impl Fixture {
             poller_granted: None,
             successor: None,
             tokens: HashSet::new(),
-            last_token: 0,
-        }
-    }
-
-    /// A request with the lock option that is named `option`.
-    fn request(&self, option: &str) -> LockRequest {
-        let mut options = Options::new(&self.store.context.settings);
-        let mut mode = Mode::Exclusive;
-        match option.trim_start_matches("with ") {
-            "" => {}
-            "to read" => mode = Mode::Read,
-            "to write" => mode = Mode::Write,
-            // A write lock whose claim may linger.
-            "to write with linger" => (mode, options.linger) = (Mode::Write, 10 * MS),
-            "label" => options.label = "another".into(),
-            "linger" => options.linger = 10 * MS,
-            // With this lease, the local deadline is 7.8 ms after the grant.
-            "lease of 100 ms" => options.lease = 100 * MS,
-            "short lease" => (options.lease, options.linger) = (18 * MS, 10 * MS),
-            "fixed lease" => options.terms.renewed = false,
-            "max_hold" => options.terms.max_hold = Some(1_000 * MS),
-            "at_least" => options.terms.at_least = Some(MS),
-            "member" => options.member = true,
-            "fair" => options.fairness = Fairness::Fifo,
-            "owner" => {
-                let client = ClientId::from_random([1; 16]);
-                options.owner = Some(Owner::new(NonZeroU64::MIN, "one", client));
-            }
-            other => panic!("no option is called {other}"),
-        }
-        LockRequest {
-            mode,
-            options: Arc::new(options),
+            granted: Vec::new(),
         }
     }
 
@@ -187,7 +153,7 @@ impl Fixture {
     }
 
     fn arrive(&mut self, kind: CallerKind, option: &str) {
-        let request = self.request(option);
+        let request = request(&self.store.context.settings, option);
         let flag = Arc::new(WakeFlag::default());
         let waker = Waker::from(flag.clone());
         let arrival = self.apply(Arrived {
@@ -234,14 +200,16 @@ impl Fixture {
 
     /// Gives a caller its grant.
     ///
-    /// Q4: a grant that was handed over in memory has a greater token than each grant that a caller got before it. A
-    /// grant of the store may be overtaken on its way, after an eviction.
+    /// Q4: a grant that was handed over in memory has a greater token than each conflicting grant that a caller got before
+    /// it. A grant of the store may be overtaken on its way, after an eviction.
     fn holds(&mut self, hold: Arc<Hold>, nth: u32) -> CallerState {
         let token = hold.token(nth).expect("every grant has a token").get();
-        let is_greater = nth == 0 || token > self.last_token;
-        assert!(is_greater, "Q4: {token} after {}", self.last_token);
+        let mode = hold.claim.mode;
+        let conflicting = self.granted.iter().filter(|(other, _)| !mode.admits([*other]));
+        let last = conflicting.map(|(_, token)| *token).max().unwrap_or(0);
+        assert!(nth == 0 || token > last, "Q4: {token} after {last}");
         assert!(self.tokens.insert(token), "Q4: {token} twice");
-        self.last_token = self.last_token.max(token);
+        self.granted.push((mode, token));
         self.reply(format!("holds {token}"));
         CallerState::Holding(hold)
     }
@@ -313,6 +281,11 @@ impl Fixture {
         self.callers[at].state = match polled {
             PollReply::Waiting => return self.reply("waits"),
             PollReply::Held(hold, nth) => self.holds(hold, nth),
+            PollReply::Ask(Ask { reserve, .. }) => {
+                self.callers[at].reserve = reserve;
+                self.reply(format!("asks for {reserve}"));
+                CallerState::Calling
+            }
             PollReply::Missed => {
                 assert_ne!(kind, CallerKind::Waits, "a local waiter keeps its place");
                 self.ends("missed")
@@ -346,6 +319,7 @@ impl Fixture {
         match self.apply(HolderDone(&hold)) {
             Exit::HandedOver => self.reply("hands over"),
             Exit::Lingers => self.reply("lingers"),
+            Exit::Shared => self.reply("leaves others"),
             Exit::Gone => self.reply("gone"),
             Exit::Release(order) => self.release(order),
         }
@@ -363,7 +337,8 @@ impl Fixture {
     }
 
     fn other_client(&mut self) {
-        self.last_token = self.last_token.max(self.store.other_client().unwrap_or(0));
+        let token = self.store.other_client();
+        self.granted.extend(token.map(|token| (Mode::Exclusive, token)));
     }
 
     fn poller_looks(&mut self) {

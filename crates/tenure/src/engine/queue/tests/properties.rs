@@ -16,7 +16,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just("a tries"),
         1 => Just("a queues"),
         2 => Just("a locks to write with linger"),
-        2 => Just("a locks to read"),
+        3 => Just("a locks to read"),
+        2 => Just("a locks for a permit"),
     ];
     let happens_to_caller = prop_oneof![
         16 => Just("answered"),

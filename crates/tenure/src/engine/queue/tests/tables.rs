@@ -244,7 +244,7 @@ fn other_clients_have_their_turns() {
         "
         # a client that was refused hands nothing over to a late caller
         other client; a locks with linger; a answered; other client; poller looks; poller answered; a polls: holds 2
-        b locks with linger; a unlocks: releases, and asks for 2
+        b locks with linger; 1 ms; a unlocks: releases, and asks for 2
         # a client that was refused hands over to each caller that came before its grant
         other client; a locks with linger; a answered; b locks with linger; other client; poller looks; poller answered
         a polls; c locks with linger; a unlocks: hands over, wakes b
@@ -314,10 +314,9 @@ fn a_downgrade_lets_readers_in() {
         c locks to read; poller looks; a downgrades; poller looks: rests 29.4s
         a downgraded: notifies the poller
         poller looks: asks for 2
-        poller answered: wakes b, notifies the poller
+        poller answered: wakes b, wakes c, notifies the poller
         b polls: holds 2
-        poller looks: asks for 2
-        poller answered; c polls: holds 3
+        c polls: holds 3
         d locks to read: asks for 1
         # no reader overtakes a waiting writer
         a locks to write; a answered; b locks to write; c locks to read; a downgrades; a downgraded
@@ -338,6 +337,67 @@ fn a_downgrade_lets_readers_in() {
         a locks to write with linger; a answered; a downgrades; a unlocks: releases
         # the confirmation for a closed queue has no effect
         a locks to write; a answered; a downgrades; closed; a downgraded: nothing
+        ",
+    );
+}
+
+/// Readers in front of the first writer share a claim. Other waiters that a grant admits ask the store together.
+#[test]
+fn waiting_readers_and_permits_are_served_together() {
+    play(
+        "
+        # readers share a claim, up to the first waiting writer
+        a locks to write; a answered; b locks to read; c locks to read; d locks to read; e locks to write; f locks to read
+        a unlocks: releases, and asks for 3
+        successor answered: wakes b, wakes c, wakes d
+        b polls: holds 2
+        c polls: holds 3
+        b unlocks: leaves others
+        d leaves: notifies the poller
+        c unlocks: releases, and asks for 6
+        successor answered: wakes e
+        # a share that comes late is not taken
+        a locks to write; a answered; b locks to read; c locks to read; a unlocks; successor answered; b polls; 10 ms
+        c polls: waits, notifies the poller
+        poller looks: asks for 2
+        # sharers that were evicted release once
+        a locks to write; a answered; b locks to read; c locks to read; a unlocks; successor answered; b polls; c polls
+        evicted: notifies the poller
+        b unlocks: notifies the poller, releases
+        c unlocks: gone
+        # readers with other options ask together, up to the first waiting writer
+        a locks to write; a answered; b locks to read; c locks to read with label; d locks to read with label
+        e locks to write; f locks to read; a unlocks: releases, and asks for 2
+        successor answered: wakes b, wakes c, wakes d
+        b polls; c polls: asks for 2
+        d polls: asks for 2
+        b unlocks: notifies the poller, releases
+        poller looks: rests 100ms
+        c answered: holds 4, notifies the poller
+        d answered; c unlocks; d unlocks: releases, and asks for 2
+        successor answered: wakes e
+        # permits are asked for as far as the semaphore has some
+        a locks for a permit; b locks for a permit; a answered; b answered; c locks for a permit; d locks for a permit
+        e locks for a permit; a unlocks; b unlocks; successor answered: wakes c, wakes d
+        # if other clients wait, permits are asked for one after the other
+        other client; a locks for a permit; a answered; b locks for a permit; c locks for a permit; other client
+        poller looks; poller answered: wakes a
+        # a caller that is refused keeps its place
+        a locks to write; a answered; b locks to read; c locks to read with label; d locks to write; a unlocks
+        successor answered; b polls; b unlocks; other client; c polls; c answered: waits, notifies the poller
+        other client; poller looks; poller answered: wakes c
+        # an invitation that is not taken holds nobody up for longer than an offer
+        a locks to write; a answered; b locks to read; c locks to read with label; d locks to write; a unlocks
+        successor answered; b polls; b unlocks; poller looks: rests 25ms
+        100 ms; poller looks: asks for 2
+        poller answered: wakes d
+        c polls: waits, notifies the poller
+        # a caller that leaves after its invitation is not waited for
+        a locks to write; a answered; b locks to read; c locks to read with label; d locks to write; a unlocks
+        successor answered; b polls; c leaves; b unlocks: releases, and asks for 2
+        # permits are handed over in memory
+        a locks for a permit; b locks for a permit; a answered; b answered; c locks for a permit
+        a unlocks; successor answered; c polls; d locks for a permit; c unlocks: hands over, wakes d
         ",
     );
 }
