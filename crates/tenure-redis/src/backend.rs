@@ -16,8 +16,9 @@ use crate::claims::script::Layout;
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
-use crate::connection::link::Link;
-use crate::topology::{Topology, invalid};
+use crate::connection::link::{Link, wakes_at};
+use crate::error::invalid;
+use crate::topology::Topology;
 use crate::watch::Subscriptions;
 
 /// Locks in Redis, in the configured [`Layout`](crate::Layout).
@@ -156,7 +157,7 @@ impl Backend for RedisStore {
     }
 
     fn reconnects(&self) -> Option<Wakes> {
-        Some(self.link.reconnects())
+        Some(wakes_at(self.link.replacements()))
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

@@ -16,7 +16,6 @@ use std::slice;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use futures_util::stream;
 use parking_lot::Mutex;
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus,
@@ -28,10 +27,12 @@ use crate::claims::slot::slot_of;
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
+use crate::connection::link::wakes_at;
+use crate::error::invalid;
 use crate::layout::Layout;
 use crate::profile::LIMITS;
 use crate::renew::MIN_TIMEOUT;
-use crate::topology::{Topology, invalid};
+use crate::topology::Topology;
 pub use nodes::RedisCluster;
 use nodes::keep_looking;
 
@@ -246,10 +247,7 @@ impl Backend for RedisCluster {
     }
 
     fn reconnects(&self) -> Option<Wakes> {
-        let replacements = stream::unfold(self.replaced.subscribe(), async |mut replaced| {
-            replaced.changed().await.ok().map(|()| ((), replaced))
-        });
-        Some(Wakes::new(replacements))
+        Some(wakes_at(self.replaced.subscribe()))
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

@@ -9,8 +9,9 @@ use tenure_backend::{BackendError, Clock, SystemClock};
 use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl};
 
 use crate::credentials::{Credentials, CredentialsSource, Login};
+use crate::error::invalid;
 use crate::layout::Layout;
-use crate::topology::{Acknowledgement, Topology, invalid};
+use crate::topology::{Acknowledgement, Topology};
 
 /// Claims are batched while at least this many calls are in flight. With fewer, the server is idle between calls, so a
 /// claim that is sent alone is served sooner.

@@ -4,16 +4,18 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value};
+use redis::{AsyncConnectionConfig, InfoDict, Pipeline, RedisResult};
 use tenure_backend::BackendError;
 use tenure_endpoint::Host;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::claims::reply::{integer, text};
+use crate::claims::reply::integer;
+use crate::connection::connect_error::{ConnectError, two_servers};
 use crate::connection::dial::Dialer;
-use crate::error::{self, ConnectError};
+use crate::connection::driver::{Driver, log_in};
+use crate::error;
 use crate::topology::Acknowledgement;
 
 /// The most callers that one `WAIT` answers.
@@ -29,26 +31,24 @@ type Caller = oneshot::Sender<Result<(), BackendError>>;
 pub(crate) struct Acknowledger(UnboundedSender<Caller>);
 
 impl Acknowledger {
-    /// Connects to the process with the ID `run_id`, the one that answers the calls. Another process may have taken over
-    /// its address: its replicas know nothing of the calls.
+    /// Connects to the process that answers the `calls`. Another one may have taken over its address: its replicas know
+    /// nothing of the calls.
     pub(crate) async fn open(
         dialer: &Dialer,
         server: &Host,
-        run_id: Option<&str>,
+        calls: &mut MultiplexedConnection,
         wanted: Acknowledgement,
     ) -> Result<Self, ConnectError> {
-        let settings = AsyncConnectionConfig::new().set_response_timeout(None);
-        let stream = dialer.dial(server).await?;
-        let (mut connection, driver) =
-            MultiplexedConnection::new_with_config(&dialer.handshake().await?, stream, settings).await?;
-        tokio::spawn(driver);
-        let reply = connection.send_packed_command(&ask_run_id()).await?;
-        if run_id.is_none() || read_run_id(&reply) != run_id {
-            return Err(ConnectError::Translated(error::two_servers(server)));
+        let stream = dialer.streams.open(server).await?;
+        let login = dialer.handshake().await?;
+        let (mut connection, driver) = log_in(stream, &login, AsyncConnectionConfig::new()).await?;
+        let process = run_id(calls).await?;
+        if process.is_none() || run_id(&mut connection).await? != process {
+            return Err(two_servers(server).into());
         }
         let (sender, callers) = unbounded_channel();
         let limit = wanted.wait + dialer.config.command_timeout;
-        tokio::spawn(acknowledge(connection, callers, wanted, limit));
+        tokio::spawn(acknowledge(connection, driver, callers, wanted, limit));
         Ok(Acknowledger(sender))
     }
 
@@ -72,6 +72,7 @@ impl Acknowledger {
 /// Answers callers until the connection fails or no caller can come.
 async fn acknowledge(
     mut connection: MultiplexedConnection,
+    _driver: Driver,
     mut queue: UnboundedReceiver<Caller>,
     wanted: Acknowledgement,
     limit: Duration,
@@ -94,7 +95,7 @@ async fn acknowledge(
         for caller in callers.drain(..) {
             let _ = caller.send(match count >= wanted.replicas {
                 true => Ok(()),
-                false => Err(error::too_few_replicas(count, wanted)),
+                false => Err(error::too_few_replicas(count, wanted.replicas, wanted.wait)),
             });
         }
     }
@@ -110,14 +111,8 @@ fn question(wanted: Acknowledgement) -> Pipeline {
     question
 }
 
-/// The command that asks for the ID of the server's process.
-pub(crate) fn ask_run_id() -> Cmd {
-    let mut command = redis::cmd("INFO");
-    command.arg("server");
-    command
-}
-
-pub(crate) fn read_run_id(info: &Value) -> Option<&str> {
-    let line = text(info)?.lines().find_map(|line| line.strip_prefix("run_id:"));
-    line.map(str::trim).filter(|id| !id.is_empty())
+/// The ID of the server's process.
+async fn run_id(connection: &mut MultiplexedConnection) -> RedisResult<Option<String>> {
+    let info: InfoDict = redis::cmd("INFO").arg("server").query_async(connection).await?;
+    Ok(info.get("run_id").filter(|id: &String| !id.is_empty()))
 }
