@@ -50,7 +50,7 @@ impl RedisStore {
     /// Connects to the server, with a single attempt.
     ///
     /// # Cancel safety
-    /// Dropping the future closes the connections that were opened.
+    /// If the future is dropped, the attempt ends in the background, and its connections are closed.
     ///
     /// # Errors
     /// `Unavailable` if the server cannot be reached or the TLS handshake fails, `Denied` if it refuses the user or the

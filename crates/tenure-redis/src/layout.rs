@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redis::Value;
 use tenure_backend::{BackendError, LockKey, Profile};
 
-use crate::claims::names::{MUTEX_CHANNEL, channel, is_reserved, tagged};
+use crate::claims::names::{MUTEX_CHANNEL, is_reserved, tagged};
 use crate::claims::script;
 use crate::error::invalid;
 use crate::profile::{PLAIN, PROFILE, SPRING};
@@ -101,7 +101,7 @@ impl Layout {
     /// The channel to which our unfair waiters subscribe. `prefix` is that of Redisson's channels for this kind of lock.
     pub(crate) fn channel(&self, prefix: &str, key: &LockKey) -> String {
         match self {
-            Layout::Redisson => channel(prefix, key),
+            Layout::Redisson => tagged(prefix, key),
             Layout::Plain => tagged("tenure_channel:", key),
             Layout::Spring { registry } => format!("{registry}-channel:{registry}:{key}"),
         }

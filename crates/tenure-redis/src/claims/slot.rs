@@ -70,16 +70,11 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 /// CRC-16/XMODEM, with which Redis Cluster assigns keys to slots.
 fn crc16(bytes: &[u8]) -> u16 {
     const TABLE: [u16; 256] = {
-        let mut table = [0; 256];
-        let mut at = 0;
+        let (mut table, mut at) = ([0; 256], 0);
         while at < 256 {
             let (mut crc, mut bit) = ((at as u16) << 8, 0);
             while bit < 8 {
-                crc = if crc & 0x8000 == 0 {
-                    crc << 1
-                } else {
-                    crc << 1 ^ 0x1021
-                };
+                crc = crc << 1 ^ (crc >> 15) * 0x1021;
                 bit += 1;
             }
             table[at] = crc;

@@ -159,13 +159,11 @@ impl Wire {
 
     /// Like [`call`](Self::call), but does not count this call: it is for a batch, of which each caller is counted.
     pub(crate) async fn call_uncounted(&self, command: &Command) -> Result<Value, BackendError> {
-        let reply = match self.send(&*command.in_dialect(self.dialect)?).await {
-            Err(CallError::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
-                self.send(&*command.with_source(self.dialect)?).await
-            }
-            reply => reply,
-        };
-        reply.map_err(BackendError::from)
+        let mut reply = self.send(&*command.in_dialect(self.dialect)?).await;
+        if matches!(&reply, Ok(Err(refusal)) if refusal.code() == "NOSCRIPT") {
+            reply = self.send(&*command.with_source(self.dialect)?).await;
+        }
+        translate(reply)
     }
 
     /// Returns once enough replicas have all writes that were answered before this call. Returns at once if the URL asks
@@ -211,21 +209,21 @@ impl Wire {
     /// Sends one Redis command that calls no script.
     pub(crate) async fn query(&self, command: &Cmd) -> Result<Value, BackendError> {
         let _counted = self.count_call();
-        self.send(command).await.map_err(BackendError::from)
+        translate(self.send(command).await)
     }
 
-    async fn send(&self, command: &Cmd) -> Result<Value, CallError> {
+    async fn send(&self, command: &Cmd) -> Answer {
         let mut connection = self.connection.clone();
-        let reply = split_refusal(connection.send_packed_command(command).await);
-        let is_useless = match &reply {
-            Ok(_) => false,
-            Err(CallError::Refused(refusal)) => Refusal::of(refusal).is_from_replica(),
-            Err(CallError::Unanswered(_)) => true,
+        let answer = answer(connection.send_packed_command(command).await);
+        let is_useless = match &answer {
+            Ok(Ok(_)) => false,
+            Ok(Err(refusal)) => Refusal::of(refusal).is_from_replica(),
+            Err(_) => true,
         };
         if is_useless {
             self.close();
         }
-        reply
+        answer
     }
 
     /// Closes the connection. The next call opens another.
@@ -239,38 +237,26 @@ impl Wire {
 pub(crate) async fn dialect_of_node(connection: &mut MultiplexedConnection) -> Result<Dialect, RedisError> {
     let mut probe = redis::cmd("PUBSUB");
     probe.arg("SHARDNUMSUB");
-    match split_refusal(connection.send_packed_command(&probe).await) {
-        Ok(_) => Ok(Dialect::ShardedCluster),
-        Err(CallError::Refused(_)) => Ok(Dialect::Cluster),
-        Err(CallError::Unanswered(error)) => Err(error),
-    }
+    Ok(match answer(connection.send_packed_command(&probe).await)? {
+        Ok(_) => Dialect::ShardedCluster,
+        Err(_) => Dialect::Cluster,
+    })
 }
 
-enum CallError {
-    /// The server replied with an error.
-    Refused(ServerError),
-    /// No reply came.
-    Unanswered(RedisError),
-}
+/// The server's reply or, as the inner error, its refusal. The outer error tells that no reply came.
+type Answer = RedisResult<Result<Value, ServerError>>;
 
-impl From<CallError> for BackendError {
-    fn from(error: CallError) -> Self {
-        match error {
-            CallError::Refused(refusal) => Refusal::of(&refusal).error(),
-            CallError::Unanswered(error) => error::unanswered(&error),
-        }
-    }
-}
-
-fn split_refusal(reply: Result<Value, RedisError>) -> Result<Value, CallError> {
+fn answer(reply: RedisResult<Value>) -> Answer {
     match reply {
-        Ok(Value::ServerError(refusal)) => Err(CallError::Refused(refusal)),
-        Ok(value) => Ok(value),
-        Err(error) => Err(match ServerError::try_from(error) {
-            Ok(refusal) => CallError::Refused(refusal),
-            Err(error) => CallError::Unanswered(error),
-        }),
+        Ok(Value::ServerError(refusal)) => Ok(Err(refusal)),
+        Ok(value) => Ok(Ok(value)),
+        Err(error) => ServerError::try_from(error).map(Err),
     }
+}
+
+fn translate(answer: Answer) -> Result<Value, BackendError> {
+    let reply = answer.map_err(|error| error::unanswered(&error))?;
+    reply.map_err(|refusal| Refusal::of(&refusal).error())
 }
 
 /// Counts a caller as waiting for a reply while it lives.
