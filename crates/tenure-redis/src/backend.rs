@@ -16,8 +16,9 @@ use crate::claims::script::Layout;
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
-use crate::connection::link::Link;
-use crate::topology::{Topology, invalid};
+use crate::connection::link::{Link, wakes_at};
+use crate::error::invalid;
+use crate::topology::Topology;
 use crate::watch::Subscriptions;
 
 /// Locks in Redis, in the configured [`Layout`](crate::Layout).
@@ -49,7 +50,7 @@ impl RedisStore {
     /// Connects to the server, with a single attempt.
     ///
     /// # Cancel safety
-    /// Dropping the future closes the connections that were opened.
+    /// If the future is dropped, the attempt ends in the background, and its connections are closed.
     ///
     /// # Errors
     /// `Unavailable` if the server cannot be reached or the TLS handshake fails, `Denied` if it refuses the user or the
@@ -156,7 +157,7 @@ impl Backend for RedisStore {
     }
 
     fn reconnects(&self) -> Option<Wakes> {
-        Some(self.link.reconnects())
+        Some(wakes_at(self.link.replacements()))
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

@@ -16,7 +16,6 @@ use std::slice;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use futures_util::stream;
 use parking_lot::Mutex;
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus,
@@ -24,16 +23,20 @@ use tenure_backend::{
 };
 use tokio::sync::{Notify, watch};
 
+use crate::backend::RedisStore;
 use crate::claims::slot::slot_of;
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
+use crate::connection::link::wakes_at;
+use crate::error::invalid;
 use crate::layout::Layout;
 use crate::profile::LIMITS;
 use crate::renew::MIN_TIMEOUT;
-use crate::topology::{Topology, invalid};
+use crate::topology::Topology;
 pub use nodes::RedisCluster;
 use nodes::keep_looking;
+use route::redirect;
 
 impl RedisCluster {
     /// Connects to the first node of the URL that answers, and learns the others from it.
@@ -77,13 +80,8 @@ impl RedisCluster {
         claim: &Arc<Claim>,
         not_after: Instant,
     ) -> Result<AcquireReply, BackendError> {
-        let mut route = self.route(&claim.at.key, not_after)?;
-        loop {
-            match route.node()?.acquire_claim(claim, not_after).await {
-                Err(error) => route.follow(error).await?,
-                reply => return reply,
-            }
-        }
+        let acquire = |node: Arc<RedisStore>| async move { node.acquire_claim(claim, not_after).await };
+        self.call_routed(&claim.at.key, not_after, acquire).await
     }
 
     /// Renews the claims of each slot in calls of their own; those of a node travel together.
@@ -91,71 +89,49 @@ impl RedisCluster {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
             return batch.iter().map(|_| RenewReply::Unknown(error.clone())).collect();
         }
-        let mut replies: Vec<Option<RenewReply>> = batch.iter().map(|_| None).collect();
-        let mut by_slot: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        // Claims that have no slot of their own are refused together.
+        let mut by_slot: BTreeMap<Option<u16>, Vec<usize>> = BTreeMap::new();
         for (at, renewal) in batch.iter().enumerate() {
-            match slot_of(&renewal.claim.key) {
-                Ok(slot) => by_slot.entry(slot).or_default().push(at),
-                Err(error) => replies[at] = Some(RenewReply::Unknown(error)),
-            }
+            let slot = slot_of(&renewal.claim.key).ok();
+            by_slot.entry(slot).or_default().push(at);
         }
         let batch = &batch;
         let calls = by_slot.into_values().map(async |places| {
-            let renewals = || places.iter().map(|at| batch[*at].clone()).collect();
-            (self.renew_in_slot(renewals).await, places)
+            let renewals = places.iter().map(|at| batch[*at].clone()).collect();
+            places.into_iter().zip(self.renew_in_slot(&renewals).await)
         });
-        for (renewed, places) in join_all(calls).await {
-            for (at, reply) in places.into_iter().zip(renewed) {
-                replies[at] = Some(reply);
-            }
-        }
-        replies.into_iter().flatten().collect()
+        let mut renewed: Vec<_> = join_all(calls).await.into_iter().flatten().collect();
+        renewed.sort_by_key(|(at, _)| *at);
+        renewed.into_iter().map(|(_, reply)| reply).collect()
     }
 
     /// Renews claims of one slot. If it moves meanwhile, retries for a sixth of the shortest lease: then the engine does.
-    async fn renew_in_slot(&self, renewals: impl Fn() -> Batch<RenewRequest>) -> Batch<RenewReply> {
-        let batch = renewals();
-        let shortest = batch
-            .iter()
-            .map(|renewal| renewal.lease)
-            .min()
-            .unwrap_or_default();
-        let until = self.now() + (shortest / 6).max(MIN_TIMEOUT);
-        let unknown =
-            |error: BackendError| batch.iter().map(|_| RenewReply::Unknown(error.clone())).collect();
-        let Some(first) = batch.first() else {
+    async fn renew_in_slot(&self, renewals: &Batch<RenewRequest>) -> Batch<RenewReply> {
+        let Some(first) = renewals.first() else {
             return Batch::new();
         };
-        let mut route = match self.route(&first.claim.key, until) {
-            Ok(route) => route,
-            Err(error) => return unknown(error),
-        };
-        loop {
-            let replies = match route.node() {
-                Ok(node) => node.renew_all(renewals()).await,
-                Err(error) => return unknown(error),
-            };
+        let shortest = renewals.iter().map(|renewal| renewal.lease).min();
+        let until = self.now() + (shortest.unwrap_or_default() / 6).max(MIN_TIMEOUT);
+        let renew = |node: Arc<RedisStore>| async move {
+            let replies = node.renew_all(renewals.iter().cloned().collect()).await;
             // A node that does not serve the slot refuses the whole call.
             let refused = replies.iter().find_map(|reply| match reply {
-                RenewReply::Unknown(error) if route::redirect(error).is_some() => Some(error.clone()),
+                RenewReply::Unknown(error) if redirect(error).is_some() => Some(error.clone()),
                 _ => None,
             });
-            let Some(refused) = refused else { return replies };
-            if let Err(error) = route.follow(refused).await {
-                return unknown(error);
-            }
-        }
+            refused.map_or(Ok(replies), Err)
+        };
+        let renewed = self.call_routed(&first.claim.key, until, renew).await;
+        renewed.unwrap_or_else(|error| {
+            let unknown = renewals.iter().map(|_| RenewReply::Unknown(error.clone()));
+            unknown.collect()
+        })
     }
 
     async fn release_one(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
+        let release = |node: Arc<RedisStore>| async move { node.try_release(request).await };
         let until = self.now() + self.dialer.config.command_timeout;
-        let mut route = self.route(request.target.key(), until)?;
-        loop {
-            match route.node()?.try_release(request).await {
-                Err(error) => route.follow(error).await?,
-                reply => return reply,
-            }
-        }
+        self.call_routed(request.target.key(), until, release).await
     }
 
     async fn release_all(&self, batch: Batch<ReleaseRequest>) -> Batch<ReleaseReply> {
@@ -177,13 +153,10 @@ impl RedisCluster {
             Query::Key(key) => key,
             Query::Prefix { prefix, after, limit } => return self.list(prefix, after.as_ref(), *limit).await,
         };
-        let mut route = self.route(key, self.now() + self.dialer.config.command_timeout)?;
-        loop {
-            match route.node()?.inspect_query(query.clone()).await {
-                Err(error) => route.follow(error).await?,
-                page => return page,
-            }
-        }
+        let query = &query;
+        let inspect = |node: Arc<RedisStore>| async move { node.inspect_query(query.clone()).await };
+        let until = self.now() + self.dialer.config.command_timeout;
+        self.call_routed(key, until, inspect).await
     }
 }
 
@@ -241,10 +214,7 @@ impl Backend for RedisCluster {
     }
 
     fn reconnects(&self) -> Option<Wakes> {
-        let replacements = stream::unfold(self.replaced.subscribe(), async |mut replaced| {
-            replaced.changed().await.ok().map(|()| ((), replaced))
-        });
-        Some(Wakes::new(replacements))
+        Some(wakes_at(self.replaced.subscribe()))
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

@@ -9,8 +9,9 @@ use tenure_backend::{BackendError, Clock, SystemClock};
 use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl};
 
 use crate::credentials::{Credentials, CredentialsSource, Login};
+use crate::error::invalid;
 use crate::layout::Layout;
-use crate::topology::{Acknowledgement, Topology, invalid};
+use crate::topology::{Acknowledgement, Topology};
 
 /// Claims are batched while at least this many calls are in flight. With fewer, the server is idle between calls, so a
 /// claim that is sent alone is served sooner.
@@ -45,40 +46,25 @@ const OPTIONS: &[Known] = &[
 /// assert!(!format!("{config:?}").contains("s3cr3t"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+// A field is described by the method that sets it.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) topology: Topology,
     pub(crate) login: Login,
-    /// Callback that fetches user and password at each connect. It replaces the configured ones.
+    /// Replaces `login`.
     pub(crate) credentials: Option<CredentialsSource>,
-    /// Number of the database: 0 unless the URL's path names another.
     pub(crate) database: u32,
-    /// The format of the locks: by default Redisson's.
     pub(crate) layout: Layout,
-    /// Time limit for connecting: 5 s by default.
     pub(crate) connect_timeout: Duration,
-    /// Time limit for a reply: 3 s by default, as in Redisson. A connection that exceeds the limit is closed, at most a
-    /// quarter of the limit later, and all its calls fail.
     pub(crate) command_timeout: Duration,
     /// How many replicas must acknowledge a grant; `None` if none must.
     pub(crate) acknowledgement: Option<Acknowledgement>,
-    /// TLS settings; `None` for plain text.
     pub(crate) tls: Option<Tls>,
-    /// Lets a lone caller spin for its reply.
-    ///
-    /// A caller that calls again within 100 µs polls the socket for up to 100 µs before its thread sleeps. This is
-    /// faster if the server runs on the same machine, but keeps the core busy and other tasks waiting. Default: true.
     pub(crate) spin: bool,
-    /// The clock that measures leases: by default the system's.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Longest lease of all clients of a quorum with this server; `None` for a server that is no member.
     pub(crate) max_lease: Option<Duration>,
-    /// Claims are batched while at least this many calls are in flight: by default 12, in tests also fewer.
-    pub(crate) batch_from: usize,
-    /// Tokens come from a counter of each lock, that of Redisson's RFencedLock. Claims are not batched then, because a
-    /// batch draws the tokens of all its claims at once.
     pub(crate) redisson_fencing: bool,
-    /// Number of batches in flight at once. `None`, the default, derives it from the round-trip time; tests fix it.
+    pub(crate) batch_from: usize,
     pub(crate) concurrent_batches: Option<usize>,
 }
 
@@ -241,20 +227,17 @@ impl Config {
 
     /// Sets how long it may take to connect: 5 s by default, enough for three lost packets.
     #[must_use]
-    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
-        Config {
-            connect_timeout,
-            ..self
-        }
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
+        self
     }
 
-    /// Sets how long the server may take to reply: 3 s by default, as in Redisson.
+    /// Sets how long the server may take to reply: 3 s by default, as in Redisson. A connection that exceeds the limit is
+    /// closed, at most a quarter of the limit later, and all its calls fail.
     #[must_use]
-    pub fn command_timeout(self, command_timeout: Duration) -> Self {
-        Config {
-            command_timeout,
-            ..self
-        }
+    pub fn command_timeout(mut self, command_timeout: Duration) -> Self {
+        self.command_timeout = command_timeout;
+        self
     }
 
     /// Connects with TLS; the default is plain text.
@@ -264,20 +247,21 @@ impl Config {
         Config { tls, ..self }
     }
 
-    /// Sets whether a lone caller that calls again within 100 µs polls the socket for its reply: true by default.
+    /// Sets whether a lone caller that calls again within 100 µs polls the socket for up to 100 µs before its thread
+    /// sleeps: true by default. This is faster if the server runs on the same machine, but keeps the core busy and other
+    /// tasks waiting.
     #[must_use]
     pub fn spin(self, spin: bool) -> Self {
         Config { spin, ..self }
     }
 
     /// Sets whether tokens come from a counter of each lock, which Redisson's `RFencedLock` shares: false by default. Only
-    /// for [`Layout::Redisson`]; connecting fails otherwise.
+    /// for [`Layout::Redisson`]; connecting fails otherwise. Claims do not travel in batches then, because a batch draws the
+    /// tokens of all its claims at once.
     #[must_use]
-    pub fn redisson_fencing(self, redisson_fencing: bool) -> Self {
-        Config {
-            redisson_fencing,
-            ..self
-        }
+    pub fn redisson_fencing(mut self, redisson_fencing: bool) -> Self {
+        self.redisson_fencing = redisson_fencing;
+        self
     }
 
     /// Sets the clock that measures leases: the system's by default.
@@ -303,13 +287,10 @@ impl Config {
     #[cfg(feature = "__own-tests")]
     #[doc(hidden)]
     #[must_use]
-    pub fn batching(self, batch_from: Option<usize>, concurrent_batches: Option<usize>) -> Self {
-        let batch_from = batch_from.unwrap_or(self.batch_from);
-        Config {
-            batch_from,
-            concurrent_batches,
-            ..self
-        }
+    pub fn batching(mut self, batch_from: Option<usize>, concurrent_batches: Option<usize>) -> Self {
+        self.batch_from = batch_from.unwrap_or(self.batch_from);
+        self.concurrent_batches = concurrent_batches;
+        self
     }
 
     /// The server as `host:port`, or the name of the master and its sentinels.

@@ -8,8 +8,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use redis::RedisConnectionInfo;
-use tenure_backend::{BackendError, Effect, Fault};
-use tenure_endpoint::{PasswordFileError, Secret, read_password_file};
+use tenure_backend::BackendError;
+use tenure_endpoint::{Secret, read_password_file};
+
+use crate::error::{invalid, no_password};
 
 /// The user and password that the configuration names, for servers or for sentinels.
 #[derive(Clone, Debug, Default)]
@@ -29,15 +31,14 @@ impl Login {
         password: Option<&Secret>,
         file: Option<&Path>,
     ) -> Result<Self, BackendError> {
-        let invalid = |message: String| BackendError::new(Fault::Invalid, Effect::None, message);
         if password.is_some() && file.is_some() {
             return Err(invalid(
-                "the password stands in the URL and in `password_file`: give one of them".to_owned(),
+                "the password stands in the URL and in `password_file`: give one of them",
             ));
         }
         let mut password = password.cloned();
         if let Some(path) = file {
-            let read = read_password_file(path).map_err(|error| invalid(error.to_string()))?;
+            let read = read_password_file(path).map_err(invalid)?;
             if read.readable_by_all {
                 tracing::warn!(path = %path.display(), "everyone on this machine can read the password file: chmod 600 it");
             }
@@ -52,12 +53,9 @@ impl Login {
     }
 
     /// The user and password to log in with. Reads the password file again, because the password may have been rotated.
-    pub(crate) fn info(&self) -> Result<RedisConnectionInfo, PasswordFileError> {
-        let file = self
-            .password_file
-            .as_deref()
-            .map(read_password_file)
-            .transpose()?;
+    pub(crate) fn info(&self) -> Result<RedisConnectionInfo, BackendError> {
+        let file = self.password_file.as_deref().map(read_password_file).transpose();
+        let file = file.map_err(|error| no_password(&error))?;
         let password = file.map(|file| file.password).or_else(|| self.password.clone());
         let mut info = RedisConnectionInfo::default().set_lib_name("tenure", env!("CARGO_PKG_VERSION"));
         if let Some(user) = &self.user {
@@ -77,26 +75,22 @@ impl Login {
 /// # Examples
 /// See [`Config::credentials`](crate::Config::credentials).
 #[derive(Clone, Debug)]
-pub struct Credentials {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Secret,
-}
+pub struct Credentials(pub(crate) Login);
 
 impl Credentials {
     /// The password of the default user.
     pub fn password(password: impl Into<String>) -> Self {
-        Credentials {
-            user: None,
-            password: Secret::new(password),
-        }
+        Credentials(Login {
+            password: Some(Secret::new(password)),
+            ..Login::default()
+        })
     }
 
     /// The password of an ACL user.
     pub fn user(user: impl Into<String>, password: impl Into<String>) -> Self {
-        Credentials {
-            user: Some(user.into()),
-            password: Secret::new(password),
-        }
+        let mut credentials = Credentials::password(password);
+        credentials.0.user = Some(user.into());
+        credentials
     }
 }
 

@@ -1,7 +1,7 @@
 //! Examining, for `tenure doctor`: finds settings and states of the server that weaken locks, with the consequence of
 //! each. Changes no data.
 
-pub(crate) mod info;
+mod info;
 mod replication;
 
 use std::error::Error;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt;
-use redis::Value;
+use redis::{InfoDict, Value};
 use tenure_backend::{BackendError, Claim, ClaimId, ClaimRef, ClientId, Fault, Finding, LockKey};
 use tokio::time::timeout;
 
@@ -19,7 +19,7 @@ use crate::claims::names::MUTEX_CHANNEL;
 use crate::claims::reply::{list, text};
 use crate::claims::script::Script;
 use crate::connection::wire::Wire;
-use info::{Info, cluster, eviction, persistence, replicas, version};
+use info::{cluster, eviction, persistence, replicas, version};
 
 /// `examine` warns if the server's clock and ours differ by more than this and a round trip.
 const MAX_SKEW: Duration = Duration::from_secs(1);
@@ -53,42 +53,38 @@ impl RedisStore {
         if let Some(rest) = session.recovers_for(self.now()) {
             findings.push(Finding::warning(
                 format!("the server has started lately, so it keeps out for another {}", seconds(rest)),
-                "it may have forgotten locks that are still held, so it grants none until then: no lock can be had unless a majority                  of the others grants it",
+                "it may have forgotten locks that are still held, so it grants none until then: no lock can be had unless a majority of the others grants it",
             ));
         }
-        match wire.query(redis::cmd("INFO").arg("everything")).await {
-            Ok(reply) => {
-                let info = Info(text(&reply).unwrap_or_default());
+        match answered(wire.info("everything").await)? {
+            Ok(info) => {
                 findings.extend(version(&info));
                 persistence(&info, &mut findings);
-                if info.get("aof_enabled") == Some("1") {
-                    findings.extend(fsync_policy(setting(wire, "appendfsync").await.as_deref()));
+                if info.get("aof_enabled") == Some(1) {
+                    findings.extend(fsync_policy(wire.setting("appendfsync").await.as_deref()));
                 }
                 replicas(&info, &mut findings);
-                findings.extend(missing_replicas(wire, &info).await);
+                let minimum = wire.setting("min-replicas-to-write").await;
+                findings.extend(replication::missing(minimum.as_deref(), &info));
                 replication::lag(&info, self.link.dialer.config.acknowledgement, &mut findings);
-                let minimum = setting(wire, "min-replicas-to-write").await;
                 replication::minimum(minimum.as_deref(), &info, &mut findings);
-                if scope.is_empty() {
-                    cluster(&info, &mut findings);
-                }
+                findings.extend(cluster(&info, !scope.is_empty()));
                 let policy = eviction_policy(wire, &info).await;
                 eviction(&info, &policy, &mut findings);
             }
             // The ACL user may not call `INFO`, or the command has been renamed.
-            Err(error) if error.fault() != Fault::Unavailable => findings.push(Finding::warning(
+            Err(_) => findings.push(Finding::warning(
                 "this user may not call INFO, or the server does not know it, so persistence, replicas and memory could not be \
                  looked at",
                 "what a restart, a failover or a full memory would do to locks is not known",
             )),
-            Err(error) => return Err(error),
         }
         if let Some(sentinels) = self.link.dialer.sentinels() {
             replication::sentinels(sentinels.master(), &sentinels.ask_all().await, &mut findings);
         }
-        script_cache(wire, self.layout.first(), &mut findings).await?;
+        findings.extend(script_cache(wire, self.layout.first()).await?);
         self.clock_and_round_trip(wire, &mut findings).await?;
-        counter(wire, scope, &mut findings).await?;
+        findings.extend(counter(wire, scope).await?);
         self.wake_up(wire, scope, &mut findings).await;
         Ok(findings)
     }
@@ -130,11 +126,8 @@ impl RedisStore {
         let probe = probe_claim(scope);
         let begun = self.now();
         let heard = async {
-            let mut wakes = self
-                .subscriptions
-                .watch(&probe)
-                .await
-                .map_err(|_| cannot_subscribe())?;
+            let wakes = self.subscriptions.watch(&probe).await;
+            let mut wakes = wakes.map_err(|_| cannot_subscribe())?;
             // The first wake-up only confirms the subscription. Then the message is sent.
             wakes.next().await.ok_or_else(cannot_subscribe)?;
             let channel = self.format().channel(MUTEX_CHANNEL, &probe.at.key);
@@ -192,35 +185,19 @@ fn probe_claim(scope: &str) -> Claim {
     Claim::of(ClaimRef { key, id }, Duration::from_secs(1))
 }
 
-/// Reports a server that refuses writes because too few replicas are in sync. `INFO` has their number only if the
-/// server requires some.
-async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
-    info.get("min_slaves_good_slaves")?;
-    let good = info.number("min_slaves_good_slaves");
-    let required = setting(wire, "min-replicas-to-write").await;
-    let required = required.and_then(|count| count.parse().ok()).unwrap_or(1);
-    (good < required).then(|| {
-        Finding::danger(
-            format!(
-                "the server takes no writes: `min-replicas-to-write` asks for {required} replica{}, and {good} keep up",
-                plural(required)
-            ),
-            "held locks end with their leases, and no new ones can be had, until enough replicas are back",
-        )
-    })
-}
-
-/// Reads a setting of the server; `None` if `CONFIG GET` is not permitted.
-pub(crate) async fn setting(wire: &Wire, name: &str) -> Option<String> {
-    let reply = wire.query(redis::cmd("CONFIG").arg("GET").arg(name)).await;
-    let pair = reply.ok()?;
-    list(&pair)?.get(1).and_then(text).map(str::to_owned)
+/// Separates a server that cannot be reached, the outer error, from one that refuses to answer.
+fn answered<T>(reply: Result<T, BackendError>) -> Result<Result<T, BackendError>, BackendError> {
+    match reply {
+        Err(error) if error.fault() == Fault::Unavailable => Err(error),
+        reply => Ok(reply),
+    }
 }
 
 /// The eviction policy from `CONFIG GET`, or from `INFO` if `CONFIG GET` is not permitted.
-async fn eviction_policy(wire: &Wire, info: &Info<'_>) -> String {
-    let policy = setting(wire, "maxmemory-policy").await;
-    policy.unwrap_or_else(|| info.get("maxmemory_policy").unwrap_or("noeviction").to_owned())
+async fn eviction_policy(wire: &Wire, info: &InfoDict) -> String {
+    let policy = wire.setting("maxmemory-policy").await;
+    let policy = policy.or_else(|| info.get("maxmemory_policy"));
+    policy.unwrap_or_else(|| "noeviction".to_owned())
 }
 
 /// Judges the setting `appendfsync`, which says how soon a write is on the disk. `policy` is `None` if it could not
@@ -249,67 +226,55 @@ fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
 
 /// Reports a token counter that is too high for further tokens, or so far ahead of the clock that a loss of data
 /// could repeat tokens.
-async fn counter(wire: &Wire, scope: &str, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
+async fn counter(wire: &Wire, scope: &str) -> Result<Option<Finding>, BackendError> {
     let name = format!("{COUNTER}{scope}");
-    let value = match wire.query(redis::cmd("GET").arg(&name)).await {
+    let value = match answered(wire.query(redis::cmd("GET").arg(&name)).await)? {
         Ok(value) => value,
-        Err(error) if error.fault() == Fault::Unavailable => return Err(error),
         Err(error) => {
-            findings.push(Finding::warning(
+            return Ok(Some(Finding::warning(
                 format!("the token counter `{name}` cannot be read: {error}"),
                 "whether tokens can be had is not known",
-            ));
-            return Ok(());
+            )));
         }
     };
     // A counter that is not a number counts as missing, as in the scripts.
     let Some(value) = text(&value).and_then(|value| value.parse::<f64>().ok()) else {
-        return Ok(());
+        return Ok(None);
     };
     let ahead = Duration::try_from_secs_f64(value / 1e6).unwrap_or(Duration::MAX);
     let ahead = ahead.saturating_sub(Duration::from_micros(wire.time().await?));
     if value >= LAST_TOKEN {
-        findings.push(Finding::danger(
+        return Ok(Some(Finding::danger(
             format!("the token counter `{name}` has been set to {value}, beyond any token"),
             "no lock can be had: while no lock is held, delete that key, and tokens go on from the server's time",
-        ));
-    } else if ahead > MAX_AHEAD {
-        findings.push(Finding::warning(
+        )));
+    }
+    Ok((ahead > MAX_AHEAD).then(|| {
+        Finding::warning(
             format!("the token counter `{name}` is {} ahead of the server's clock", age(ahead)),
             "if the server loses its data before its clock gets there, older tokens come again, and a resource that \
              checks them refuses the new holders until they have passed the old ones",
-        ));
-    }
-    Ok(())
+        )
+    }))
 }
 
 /// Warns if the server has forgotten the script `first`, which this client loaded when it connected, as some proxies and hosted services do.
-async fn script_cache(wire: &Wire, first: &Script, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
-    let reply = match wire.query(&first.exists(wire.dialect)).await {
-        Ok(reply) => reply,
-        Err(error) if error.fault() == Fault::Unavailable => return Err(error),
-        // The server refuses `SCRIPT EXISTS`. Locks work without it.
-        Err(_) => {
-            findings.push(Finding::warning(
-                "this user may not call SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \
-                 not (ACL SETUSER … +script|exists)",
-                "whether the server forgets our scripts is not known",
-            ));
-            return Ok(());
-        }
+async fn script_cache(wire: &Wire, first: &Script) -> Result<Option<Finding>, BackendError> {
+    let Ok(reply) = answered(wire.query(&first.exists(wire.dialect)).await)? else {
+        // Locks work without `SCRIPT EXISTS`.
+        return Ok(Some(Finding::warning(
+            "this user may not call SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \
+             not (ACL SETUSER … +script|exists)",
+            "whether the server forgets our scripts is not known",
+        )));
     };
     let known = list(&reply).is_some_and(|known| known.iter().all(|loaded| *loaded == Value::Int(1)));
-    if !known {
-        findings.push(Finding::warning(
+    Ok((!known).then(|| {
+        Finding::warning(
             "the server has forgotten our scripts since we connected: another client flushes its script cache",
             "the next lock or unlock takes two round trips instead of one, and nothing else changes",
-        ));
-    }
-    Ok(())
-}
-
-fn plural(count: u64) -> &'static str {
-    if count == 1 { "" } else { "s" }
+        )
+    }))
 }
 
 fn seconds(time: Duration) -> String {

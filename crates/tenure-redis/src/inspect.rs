@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::Value;
+use redis::{Value, from_redis_value};
 use tenure_backend::{
     BackendError, Cursor, Effect, Fault, HolderStatus, Kind, LockKey, LockStatus, Mode, Page, Query,
     WaiterStatus,
@@ -19,7 +19,7 @@ use crate::claims::reply::{integer, list, parse_granted_record, parse_mode, pars
 use crate::claims::script::Dialect;
 use crate::claims::slot::{has_one_slot, slot};
 use crate::connection::wire::Wire;
-use crate::error::unexpected_reply;
+use crate::error::{invalid, unexpected_reply};
 use crate::layout::{Layout, foreign_name};
 use crate::release::holder_id;
 
@@ -74,15 +74,8 @@ impl RedisStore {
     /// Warns once if the server has over `MANY_KEYS` keys: a listing visits each of them, lock or not.
     async fn warn_of_many(&self, wire: &Wire) {
         let size = wire.query(&redis::cmd("DBSIZE")).await;
-        let Some(keys) = size
-            .ok()
-            .as_ref()
-            .and_then(integer)
-            .filter(|keys| *keys > MANY_KEYS)
-        else {
-            return;
-        };
-        if !self.warned_of_many.swap(true, Ordering::Relaxed) {
+        let keys = size.ok().as_ref().and_then(integer).unwrap_or(0);
+        if keys > MANY_KEYS && !self.warned_of_many.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the server has {keys} keys, and a listing looks at each: ask for single keys where you can"
             );
@@ -152,13 +145,8 @@ impl Position {
         let Some(cursor) = cursor else {
             return Ok(Position::start_of(HELD));
         };
-        Position::parse(cursor.as_str()).ok_or_else(|| {
-            BackendError::new(
-                Fault::Invalid,
-                Effect::None,
-                "this is not a cursor of this listing: start again without one",
-            )
-        })
+        Position::parse(cursor.as_str())
+            .ok_or_else(|| invalid("this is not a cursor of this listing: start again without one"))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -204,12 +192,10 @@ async fn scan(
     command.arg(cursor).arg("MATCH").arg(pattern);
     command.arg("COUNT").arg(width).arg("TYPE").arg(kind);
     let reply = wire.query(&command).await?;
-    let [next, keys] = list(&reply).ok_or_else(unexpected_reply)? else {
-        return Err(unexpected_reply());
-    };
-    let next = integer(next).ok_or_else(unexpected_reply)?;
-    let keys = list(keys).ok_or_else(unexpected_reply)?.iter().filter_map(text);
+    let (next, keys): (u64, Vec<Value>) = from_redis_value(reply).map_err(|_| unexpected_reply())?;
     let names: BTreeSet<_> = keys
+        .iter()
+        .filter_map(text)
         .filter_map(|key| match phase {
             HELD => Some(key),
             PERMITS => semaphore_of_permits(key),
@@ -243,20 +229,15 @@ async fn inspect_names(
     store: &RedisStore,
     names: &[String],
 ) -> Result<Vec<LockStatus>, BackendError> {
+    let in_cluster = wire.dialect != Dialect::Alone;
+    let together = |a: &String, b: &String| !in_cluster || slot(a.as_bytes()) == slot(b.as_bytes());
+    let chunks = names.chunk_by(together).flat_map(|names| names.chunks(CHUNK));
     let mut statuses = Vec::new();
-    if wire.dialect == Dialect::Alone {
-        for names in names.chunks(CHUNK) {
-            statuses.extend(inspect_chunk(wire, store, names).await?);
-        }
-        return Ok(statuses);
-    }
-    let same_slot = |a: &String, b: &String| slot(a.as_bytes()) == slot(b.as_bytes());
-    let chunks = names.chunk_by(same_slot).flat_map(|names| names.chunks(CHUNK));
     for shown in join_all(chunks.map(|names| inspect_chunk(wire, store, names))).await {
         match shown {
             Ok(shown) => statuses.extend(shown),
             // The slot has moved, or is being moved.
-            Err(error) if error.fault() == Fault::Unsupported => {}
+            Err(error) if in_cluster && error.fault() == Fault::Unsupported => {}
             Err(error) => return Err(error),
         }
     }
@@ -284,14 +265,15 @@ async fn inspect_one(wire: &Wire, store: &RedisStore, name: &str) -> Result<Vec<
     let mut command = store.layout.inspect.command(1, 0, name.len());
     let reply = wire.call(command.text(&format.key(name))).await?;
     match list(&reply).ok_or_else(unexpected_reply)? {
-        [Value::Array(fields)] if fields.len() == 1 && format.is_string() => {
-            Err(BackendError::new(Fault::UnknownKind, Effect::None, OTHER_FORMAT))
+        [Value::Array(fields)] if fields.len() == 1 => {
+            let message = match format.is_string() {
+                true => OTHER_FORMAT,
+                false => {
+                    "the key is no lock, so who holds it is not known: another program keeps something there"
+                }
+            };
+            Err(BackendError::new(Fault::UnknownKind, Effect::None, message))
         }
-        [Value::Array(fields)] if fields.len() == 1 => Err(BackendError::new(
-            Fault::UnknownKind,
-            Effect::None,
-            "the key is no lock, so who holds it is not known: another program keeps something there",
-        )),
         statuses => Ok(statuses.iter().filter_map(|lock| status(lock, format)).collect()),
     }
 }

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use redis::Value;
-use tenure_backend::{BackendError, Effect, Fault, LockKey, Profile};
+use tenure_backend::{BackendError, LockKey, Profile};
 
-use crate::claims::names::{MUTEX_CHANNEL, channel, is_reserved, tagged};
+use crate::claims::names::{MUTEX_CHANNEL, is_reserved, tagged};
 use crate::claims::script;
+use crate::error::invalid;
 use crate::profile::{PLAIN, PROFILE, SPRING};
 
 /// Begins the ID of a holder whose name in Redis is no text.
@@ -47,14 +48,15 @@ impl Layout {
     /// The layout of Spring's `RedisLockRegistry` with this registry key.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] if the name is empty, has control characters, or begins the names of keys that
+    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) if the name is empty, has control characters, or begins the names of keys that
     /// belong to other locks.
     pub fn spring(registry: &str) -> Result<Self, BackendError> {
         if registry.is_empty() || registry.contains(char::is_control) || is_reserved(&format!("{registry}:"))
         {
-            let message = "`registry` is the registry key that Java passes to RedisLockRegistry: a text without control characters, \
-                           which begins no key of other locks";
-            return Err(BackendError::new(Fault::Invalid, Effect::None, message));
+            return Err(invalid(
+                "`registry` is the registry key that Java passes to RedisLockRegistry: a text without control characters, which \
+                 begins no key of other locks",
+            ));
         }
         let registry = registry.into();
         Ok(Layout::Spring { registry })
@@ -99,7 +101,7 @@ impl Layout {
     /// The channel to which our unfair waiters subscribe. `prefix` is that of Redisson's channels for this kind of lock.
     pub(crate) fn channel(&self, prefix: &str, key: &LockKey) -> String {
         match self {
-            Layout::Redisson => channel(prefix, key),
+            Layout::Redisson => tagged(prefix, key),
             Layout::Plain => tagged("tenure_channel:", key),
             Layout::Spring { registry } => format!("{registry}-channel:{registry}:{key}"),
         }

@@ -4,12 +4,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, Effect, Fairness, Fault, Fencing, Hazard, Inspection, Kind, LeaseClock, Limits,
-    Liveness, Mode, Order, Profile, Reach, ReleaseRequest, WakeUp,
+    BackendError, Claim, Effect, Fairness, Fault, Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness,
+    Mode, Order, Profile, Reach, ReleaseRequest, WakeUp,
 };
 
 use crate::claims::names::is_reserved;
 use crate::claims::script::{Layout, MAX_PERMITS, ScriptSet};
+use crate::error::invalid;
 
 pub(crate) const LIMITS: Limits = {
     let mut limits = Limits::new(Duration::from_millis(100), Duration::from_secs(365 * 24 * 3600));
@@ -83,23 +84,16 @@ pub(crate) fn grants(claim: &Claim) -> u64 {
 /// Checks a claim before it is sent. Returns the scripts that serve it.
 pub(crate) fn check_claim<'a>(claim: &Claim, layout: &'a Layout) -> Result<&'a ScriptSet, BackendError> {
     if is_reserved(claim.at.key.as_str()) {
-        let message = "a key of that name stores what belongs to other locks: choose another key";
-        return Err(BackendError::new(Fault::Invalid, Effect::None, message));
+        return Err(invalid(
+            "a key of that name stores what belongs to other locks: choose another key",
+        ));
     }
-    let kind = claim.mode.kind();
-    if layout.is_string() && (kind != Kind::Mutex || claim.fairness == Fairness::Fifo) {
+    let is_served = claim.fairness == Fairness::Unfair || !layout.is_string();
+    let Some(scripts) = layout.scripts(claim.mode.kind()).filter(|_| is_served) else {
         return Err(BackendError::unsupported(
             "the layouts `plain` and `spring` have unfair mutexes only: the layout `redisson` has fair mutexes, read-write locks \
              and semaphores",
         ));
-    }
-    let Some(scripts) = layout.scripts(kind) else {
-        return Err(BackendError::unsupported(match kind {
-            Kind::Semaphore { .. } => {
-                "semaphores are not served on Redis: use a mutex here, or another store"
-            }
-            _ => "read-write locks are not served on Redis: use a mutex here, or another store",
-        }));
     };
     claim.check(&LIMITS)?;
     let Mode::Permits { take, .. } = claim.mode else {

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use crate::acquire::acquire_reply;
 use crate::backend::RedisStore;
 use crate::claims::arguments::{write_claim, write_client};
-use crate::claims::names::{MUTEX_CHANNEL, Owner, channel, queue};
+use crate::claims::names::{MUTEX_CHANNEL, Owner, queue, tagged};
 use crate::claims::reply::{self, decode, integer, list, numbers, text};
 use crate::claims::script::{Command, ScriptSet};
 use crate::claims::table::{ClientRecord, EndState, Lookup};
@@ -324,7 +324,7 @@ impl RedisStore {
             let Some(head) = text(&wire.query(&head).await?).map(str::to_owned) else {
                 return Ok(());
             };
-            let channel = channel(MUTEX_CHANNEL, key);
+            let channel = tagged(MUTEX_CHANNEL, key);
             wire.publish(&format!("{channel}:{head}"), "0").await
         };
         let woken: Result<(), BackendError> = woken.await;

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Effect, Fault};
+use tenure_backend::BackendError;
 use tenure_endpoint::{Host, Options, StoreUrl};
 
 use crate::credentials::Login;
+use crate::error::invalid;
 
 /// Default ports of a server and of a sentinel.
 const SERVER_PORT: u16 = 6379;
@@ -152,12 +153,10 @@ impl fmt::Display for Topology {
     }
 }
 
-pub(crate) fn invalid(message: impl fmt::Display) -> BackendError {
-    BackendError::new(Fault::Invalid, Effect::None, message.to_string())
-}
-
 #[cfg(test)]
 mod tests {
+    use tenure_backend::Fault;
+
     use super::*;
     use crate::config::Config;
 

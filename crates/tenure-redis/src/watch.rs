@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::claims::names::{Owner, channel_prefix, owner_channel};
+use crate::claims::names::{Owner, owner_channel};
 use crate::connection::dial::Dialer;
 use crate::error::not_subscribed;
 use subscriber::{Event, Subscriber};
@@ -102,16 +102,16 @@ impl Subscriptions {
     /// Watches a claim. Returns once the server has confirmed the subscription, so later messages are received.
     pub(crate) async fn watch(&self, claim: &Claim) -> Result<Wakes, BackendError> {
         self.dialer.check_process()?;
-        let name: Arc<str> = match claim.fairness {
+        let layout = &self.dialer.config.layout;
+        let name = match claim.fairness {
             Fairness::Unfair => {
-                let prefix = channel_prefix(claim.mode.kind());
-                self.dialer.config.layout.channel(prefix, &claim.at.key)
+                let scripts = layout.scripts().scripts_or_mutex(Some(claim.mode.kind()));
+                layout.channel(scripts.channel, &claim.at.key)
             }
             Fairness::Fifo => owner_channel(&claim.at.key, &Owner::of(claim.at.id)),
-        }
-        .into();
+        };
         let (confirmation, confirmed) = oneshot::channel();
-        let wakes = self.add_waiter(name, confirmation)?;
+        let wakes = self.add_waiter(name.into(), confirmation)?;
         match timeout(self.dialer.config.command_timeout, confirmed).await {
             Ok(Ok(())) => Ok(wakes),
             _ => Err(not_subscribed()),

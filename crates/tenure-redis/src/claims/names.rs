@@ -1,9 +1,9 @@
 //! Names that calls pass to Redis: owners (a claim in text form), keys and channels. The scripts derive all other keys
 //! from the lock's name.
 
-use std::fmt::Write;
+use std::io::Write;
 
-use tenure_backend::{ClaimId, ClientId, Kind, LockKey};
+use tenure_backend::{ClaimId, ClientId, LockKey};
 
 /// Key of the token counter, one per database, or in a cluster one per slot; releases do not delete it.
 ///
@@ -25,14 +25,13 @@ pub(crate) struct Owner {
 
 impl Owner {
     pub(crate) fn of(id: ClaimId) -> Self {
-        let mut owner = Owner {
-            text: [0; MAX_OWNER],
-            len: UUID_LEN,
-        };
-        owner.text[..UUID_LEN].copy_from_slice(&uuid(id.client()));
+        let mut text = [0; MAX_OWNER];
+        let (client, mut number) = text.split_at_mut(UUID_LEN);
+        client.copy_from_slice(&uuid(id.client()));
         // Cannot fail: the buffer fits every number.
-        let _ = write!(owner, ":{}", id.number());
-        owner
+        let _ = write!(number, ":{}", id.number());
+        let len = MAX_OWNER - number.len();
+        Owner { text, len }
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -42,18 +41,6 @@ impl Owner {
     /// The client's UUID.
     pub(crate) fn client(&self) -> &[u8] {
         &self.text[..UUID_LEN]
-    }
-}
-
-impl Write for Owner {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let end = self.len + text.len();
-        let Some(free) = self.text.get_mut(self.len..end) else {
-            return Err(std::fmt::Error);
-        };
-        free.copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
     }
 }
 
@@ -99,20 +86,6 @@ pub(crate) const READ_WRITE_CHANNEL: &str = "redisson_rwlock:";
 /// Prefix of the channel to which Redisson publishes releases of a semaphore.
 pub(crate) const SEMAPHORE_CHANNEL: &str = "redisson_sc:";
 
-/// The channel on which unfair waiters of a lock are woken.
-pub(crate) fn channel(prefix: &str, key: &LockKey) -> String {
-    tagged(prefix, key)
-}
-
-/// Prefix of the channel for locks of this kind.
-pub(crate) fn channel_prefix(kind: Kind) -> &'static str {
-    match kind {
-        Kind::ReadWrite => READ_WRITE_CHANNEL,
-        Kind::Semaphore { .. } => SEMAPHORE_CHANNEL,
-        Kind::Mutex => MUTEX_CHANNEL,
-    }
-}
-
 /// Key of the token counter of Redisson's RFencedLock.
 pub(crate) fn lock_counter(key: &LockKey) -> String {
     tagged("redisson_lock_token:", key)
@@ -135,10 +108,8 @@ pub(crate) fn tagged(kind: &str, key: &LockKey) -> String {
 
 /// The channel on which a fair waiter is woken when it is at the head of the queue.
 pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
-    let mut channel = channel(MUTEX_CHANNEL, key);
-    channel.push(':');
-    channel.push_str(&String::from_utf8_lossy(owner.as_bytes()));
-    channel
+    let owner = String::from_utf8_lossy(owner.as_bytes());
+    format!("{}:{owner}", tagged(MUTEX_CHANNEL, key))
 }
 
 /// Returns whether a lock of this name could collide with a key that holds data of other locks.

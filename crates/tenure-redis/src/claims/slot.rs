@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use tenure_backend::{BackendError, Effect, Fault, LockKey};
+use tenure_backend::{BackendError, LockKey};
 
 use crate::claims::names::queue;
+use crate::error::invalid;
 
 /// Number of slots in a cluster.
 pub(crate) const SLOTS: usize = 16_384;
@@ -37,9 +38,10 @@ pub(crate) fn slot_of(key: &LockKey) -> Result<u16, BackendError> {
     if has_one_slot(key) {
         return Ok(slot);
     }
-    let message = "the braces of this key leave its lock without a slot of its own in a cluster: choose a key without braces, or \
-                   with one pair around some text, as in `{user}:mail`";
-    Err(BackendError::new(Fault::Invalid, Effect::None, message))
+    Err(invalid(
+        "the braces of this key leave its lock without a slot of its own in a cluster: choose a key without braces, or with one \
+         pair around some text, as in `{user}:mail`",
+    ))
 }
 
 /// Returns whether all keys of a lock are in the slot of its name.
@@ -54,8 +56,7 @@ pub(crate) fn scope(slot: u16) -> String {
 
 /// Error for a call whose keys are of several slots of a cluster. It was not sent.
 pub(crate) fn several_slots() -> BackendError {
-    let message = "the keys of one call are in several slots of the cluster: this is a bug of ours";
-    BackendError::new(Fault::Invalid, Effect::None, message)
+    invalid("the keys of one call are in several slots of the cluster: this is a bug of ours")
 }
 
 /// The text between the first `{` and the next `}`; `None` if one is missing or the text is empty.
@@ -69,16 +70,11 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 /// CRC-16/XMODEM, with which Redis Cluster assigns keys to slots.
 fn crc16(bytes: &[u8]) -> u16 {
     const TABLE: [u16; 256] = {
-        let mut table = [0; 256];
-        let mut at = 0;
+        let (mut table, mut at) = ([0; 256], 0);
         while at < 256 {
             let (mut crc, mut bit) = ((at as u16) << 8, 0);
             while bit < 8 {
-                crc = if crc & 0x8000 == 0 {
-                    crc << 1
-                } else {
-                    crc << 1 ^ 0x1021
-                };
+                crc = crc << 1 ^ (crc >> 15) * 0x1021;
                 bit += 1;
             }
             table[at] = crc;

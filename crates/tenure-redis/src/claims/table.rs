@@ -96,7 +96,7 @@ pub(crate) enum Lookup<'a> {
 /// may be in flight.
 pub(crate) struct Placement<'a> {
     table: &'a ClaimTable,
-    id: ClaimId,
+    claim: &'a Claim,
     not_after: Instant,
     /// The client's record, if this placement shall write it.
     pub(crate) client: Option<ClientRecord>,
@@ -125,13 +125,13 @@ impl ClaimTable {
     }
 
     /// Looks a claim up before it is placed or polled on the connection with the number `wire`.
-    pub(crate) fn begin_placement(
-        &self,
-        claim: &Arc<Claim>,
+    pub(crate) fn begin_placement<'a>(
+        &'a self,
+        claim: &'a Arc<Claim>,
         now: Instant,
         not_after: Instant,
         wire: u64,
-    ) -> Lookup<'_> {
+    ) -> Lookup<'a> {
         let id = claim.at.id;
         let mut state = self.state.lock();
         if state.ended.contains(id) {
@@ -159,7 +159,7 @@ impl ClaimTable {
         entry.until = entry.until.max(until);
         Lookup::Ask(Placement {
             table: self,
-            id,
+            claim,
             not_after,
             client: state.client_record(claim, now, wire),
             answered: false,
@@ -176,15 +176,11 @@ impl ClaimTable {
     pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> (EndState, Option<Kind>) {
         let mut state = self.state.lock();
         let Some(entry) = state.claims.get_mut(&id) else {
-            let ended = state.ended.contains(id);
-            return (
-                if ended {
-                    EndState::Settled
-                } else {
-                    EndState::Unknown
-                },
-                None,
-            );
+            let end = match state.ended.contains(id) {
+                true => EndState::Settled,
+                false => EndState::Unknown,
+            };
+            return (end, None);
         };
         entry.releasing = true;
         let end = if entry.may_be_in_flight(now) {
@@ -253,10 +249,8 @@ impl ClaimTable {
     /// The label to write into the record of a claim's client.
     pub(crate) fn client_label(&self, claim: &ClaimRef) -> Arc<str> {
         let state = self.state.lock();
-        state
-            .clients
-            .get(&state.client_at(claim))
-            .map_or_else(|| "".into(), |client| client.label.clone())
+        let client = state.clients.get(&state.client_at(claim));
+        client.map_or_else(|| "".into(), |client| client.label.clone())
     }
 }
 
@@ -270,10 +264,9 @@ impl Entry {
 impl State {
     /// Identifies the record of a claim's client.
     fn client_at(&self, claim: &ClaimRef) -> (ClientId, u16) {
-        let slot = if self.in_cluster {
-            slot(claim.key.as_str().as_bytes())
-        } else {
-            0
+        let slot = match self.in_cluster {
+            true => slot(claim.key.as_str().as_bytes()),
+            false => 0,
         };
         (claim.id.client(), slot)
     }
@@ -305,20 +298,14 @@ impl State {
         if self.claims.len() < self.sweep_at.max(MIN_SWEEP) {
             return;
         }
-        let State {
-            claims,
-            ended,
-            clients,
-            ..
-        } = self;
-        claims.retain(|id, entry| {
+        self.claims.retain(|id, entry| {
             let stays = entry.in_flight > 0 || now < entry.until;
             if !stays && entry.releasing {
-                ended.insert(*id, now);
+                self.ended.insert(*id, now);
             }
             stays
         });
-        clients.retain(|_, client| now < client.until);
+        self.clients.retain(|_, client| now < client.until);
         self.sweep_at = self.claims.len() * 2;
     }
 }
@@ -341,11 +328,8 @@ impl Placement<'_> {
     fn client_not_stored(&self) {
         if self.client.is_some() {
             let mut state = self.table.state.lock();
-            let at = state
-                .claims
-                .get(&self.id)
-                .map(|entry| state.client_at(&entry.claim.at));
-            if let Some(stored) = at.and_then(|at| state.clients.get_mut(&at)) {
+            let at = state.client_at(&self.claim.at);
+            if let Some(stored) = state.clients.get_mut(&at) {
                 stored.until = Instant::ORIGIN;
             }
         }
@@ -354,7 +338,7 @@ impl Placement<'_> {
     fn granted(&mut self, grant: &Grant, ends: u64) {
         self.answered = true;
         let mut state = self.table.state.lock();
-        let Some(entry) = state.claims.get_mut(&self.id) else {
+        let Some(entry) = state.claims.get_mut(&self.claim.at.id) else {
             return;
         };
         entry.in_flight -= 1;
@@ -376,7 +360,7 @@ impl Placement<'_> {
         self.answered = true;
         self.client_not_stored();
         let mut state = self.table.state.lock();
-        let Some(entry) = state.claims.get_mut(&self.id) else {
+        let Some(entry) = state.claims.get_mut(&self.claim.at.id) else {
             return;
         };
         entry.in_flight -= 1;
@@ -385,7 +369,7 @@ impl Placement<'_> {
         }
         let stays = entry.waits_in_store || waits.is_none() && entry.grant.is_some();
         if !stays && entry.in_flight == 0 && entry.may_arrive_until.is_none() && !entry.releasing {
-            state.claims.remove(&self.id);
+            state.claims.remove(&self.claim.at.id);
         }
     }
 }
@@ -396,7 +380,7 @@ impl Drop for Placement<'_> {
             return;
         }
         self.client_not_stored();
-        if let Some(entry) = self.table.state.lock().claims.get_mut(&self.id) {
+        if let Some(entry) = self.table.state.lock().claims.get_mut(&self.claim.at.id) {
             entry.in_flight -= 1;
             entry.may_arrive_until = entry.may_arrive_until.max(Some(self.not_after + RECORD_TTL));
         }

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redis::{InfoDict, from_redis_value};
 use tenure_backend::{BackendError, Fault, Finding};
 
-use crate::claims::reply::text;
 use crate::claims::slot::{SLOTS, scope};
 use crate::cluster::nodes::RedisCluster;
 use crate::connection::wire::Wire;
-use crate::examine::info::Info;
-use crate::examine::setting;
 
 /// The lease that the engine asks for unless the caller names another.
 const USUAL_LEASE: Duration = Duration::from_secs(30);
@@ -34,7 +32,7 @@ impl RedisCluster {
             let mut found = node.examine_server(&scope).await?;
             let session = node.link.session().await?;
             cluster_state(&session.wire, &mut found).await;
-            found.extend(failover(&session.wire).await);
+            found.extend(slow_failover(&session.wire).await);
             Ok::<_, BackendError>(found)
         }))
         .await;
@@ -65,11 +63,12 @@ impl RedisCluster {
 
 /// Reports slots without a node, and a node that counts the cluster as down.
 async fn cluster_state(wire: &Wire, findings: &mut Vec<Finding>) {
-    let Ok(reply) = wire.query(redis::cmd("CLUSTER").arg("INFO")).await else {
+    let reply = wire.query(redis::cmd("CLUSTER").arg("INFO")).await;
+    let Some(info): Option<InfoDict> = reply.ok().and_then(|reply| from_redis_value(reply).ok()) else {
         return;
     };
-    let info = Info(text(&reply).unwrap_or_default());
-    let uncovered = (SLOTS as u64).saturating_sub(info.number("cluster_slots_ok"));
+    let covered = info.get("cluster_slots_ok").unwrap_or(0);
+    let uncovered = SLOTS.saturating_sub(covered);
     if uncovered > 0 {
         let slots = if uncovered == 1 { "slot is" } else { "slots are" };
         findings.push(Finding::danger(
@@ -77,7 +76,7 @@ async fn cluster_state(wire: &Wire, findings: &mut Vec<Finding>) {
             "locks of these slots cannot be had, and with `cluster-require-full-coverage yes` no lock of any slot",
         ));
     }
-    if info.get("cluster_state") == Some("fail") {
+    if info.get::<String>("cluster_state").as_deref() == Some("fail") {
         findings.push(Finding::danger(
             "the node counts the cluster as down (`cluster_state:fail`)",
             "it serves no lock until enough masters can be reached and all slots are covered",
@@ -85,30 +84,15 @@ async fn cluster_state(wire: &Wire, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Reports a master without a replica, and a failover that takes longer than a usual lease.
-async fn failover(wire: &Wire) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let reply = wire.query(redis::cmd("INFO").arg("replication")).await.ok();
-    let replicas = reply
-        .as_ref()
-        .and_then(text)
-        .map(|reply| Info(reply).number("connected_slaves"));
-    if replicas == Some(0) {
-        findings.push(Finding::warning(
-            "the node has no replica",
-            "while it is down, locks of its slots cannot be had, and held ones end with their leases",
-        ));
-    }
-    let limit = setting(wire, "cluster-node-timeout").await;
-    let limit = limit
-        .and_then(|limit| limit.parse().ok())
-        .map(Duration::from_millis);
-    if let Some(limit) = limit.filter(|limit| USUAL_LEASE <= *limit * TIMEOUTS_PER_FAILOVER) {
-        findings.push(Finding::warning(
+/// Reports a failover that takes longer than a usual lease.
+async fn slow_failover(wire: &Wire) -> Option<Finding> {
+    let limit = wire.setting("cluster-node-timeout").await?.parse().ok()?;
+    let limit = Duration::from_millis(limit);
+    (USUAL_LEASE <= limit * TIMEOUTS_PER_FAILOVER).then(|| {
+        Finding::warning(
             format!("`cluster-node-timeout` is {} s", limit.as_secs_f64()),
             "a replica takes over after about twice that time, so the usual lease of 30 s ends before it can be renewed: take \
              longer leases, or a shorter timeout",
-        ));
-    }
-    findings
+        )
+    })
 }

@@ -5,6 +5,7 @@
 //! waits until the slot has moved. `ASKING` the other node would serve calls of a single key only.
 
 use std::error::Error;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,58 +43,65 @@ pub(super) fn redirect(error: &BackendError) -> Option<Redirect> {
 }
 
 /// The route of a call until its time limit.
-pub(super) struct Route<'a> {
+struct Route<'a> {
     cluster: &'a RedisCluster,
     slot: u16,
     until: Instant,
-    node: Option<Arc<RedisStore>>,
     moves: u32,
     pause: Duration,
 }
 
 impl RedisCluster {
-    /// Begins the route of a call about a key, which may follow its slot until the time `until`.
-    pub(super) fn route(&self, key: &LockKey, until: Instant) -> Result<Route<'_>, BackendError> {
+    /// Calls the node of a key's slot. The call follows the slot until the time `until`, or the time limit of a call.
+    pub(super) async fn call_routed<T, F>(
+        &self,
+        key: &LockKey,
+        until: Instant,
+        call: impl Fn(Arc<RedisStore>) -> F,
+    ) -> Result<T, BackendError>
+    where
+        F: Future<Output = Result<T, BackendError>>,
+    {
         self.dialer.check_process()?;
-        Ok(Route {
+        let mut route = Route {
             cluster: self,
             slot: slot_of(key)?,
             until: until.min(self.now() + self.dialer.config.command_timeout),
-            node: None,
             moves: 0,
             pause: FIRST_PAUSE,
-        })
+        };
+        loop {
+            let node = route.node()?;
+            match call(node.clone()).await {
+                Err(error) => route.follow(error, &node).await?,
+                reply => return reply,
+            }
+        }
     }
 }
 
 impl Route<'_> {
     /// The node to call next.
-    pub(super) fn node(&mut self) -> Result<Arc<RedisStore>, BackendError> {
+    fn node(&self) -> Result<Arc<RedisStore>, BackendError> {
         let node = self.cluster.nodes.lock().of_slot(self.slot)?;
-        let Some(node) = node else {
+        node.ok_or_else(|| {
             self.cluster.moves.notify_one();
-            return Err(not_served(
-                self.slot,
-                Effect::None,
-                "no node of the cluster has it",
-            ));
-        };
-        self.node = Some(node.clone());
-        Ok(node)
+            not_served(self.slot, Effect::None, "no node of the cluster has it")
+        })
     }
 
     /// Returns when the call is to be repeated. Fails if the node's error is its outcome, or time is up.
-    pub(super) async fn follow(&mut self, error: BackendError) -> Result<(), BackendError> {
-        match (redirect(&error), &self.node) {
-            (None, _) => return Err(self.outcome(error)),
-            (Some(Redirect::Moved(address)), Some(node)) => {
+    async fn follow(&mut self, error: BackendError, node: &RedisStore) -> Result<(), BackendError> {
+        match redirect(&error) {
+            None => return Err(self.outcome(error)),
+            Some(Redirect::Moved(address)) => {
                 self.cluster.note_move(self.slot, &address, node);
                 self.moves += 1;
                 if self.moves <= MAX_MOVES {
                     return Ok(());
                 }
             }
-            _ => self.cluster.moves.notify_one(),
+            Some(Redirect::Moving) => self.cluster.moves.notify_one(),
         }
         if self.until <= self.cluster.now() + self.pause {
             let cause = error.source().map(ToString::to_string).unwrap_or_default();

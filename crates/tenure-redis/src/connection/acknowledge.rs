@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value};
+use redis::{AsyncConnectionConfig, InfoDict, Pipeline, RedisResult, Value};
 use tenure_backend::{BackendError, LockKey};
 use tenure_endpoint::Host;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -12,10 +12,12 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::claims::refusal::Refusal;
-use crate::claims::reply::{integer, text};
+use crate::claims::reply::integer;
 use crate::claims::slot::{scope, slot};
+use crate::connection::connect_error::{ConnectError, two_servers};
 use crate::connection::dial::Dialer;
-use crate::error::{self, ConnectError};
+use crate::connection::driver::{Driver, log_in};
+use crate::error;
 use crate::topology::Acknowledgement;
 
 /// The most callers that one `WAIT` answers.
@@ -33,27 +35,27 @@ type Caller = (oneshot::Sender<Result<(), BackendError>>, LockKey);
 pub(crate) struct Acknowledger(UnboundedSender<Caller>);
 
 impl Acknowledger {
-    /// Connects to the process with the ID `run_id`, the one that answers the calls. Another process may have taken over
-    /// its address: its replicas know nothing of the calls.
+    /// Connects to the process that answers the `calls`. Another one may have taken over its address: its replicas know
+    /// nothing of the calls.
     pub(crate) async fn open(
         dialer: &Dialer,
         server: &Host,
-        run_id: Option<&str>,
+        calls: &mut MultiplexedConnection,
         wanted: Acknowledgement,
     ) -> Result<Self, ConnectError> {
-        let settings = AsyncConnectionConfig::new().set_response_timeout(None);
-        let stream = dialer.dial(server).await?;
-        let (mut connection, driver) =
-            MultiplexedConnection::new_with_config(&dialer.handshake().await?, stream, settings).await?;
-        tokio::spawn(driver);
-        let reply = connection.send_packed_command(&ask_run_id()).await?;
-        if run_id.is_none() || read_run_id(&reply) != run_id {
-            return Err(ConnectError::Translated(error::two_servers(server)));
+        let stream = dialer.streams.open(server).await?;
+        let login = dialer.handshake().await?;
+        let (mut connection, driver) = log_in(stream, &login, AsyncConnectionConfig::new()).await?;
+        let process = run_id(calls).await?;
+        if process.is_none() || run_id(&mut connection).await? != process {
+            return Err(two_servers(server).into());
         }
         let (sender, callers) = unbounded_channel();
         let limit = wanted.wait + dialer.config.command_timeout;
         let in_cluster = dialer.moves.is_some();
-        tokio::spawn(acknowledge(connection, callers, wanted, limit, in_cluster));
+        tokio::spawn(acknowledge(
+            connection, driver, callers, wanted, limit, in_cluster,
+        ));
         Ok(Acknowledger(sender))
     }
 
@@ -77,6 +79,7 @@ impl Acknowledger {
 /// Answers callers until the connection fails or no caller can come.
 async fn acknowledge(
     mut connection: MultiplexedConnection,
+    _driver: Driver,
     mut queue: UnboundedReceiver<Caller>,
     wanted: Acknowledgement,
     limit: Duration,
@@ -95,10 +98,10 @@ async fn acknowledge(
         };
         let answer = match &replies[..] {
             // `WAIT` then counts replicas that have an earlier write.
-            [Value::ServerError(refusal), _] => Err(error::not_counted(Refusal::of(refusal))),
+            [Value::ServerError(refusal), _] => Err(error::not_counted(&Refusal::of(refusal).error())),
             [_, count] => match integer(count) {
                 Some(count) if count >= wanted.replicas => Ok(()),
-                Some(count) => Err(error::too_few_replicas(count, wanted)),
+                Some(count) => Err(error::too_few_replicas(count, wanted.replicas, wanted.wait)),
                 None => {
                     tracing::warn!(?count, "the server refuses to wait for its replicas");
                     break;
@@ -123,14 +126,8 @@ fn question(wanted: Acknowledgement, slot: Option<u16>) -> Pipeline {
     question
 }
 
-/// The command that asks for the ID of the server's process.
-pub(crate) fn ask_run_id() -> Cmd {
-    let mut command = redis::cmd("INFO");
-    command.arg("server");
-    command
-}
-
-pub(crate) fn read_run_id(info: &Value) -> Option<&str> {
-    let line = text(info)?.lines().find_map(|line| line.strip_prefix("run_id:"));
-    line.map(str::trim).filter(|id| !id.is_empty())
+/// The ID of the server's process.
+async fn run_id(connection: &mut MultiplexedConnection) -> RedisResult<Option<String>> {
+    let info: InfoDict = redis::cmd("INFO").arg("server").query_async(connection).await?;
+    Ok(info.get("run_id").filter(|id: &String| !id.is_empty()))
 }

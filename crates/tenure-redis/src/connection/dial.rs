@@ -1,7 +1,6 @@
-//! Finds the server to call, opens connections to it, and prepares the login.
+//! Finds the server to connect to, and prepares the login.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use redis::RedisConnectionInfo;
 use tenure_backend::BackendError;
@@ -9,12 +8,13 @@ use tenure_endpoint::Host;
 use tokio::sync::Notify;
 
 use crate::config::Config;
+use crate::connection::connect_error::ConnectError;
 use crate::connection::sentinel::Sentinels;
-use crate::connection::stream::{Duplex, Streams};
-use crate::error::{self, ConnectError};
+use crate::connection::stream::Streams;
+use crate::error;
 use crate::topology::Topology;
 
-/// Opens the connection for calls and the one for subscriptions.
+/// What every connection of a store is opened with.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) config: Arc<Config>,
@@ -22,28 +22,14 @@ pub(crate) struct Dialer {
     pub(crate) process: u32,
     /// Set if the server is a node of a cluster: notified when slots may have moved to other nodes.
     pub(crate) moves: Option<Arc<Notify>>,
+    pub(crate) streams: Streams,
     servers: Servers,
-    streams: Streams,
 }
 
-/// The servers of the store.
 #[derive(Clone)]
 enum Servers {
     One(Host),
     Sentinels(Arc<Sentinels>),
-}
-
-impl Servers {
-    fn of(config: &Config, streams: &Streams) -> Self {
-        match &config.topology {
-            // A node of a cluster is dialed by a copy of the dialer: see `Dialer::to`.
-            Topology::Single(server) | Topology::Cluster(server, _) => Servers::One(server.clone()),
-            Topology::Sentinel(sentinels) => {
-                let (sentinels, limit) = (sentinels.clone(), config.connect_timeout);
-                Servers::Sentinels(Arc::new(Sentinels::new(sentinels, streams.clone(), limit)))
-            }
-        }
-    }
 }
 
 impl Dialer {
@@ -51,13 +37,20 @@ impl Dialer {
     pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
         config.check()?;
         let streams = Streams::new(&config)?;
-        let servers = Servers::of(&config, &streams);
+        let servers = match &config.topology {
+            // A node of a cluster is dialed by a copy of the dialer: see `Dialer::to`.
+            Topology::Single(server) | Topology::Cluster(server, _) => Servers::One(server.clone()),
+            Topology::Sentinel(named) => {
+                let sentinels = Sentinels::new(named.clone(), streams.clone(), config.connect_timeout);
+                Servers::Sentinels(Arc::new(sentinels))
+            }
+        };
         Ok(Dialer {
             config: Arc::new(config),
             process: std::process::id(),
             moves: None,
-            servers,
             streams,
+            servers,
         })
     }
 
@@ -67,12 +60,11 @@ impl Dialer {
         Dialer { moves, ..self }
     }
 
-    /// The same settings for another server.
+    /// The same settings for another node of the cluster.
     pub(crate) fn to(&self, host: Host) -> Self {
-        let config = (*self.config).clone().host(host);
         Dialer {
-            servers: Servers::of(&config, &self.streams),
-            config: Arc::new(config),
+            config: Arc::new((*self.config).clone().host(host.clone())),
+            servers: Servers::One(host),
             ..self.clone()
         }
     }
@@ -97,7 +89,7 @@ impl Dialer {
     pub(crate) async fn locate(&self) -> Result<Host, ConnectError> {
         match &self.servers {
             Servers::One(server) => Ok(server.clone()),
-            Servers::Sentinels(sentinels) => sentinels.locate().await.map_err(ConnectError::Translated),
+            Servers::Sentinels(sentinels) => Ok(sentinels.locate().await?),
         }
     }
 
@@ -117,36 +109,14 @@ impl Dialer {
         }
     }
 
-    /// Opens a connection, without logging in.
-    pub(crate) async fn dial(&self, server: &Host) -> Result<Box<dyn Duplex>, ConnectError> {
-        self.streams.open(server).await
-    }
-
-    /// Opens a connection for calls. `in_flight` counts the calls that wait for a reply.
-    pub(crate) async fn dial_for_calls(
-        &self,
-        server: &Host,
-        in_flight: &Arc<AtomicUsize>,
-    ) -> Result<Box<dyn Duplex>, ConnectError> {
-        self.streams.open_for_calls(server, in_flight).await
-    }
-
     /// The user, password and database to log in with. Fetches credentials or reads the password file each time, because
     /// they may have been rotated.
     pub(crate) async fn handshake(&self) -> Result<RedisConnectionInfo, ConnectError> {
         let config = &self.config;
-        if let Some(source) = &config.credentials {
-            let fetched = source.fetch().await.map_err(ConnectError::Translated)?;
-            let info = RedisConnectionInfo::default()
-                .set_lib_name("tenure", env!("CARGO_PKG_VERSION"))
-                .set_db(i64::from(config.database))
-                .set_password(fetched.password.expose());
-            return Ok(match &fetched.user {
-                Some(user) => info.set_username(user),
-                None => info,
-            });
-        }
-        let info = config.login.info().map_err(ConnectError::PasswordFile)?;
+        let info = match &config.credentials {
+            Some(source) => source.fetch().await?.0.info()?,
+            None => config.login.info()?,
+        };
         Ok(info.set_db(i64::from(config.database)))
     }
 }

@@ -1,6 +1,6 @@
 //! The session with the server: opened once, and replaced by another when its connection breaks.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::connection::connect_error;
 use crate::connection::dial::Dialer;
 use crate::connection::session::Session;
-use crate::error;
 
 /// Pause after the first failed attempt to replace a connection. Each pause is twice the one before, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -42,23 +42,19 @@ struct State {
 type Attempt = Option<Result<Arc<Session>, BackendError>>;
 
 impl Link {
+    /// Connects at once, with a single attempt.
     pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
-        let session = Session::open(&dialer).await?;
-        let ended = session.wire.ended();
-        let link = Link::unopened(dialer.clone());
-        {
-            let mut state = link.state.lock();
-            (state.session, state.was_open) = (Some(session), true);
-        }
-        link.reconnect_after(ended);
+        let link = Link::unopened(dialer);
+        link.session().await?;
         Ok(link)
     }
 
-    /// Opens a session in the background, as if one had broken.
+    /// Connects in the background, as if a connection had broken.
     pub(crate) fn open_later(dialer: Dialer) -> Self {
         let link = Link::unopened(dialer);
         link.state.lock().was_open = true;
-        link.reconnect_after(std::future::ready(()));
+        let reconnecting = reconnect_at_end(ready(()), link.dialer.clone(), Arc::downgrade(&link.state));
+        tokio::spawn(reconnecting);
         link
     }
 
@@ -74,17 +70,10 @@ impl Link {
         };
         let state = Arc::new(Mutex::new(state));
         if let Some(sentinels) = dialer.sentinels().cloned() {
-            state
-                .lock()
-                .follower
-                .spawn(async move { sentinels.follow().await });
+            let following = async move { sentinels.follow().await };
+            state.lock().follower.spawn(following);
         }
         Link { dialer, state }
-    }
-
-    fn reconnect_after(&self, ended: impl Future<Output = ()> + Send + 'static) {
-        let state = Arc::downgrade(&self.state);
-        tokio::spawn(reconnect_at_end(ended, self.dialer.clone(), state));
     }
 
     /// Returns the current session, or connects again if its connection has broken.
@@ -98,7 +87,7 @@ impl Link {
         };
         match attempt.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(ended)) => ended.clone(),
-            _ => Err(error::connect_abandoned()),
+            _ => Err(connect_error::abandoned()),
         }
     }
 
@@ -113,13 +102,6 @@ impl Link {
     /// server.
     pub(crate) fn replacements(&self) -> watch::Receiver<()> {
         self.state.lock().replaced.subscribe()
-    }
-
-    /// Returns wake-ups: one whenever a connection has replaced another.
-    pub(crate) fn reconnects(&self) -> Wakes {
-        Wakes::new(stream::unfold(self.replacements(), async |mut replacements| {
-            replacements.changed().await.ok().map(|()| ((), replacements))
-        }))
     }
 
     fn current(&self) -> Result<Current, BackendError> {
@@ -146,6 +128,13 @@ impl Link {
     }
 }
 
+/// Returns a wake-up for each change that the channel reports.
+pub(crate) fn wakes_at(changes: watch::Receiver<()>) -> Wakes {
+    Wakes::new(stream::unfold(changes, async |mut changes| {
+        changes.changed().await.ok().map(|()| ((), changes))
+    }))
+}
+
 enum Current {
     Session(Arc<Session>),
     Attempt(watch::Receiver<Attempt>),
@@ -158,11 +147,8 @@ async fn connect(dialer: Dialer, shared: Arc<Mutex<State>>, done: watch::Sender<
     let ended = match opened {
         Ok(_) if state.closed => Err(BackendError::closed()),
         Ok(session) => {
-            tokio::spawn(reconnect_at_end(
-                session.wire.ended(),
-                dialer,
-                Arc::downgrade(&shared),
-            ));
+            let ended = session.wire.ended();
+            tokio::spawn(reconnect_at_end(ended, dialer, Arc::downgrade(&shared)));
             state.session = Some(session.clone());
             if std::mem::replace(&mut state.was_open, true) {
                 state.replaced.send_replace(());

@@ -3,7 +3,9 @@
 //! The client asks one sentinel after the other, and takes the first answer that is not behind an earlier one. It also
 //! subscribes to one of them, so that it leaves a demoted master as soon as that sentinel knows of the switch.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
@@ -11,16 +13,16 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, TryFutureExt};
 use parking_lot::Mutex;
-use redis::aio::{MultiplexedConnection, PubSub, PubSubSink, PubSubStream};
+use redis::aio::{PubSub, PubSubSink, PubSubStream};
 use redis::{AsyncConnectionConfig, ErrorKind, RedisError, Value};
 use tenure_backend::{BackendError, Effect, Fault};
 use tenure_endpoint::Host;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::claims::reply::{list, text};
+use crate::connection::connect_error::ConnectError;
+use crate::connection::driver::log_in;
 use crate::connection::stream::Streams;
-use crate::error::ConnectError;
 use crate::topology::SentinelConfig;
 
 /// If a sentinel has not answered after this time, the next one is asked too.
@@ -51,6 +53,9 @@ struct State {
     /// The highest configuration epoch of all answers. It grows with each failover.
     epoch: u64,
 }
+
+/// Properties of a master or a sentinel, as a sentinel reports them.
+type Fields = HashMap<String, String>;
 
 /// One sentinel's answer.
 pub(crate) struct Answer {
@@ -190,43 +195,24 @@ impl Sentinels {
 
     /// Asks one sentinel for the master, and for the other sentinels.
     async fn ask(&self, sentinel: &Host) -> Result<Answer, Failure> {
-        let info = self.config.login.info().map_err(ConnectError::PasswordFile)?;
+        let info = self.config.login.info()?;
         let stream = self.streams.open(sentinel).await?;
-        let settings = AsyncConnectionConfig::new().set_response_timeout(None);
-        let (mut connection, driver) =
-            MultiplexedConnection::new_with_config(&info, stream, settings).await?;
+        let (mut connection, _driver) = log_in(stream, &info, AsyncConnectionConfig::new()).await?;
         let mut questions = redis::pipe();
         for question in ["GET-MASTER-ADDR-BY-NAME", "MASTER", "SENTINELS"] {
             questions.cmd("SENTINEL").arg(question).arg(&self.config.master);
         }
-        let replies = tokio::select! {
-            replies = connection.send_packed_commands(&questions, 0, questions.len()) => replies?,
-            () = driver => return Err(silent()),
-        };
-        let [address, master, others] = &replies[..] else {
-            return Err(Failure::NotASentinel);
-        };
-        if let Value::ServerError(refusal) = address {
-            return Err(RedisError::from(refusal.clone()).into());
-        }
-        let Some([name, port]) = list(address) else {
-            return Err(Failure::UnknownMaster);
-        };
-        let address = host(text(name), text(port)).ok_or(Failure::NotASentinel)?;
-        let number = |name| {
-            field(master, name)
-                .and_then(|value| value.parse().ok())
-                .unwrap_or(0)
-        };
-        let others = list(others).unwrap_or_default().iter();
+        let (address, master, others): (Option<(String, u16)>, Fields, Vec<Fields>) =
+            questions.query_async(&mut connection).await?;
+        let (name, port) = address.ok_or(Failure::UnknownMaster)?;
+        let number = |name| master.get(name).and_then(|value| value.parse().ok());
+        let host = |fields: &Fields| Some(Host::new(fields.get("ip")?, fields.get("port")?.parse().ok()?));
         Ok(Answer {
             sentinel: sentinel.clone(),
-            master: address,
-            epoch: number("config-epoch"),
-            quorum: number("quorum"),
-            others: others
-                .filter_map(|other| host(field(other, "ip"), field(other, "port")))
-                .collect(),
+            master: Host::new(name, port),
+            epoch: number("config-epoch").unwrap_or(0),
+            quorum: number("quorum").unwrap_or(0),
+            others: others.iter().filter_map(host).collect(),
         })
     }
 
@@ -255,7 +241,7 @@ impl Sentinels {
     }
 
     async fn subscribe(&self, sentinel: &Host) -> Result<(PubSubSink, PubSubStream), Failure> {
-        let info = self.config.login.info().map_err(ConnectError::PasswordFile)?;
+        let info = self.config.login.info()?;
         let stream = self.streams.open(sentinel).await?;
         let (mut sink, stream) = PubSub::new(&info, stream).await?.split();
         sink.subscribe(SWITCH).await?;
@@ -293,12 +279,16 @@ pub(crate) enum Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         match error {
-            ConnectError::Other(error) => error.into(),
-            ConnectError::Tls(error) => Failure::Silent(format!("no TLS can be spoken: {error}")),
-            ConnectError::PasswordFile(error) => Failure::Silent(error.to_string()),
-            ConnectError::Translated(error) => Failure::Silent(error.to_string()),
-            ConnectError::Time => silent(),
+            ConnectError::Redis(error) => error.into(),
+            ConnectError::Translated(error) => error.into(),
         }
+    }
+}
+
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        let why = error.source().map_or_else(String::new, |why| format!(": {why}"));
+        Failure::Silent(format!("{error}{why}"))
     }
 }
 
@@ -309,10 +299,14 @@ impl From<RedisError> for Failure {
             || ["NOAUTH", "WRONGPASS", "NOPERM", "AUTH "]
                 .iter()
                 .any(|word| words.contains(word));
-        match words.contains("unknown command") {
-            true => Failure::NotASentinel,
-            false if is_login => Failure::Login,
-            false => Failure::Silent(words),
+        if words.contains("unknown command") {
+            Failure::NotASentinel
+        } else if words.contains("No such master") {
+            Failure::UnknownMaster
+        } else if is_login {
+            Failure::Login
+        } else {
+            Failure::Silent(words)
         }
     }
 }
@@ -330,19 +324,4 @@ impl fmt::Display for Failure {
 
 fn silent() -> Failure {
     Failure::Silent("a sentinel did not answer".to_owned())
-}
-
-fn host(name: Option<&str>, port: Option<&str>) -> Option<Host> {
-    Some(Host::new(name?, port?.parse().ok().filter(|port| *port > 0)?))
-}
-
-/// The value of a field in a list of names and values.
-fn field<'a>(fields: &'a Value, name: &str) -> Option<&'a str> {
-    let pairs = list(fields)?.chunks_exact(2);
-    text(
-        pairs
-            .into_iter()
-            .find(|pair| text(&pair[0]) == Some(name))?
-            .get(1)?,
-    )
 }

@@ -1,7 +1,5 @@
 //! Opens streams of bytes to servers and sentinels, plain or with TLS.
 
-#[cfg(feature = "tls")]
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -12,8 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::config::Config;
+use crate::connection::connect_error::ConnectError;
+#[cfg(feature = "tls")]
+use crate::connection::connect_error::no_tls;
 use crate::connection::spin::SpinStream;
-use crate::error::ConnectError;
 
 /// A stream of bytes to and from a server.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -32,21 +32,13 @@ impl Streams {
     /// Reads the certificates if TLS is configured; fails if they are invalid.
     #[cfg(feature = "tls")]
     pub(crate) fn new(config: &Config) -> Result<Self, BackendError> {
-        use tenure_backend::{Effect, Fault};
-
         let connector = |tls: &crate::config::Tls| {
             let identity = tls.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
             tenure_endpoint::tls_config(tls.ca.as_deref(), identity)
         };
         let tls = config.tls.as_ref().map(connector).transpose();
         // Flattens the cause into the message, because `Invalid` errors carry no source.
-        let tls = tls.map_err(|error| {
-            BackendError::new(
-                Fault::Invalid,
-                Effect::None,
-                format!("no TLS can be spoken: {error}"),
-            )
-        })?;
+        let tls = tls.map_err(|error| crate::error::invalid(format!("no TLS can be spoken: {error}")))?;
         Ok(Streams {
             spin: config.spin,
             tls: tls.map(Into::into),
@@ -92,12 +84,11 @@ impl Streams {
         let Some(tls) = &self.tls else {
             return Ok(Box::new(stream));
         };
-        let name = server.name().to_owned();
-        let name = name
-            .try_into()
-            .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
-        let secured = tls.connect(name, stream).await;
-        Ok(Box::new(secured.map_err(ConnectError::Tls)?))
+        let name = server.name().to_owned().try_into();
+        let secured = tls
+            .connect(name.map_err(|error| no_tls(server, error))?, stream)
+            .await;
+        Ok(Box::new(secured.map_err(|error| no_tls(server, error))?))
     }
 
     #[cfg(not(feature = "tls"))]

@@ -6,21 +6,21 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerError, Value};
+use redis::{AsyncConnectionConfig, Cmd, InfoDict, RedisError, RedisResult, ServerError, Value};
 use tenure_backend::{BackendError, LockKey};
 use tenure_endpoint::Host;
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::claims::refusal::Refusal;
 use crate::claims::reply::{integer, list, text};
 use crate::claims::script::{Command, Dialect};
-use crate::connection::acknowledge::{Acknowledger, ask_run_id, read_run_id};
+use crate::connection::acknowledge::Acknowledger;
 use crate::connection::clock::ServerClock;
+use crate::connection::connect_error::{self, ConnectError, not_yet_master};
 use crate::connection::dial::Dialer;
+use crate::connection::driver::{Driver, log_in};
 use crate::connection::sentinel::Sentinels;
-use crate::error::{self, ConnectError};
+use crate::error;
 
 /// Number of calls that can queue for the task that writes to the socket; further callers wait for space.
 const PIPELINE_BUFFER: usize = 1024;
@@ -49,8 +49,6 @@ pub(crate) struct Wire {
     /// The connection was closed after a failed call. Set at once, because the driver task ends later.
     broken: AtomicBool,
     driver: Driver,
-    /// The channel closes when the driver task has ended.
-    ended: watch::Receiver<()>,
 }
 
 impl Wire {
@@ -59,8 +57,8 @@ impl Wire {
         let config = &dialer.config;
         let opening = timeout(config.connect_timeout, Self::connect(dialer));
         match opening.await {
-            Ok(wire) => wire.map_err(|error| error::unreachable(config, error)),
-            Err(_) => Err(error::connect_timed_out(config)),
+            Ok(wire) => wire.map_err(|error| error.translate(config)),
+            Err(_) => Err(connect_error::timed_out(config)),
         }
     }
 
@@ -72,98 +70,71 @@ impl Wire {
         // A master that has died in silence would hold the attempt up for longer than a failover takes.
         tokio::select! {
             wire = Self::connect_to(dialer, server.clone()) => wire,
-            () = sentinels.replaced(&server) => Err(ConnectError::Translated(error::not_yet_master(&server))),
+            () = sentinels.replaced(&server) => Err(not_yet_master(&server).into()),
         }
     }
 
     async fn connect_to(dialer: &Dialer, server: Host) -> Result<Arc<Self>, ConnectError> {
         let (config, in_flight) = (&dialer.config, Arc::default());
-        let stream = dialer.dial_for_calls(&server, &in_flight).await?;
-        let clock = &config.clock;
-        let begun = clock.now();
-        let settings = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(PIPELINE_BUFFER);
-        let (mut connection, driver) =
-            MultiplexedConnection::new_with_config(&dialer.handshake().await?, stream, settings).await?;
-        let round_trip = clock.now() - begun;
-        let (alive, ended) = watch::channel(());
-        let driver = tokio::spawn(async move {
-            let _alive = alive;
-            driver.await;
-        });
-        let driver = Driver(driver.abort_handle());
+        let stream = dialer.streams.open_for_calls(&server, &in_flight).await?;
+        let login = dialer.handshake().await?;
+        let settings = AsyncConnectionConfig::new().set_pipeline_buffer_size(PIPELINE_BUFFER);
+        let begun = config.clock.now();
+        let (mut connection, driver) = log_in(stream, &login, settings).await?;
+        let round_trip = config.clock.now() - begun;
         let dialect = match &dialer.moves {
             None => Dialect::Alone,
             Some(_) => dialect_of_node(&mut connection).await?,
         };
+        if dialer.sentinels().is_some() {
+            let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
+            if role.first().and_then(text) != Some("master") {
+                return Err(not_yet_master(&server).into());
+            }
+        }
+        let acknowledger = match config.acknowledgement {
+            None => None,
+            Some(wanted) => Some(Acknowledger::open(dialer, &server, &mut connection, wanted).await?),
+        };
         let mut first = redis::pipe();
         first.add_command(config.layout.scripts().first().load(dialect));
-        let (sentinels, acknowledgement) = (dialer.sentinels(), config.acknowledgement);
-        if sentinels.is_some() {
-            first.cmd("ROLE");
-        }
-        if acknowledgement.is_some() {
-            first.add_command(ask_run_id());
-        }
         first.cmd("TIME");
-        let sent = clock.now();
-        let mut replies = connection.send_packed_commands(&first, 0, first.len()).await?;
-        let round_trip = round_trip.min(clock.now() - sent);
-        for reply in &replies {
-            if let Value::ServerError(refusal) = reply {
-                return Err(RedisError::from(refusal.clone()).into());
-            }
-        }
-        let shown = replies.pop();
-        let acknowledger = match acknowledgement {
-            Some(wanted) => {
-                let info = replies.pop();
-                let run_id = info.as_ref().and_then(read_run_id);
-                Some(Acknowledger::open(dialer, &server, run_id, wanted).await?)
-            }
-            None => None,
-        };
-        let role = replies.pop();
-        if sentinels.is_some() {
-            let role = role.as_ref().and_then(list).and_then(|role| text(role.first()?));
-            if role != Some("master") {
-                return Err(ConnectError::Translated(error::not_yet_master(&server)));
-            }
-        }
-        let shown = shown.as_ref().and_then(time).ok_or(ConnectError::Time)?;
+        let sent = config.clock.now();
+        let replies = connection.send_packed_commands(&first, 0, first.len()).await?;
+        let round_trip = round_trip.min(config.clock.now() - sent);
+        let replies = replies.into_iter().map(Value::extract_error);
+        let replies = replies.collect::<RedisResult<Vec<_>>>()?;
+        let shown = replies
+            .last()
+            .and_then(time)
+            .ok_or_else(|| connect_error::no_time(&server))?;
         let wire = Arc::new(Wire {
             dialect,
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             connection,
-            clock: ServerClock::new(shown, clock.now()),
+            clock: ServerClock::new(shown, config.clock.now()),
             round_trip,
             in_flight,
             acknowledger,
             broken: AtomicBool::new(false),
             driver,
-            ended,
         });
-        tokio::spawn(close_if_silent(Arc::downgrade(&wire), config.command_timeout));
-        if let Some(sentinels) = sentinels {
-            tokio::spawn(close_if_replaced(
-                Arc::downgrade(&wire),
-                sentinels.clone(),
-                server,
-            ));
+        let weak = Arc::downgrade(&wire);
+        tokio::spawn(close_if_silent(weak.clone(), config.command_timeout));
+        if let Some(sentinels) = dialer.sentinels() {
+            tokio::spawn(close_if_replaced(weak, sentinels.clone(), server));
         }
         Ok(wire)
     }
 
     /// Returns whether the connection is broken, so that no more replies come.
     pub(crate) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Relaxed) || self.driver.0.is_finished()
+        self.broken.load(Ordering::Relaxed) || self.driver.has_ended()
     }
 
     /// Resolves when the connection has ended. The future does not keep the connection open.
     pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut ended = self.ended.clone();
-        async move { while ended.changed().await.is_ok() {} }
+        self.driver.ended()
     }
 
     /// Number of callers that wait for a reply.
@@ -186,13 +157,11 @@ impl Wire {
 
     /// Like [`call`](Self::call), but does not count this call: it is for a batch, of which each caller is counted.
     pub(crate) async fn call_uncounted(&self, command: &Command) -> Result<Value, BackendError> {
-        let reply = match self.send(&*command.in_dialect(self.dialect)?).await {
-            Err(CallError::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
-                self.send(&*command.with_source(self.dialect)?).await
-            }
-            reply => reply,
-        };
-        reply.map_err(BackendError::from)
+        let mut reply = self.send(&*command.in_dialect(self.dialect)?).await;
+        if matches!(&reply, Ok(Err(refusal)) if refusal.code() == "NOSCRIPT") {
+            reply = self.send(&*command.with_source(self.dialect)?).await;
+        }
+        translate(reply)
     }
 
     /// Returns once enough replicas have all writes that were answered before this call. Returns at once if the URL asks
@@ -222,30 +191,43 @@ impl Wire {
         time(&reply).ok_or_else(error::unexpected_reply)
     }
 
+    /// A section of what the server reports about itself.
+    pub(crate) async fn info(&self, section: &str) -> Result<InfoDict, BackendError> {
+        let reply = self.query(redis::cmd("INFO").arg(section)).await?;
+        redis::from_redis_value(reply).map_err(|_| error::unexpected_reply())
+    }
+
+    /// A setting of the server; `None` if it does not tell, or `CONFIG GET` is not permitted.
+    pub(crate) async fn setting(&self, name: &str) -> Option<String> {
+        let reply = self.query(redis::cmd("CONFIG").arg("GET").arg(name)).await;
+        let (_, value): (String, String) = redis::from_redis_value(reply.ok()?).ok()?;
+        Some(value)
+    }
+
     /// Sends one Redis command that calls no script.
     pub(crate) async fn query(&self, command: &Cmd) -> Result<Value, BackendError> {
         let _counted = self.count_call();
-        self.send(command).await.map_err(BackendError::from)
+        translate(self.send(command).await)
     }
 
-    async fn send(&self, command: &Cmd) -> Result<Value, CallError> {
+    async fn send(&self, command: &Cmd) -> Answer {
         let mut connection = self.connection.clone();
-        let reply = split_refusal(connection.send_packed_command(command).await);
-        let is_useless = match &reply {
-            Ok(_) => false,
-            Err(CallError::Refused(refusal)) => Refusal::of(refusal).is_from_replica(),
-            Err(CallError::Unanswered(_)) => true,
+        let answer = answer(connection.send_packed_command(command).await);
+        let is_useless = match &answer {
+            Ok(Ok(_)) => false,
+            Ok(Err(refusal)) => Refusal::of(refusal).is_from_replica(),
+            Err(_) => true,
         };
         if is_useless {
             self.close();
         }
-        reply
+        answer
     }
 
     /// Closes the connection. The next call opens another.
     pub(crate) fn close(&self) {
         self.broken.store(true, Ordering::Relaxed);
-        self.driver.0.abort();
+        self.driver.end();
     }
 }
 
@@ -253,48 +235,26 @@ impl Wire {
 pub(crate) async fn dialect_of_node(connection: &mut MultiplexedConnection) -> Result<Dialect, RedisError> {
     let mut probe = redis::cmd("PUBSUB");
     probe.arg("SHARDNUMSUB");
-    match split_refusal(connection.send_packed_command(&probe).await) {
-        Ok(_) => Ok(Dialect::ShardedCluster),
-        Err(CallError::Refused(_)) => Ok(Dialect::Cluster),
-        Err(CallError::Unanswered(error)) => Err(error),
-    }
+    Ok(match answer(connection.send_packed_command(&probe).await)? {
+        Ok(_) => Dialect::ShardedCluster,
+        Err(_) => Dialect::Cluster,
+    })
 }
 
-enum CallError {
-    /// The server replied with an error.
-    Refused(ServerError),
-    /// No reply came.
-    Unanswered(RedisError),
-}
+/// The server's reply or, as the inner error, its refusal. The outer error tells that no reply came.
+type Answer = RedisResult<Result<Value, ServerError>>;
 
-impl From<CallError> for BackendError {
-    fn from(error: CallError) -> Self {
-        match error {
-            CallError::Refused(refusal) => Refusal::of(&refusal).error(),
-            CallError::Unanswered(error) => error::unanswered(&error),
-        }
-    }
-}
-
-fn split_refusal(reply: Result<Value, RedisError>) -> Result<Value, CallError> {
+fn answer(reply: RedisResult<Value>) -> Answer {
     match reply {
-        Ok(Value::ServerError(refusal)) => Err(CallError::Refused(refusal)),
-        Ok(value) => Ok(value),
-        Err(error) => Err(match ServerError::try_from(error) {
-            Ok(refusal) => CallError::Refused(refusal),
-            Err(error) => CallError::Unanswered(error),
-        }),
+        Ok(Value::ServerError(refusal)) => Ok(Err(refusal)),
+        Ok(value) => Ok(Ok(value)),
+        Err(error) => ServerError::try_from(error).map(Err),
     }
 }
 
-/// Handle of the task that reads and writes. Dropping the handle ends the task, also if connecting is cancelled
-/// halfway.
-pub(crate) struct Driver(pub(crate) AbortHandle);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+fn translate(answer: Answer) -> Result<Value, BackendError> {
+    let reply = answer.map_err(|error| error::unanswered(&error))?;
+    reply.map_err(|refusal| Refusal::of(&refusal).error())
 }
 
 /// Counts a caller as waiting for a reply while it lives.

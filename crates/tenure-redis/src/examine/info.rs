@@ -1,28 +1,23 @@
-//! Parses the reply of Redis's `INFO`, and reports what in it weakens locks. Sends no calls.
+//! Judges one server by the reply to its `INFO`: what in it weakens locks. Sends no calls.
 
+use redis::InfoDict;
 use tenure_backend::Finding;
 
 /// The oldest supported version of Redis.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// The text of the reply to `INFO`: lines of `name:value`.
-pub(crate) struct Info<'a>(pub(crate) &'a str);
+/// A number in the reply; 0 if there is none of this name.
+pub(super) fn number(info: &InfoDict, name: &str) -> u64 {
+    info.get(name).unwrap_or(0)
+}
 
-impl Info<'_> {
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let line = |line: &&str| line.split_once(':').is_some_and(|(key, _)| key == name);
-        let (_, value) = self.0.lines().find(line)?.split_once(':')?;
-        Some(value.trim())
-    }
-
-    pub(crate) fn number(&self, name: &str) -> u64 {
-        self.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
-    }
+fn is(info: &InfoDict, name: &str, value: &str) -> bool {
+    info.get(name).is_some_and(|found: String| found == value)
 }
 
 /// Warns if the server is older than supported. Compatible servers report the version of Redis that they resemble.
-pub(super) fn version(info: &Info<'_>) -> Option<Finding> {
-    let reported = info.get("redis_version")?;
+pub(super) fn version(info: &InfoDict) -> Option<Finding> {
+    let reported: String = info.get("redis_version")?;
     let mut parts = reported.split('.').map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
         return None;
@@ -36,20 +31,20 @@ pub(super) fn version(info: &Info<'_>) -> Option<Finding> {
     })
 }
 
-pub(super) fn persistence(info: &Info<'_>, findings: &mut Vec<Finding>) {
-    if info.get("aof_enabled") != Some("1") {
+pub(super) fn persistence(info: &InfoDict, findings: &mut Vec<Finding>) {
+    if info.get("aof_enabled") != Some(1) {
         findings.push(Finding::warning(
             "the append-only file is off (`appendonly no`), so a restart forgets the latest writes or all of them",
             "after a restart a lock can be held twice until the older lease has ended, and its older holder learns of \
              it only at its next renewal",
         ));
-    } else if info.get("aof_last_write_status") == Some("err") {
+    } else if is(info, "aof_last_write_status", "err") {
         findings.push(Finding::danger(
             "the append-only file cannot be written: the disk may be full",
             "Redis refuses writes, so held locks end with their leases and no new ones can be had",
         ));
     }
-    if info.get("rdb_last_bgsave_status") == Some("err") {
+    if is(info, "rdb_last_bgsave_status", "err") {
         findings.push(Finding::danger(
             "the last snapshot could not be saved: see the server's log and its disk",
             "with `stop-writes-on-bgsave-error` Redis refuses writes, so held locks end with their leases",
@@ -57,9 +52,9 @@ pub(super) fn persistence(info: &Info<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-pub(super) fn replicas(info: &Info<'_>, findings: &mut Vec<Finding>) {
-    let count = info.number("connected_slaves");
-    if info.get("role") == Some("slave") {
+pub(super) fn replicas(info: &InfoDict, findings: &mut Vec<Finding>) {
+    let count = number(info, "connected_slaves");
+    if is(info, "role", "slave") {
         findings.push(Finding::danger(
             "this server is a replica of another",
             "no lock can be had from it, and it may show locks that have changed hands",
@@ -76,20 +71,29 @@ pub(super) fn replicas(info: &Info<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-pub(super) fn cluster(info: &Info<'_>, findings: &mut Vec<Finding>) {
-    if info.get("cluster_enabled") == Some("1") {
-        findings.push(Finding::danger(
-            "this server is a node of a cluster",
-            "only the keys of its own slots could be locked, so locks are refused: write `redis+cluster://` in the URL",
-        ));
+/// Judges a node of a cluster. `as_cluster` tells that the client treats it as one.
+pub(super) fn cluster(info: &InfoDict, as_cluster: bool) -> Option<Finding> {
+    if !as_cluster {
+        return (info.get("cluster_enabled") == Some(1)).then(|| {
+            Finding::danger(
+                "this server is a node of a cluster",
+                "only the keys of its own slots could be locked, so locks are refused: write `redis+cluster://` in the URL",
+            )
+        });
     }
+    (info.get("connected_slaves") == Some(0)).then(|| {
+        Finding::warning(
+            "the node has no replica",
+            "while it is down, locks of its slots cannot be had, and held ones end with their leases",
+        )
+    })
 }
 
-pub(super) fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding>) {
+pub(super) fn eviction(info: &InfoDict, policy: &str, findings: &mut Vec<Finding>) {
     // Redis does not count its replication and append-only buffers against `maxmemory`.
-    let aside = info.number("mem_not_counted_for_evict");
-    let used = info.number("used_memory").saturating_sub(aside);
-    let limit = info.number("maxmemory");
+    let aside = number(info, "mem_not_counted_for_evict");
+    let used = number(info, "used_memory").saturating_sub(aside);
+    let limit = number(info, "maxmemory");
     if policy == "noeviction" {
         if limit > 0 && used > limit {
             findings.push(Finding::danger(
@@ -130,7 +134,7 @@ mod tests {
         ] {
             let mut findings = Vec::new();
             replicas(
-                &Info(&format!("role:master\r\nconnected_slaves:{count}\r\n")),
+                &InfoDict::new(&format!("role:master\r\nconnected_slaves:{count}\r\n")),
                 &mut findings,
             );
             assert!(findings[0].what.contains(words), "{findings:?}");
@@ -149,7 +153,7 @@ mod tests {
         ] {
             let mut findings = Vec::new();
             let reported = format!("used_memory:{used}\r\nmaxmemory:{limit}\r\n");
-            eviction(&Info(&reported), "noeviction", &mut findings);
+            eviction(&InfoDict::new(&reported), "noeviction", &mut findings);
             let found = findings.first().map(|finding| finding.severity);
             assert_eq!(
                 (found, findings.len()),
@@ -182,7 +186,7 @@ mod tests {
             ("", false),
         ] {
             let text = format!("# Server\r\nredis_version:{reported}\r\nredis_git_sha1:0\r\n");
-            let found = version(&Info(&text));
+            let found = version(&InfoDict::new(&text));
             assert_eq!(found.is_some(), is_found, "{reported}: {found:?}");
             if let Some(found) = found {
                 assert_eq!(found.severity, Severity::Warning);
@@ -192,6 +196,6 @@ mod tests {
                 );
             }
         }
-        assert_eq!(version(&Info("# Server\r\nos:Linux\r\n")), None);
+        assert_eq!(version(&InfoDict::new("# Server\r\nos:Linux\r\n")), None);
     }
 }

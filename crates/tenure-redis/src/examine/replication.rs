@@ -1,9 +1,10 @@
 //! Judges replicas and sentinels: what a failover would do to locks.
 
+use redis::InfoDict;
 use tenure_backend::Finding;
 use tenure_endpoint::Host;
 
-use super::info::Info;
+use super::info::number;
 use crate::connection::sentinel::{Answer, Failure};
 use crate::topology::Acknowledgement;
 
@@ -14,11 +15,11 @@ const MAX_LAG: u64 = 5;
 const MAX_BEHIND: u64 = 1 << 20;
 
 /// Reports replicas that lag, and that there are fewer than a grant needs.
-pub(super) fn lag(info: &Info<'_>, wanted: Option<Acknowledgement>, findings: &mut Vec<Finding>) {
-    let written = info.number("master_repl_offset");
+pub(super) fn lag(info: &InfoDict, wanted: Option<Acknowledgement>, findings: &mut Vec<Finding>) {
+    let written = number(info, "master_repl_offset");
     let mut good = 0;
-    for number in 0..info.number("connected_slaves") {
-        let Some(replica) = info.get(&format!("slave{number}")) else {
+    for index in 0..number(info, "connected_slaves") {
+        let Some(replica) = info.get::<String>(&format!("slave{index}")) else {
             continue;
         };
         let field = |name: &str| {
@@ -53,10 +54,25 @@ pub(super) fn lag(info: &Info<'_>, wanted: Option<Acknowledgement>, findings: &m
     }
 }
 
-/// Warns if a master that is cut off from its replicas goes on to grant locks. `setting` is its `min-replicas-to-write`,
-/// `None` if it could not be read.
-pub(super) fn minimum(setting: Option<&str>, info: &Info<'_>, findings: &mut Vec<Finding>) {
-    if info.number("connected_slaves") == 0 {
+/// Reports a server that refuses writes because too few replicas are in sync. `INFO` has their number only if the
+/// server requires some. `setting` is its `min-replicas-to-write`, `None` if it could not be read.
+pub(super) fn missing(setting: Option<&str>, info: &InfoDict) -> Option<Finding> {
+    let good: u64 = info.get("min_slaves_good_slaves")?;
+    let required = setting.and_then(|count| count.parse().ok()).unwrap_or(1);
+    let replicas = if required == 1 { "replica" } else { "replicas" };
+    (good < required).then(|| {
+        Finding::danger(
+            format!(
+                "the server takes no writes: `min-replicas-to-write` asks for {required} {replicas}, and {good} keep up"
+            ),
+            "held locks end with their leases, and no new ones can be had, until enough replicas are back",
+        )
+    })
+}
+
+/// Warns if a master that is cut off from its replicas goes on to grant locks. `setting` is as for [`missing`].
+pub(super) fn minimum(setting: Option<&str>, info: &InfoDict, findings: &mut Vec<Finding>) {
+    if number(info, "connected_slaves") == 0 {
         return;
     }
     match setting {

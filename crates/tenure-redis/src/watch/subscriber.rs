@@ -10,9 +10,10 @@ use redis::{AsyncConnectionConfig, FromRedisValue, ProtocolVersion, PushInfo, Pu
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::claims::script::Dialect;
+use crate::connection::connect_error::ConnectError;
 use crate::connection::dial::Dialer;
-use crate::connection::wire::{Driver, dialect_of_node};
-use crate::error::ConnectError;
+use crate::connection::driver::log_in;
+use crate::connection::wire::dialect_of_node;
 
 /// What a subscribed connection receives.
 pub(super) enum Event {
@@ -37,12 +38,8 @@ pub(super) async fn open(dialer: &Dialer) -> Result<(Subscriber, BoxStream<'stat
     {
         return Ok(sharded);
     }
-    let (sink, stream) = PubSub::new(
-        &dialer.handshake().await?,
-        dialer.dial(&dialer.located().await?).await?,
-    )
-    .await?
-    .split();
+    let stream = dialer.streams.open(&dialer.located().await?).await?;
+    let (sink, stream) = PubSub::new(&dialer.handshake().await?, stream).await?.split();
     let events = stream.map(|message| Event::Message(message.get_channel_name().to_owned()));
     Ok((Subscriber::Plain(sink), events.boxed()))
 }
@@ -52,19 +49,11 @@ async fn open_sharded(
     dialer: &Dialer,
 ) -> Result<Option<(Subscriber, BoxStream<'static, Event>)>, ConnectError> {
     let (sender, pushes) = unbounded_channel();
-    let settings = AsyncConnectionConfig::new()
-        .set_response_timeout(None)
-        .set_push_sender(sender);
+    let settings = AsyncConnectionConfig::new().set_push_sender(sender);
     // The redis crate sends pushed messages on only in this version of the protocol.
     let login = dialer.handshake().await?.set_protocol(ProtocolVersion::RESP3);
-    let opened = MultiplexedConnection::new_with_config(
-        &login,
-        dialer.dial(&dialer.located().await?).await?,
-        settings,
-    )
-    .await;
-    let (mut connection, driver) = opened?;
-    let driver = Driver(tokio::spawn(driver).abort_handle());
+    let stream = dialer.streams.open(&dialer.located().await?).await?;
+    let (mut connection, driver) = log_in(stream, &login, settings).await?;
     if dialect_of_node(&mut connection).await? != Dialect::ShardedCluster {
         return Ok(None);
     }

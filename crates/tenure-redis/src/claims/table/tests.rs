@@ -19,7 +19,7 @@ fn claim(number: u64) -> Arc<Claim> {
     })
 }
 
-fn begin<'a>(table: &'a ClaimTable, claim: &Arc<Claim>, now: Instant) -> Placement<'a> {
+fn begin<'a>(table: &'a ClaimTable, claim: &'a Arc<Claim>, now: Instant) -> Placement<'a> {
     match table.begin_placement(claim, now, now + AHEAD, 0) {
         Lookup::Ask(placement) => placement,
         _ => panic!("{} must be sent to the server", claim.at.id),
@@ -195,10 +195,12 @@ fn a_client_with_claims_of_different_labels_has_no_label() {
     let table = ClaimTable::default();
     let mut other = Claim::clone(&claim(2));
     other.label = "another".into();
-    let first = begin(&table, &claim(1), START);
+    let claimed = claim(1);
+    let first = begin(&table, &claimed, START);
     assert_eq!(&*first.client.as_ref().expect("it is the first").label, "label");
     reply_granted(first, START);
-    let second = begin(&table, &Arc::new(other), START);
+    let other = Arc::new(other);
+    let second = begin(&table, &other, START);
     assert_eq!(&*second.client.as_ref().expect("another label").label, "");
     reply_granted(second, START);
     assert_eq!(&*table.client_label(&claim(1).at), "");
