@@ -47,8 +47,8 @@ async fn a_tenure_waiter_behind_java_outlives_its_lease() {
         tokio::time::sleep(lease * 2).await;
         holder.unlock().await.unwrap();
         let holder = first.holds_within(PROMPT, "the first").await;
-        // sleep: the first waiter, too, must hold for longer than that lease. Java has brought the other deadlines
-        // forward.
+        // Java has brought the other deadlines forward.
+        // sleep: the first waiter, too, must hold for longer than that lease.
         tokio::time::sleep(lease * 2).await;
         holder.unlock().await;
         second.holds_within(PROMPT, "the second").await.unlock().await;

@@ -74,7 +74,7 @@ fn crc16(bytes: &[u8]) -> u16 {
         while at < 256 {
             let (mut crc, mut bit) = ((at as u16) << 8, 0);
             while bit < 8 {
-                crc = crc << 1 ^ (crc >> 15) * 0x1021;
+                crc = (crc << 1) ^ ((crc >> 15) * 0x1021);
                 bit += 1;
             }
             table[at] = crc;
