@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use redis::{InfoDict, Value};
 use tenure_backend::{BackendError, Claim, ClaimId, ClaimRef, ClientId, Fault, Finding, LockKey};
+use tenure_endpoint::Host;
 use tokio::time::timeout;
 
 use crate::backend::RedisStore;
@@ -18,6 +20,7 @@ use crate::claims::arguments::COUNTER;
 use crate::claims::names::MUTEX_CHANNEL;
 use crate::claims::reply::{list, text};
 use crate::claims::script::Script;
+use crate::connection::dial::Dialer;
 use crate::connection::wire::Wire;
 use info::{cluster, eviction, persistence, replicas, version};
 
@@ -59,18 +62,17 @@ impl RedisStore {
         match answered(wire.info("everything").await)? {
             Ok(info) => {
                 findings.extend(version(&info));
-                persistence(&info, &mut findings);
-                if info.get("aof_enabled") == Some(1) {
-                    findings.extend(fsync_policy(wire.setting("appendfsync").await.as_deref()));
-                }
+                persistence_and_eviction(wire, &info, &mut findings).await;
                 replicas(&info, &mut findings);
                 let minimum = wire.setting("min-replicas-to-write").await;
                 findings.extend(replication::missing(minimum.as_deref(), &info));
                 replication::lag(&info, self.link.dialer.config.acknowledgement, &mut findings);
                 replication::minimum(minimum.as_deref(), &info, &mut findings);
                 findings.extend(cluster(&info, !scope.is_empty()));
-                let policy = eviction_policy(wire, &info).await;
-                eviction(&info, &policy, &mut findings);
+                if self.link.dialer.sentinels().is_some() {
+                    let hosts = replication::hosts(&info);
+                    self.examine_replicas(hosts, &mut findings).await;
+                }
             }
             // The ACL user may not call `INFO`, or the command has been renamed.
             Err(_) => findings.push(Finding::warning(
@@ -87,6 +89,28 @@ impl RedisStore {
         findings.extend(counter(wire, scope).await?);
         self.wake_up(wire, scope, &mut findings).await;
         Ok(findings)
+    }
+
+    /// Examines the server's replicas. Adds what weakens locks at a replica, unless `findings` reports it of the server.
+    pub(crate) async fn examine_replicas(&self, hosts: Vec<Host>, findings: &mut Vec<Finding>) {
+        let examined = hosts.into_iter().map(async |host| {
+            let found = examine_replica(&self.link.dialer.to(host.clone())).await;
+            let found = found.unwrap_or_else(|error| {
+                vec![Finding::warning(
+                    format!("it cannot be examined: {error}"),
+                    "if clients cannot use it after it has taken over, no lock can be had from it",
+                )]
+            });
+            (host, found)
+        });
+        for (host, found) in join_all(examined).await {
+            for mut finding in found {
+                if !findings.contains(&finding) {
+                    finding.what = format!("the replica {host}: {}", finding.what);
+                    findings.push(finding);
+                }
+            }
+        }
     }
 
     async fn clock_and_round_trip(
@@ -193,11 +217,24 @@ fn answered<T>(reply: Result<T, BackendError>) -> Result<Result<T, BackendError>
     }
 }
 
-/// The eviction policy from `CONFIG GET`, or from `INFO` if `CONFIG GET` is not permitted.
-async fn eviction_policy(wire: &Wire, info: &InfoDict) -> String {
+/// Logs in to a replica as a client would after a failover, and reports its settings that weaken locks.
+async fn examine_replica(replica: &Dialer) -> Result<Vec<Finding>, BackendError> {
+    let wire = Wire::open(replica).await?;
+    let mut findings = Vec::new();
+    persistence_and_eviction(&wire, &wire.info("everything").await?, &mut findings).await;
+    Ok(findings)
+}
+
+/// Reports what a restart and a full memory would do to locks.
+async fn persistence_and_eviction(wire: &Wire, info: &InfoDict, findings: &mut Vec<Finding>) {
+    persistence(info, findings);
+    if info.get("aof_enabled") == Some(1) {
+        findings.extend(fsync_policy(wire.setting("appendfsync").await.as_deref()));
+    }
+    // `INFO` has the policy too, for users that may not call `CONFIG GET`.
     let policy = wire.setting("maxmemory-policy").await;
     let policy = policy.or_else(|| info.get("maxmemory_policy"));
-    policy.unwrap_or_else(|| "noeviction".to_owned())
+    eviction(info, policy.as_deref().unwrap_or("noeviction"), findings);
 }
 
 /// Judges the setting `appendfsync`, which says how soon a write is on the disk. `policy` is `None` if it could not

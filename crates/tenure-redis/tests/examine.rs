@@ -1,4 +1,4 @@
-//! Examining: findings about a server's settings, and about a token counter that is too high.
+//! Examining: findings about the settings of a server and of replicas, and about a token counter that is too high.
 
 mod fixture;
 
@@ -187,4 +187,41 @@ async fn a_token_counter_ahead_of_the_clock_is_reported() {
             false => assert!(found.iter().all(|one| !one.what.contains(words)), "{found:?}"),
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_replicas_of_a_cluster_are_examined() {
+    let cluster = Cluster::replicated();
+    let store = cluster.connect().await;
+    let addresses = {
+        let servers = cluster.servers.lock();
+        let nodes = servers.nodes();
+        let evicts = nodes[3].ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+        evicts.expect("it obeys");
+        let refuses = nodes[4].ask(&["ACL", "SETUSER", USER, "resetpass", ">other"]);
+        refuses.expect("it obeys");
+        // CLUSTER SLOTS lists a replica only after it has announced that it received a write.
+        for master in &nodes[..3] {
+            master.ask(&["FLUSHALL"]).expect("it obeys");
+        }
+        [3, 4].map(|index| nodes[index].address())
+    };
+    let [evicts, refuses] = addresses.map(|address| format!("the replica {address}: "));
+    let reported = |found: &[Finding], words: &str| found.iter().any(|one| one.what.contains(words));
+    let found = soon(async {
+        loop {
+            let found = examine(&store).await;
+            if reported(&found, &evicts) && reported(&found, &refuses) {
+                return found;
+            }
+            // sleep: no event tells the test that the replicas are listed.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let policy = evicts + "the eviction policy is `allkeys-lru`";
+    assert_finding(&found, &policy, Severity::Note);
+    let refusal = refuses + "it cannot be examined: ";
+    assert_finding(&found, &refusal, Severity::Warning);
+    assert!(!format!("{found:?}").contains(PASSWORD), "{found:?}");
 }

@@ -209,9 +209,24 @@ async fn examining_reports_sentinels_and_replicas() {
     let found = examine(&store).await;
     assert_finding(&found, "`min-replicas-to-write 0`", Severity::Warning);
     let unhealthy = |word: &str| found.iter().any(|finding| finding.what.contains(word));
-    assert!(!unhealthy("sentinel") && !unhealthy("keep up"), "{found:?}");
+    let words = ["sentinel", "keep up", "the replica"];
+    assert!(!words.into_iter().any(unhealthy), "{found:?}");
 
-    let cut_off = group.servers()[2].ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    let replicas = [1, 2].map(|index| group.servers()[index].address());
+    let evicts = group.servers()[1].ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    evicts.expect("it obeys");
+    let refuses = group.servers()[2].ask(&["CONFIG", "SET", "requirepass", "other"]);
+    refuses.expect("it obeys");
+    let found = examine(&store).await;
+    let policy = format!(
+        "the replica {}: the eviction policy is `allkeys-lru`",
+        replicas[0]
+    );
+    assert_finding(&found, &policy, Severity::Note);
+    let refusal = format!("the replica {}: it cannot be examined: ", replicas[1]);
+    assert_finding(&found, &refusal, Severity::Warning);
+
+    let cut_off = group.servers()[1].ask(&["REPLICAOF", "127.0.0.1", "1"]);
     cut_off.expect("it obeys");
     let lost = group.sentinels()[2].address();
     group.sentinels()[2].process().kill();

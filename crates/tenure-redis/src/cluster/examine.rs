@@ -8,7 +8,7 @@ use redis::{InfoDict, from_redis_value};
 use tenure_backend::{BackendError, Fault, Finding};
 
 use crate::claims::slot::{SLOTS, scope};
-use crate::cluster::nodes::RedisCluster;
+use crate::cluster::nodes::{RedisCluster, ask_for_slots};
 use crate::connection::wire::Wire;
 
 /// The lease that the engine asks for unless the caller names another.
@@ -33,6 +33,11 @@ impl RedisCluster {
             let session = node.link.session().await?;
             cluster_state(&session.wire, &mut found).await;
             found.extend(slow_failover(&session.wire).await);
+            for (slots, _, replicas) in ask_for_slots(node.clone()).await? {
+                if slot.is_some_and(|slot| slots.contains(&slot.into())) {
+                    node.examine_replicas(replicas, &mut found).await;
+                }
+            }
             Ok::<_, BackendError>(found)
         }))
         .await;

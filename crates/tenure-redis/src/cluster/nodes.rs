@@ -102,8 +102,8 @@ impl Nodes {
     }
 }
 
-/// A range of slots, and the node that serves it.
-type Served = (RangeInclusive<usize>, Host);
+/// A range of slots, the node that serves it, and the replicas of that node.
+type Served = (RangeInclusive<usize>, Host, Vec<Host>);
 
 impl RedisCluster {
     /// Learns which node serves which slot: from the known nodes, or if none answers, from those that the URL names.
@@ -141,7 +141,7 @@ impl RedisCluster {
     /// Replaces the map of slots. Nodes that serve none are dropped.
     fn adopt(&self, served: Vec<Served>) -> Result<(), BackendError> {
         let mut fresh = Nodes::default();
-        for (slots, host) in served {
+        for (slots, host, _) in served {
             let entry = fresh
                 .by_address
                 .entry(self.dialer.to(host.clone()).config.address());
@@ -217,7 +217,7 @@ pub(super) async fn keep_looking(cluster: Weak<RedisCluster>, moves: Arc<Notify>
     }
 }
 
-async fn ask_for_slots(node: Arc<RedisStore>) -> Result<Vec<Served>, BackendError> {
+pub(super) async fn ask_for_slots(node: Arc<RedisStore>) -> Result<Vec<Served>, BackendError> {
     let session = node.link.session().await?;
     let reply = session.wire.query(redis::cmd("CLUSTER").arg("SLOTS")).await;
     let reply = reply.map_err(|error| match std::error::Error::source(&error) {
@@ -236,17 +236,18 @@ async fn ask_for_slots(node: Arc<RedisStore>) -> Result<Vec<Served>, BackendErro
     served.ok_or_else(unexpected_reply)
 }
 
-/// Decodes one range of slots, with its master; replicas follow.
+/// Decodes one range of slots, with its master and the replicas that follow.
 fn served(range: &Value, said_by: &RedisStore) -> Option<Served> {
-    let [first, last, master, ..] = list(range)? else {
+    let [first, last, nodes @ ..] = list(range)? else {
         return None;
     };
-    let [name, port, ..] = list(master)? else {
-        return None;
-    };
+    let mut hosts = nodes.iter().map(|node| match list(node)? {
+        [name, port, ..] => host(text(name).unwrap_or_default(), integer(port)?, said_by),
+        _ => None,
+    });
     let (first, last) = (integer(first)?.try_into().ok()?, integer(last)?.try_into().ok()?);
-    let host = host(text(name).unwrap_or_default(), integer(port)?, said_by)?;
-    (first <= last && last < SLOTS).then_some((first..=last, host))
+    let master = hosts.next()??;
+    (first <= last && last < SLOTS).then(|| (first..=last, master, hosts.flatten().collect()))
 }
 
 /// A node's host. A node that does not know its own name is reached at the address by which it was asked.

@@ -14,19 +14,31 @@ const MAX_LAG: u64 = 5;
 /// `examine` warns about a replica that is further than this behind its master, in bytes. A lock takes about 200.
 const MAX_BEHIND: u64 = 1 << 20;
 
+/// What the server reports about each of its replicas: `ip=…,port=…,state=…` and more.
+fn replicas(info: &InfoDict) -> impl Iterator<Item = String> {
+    (0..number(info, "connected_slaves")).filter_map(|index| info.get(&format!("slave{index}")))
+}
+
+fn field<'a>(replica: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = replica.split(',');
+    fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// The addresses of the replicas.
+pub(super) fn hosts(info: &InfoDict) -> Vec<Host> {
+    let host = |replica: String| {
+        let port = field(&replica, "port")?.parse().ok()?;
+        Some(Host::new(field(&replica, "ip")?, port))
+    };
+    replicas(info).filter_map(host).collect()
+}
+
 /// Reports replicas that lag, and that there are fewer than a grant needs.
 pub(super) fn lag(info: &InfoDict, wanted: Option<Acknowledgement>, findings: &mut Vec<Finding>) {
     let written = number(info, "master_repl_offset");
     let mut good = 0;
-    for index in 0..number(info, "connected_slaves") {
-        let Some(replica) = info.get::<String>(&format!("slave{index}")) else {
-            continue;
-        };
-        let field = |name: &str| {
-            replica
-                .split(',')
-                .find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
-        };
+    for replica in replicas(info) {
+        let field = |name| field(&replica, name);
         let count = |name| field(name).and_then(|value| value.parse::<u64>().ok());
         let (lag, behind) = (
             count("lag").unwrap_or(0),
