@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::{Client, Error, Guard};
-use tenure_backend::{Clock, Instant, LockKey, Mode};
+use tenure_backend::{Clock, LockKey, Mode};
 use tenure_testkit::{Dice, EventKind};
 
 use crate::world::{Hold, World};
@@ -92,16 +92,7 @@ impl Actor {
             self.world
                 .violated("V1", "a grant was returned that had already ended");
         }
-        // If an operator evicted the claim while the reply was under way, the checker gets the token, but no period in
-        // which the lock was held.
-        let is_evicted = self.world.is_evicted(guard.claim().id);
-        let until = if is_evicted {
-            Instant::ORIGIN
-        } else {
-            Instant::NEVER
-        };
-        self.world.record(attempt, EventKind::Acquired { token, until });
-        let hold = self.world.hold(attempt, self.number, guard);
+        let hold = self.world.acquired(attempt, self.number, guard);
         tokio::spawn(observe(self.world.clone(), hold.clone()));
         // Some tasks hold the lock for several leases.
         let most = if self.dice.chance(25) { 900 } else { 150 };
@@ -111,7 +102,7 @@ impl Actor {
                 self.write(&hold, key, token);
             }
         }
-        if !hold.guard.lock().as_ref().is_some_and(|guard| guard.is_held()) {
+        if !hold.is_held() {
             self.world.end(&hold, EventKind::Lost);
         }
         self.world.end(&hold, EventKind::ReleaseInvoked);
@@ -123,7 +114,7 @@ impl Actor {
 
     /// Writes to the guarded resource without a look at the guard, as a holder that was paused before the write.
     fn write(&self, hold: &Hold, key: &LockKey, token: tenure_backend::FencingToken) {
-        let is_held = hold.guard.lock().as_ref().is_some_and(|guard| guard.is_held());
+        let is_held = hold.is_held();
         let accepted = self.world.write(hold.attempt, key, token);
         if is_held && !accepted && self.world.counts(hold) {
             self.world
@@ -171,8 +162,8 @@ async fn observe(world: Arc<World>, hold: Arc<Hold>) {
             let since = world.now();
             world.record(hold.attempt, EventKind::Sampled { since, held: true });
         }
-        // Timers tick in milliseconds, and no claim is granted at the deadline: a member's lease ends 10 ms later.
-        // sleep: advances paused time until the next look.
+        // sleep: advances paused time until the next look. Timers tick in milliseconds, so one more is needed to pass the
+        // deadline.
         tokio::time::sleep(next + Duration::from_millis(1)).await;
     }
 }
