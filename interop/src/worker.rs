@@ -121,8 +121,11 @@ impl Worker {
         let (answer, line) = oneshot::channel();
         lock(&self.shared.asked).insert(id, answer);
         let request = format!("{id} {}\n", words.join(" "));
-        // If the process was killed, the write fails, and the reply fails or never comes.
-        let _ = lock(&self.shared.input).write_all(request.as_bytes());
+        let sent = lock(&self.shared.input).write_all(request.as_bytes());
+        if sent.is_err() {
+            // The process was killed: the reply fails too.
+            lock(&self.shared.asked).remove(&id);
+        }
         Box::pin(async move {
             let line = line.await.map_err(|_| Thrown {
                 name: "Killed".to_owned(),

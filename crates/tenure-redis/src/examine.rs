@@ -19,7 +19,7 @@ use crate::backend::RedisStore;
 use crate::claims::arguments::COUNTER;
 use crate::claims::names::MUTEX_CHANNEL;
 use crate::claims::reply::{list, text};
-use crate::claims::script::Script;
+use crate::claims::script::Layout;
 use crate::connection::dial::Dialer;
 use crate::connection::wire::Wire;
 use info::{cluster, eviction, persistence, replicas, version};
@@ -84,7 +84,7 @@ impl RedisStore {
         if let Some(sentinels) = self.link.dialer.sentinels() {
             replication::sentinels(sentinels.master(), &sentinels.ask_all().await, &mut findings);
         }
-        findings.extend(script_cache(wire, self.layout.first()).await?);
+        findings.extend(script_cache(wire, self.layout).await?);
         self.clock_and_round_trip(wire, &mut findings).await?;
         findings.extend(counter(wire, scope).await?);
         self.wake_up(wire, scope, &mut findings).await;
@@ -295,9 +295,15 @@ async fn counter(wire: &Wire, scope: &str) -> Result<Option<Finding>, BackendErr
     }))
 }
 
-/// Warns if the server has forgotten the script `first`, which this client loaded when it connected, as some proxies and hosted services do.
-async fn script_cache(wire: &Wire, first: &Script) -> Result<Option<Finding>, BackendError> {
-    let Ok(reply) = answered(wire.query(&first.exists(wire.dialect)).await)? else {
+/// Warns if the server has forgotten the scripts that this client loaded when it connected, as some proxies and hosted
+/// services do.
+async fn script_cache(wire: &Wire, scripts: &Layout) -> Result<Option<Finding>, BackendError> {
+    let mut question = redis::cmd("SCRIPT");
+    question.arg("EXISTS");
+    for script in scripts.first() {
+        question.arg(script.hash(wire.dialect));
+    }
+    let Ok(reply) = answered(wire.query(&question).await)? else {
         // Locks work without `SCRIPT EXISTS`.
         return Ok(Some(Finding::warning(
             "this user may not call SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \

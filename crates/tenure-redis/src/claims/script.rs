@@ -47,7 +47,7 @@ pub(crate) enum Dialect {
     ShardedCluster,
 }
 
-/// A script. Its texts are made when they are first needed: a program that takes one lock needs two of fifteen scripts.
+/// A script. Its texts are made when they are first needed: a program that takes mutexes needs four of fifteen scripts.
 pub(crate) struct Script {
     source: &'static str,
     /// The part that the script includes as `kind`; empty if it includes none.
@@ -163,9 +163,17 @@ impl Layout {
         std::ptr::eq(self, &raw const STRING)
     }
 
-    /// The script that a client loads when it connects. The server learns each other one at its first call.
-    pub(crate) fn first(&self) -> &'static Script {
-        self.mutex.acquire
+    /// The scripts of mutexes, which a client loads when it connects. The server learns each other one at its first call.
+    pub(crate) fn first(&self) -> impl Iterator<Item = &'static Script> {
+        let ScriptSet {
+            acquire,
+            release,
+            renew,
+            batches,
+            ..
+        } = &self.mutex;
+        let batch = batches.then_some(&BATCH);
+        [*acquire, *release, *renew].into_iter().chain(batch)
     }
 
     /// The scripts for claims of this kind; `None` if the layout does not serve it.
@@ -236,11 +244,9 @@ impl Script {
         command
     }
 
-    /// The command that asks whether a server has this script.
-    pub(crate) fn exists(&self, dialect: Dialect) -> Cmd {
-        let mut command = redis::cmd("SCRIPT");
-        command.arg("EXISTS").arg(&self.text(dialect).hash);
-        command
+    /// The SHA-1 hash by which a server finds this script.
+    pub(crate) fn hash(&self, dialect: Dialect) -> &str {
+        &self.text(dialect).hash
     }
 
     /// Starts a call with `keys` keys. Reserves memory for these and `arguments` arguments, of `bytes` bytes in all.

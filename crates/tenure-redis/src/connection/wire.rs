@@ -97,7 +97,9 @@ impl Wire {
             Some(wanted) => Some(Acknowledger::open(dialer, &server, &mut connection, wanted).await?),
         };
         let mut first = redis::pipe();
-        first.add_command(config.layout.scripts().first().load(dialect));
+        for script in config.layout.scripts().first() {
+            first.add_command(script.load(dialect));
+        }
         first.cmd("TIME");
         let sent = config.clock.now();
         let replies = connection.send_packed_commands(&first, 0, first.len()).await?;
