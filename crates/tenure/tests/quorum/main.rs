@@ -10,9 +10,9 @@
 //! of which no majority grants two conflicting claims; L2, each task ends after the faults; L4, no claim stays.
 //!
 //! Each of these planted bugs breaks a rule within 2,000 seeds: half of an even number is a majority; tokens are not
-//! written back; a grant counts although a member refused its tokens; one member is enough for a renewal; late grants,
-//! minorities, or claims whose reply was lost are not released. A lease that counts from the latest grant does not: two
-//! holders would need a bare majority with grants far apart, and no renewal until its first lease ends. A test of
+//! written back; a grant counts although a member did not confirm its tokens; one member is enough for a renewal; late
+//! grants, minorities, or claims whose reply was lost are not released. A lease that counts from the latest grant does not:
+//! two holders would need a bare majority with grants far apart, and no renewal until its first lease ends. A test of
 //! `tenure-quorum` finds that bug.
 
 mod actor;
