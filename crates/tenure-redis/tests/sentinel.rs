@@ -6,6 +6,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+
 use fixture::{
     acquire, assert_error, assert_finding, assert_tokens_rise, behind_a_sentinel, config, connect, examine,
     release, renew, unlock_of, wait_for_wake, wait_until,
@@ -89,11 +91,11 @@ async fn holders_and_waiters_survive_failovers() {
             group.servers()[before].process().kill();
             group.wait_for_failover(before).expect("a replica takes over")
         };
-        within_a_minute(wait_for_wake(&mut reconnects)).await;
+        assert_eq!(within_a_minute(reconnects.next()).await, Some(()));
         let renewed = renew(&holder, RenewRequest::of(&held)).await;
         assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
         // The waiter has subscribed again, to the new master.
-        wait_for_wake(&mut wakes).await;
+        assert_eq!(within_a_minute(wakes.next()).await, Some(()));
         release(&holder, unlock_of(&held)).await;
         wait_for_wake(&mut wakes).await;
         assert_tokens_rise(&first, &granted(&waiter, &waiting).await);
@@ -117,7 +119,7 @@ async fn a_silent_master_is_left_when_another_is_announced() {
         async move { acquire(&store, &claim("unanswered", 1)).await }
     });
     group.wait_for_failover(0).expect("a replica takes over");
-    within_a_minute(wait_for_wake(&mut reconnects)).await;
+    assert_eq!(within_a_minute(reconnects.next()).await, Some(()));
     granted(&store, &claim("k", 1)).await;
     let refused = unanswered
         .await

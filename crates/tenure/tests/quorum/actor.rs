@@ -162,8 +162,8 @@ async fn observe(world: Arc<World>, hold: Arc<Hold>) {
             let since = world.now();
             world.record(hold.attempt, EventKind::Sampled { since, held: true });
         }
-        // sleep: advances paused time until the next look. Timers tick in milliseconds, so one more is needed to pass the
-        // deadline.
+        // Timers tick in milliseconds, so one more is needed to pass the deadline.
+        // sleep: advances paused time until the next look.
         tokio::time::sleep(next + Duration::from_millis(1)).await;
     }
 }
