@@ -107,7 +107,7 @@ pub(crate) struct Allowed {
 /// Waiters that may lose their places in the queue because of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Waiters of the worker with this seat number.
+    /// Waiters of the worker process in this seat. A worker that replaces a killed one takes its seat.
     Seat(usize),
     /// All waiters: the fault hit the store, or a worker that may have blocked the store.
     AllWaiters,

@@ -106,7 +106,8 @@ local head = call('LINDEX', queue, 0)
 if head and (opened or head ~= before) then
     wake_head(head)
 end
--- Java's read-write locks and semaphores know no queue.
+-- For read-write locks and semaphores, Java has no queue: its waiters only listen to the channel. So it gets a message even
+-- if our claims are queued.
 if (opened or head ~= before) and (not head or own_kind ~= 0) then
     call('PUBLISH', channel, payload)
 end

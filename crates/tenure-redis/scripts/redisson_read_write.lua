@@ -111,7 +111,7 @@ local function look(owner)
         cools = cools and redis.call('HLEN', name) == 1
         return false, left, not cools and 0, cools
     elseif found[2] then
-        -- A bar on readers, who hold the key still: no other reader is granted either.
+        -- A reader was evicted. Until the cooldown ends, no claim is granted, not even a reader's next to other readers.
         local bar = redis.call('PTTL', hold_key('tenure:bar', 1))
         cools = bar >= 0
         return false, mode == 'R' and bar or left, nil, cools

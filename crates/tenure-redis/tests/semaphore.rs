@@ -480,7 +480,7 @@ async fn huge_claims_for_permits_are_refused() {
     client.finds_free(&key, permits(1_000, 2_000)).await;
 }
 
-/// Claims with numbers and clients that differ a little have different permits.
+/// Claims of two clients, with consecutive numbers, never get the same permit.
 #[tokio::test(flavor = "multi_thread")]
 async fn neighbouring_claims_share_no_permits() {
     let (fixture, [a, b], key) = Fixture::two().await;

@@ -32,7 +32,8 @@ async fn clerk(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// A customer in a hurry: tries the ledger once, waits for 20 ms, or drops the future while it waits.
+/// A customer in a hurry. In each round, tries the ledger's lock once, then waits for it for at most 20 ms, then drops a
+/// waiting future after 20 ms.
 async fn customer(client: &Client) -> Result<(), Error> {
     let ledger = client.mutex("ledger");
     let a_moment = Duration::from_millis(20);

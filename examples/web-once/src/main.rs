@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use orders::Orders;
 use place::{Shop, place_order};
 
-/// Usage: `web-once ADDRESS DATABASE`.
+/// Usage: `web-once [ADDRESS [DATABASE]]`.
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)

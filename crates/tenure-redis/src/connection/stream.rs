@@ -55,7 +55,7 @@ impl Streams {
         Ok(Streams { spin: config.spin })
     }
 
-    /// Opens a stream.
+    /// Connects to the server, with TLS if it is configured. The stream does not spin.
     pub(crate) async fn open(&self, server: &Host) -> Result<Box<dyn Duplex>, ConnectError> {
         self.secure(server, connect(server).await?).await
     }

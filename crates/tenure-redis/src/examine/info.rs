@@ -71,7 +71,8 @@ pub(super) fn replicas(info: &InfoDict, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Judges a node of a cluster. `as_cluster` tells that the client treats it as one.
+/// Without `as_cluster`, reports a server that is a node of a cluster: such a server needs a URL for clusters. With
+/// `as_cluster`, reports a node without a replica.
 pub(super) fn cluster(info: &InfoDict, as_cluster: bool) -> Option<Finding> {
     if !as_cluster {
         return (info.get("cluster_enabled") == Some(1)).then(|| {

@@ -43,7 +43,9 @@ impl ModelState {
         }
     }
 
-    /// Checks that the contract demands the refusal of a renewal: of a downgrade that the claim does not allow.
+    /// Checks a refused renewal: the contract must demand the refusal, with this fault and no effect. It demands only
+    /// refusals of downgrades: by a store without read-write locks, of a claim of another kind, or in a request that is not
+    /// for granted claims only.
     pub(super) fn renewal_refused(&mut self, renewal: &RenewRequest, error: &BackendError) -> Verdict {
         let expected = self.refusal(renewal);
         ensure!(

@@ -414,7 +414,7 @@ impl TestClient {
         answers
     }
 
-    /// Sends renewals. Returns each reply that is no transient error.
+    /// Sends renewals, and repeats those that fail with a transient error. Returns one reply for each renewal.
     pub async fn renewal_replies(&self, renewals: Vec<RenewRequest>) -> Vec<RenewReply> {
         let renew = |backend: Arc<dyn Backend>, batch| backend.renew(batch);
         let is_transient =

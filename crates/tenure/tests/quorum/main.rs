@@ -105,7 +105,7 @@ fn the_same_seed_gives_the_same_log() {
     }
 }
 
-/// The simulation finds what RedLock does not survive, as docs/redlock.md says.
+/// If a member grants again at once after a data loss, the simulation finds two holders, as docs/redlock.md says.
 #[test]
 fn a_member_that_forgets_and_grants_breaks_it() {
     let guilty = sweep(2_000, AfterLoss::Grant, 1);

@@ -382,7 +382,8 @@ impl Simulation {
         *self.lost_data_at.lock()
     }
 
-    /// The log of all events, in order. Shows tokens by rank, because their values depend on the wall clock.
+    /// The log entries and the events other than samples, in order of time. Shows tokens by rank, because their values
+    /// depend on the wall clock.
     pub(crate) fn text(&self) -> String {
         let events = self.history();
         let mut ranks: Vec<FencingToken> = events.iter().filter_map(|event| token(&event.kind)).collect();
