@@ -55,6 +55,12 @@ pub trait Subject: Send + Sync + 'static {
         false
     }
 
+    /// Returns true if the store may end a waiting claim at any time, as a quorum does when only a minority of its members has
+    /// granted the claim. The engine then names a new claim.
+    fn may_end_waiting_claims(&self) -> bool {
+        false
+    }
+
     /// Creates a client whose messages can be delayed. Returns `None` if the store offers no way to delay them.
     fn slow_client(&self) -> Option<Call<SlowClient>> {
         None

@@ -233,14 +233,19 @@ impl TestClient {
         );
     }
 
-    /// Polls a claim until it is granted, for at most `limit`.
+    /// Polls a claim until it is granted, for at most `limit`. If the store ends the claim and may do so, goes on with a new
+    /// one like it.
     pub async fn granted_within(&self, claim: &Arc<Claim>, limit: Duration) -> Grant {
-        let mut passed = Duration::ZERO;
+        let (mut claim, mut passed) = (claim.clone(), Duration::ZERO);
         loop {
-            let next = match self.acquire(claim).await {
+            let next = match self.acquire(&claim).await {
                 AcquireReply::Granted(grant) => return grant,
                 AcquireReply::Waiting { poll_after, .. } => poll_after.clamp(Duration::from_millis(1), STEP),
                 AcquireReply::Recovering => STEP,
+                AcquireReply::Ended if self.fixture.subject().may_end_waiting_claims() => {
+                    claim = self.claim(&claim.at.key, claim.mode);
+                    STEP
+                }
                 other => panic!("{:?} must be granted, but is {other:?}", claim.at),
             };
             assert!(
