@@ -112,7 +112,7 @@ fn on_lost_ignore_warns_and_lets_the_command_end() {
     fixture.wait_for_file("ready");
     fixture.evict("k");
     let other = fixture.holding(&["k"]);
-    // sleep: waits for the end of the lost lock's lease.
+    // sleep: lets the deadline pass by which other settings of --on-lost kill the command.
     std::thread::sleep(Duration::from_millis(1500));
     fixture.write("go", "", 0o600);
     let done = run.finish();

@@ -18,7 +18,7 @@ use crate::log::{Observation, ObservationKind, process_of};
 const AFTERMATH: Duration = Duration::from_millis(200);
 
 /// Longest silence of the store in which no waiting claim expires: waiters poll at least three times per lease. A disk
-/// that needs seconds for a write causes a longer one.
+/// that needs seconds for a write causes a longer one. The compiler evaluates the division.
 const STANDSTILL: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
 /// Time within which a Redis client detects a silent connection: 1.25 times the default `command_timeout` (3 s),

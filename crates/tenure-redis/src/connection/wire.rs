@@ -31,9 +31,9 @@ const IDLE_CHECKS_PER_PING: u32 = 20;
 /// Number that will identify the next connection.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// A connection to a server that has loaded our scripts. It lives until it breaks or is dropped.
+/// A connection to a server that has the scripts of mutexes. It lives until it breaks or is dropped.
 pub(crate) struct Wire {
-    /// The scripts that were loaded.
+    /// How the server's scripts are written.
     pub(crate) dialect: Dialect,
     /// Identifies the connection within this process.
     pub(crate) number: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Connects, logs in, and loads the scripts into the server.
+    /// Connects, logs in, and loads the scripts of mutexes into the server.
     pub(crate) async fn open(dialer: &Dialer) -> Result<Arc<Self>, BackendError> {
         let config = &dialer.config;
         let opening = timeout(config.connect_timeout, Self::connect(dialer));

@@ -1,5 +1,5 @@
-//! Every async method has a blocking method of the same name. Without one, `Deref` would find the async method, whose
-//! future nobody polls. The type of each result shows which one was called.
+//! Every async method has a blocking method of the same name. Without one, `Deref` would find the async method, and its
+//! future would be dropped without being polled. The type of each result shows which one was called.
 
 use tenure::blocking::{Guard, Leader, Lock, multi};
 use tenure::inspect::Query;

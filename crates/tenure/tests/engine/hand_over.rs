@@ -1,14 +1,15 @@
 //! A client hands a held key to its own waiters without a call to the store, within limits that protect other clients.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tenure::{ClaimRef, Client, Settings};
+use tenure::{ClaimRef, Client, Guard, Settings};
 use tenure_backend::Reach;
 
 use crate::faulty_backend::{FaultyBackend, Verb, faulty_with_profile};
-use crate::fixture::{Fixture, MS, SECOND, evict, pass, served, settle, spawned};
+use crate::fixture::{Fixture, MS, SECOND, evict, lost, pass, served, settle, spawned};
 
 /// Starts `tasks` tasks that lock the key in a loop. Returns the counter of their grants.
 async fn hammer(client: &Client, tasks: u32, hold: Duration) -> Arc<AtomicU32> {
@@ -100,6 +101,34 @@ async fn an_eviction_blocks_grants_for_the_handover_window() {
     assert!(elsewhere.mutex("k").try_lock().await.unwrap().is_none());
     pass(2 * MS).await;
     assert!(elsewhere.mutex("k").try_lock().await.unwrap().is_some());
+}
+
+/// Readers that waited together share a claim, each with its own token. It ends with the last of them, and an eviction ends
+/// all.
+#[tokio::test(start_paused = true)]
+async fn readers_that_waited_together_share_a_claim() {
+    let (_, [here, elsewhere]) = Fixture::clients();
+    let lock = here.rwlock("k");
+    let writer = lock.write().await.unwrap();
+    let mut readers = Vec::new();
+    for _ in 0..3 {
+        readers.push(spawned(lock.read()).await);
+    }
+    writer.unlock().await.unwrap();
+    let mut guards = Vec::new();
+    for reader in readers {
+        guards.push(served(reader).await);
+    }
+    let tokens: BTreeSet<_> = guards.iter().map(Guard::token).collect();
+    assert_eq!(tokens.len(), 3, "{tokens:?}");
+    let first = guards.remove(0);
+    assert!(guards.iter().all(|guard| guard.claim() == first.claim()));
+    first.unlock().await.unwrap();
+    assert!(elsewhere.rwlock("k").try_write().await.unwrap().is_none());
+    assert_eq!(evict(&elsewhere, "k").await.len(), 1, "one holder");
+    for guard in &guards {
+        lost(guard).await;
+    }
 }
 
 /// A waiting client gets the key after one turn of each local task.

@@ -386,7 +386,7 @@ fn waiting_readers_and_permits_are_served_together() {
         a locks to write; a answered; b locks to read; c locks to read with label; d locks to write; a unlocks
         successor answered; b polls; b unlocks; other client; c polls; c answered: waits, notifies the poller
         other client; poller looks; poller answered: wakes c
-        # an invitation that is not taken holds nobody up for longer than an offer
+        # an invitation that is not taken delays other waiters for no longer than an offer
         a locks to write; a answered; b locks to read; c locks to read with label; d locks to write; a unlocks
         successor answered; b polls; b unlocks; poller looks: rests 25ms
         100 ms; poller looks: asks for 2
