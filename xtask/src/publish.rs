@@ -43,7 +43,7 @@ fn missing(files: &str) -> Option<&'static str> {
         .find(|needed| !files.lines().any(|file| file == *needed))
 }
 
-/// The crates that the page names, in its order.
+/// The crates in the page's list of published crates, in its order.
 fn listed(page: &str) -> Vec<&str> {
     let list = page
         .split_once(LIST[0])

@@ -33,7 +33,7 @@ const HEAD: [&str; 7] = [
     "",
 ];
 
-/// Rates of one client on one workload and store, one per round.
+/// Rates of two builds in the same row (workload, store and client): one rate for each build and round.
 struct Compared {
     workload: Workload,
     store: Store,

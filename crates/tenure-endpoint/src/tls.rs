@@ -1,5 +1,6 @@
 //! TLS settings for stores on the network: rustls on ring, with the certificate authorities of the system or of a file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub enum TlsError {
     File {
         /// The path of the file.
         path: PathBuf,
-        /// The error of the file.
-        source: pem::Error,
+        /// Why. It contains nothing that was read from the file.
+        source: io::Error,
     },
     /// The system has no readable certificate of an authority.
     #[error("this system has no certificates of authorities: install them, or name a file with `ca`")]
@@ -43,7 +44,7 @@ pub enum TlsError {
 /// is its certificate and key, for servers that ask for them. The process's default provider is not used or changed.
 ///
 /// # Errors
-/// [`TlsError`] names the file that is wrong, if any. It never contains text of the file.
+/// [`TlsError`]. It contains nothing that was read from the files, neither in its message nor in its source.
 pub fn tls_config(
     ca: Option<&Path>,
     identity: Option<(&Path, &Path)>,
@@ -69,7 +70,8 @@ fn authorities(ca: Option<&Path>) -> Result<RootCertStore, TlsError> {
     match ca {
         Some(path) => {
             for certificate in certificates(path)? {
-                roots.add(certificate).map_err(TlsError::Unfit)?;
+                let invalid = |error| file_error(path)(io::Error::new(io::ErrorKind::InvalidData, error));
+                roots.add(certificate).map_err(invalid)?;
             }
         }
         // Skips system certificates that cannot be read, and trusts the others.
@@ -90,7 +92,18 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(found)
 }
 
+/// Converts an error of reading PEM. The reader's own error may quote a line of the file, even of a private key.
 fn unreadable(path: &Path) -> impl Fn(pem::Error) -> TlsError {
+    move |error| {
+        file_error(path)(match error {
+            pem::Error::Io(error) => error,
+            pem::Error::NoItemsFound => io::Error::new(io::ErrorKind::InvalidData, "it contains none"),
+            _ => io::Error::new(io::ErrorKind::InvalidData, "it is no valid PEM"),
+        })
+    }
+}
+
+fn file_error(path: &Path) -> impl Fn(io::Error) -> TlsError {
     move |source| TlsError::File {
         path: path.to_owned(),
         source,

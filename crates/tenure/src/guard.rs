@@ -336,7 +336,7 @@ impl Held {
         lost
     }
 
-    /// Applies [`lost_grant`](Self::lost_grant) to an error that is a loss.
+    /// If the error is a loss, puts this grant's token into it. Returns other errors unchanged.
     fn fenced(&self, error: Error) -> Error {
         match error {
             Error::Lost(lost) => self.lost_grant(*lost).into(),

@@ -71,7 +71,7 @@ impl Pause {
 /// The final result of asking the store for one claim.
 pub(crate) enum Found {
     Granted(Grant),
-    /// The claim has ended, and can never hold the key: it was evicted, or has expired.
+    /// The claim has ended, and can never hold the key: it was released or evicted, or has expired.
     Ended,
     /// The store refused the claim with a permanent error.
     Failed(BackendError),

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 use tenure_backend::{BackendError, Clock, Effect, escape_control};
 
 use super::connection;
@@ -131,10 +131,8 @@ pub(super) fn add_columns(transaction: &Connection) -> rusqlite::Result<()> {
 
 fn lacks_column(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
     let find = "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2";
-    let found = connection
-        .query_row(find, (table, column), |_| Ok(()))
-        .optional()?;
-    Ok(found.is_none())
+    let has = connection.prepare_cached(find)?.exists((table, column))?;
+    Ok(!has)
 }
 
 #[cfg(test)]

@@ -16,11 +16,16 @@ use crate::error;
 /// it.
 const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 
+/// Number of statements that a connection keeps: more than it prepares. Those that the check of a file prepares are used
+/// again afterwards.
+const MAX_STATEMENTS: usize = 32;
+
 /// Longest log in bytes that stays after the last process has closed the file: about ten runs of one lock. The next process
 /// to open the file reads all of it.
 const MAX_KEPT_LOG: u64 = 256 << 10;
 
-/// Opens the file without a checkpoint on close, so that closing a refused file does not write to it.
+/// Opens the file without a checkpoint on close, so that closing a refused file does not write to it. [`close`] decides
+/// whether to write: changing the setting before would make SQLite prepare every statement a second time.
 pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     let connection = connect(path).map_err(sql)?;
@@ -68,5 +73,6 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     busy::install(&mut connection)?;
+    connection.set_prepared_statement_cache_capacity(MAX_STATEMENTS);
     Ok(connection)
 }

@@ -92,7 +92,7 @@ impl Identity {
     }
 }
 
-/// Maximum length of a path in bytes. SQLite accepts a little more, for the suffixes that it appends.
+/// Maximum length of a path in bytes. SQLite accepts 504, and appends its suffixes to them.
 const MAX_PATH_BYTES: usize = 500;
 
 /// Resolves links and relative parts of the path, so that changes of the working directory do not matter, and `-wal`
@@ -104,7 +104,7 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, BackendError> {
     let real = canonicalize(path)?;
     let length = real.as_os_str().len();
     if length > MAX_PATH_BYTES {
-        let why = format!("has too long a path ({length} bytes, SQLite takes {MAX_PATH_BYTES})");
+        let why = format!("has too long a path ({length} bytes, of at most {MAX_PATH_BYTES})");
         return Err(refused(path, &why, "choose a shorter one"));
     }
     Ok(real)

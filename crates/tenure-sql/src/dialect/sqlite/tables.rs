@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Statement};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row as SqlRow, Statement};
 use tenure_backend::{ClaimId, ClientId, FencingToken, Instant, LockKey, Mode, TokenRange};
 
 use super::ddl::BUCKETS;
@@ -18,32 +18,32 @@ macro_rules! columns {
     };
 }
 
-/// The prepared statements of one connection. Keys and labels are parameters, never part of the text.
+/// The prepared statements of one connection, which returns them to its cache when they are dropped. Keys and labels are parameters, never part of the text.
 pub(super) struct Tables<'c> {
     /// Begins a transaction and takes the write lock before the first read, so that no other process can change the
     /// rows between the read and the commit.
-    pub(super) begin: Statement<'c>,
-    begin_read: Statement<'c>,
-    pub(super) commit: Statement<'c>,
-    pub(super) rollback: Statement<'c>,
-    counter: Statement<'c>,
-    set_counter: Statement<'c>,
-    live: Statement<'c>,
-    ended: Statement<'c>,
-    insert: Statement<'c>,
-    update: Statement<'c>,
-    delete: Statement<'c>,
-    listed: Statement<'c>,
-    swept: Statement<'c>,
-    sweep_end: Statement<'c>,
-    sweep: Statement<'c>,
-    set_swept: Statement<'c>,
-    version: Statement<'c>,
+    pub(super) begin: CachedStatement<'c>,
+    begin_read: CachedStatement<'c>,
+    pub(super) commit: CachedStatement<'c>,
+    pub(super) rollback: CachedStatement<'c>,
+    counter: CachedStatement<'c>,
+    set_counter: CachedStatement<'c>,
+    live: CachedStatement<'c>,
+    ended: CachedStatement<'c>,
+    insert: CachedStatement<'c>,
+    update: CachedStatement<'c>,
+    delete: CachedStatement<'c>,
+    listed: CachedStatement<'c>,
+    swept: CachedStatement<'c>,
+    sweep_end: CachedStatement<'c>,
+    sweep: CachedStatement<'c>,
+    set_swept: CachedStatement<'c>,
+    version: CachedStatement<'c>,
 }
 
 impl<'c> Tables<'c> {
     pub(super) fn prepare(connection: &'c Connection) -> rusqlite::Result<Self> {
-        let prepare = |text| connection.prepare(text);
+        let prepare = |text| connection.prepare_cached(text);
         Ok(Tables {
             begin: prepare("BEGIN IMMEDIATE")?,
             begin_read: prepare("BEGIN")?,

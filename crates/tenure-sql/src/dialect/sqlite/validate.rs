@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 use tenure_backend::{BackendError, Effect, Fault};
 
@@ -83,11 +82,8 @@ pub(super) fn open(
     let pages = i64::try_from(config.max_bytes).unwrap_or(i64::MAX) / page.max(1);
     let bound = |name, bytes| connection.pragma_update_and_check(None, name, bytes, |_| Ok(()));
     bound("max_page_count", pages).map_err(sql)?;
-    // A slow reader can make the log long. This truncates the log at the next checkpoint.
+    // A slow reader can make the log long. After a checkpoint has copied all of it, the next commit shortens it to this.
     bound("journal_size_limit", MAX_WAL_BYTES).map_err(sql)?;
-    connection
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
-        .map_err(sql)?;
     Ok(connection)
 }
 

@@ -15,7 +15,7 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// The event of a new caller.
+/// Queue event: a new caller arrives.
 pub(crate) struct Arrived<'a> {
     pub(crate) request: &'a LockRequest,
     pub(crate) kind: CallerKind,
@@ -111,7 +111,7 @@ impl Event for Arrived<'_> {
     }
 }
 
-/// The event that a caller's own call has ended.
+/// Queue event: a caller's own call has ended.
 pub(crate) struct CallEnded<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,
@@ -188,7 +188,7 @@ impl Event for CallEnded<'_> {
     }
 }
 
-/// The event that a task adopts (takes over) the call of a caller that was dropped or did not poll in time.
+/// Queue event: a task adopts (takes over) the call of a caller that was dropped or did not poll in time.
 pub(crate) struct CallAdopted<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,
@@ -221,7 +221,7 @@ impl Event for CallAdopted<'_> {
     }
 }
 
-/// The event that a waiting caller polls.
+/// Queue event: a waiting caller polls.
 pub(crate) struct Polled<'a> {
     pub(crate) id: WaiterId,
     pub(crate) waker: &'a Waker,
@@ -309,7 +309,7 @@ fn renew_waker(waker: &mut Option<Waker>, with: &Waker) {
     }
 }
 
-/// The event that a caller was dropped, or its time limit has passed.
+/// Queue event: a caller was dropped, or its time limit has passed.
 pub(crate) struct CallerLeft<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,

@@ -12,7 +12,7 @@ use super::waiter::Offer;
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// The event that a guard was unlocked or dropped, or that its local deadline has passed.
+/// Queue event: a guard was unlocked or dropped, or its local deadline has passed.
 pub(crate) struct HolderDone<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HolderDone<'_> {
@@ -37,7 +37,7 @@ pub(crate) enum Exit {
     Release(ReleaseOrder),
 }
 
-/// The event that a hold ended and the queue sends no release: the claim is gone, or `SharedQueue::keep` handles it.
+/// Queue event: a hold ended and the queue sends no release: the claim is gone, or `SharedQueue::keep` handles it.
 pub(crate) struct HoldEnded<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HoldEnded<'_> {
@@ -49,7 +49,7 @@ impl Event for HoldEnded<'_> {
     }
 }
 
-/// The event that the store has downgraded a holder's write claim: readers may hold the key together with it.
+/// Queue event: the store has downgraded a holder's write claim: readers may hold the key together with it.
 pub(crate) struct Downgraded<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for Downgraded<'_> {

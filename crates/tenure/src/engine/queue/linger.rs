@@ -100,7 +100,7 @@ impl KeyQueue {
     }
 }
 
-/// The event that a claim's time to linger may be over.
+/// Queue event: a claim's time to linger may be over.
 pub(crate) struct LingerOver;
 
 impl Event for LingerOver {

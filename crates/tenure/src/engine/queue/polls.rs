@@ -24,7 +24,7 @@ const MAX_INVITED: usize = 64;
 /// The shortest rest of the poller while this client holds the key.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 
-/// The event that the poller asks for its next action.
+/// Queue event: the poller asks for its next action.
 pub(crate) struct PollerLooks;
 
 impl Event for PollerLooks {
@@ -68,7 +68,7 @@ pub(crate) enum PollerStep {
     Ask(SuccessorRequest, Turn),
 }
 
-/// The event that the poller checks whether a waiter still wants the claim that it asks for.
+/// Queue event: the poller checks whether a waiter still wants the claim that it asks for.
 pub(crate) struct IsWanted<'a>(pub(crate) &'a LockRequest);
 
 impl Event for IsWanted<'_> {
@@ -86,7 +86,7 @@ impl Event for IsWanted<'_> {
     }
 }
 
-/// The event that the store granted the poller's claim.
+/// Queue event: the store granted the poller's claim.
 pub(crate) struct PollGranted(pub(crate) Granted);
 
 impl Event for PollGranted {
@@ -98,7 +98,7 @@ impl Event for PollGranted {
     }
 }
 
-/// The event that the store refused the poller's claim for good. The first waiter fails.
+/// Queue event: the store refused the poller's claim for good. The first waiter fails.
 pub(crate) struct PollFailed<'a> {
     pub(crate) request: &'a LockRequest,
     pub(crate) error: Error,
@@ -119,7 +119,7 @@ impl Event for PollFailed<'_> {
     }
 }
 
-/// The event that a release with a successor (the next claim) was answered, or dropped.
+/// Queue event from a release that named the next claim as its successor: it was answered, or dropped.
 pub(crate) struct SuccessorAnswered {
     /// Number of waiting claims of other clients, if the store reports it.
     pub(crate) others: Option<u32>,
@@ -154,7 +154,7 @@ impl Event for SuccessorAnswered {
     }
 }
 
-/// The event that the store granted the claim of a fair waiter.
+/// Queue event from a fair waiter's own poller: the store granted the waiter's claim.
 pub(crate) struct QueueGranted {
     pub(crate) id: WaiterId,
     pub(crate) granted: Granted,
@@ -169,7 +169,7 @@ impl Event for QueueGranted {
     }
 }
 
-/// The event that a fair waiter's claim was refused for good, or that its poller ends.
+/// Queue event from a fair waiter's own poller: the store refused the claim for good, or the poller ends.
 pub(crate) struct QueueFailed {
     pub(crate) id: WaiterId,
     pub(crate) error: Error,

@@ -197,7 +197,7 @@ pub(crate) trait Event {
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Self::Reply;
 }
 
-/// The event that the client closes: its waiters end.
+/// Queue event: the client closes, and its waiters end.
 pub(crate) struct Close;
 
 /// The claims of a closed queue. All must be released.

@@ -248,7 +248,7 @@ impl Fixture {
                 granted.iter().for_each(|hold| self.reject_unless(false, hold));
                 self.ends("too late")
             }
-            // The caller gets the outcome of its adopted call at its next poll.
+            // A task has taken over the call, so the caller gets the outcome at its next poll.
             _ if is_adopted => CallerState::Waiting,
             Some(hold) => self.holds(hold, 0),
             None if waits => {

@@ -1,0 +1,24 @@
+//! Links the unwinder of GCC into `tenure` where it can. `tenure run` starts three processes of this program, and loading
+//! the shared `libgcc_s` takes an eighth of the start of each.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let target = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
+    let is_native = env::var("HOST") == env::var("TARGET");
+    if !is_native || target("OS") != "linux" || target("ENV") != "gnu" {
+        return;
+    }
+    // Prints the bare name if there is no such library. Then the program uses the shared one.
+    let asked = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
+    let library = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).trim().to_owned());
+    if let Ok(library) = library
+        && Path::new(&library).is_absolute()
+    {
+        // All of it, because the linker reads it before the code that calls it.
+        println!("cargo::rustc-link-arg-bins=-Wl,--push-state,--whole-archive,{library},--pop-state");
+    }
+}
