@@ -195,7 +195,8 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     -- If Java took a live waiter of ours for dead and removed it, puts it back at the head: Java removes only heads.
     local javas = own_kind == 0 and redis.call('ZCARD', timeouts) - redis.call('ZCARD', waiters) or 0
     local slack = javas > 0 and (waits and slack_of(owner) or slack_of_newcomer()) or 0
-    local ahead = redis.call('LPOS', queue, owner)
+    -- LPOS reads the whole queue to find that a new claim is not in it, so this asks for its score first.
+    local ahead = (waits or redis.call('ZSCORE', timeouts, owner)) and redis.call('LPOS', queue, owner)
     if not ahead and waits then
         redis.call('LPUSH', queue, owner)
         ahead = 0
