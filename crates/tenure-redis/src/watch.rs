@@ -126,7 +126,8 @@ impl Subscriptions {
         }
         let state = std::mem::take(&mut *self.registry.state.lock());
         self.registry.count.store(0, Ordering::Relaxed);
-        // Both mutexes are unlocked before the wake-ups end, because a waiter may then call the store, which locks them.
+        // Both mutexes are unlocked before the wake-ups end, because a waiter may then call the store, which locks
+        // them.
         drop(task);
         drop(state);
     }
