@@ -114,9 +114,8 @@ impl Config {
     /// password, because the user may be a misplaced password, as in `redis://PASSWORD@HOST`.
     ///
     /// # Errors
-    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) for a malformed URL or option,
-    /// [`Fault::Unsupported`](tenure_backend::Fault::Unsupported) for an option that is not supported. No message
-    /// contains the password.
+    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) for a malformed URL, an unknown or malformed option, or a
+    /// password file that cannot be read. No message contains the password.
     pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
         let options = url.options(OPTIONS).map_err(invalid)?;
         let (topology, database) = Topology::of(url, &options)?;
@@ -275,9 +274,9 @@ impl Config {
     /// Makes the server a member of a quorum whose clients have leases of at most `lease`; by default it is none.
     ///
     /// A member that has been up for less than `lease`, and does not sync every write to its disk, may have forgotten
-    /// claims that still hold. Until `lease` has passed, it answers
-    /// [`Recovering`](tenure_backend::AcquireReply::Recovering) and places no claim. Connecting asks the server for its
-    /// uptime, so the user needs the command `INFO`.
+    /// claims that still hold. Until it has been up for `lease`, the client returns
+    /// [`Recovering`](tenure_backend::AcquireReply::Recovering) and places no claim on it. Connecting asks the server
+    /// for its uptime, so the user needs the command `INFO`.
     #[must_use]
     pub fn max_lease(self, lease: Duration) -> Self {
         let max_lease = Some(lease);

@@ -279,7 +279,7 @@ async fn inspect_one(wire: &Wire, store: &RedisStore, name: &str) -> Result<Vec<
     }
 }
 
-/// Decodes a lock's status; `None` if its name is no valid key.
+/// Decodes a lock's status; `None` if the reply is malformed, or names no valid key of the layout.
 fn status(lock: &Value, format: &Layout) -> Option<LockStatus> {
     let [key, holders, waiters @ ..] = list(lock)? else {
         return None;

@@ -253,7 +253,7 @@ impl Registry {
         self.lost.notify_one();
     }
 
-    /// Wakes the waiters of all channels that the server has not confirmed. Returns whether there are any.
+    /// Wakes the waiters of all channels that the server has not confirmed. Returns whether it woke any.
     fn notify_unconfirmed(&self) -> bool {
         let state = self.state.lock();
         let unconfirmed = state.channels.values().filter(|channel| !channel.subscribed);

@@ -101,7 +101,7 @@ pub(crate) fn granted_record(run: TokenRange, label: &str) -> String {
     format!("G:{}:{}:{label}", run.first(), run.count())
 }
 
-/// The tokens and the label in the record of a granted claim.
+/// The tokens and the label in the record of a granted claim; `None` for any other record.
 pub(crate) fn parse_granted_record(record: &str) -> Option<(TokenRange, &str)> {
     let mut parts = record.strip_prefix("G:")?.splitn(3, ':');
     let first = parts.next()?.parse().ok()?;
@@ -109,7 +109,7 @@ pub(crate) fn parse_granted_record(record: &str) -> Option<(TokenRange, &str)> {
     Some((token_range(first, count)?, parts.next()?))
 }
 
-/// The mode and the label in the record of a waiting claim.
+/// The mode and the label in the record of a waiting claim; `None` for any other record.
 pub(crate) fn parse_waiting_record(record: &str) -> Option<(Mode, &str)> {
     let (mode, label) = record.strip_prefix('W')?.split_once(':')?;
     Some((parse_mode(mode)?, label))

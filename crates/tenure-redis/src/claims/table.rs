@@ -1,6 +1,6 @@
 //! This client's knowledge of its own claims: which were granted, which have ended, and which have a request that may
-//! still be in flight. With this knowledge, most releases leave no record in Redis. `redisson_place.lua` describes the
-//! records.
+//! still be in flight. With this knowledge, most releases leave no record in Redis. `redisson_records.lua` describes
+//! the records.
 
 use std::collections::HashMap;
 use std::sync::Arc;

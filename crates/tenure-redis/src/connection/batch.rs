@@ -259,7 +259,7 @@ fn if_all_equal<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
     items.all(|other| other == first).then_some(first)
 }
 
-/// Writes the client's record if an entry has one, otherwise two empty arguments.
+/// Adds the client's record to the call if an entry has one, otherwise two empty arguments.
 fn write_client_record(command: &mut Command, batch: &[Queued]) {
     let record = batch.iter().find_map(|queued| match &queued.entry {
         BatchEntry::Acquire { client, .. } => client.as_ref(),

@@ -35,7 +35,7 @@ struct State {
     was_open: bool,
     /// The task that listens to sentinels. It ends with the link.
     follower: JoinSet<()>,
-    /// Notified when a connection has replaced another.
+    /// Notified when a connection has replaced another, see `was_open`.
     replaced: watch::Sender<()>,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Sentinels {
 }
 
 struct State {
-    /// The sentinels of the URL and those that they named. The one that answered last is the first.
+    /// The sentinels of the URL and those that they named. The one whose answer was accepted last is the first.
     known: Vec<Host>,
     /// The configuration epoch of the last answer that was accepted. It grows with each failover.
     epoch: u64,
@@ -88,7 +88,7 @@ impl Sentinels {
         self.state.lock().known.clone()
     }
 
-    /// The master that the newest answer names. `None` before the first answer.
+    /// The master that the last accepted answer names. `None` before the first answer.
     pub(crate) fn master(&self) -> Option<Host> {
         self.master.borrow().clone()
     }

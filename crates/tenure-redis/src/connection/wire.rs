@@ -1,4 +1,5 @@
-//! One connection to the server. Calls are pipelined: each is written at once, and replies come in the same order.
+//! One connection to the server. Calls are pipelined: each is sent without waiting for earlier replies, and replies
+//! come in the same order.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A connection to a server that has the scripts of mutexes. It lives until it breaks or is dropped.
 pub(crate) struct Wire {
-    /// How the server's scripts are written.
+    /// The form of script calls for this server.
     pub(crate) dialect: Dialect,
     /// Identifies the connection within this process.
     pub(crate) number: u64,
