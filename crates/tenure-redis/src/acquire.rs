@@ -58,7 +58,7 @@ impl RedisStore {
         not_after: Instant,
         record: Option<&ClientRecord>,
     ) -> Result<AcquireReply, BackendError> {
-        // Fair claims are never batched: each is sent alone, in the order in which they came.
+        // Fair claims are never batched: each is sent alone, so that they queue in the order of their calls.
         if scripts.batches
             && claim.fairness == Fairness::Unfair
             && session.is_busy()
@@ -100,8 +100,8 @@ impl RedisStore {
         }
     }
 
-    /// Places or polls an unfair claim in a batch. Returns `None` if the script did nothing for the claim: the caller
-    /// then sends it alone.
+    /// Places or polls an unfair claim in a batch. Returns `None` if the caller must send the claim alone, because the
+    /// script did nothing for it.
     async fn acquire_in_batch(
         &self,
         session: &Session,
@@ -125,7 +125,7 @@ impl RedisStore {
             }
             BatchReply::Busy(poll_after) => PlaceReply::Waiting {
                 ahead: None,
-                // The claim waits no longer than its own lease, because Java may shorten the holder's meanwhile.
+                // The client polls again within the claim's own lease, because Java may shorten the holder's.
                 poll_after: Duration::from_millis(poll_after.min(lease_ms(claim.lease))),
             },
         };

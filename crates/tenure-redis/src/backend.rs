@@ -23,7 +23,8 @@ use crate::watch::Subscriptions;
 
 /// Locks in Redis, in the configured [`Layout`](crate::Layout).
 ///
-/// All rules of [`Backend`] hold for the locks that the [`profile`](Backend::profile) lists. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
+/// All rules of [`Backend`] hold for the locks that the [`profile`](Backend::profile) lists. Clone the [`Arc`] that
+/// [`connect`](Self::connect) returns to share the store.
 ///
 /// # Examples
 /// ```no_run
@@ -50,24 +51,27 @@ impl RedisStore {
     /// Connects to the server, with a single attempt.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the attempt ends in the background, and its connections are closed.
+    /// If the future is dropped, the attempt goes on to its end in the background, and its connections are then closed.
     ///
     /// # Errors
-    /// `Unavailable` if the server cannot be reached or the TLS handshake fails, `Denied` if it refuses the user or the
-    /// password, `Unsupported` if it cannot serve locks, `Invalid` if a configured certificate is malformed or the
-    /// database does not exist. The server has then changed no lock.
+    /// `Unavailable` if the server cannot be reached, the TLS handshake fails, or the server is not ready, `Denied` if
+    /// it refuses the user or the password, `Unsupported` if it cannot serve locks, `Invalid` if a setting is wrong,
+    /// such as a malformed certificate or a database that does not exist, `Store` for any other refusal. The server has
+    /// then changed no lock.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
         let link = Link::open(Dialer::new(no_cluster(config)?)?).await?;
         Ok(Arc::new(Self::on(link, Arc::default())))
     }
 
-    /// Creates a client that connects in the background, and again until it succeeds. Until then, a call waits for the
-    /// attempt in progress, and fails with its error.
+    /// Creates a client that connects in the background, and retries until an attempt succeeds or fails with a
+    /// permanent error. Until it is connected, each call waits for the attempt in progress or starts one, and fails
+    /// with its error.
     ///
-    /// For a member of a quorum, which works without the member.
+    /// For a member of a quorum, which works while a member is missing.
     ///
     /// # Errors
-    /// `Invalid` if a configured certificate is malformed, `Unsupported` for TLS without the feature `tls`.
+    /// `Invalid` if a setting is wrong, such as a malformed certificate, `Unsupported` for TLS without the feature
+    /// `tls`.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -76,7 +80,7 @@ impl RedisStore {
         Ok(Arc::new(Self::on(link, Arc::default())))
     }
 
-    /// A node of a cluster, of whose claims `claims` is the table. It connects at its first call.
+    /// The client of one node of a cluster. `claims` is the table of all nodes. Connects at its first call.
     pub(crate) fn of_node(dialer: Dialer, claims: Arc<ClaimTable>) -> Self {
         Self::on(Link::unopened(dialer), claims)
     }
@@ -105,7 +109,7 @@ impl RedisStore {
         &self.link.dialer.config.layout
     }
 
-    /// The server as `host:port`.
+    /// The server as `host:port`, or the name of the master and its sentinels.
     pub(crate) fn address(&self) -> String {
         self.link.dialer.config.address()
     }

@@ -1,5 +1,5 @@
-//! Claims as this client and Redis know them: the client's table, the names of keys, the scripts, their arguments and
-//! replies, and the server's refusals.
+//! Claims as this client and Redis know them: the client's table, the names and slots of keys, the scripts, their
+//! arguments and replies, and the server's refusals.
 
 pub(crate) mod arguments;
 pub(crate) mod names;

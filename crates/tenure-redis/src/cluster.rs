@@ -1,8 +1,8 @@
 //! Redis Cluster as one store: a [`RedisStore`](crate::RedisStore) for each node, and a map from slots to nodes.
 //!
 //! All keys of a lock are in one slot. A call goes to the node of that slot, and follows the slot when it moves
-//! ([`route`]). The nodes share one table of claims, because claims move with their slots. `nodes` keeps the map, `wakes`
-//! moves subscriptions, and `listing` joins the listings of all nodes.
+//! ([`route`]). The nodes share one table of claims, because claims move with their slots. `nodes` keeps the map,
+//! `wakes` moves subscriptions, and `listing` joins the listings of all nodes.
 
 mod examine;
 mod listing;
@@ -42,11 +42,11 @@ impl RedisCluster {
     /// Connects to the first node of the URL that answers, and learns the others from it.
     ///
     /// # Cancel safety
-    /// Dropping the future closes the connections that were opened.
+    /// If the future is dropped, attempts in progress end in the background, and all connections are closed.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`](crate::RedisStore::connect); `Unsupported` if the server is no node of a cluster, and for
-    /// the layout `spring`.
+    /// As [`RedisStore::connect`](crate::RedisStore::connect); `Unsupported` if the server is no node of a cluster, and
+    /// for the layout `spring`.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
         let Topology::Cluster(node, others) = &config.topology else {
             return Err(invalid(
@@ -84,12 +84,12 @@ impl RedisCluster {
         self.call_routed(&claim.at.key, not_after, acquire).await
     }
 
-    /// Renews the claims of each slot in calls of their own; those of a node travel together.
+    /// Renews the claims of each slot in calls of their own, which run concurrently.
     async fn renew_all(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
             return batch.iter().map(|_| RenewReply::Unknown(error.clone())).collect();
         }
-        // Claims that have no slot of their own are refused together.
+        // Claims on keys whose braces leave them without a slot form a group of their own, which is refused.
         let mut by_slot: BTreeMap<Option<u16>, Vec<usize>> = BTreeMap::new();
         for (at, renewal) in batch.iter().enumerate() {
             let slot = slot_of(&renewal.claim.key).ok();
@@ -105,7 +105,8 @@ impl RedisCluster {
         renewed.into_iter().map(|(_, reply)| reply).collect()
     }
 
-    /// Renews claims of one slot. If it moves meanwhile, retries for a sixth of the shortest lease: then the engine does.
+    /// Renews claims of one slot. If the slot moves meanwhile, retries for a sixth of the shortest lease; later retries
+    /// are the engine's.
     async fn renew_in_slot(&self, renewals: &Batch<RenewRequest>) -> Batch<RenewReply> {
         let Some(first) = renewals.first() else {
             return Batch::new();

@@ -51,7 +51,7 @@ const OPTIONS: &[Known] = &[
 pub struct Config {
     pub(crate) topology: Topology,
     pub(crate) login: Login,
-    /// Replaces `login`.
+    /// Replaces `login` if it is set.
     pub(crate) credentials: Option<CredentialsSource>,
     pub(crate) database: u32,
     pub(crate) layout: Layout,
@@ -106,15 +106,16 @@ impl Config {
         }
     }
 
-    /// Parses `redis://[user:pass@]host[:port][/db][?options]`, or `redis+sentinel://[user:pass@]host,…/master[/db]` for
-    /// a master and its sentinels; `rediss` in place of `redis` for TLS.
+    /// Parses `redis://[user:pass@]host[:port][/db][?options]`, or `redis+sentinel://[user:pass@]host,…/master[/db]`
+    /// for a master and its sentinels, or `redis+cluster://[user:pass@]host,…` for nodes of a cluster; `rediss` in
+    /// place of `redis` for TLS.
     ///
     /// Reads a password file at once, to refuse a bad one early, and again at each connect. Refuses a user without a
-    /// password, because such a client would act as the default user.
+    /// password, because the user may be a misplaced password, as in `redis://PASSWORD@HOST`.
     ///
     /// # Errors
-    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) for a malformed URL or option, [`Fault::Unsupported`](tenure_backend::Fault::Unsupported) for an option that is not supported.
-    /// No message contains the password.
+    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) for a malformed URL, an unknown or malformed option, or a
+    /// password file that cannot be read. No message contains the password.
     pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
         let options = url.options(OPTIONS).map_err(invalid)?;
         let (topology, database) = Topology::of(url, &options)?;
@@ -225,15 +226,15 @@ impl Config {
         Config { layout, ..self }
     }
 
-    /// Sets how long it may take to connect: 5 s by default, enough for three lost packets.
+    /// Sets how long it may take to connect: 5 s by default, enough if TCP repeats the first packet twice.
     #[must_use]
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
     }
 
-    /// Sets how long the server may take to reply: 3 s by default, as in Redisson. A connection that exceeds the limit is
-    /// closed, at most a quarter of the limit later, and all its calls fail.
+    /// Sets how long the server may take to reply: 3 s by default, as in Redisson. A connection that exceeds the limit
+    /// is closed, at most a quarter of the limit later, and all its calls fail.
     #[must_use]
     pub fn command_timeout(mut self, command_timeout: Duration) -> Self {
         self.command_timeout = command_timeout;
@@ -247,17 +248,17 @@ impl Config {
         Config { tls, ..self }
     }
 
-    /// Sets whether a lone caller that calls again within 100 µs polls the socket for up to 100 µs before its thread
-    /// sleeps: true by default. This is faster if the server runs on the same machine, but keeps the core busy and other
-    /// tasks waiting.
+    /// Sets whether a lone caller that calls again within 100 µs of its last reply polls the socket for up to 100 µs
+    /// before its thread sleeps: true by default. This is faster if the server runs on the same machine, but keeps the
+    /// core busy and other tasks waiting.
     #[must_use]
     pub fn spin(self, spin: bool) -> Self {
         Config { spin, ..self }
     }
 
-    /// Sets whether tokens come from a counter of each lock, which Redisson's `RFencedLock` shares: false by default. Only
-    /// for [`Layout::Redisson`]; connecting fails otherwise. Claims do not travel in batches then, because a batch draws the
-    /// tokens of all its claims at once.
+    /// Sets whether tokens come from a counter of each lock, which Redisson's `RFencedLock` shares: false by default.
+    /// Only for [`Layout::Redisson`]; connecting fails otherwise. Claims do not travel in batches then, because a batch
+    /// draws the tokens of all its claims at once.
     #[must_use]
     pub fn redisson_fencing(mut self, redisson_fencing: bool) -> Self {
         self.redisson_fencing = redisson_fencing;
@@ -273,17 +274,17 @@ impl Config {
     /// Makes the server a member of a quorum whose clients have leases of at most `lease`; by default it is none.
     ///
     /// A member that has been up for less than `lease`, and does not sync every write to its disk, may have forgotten
-    /// claims that still hold. Until `lease` has passed, it answers
-    /// [`Recovering`](tenure_backend::AcquireReply::Recovering) and places no claim. Connecting asks the server for its
-    /// uptime, so the user needs the command `INFO`.
+    /// claims that still hold. Until it has been up for `lease`, the client returns
+    /// [`Recovering`](tenure_backend::AcquireReply::Recovering) and places no claim on it. Connecting asks the server
+    /// for its uptime, so the user needs the command `INFO`.
     #[must_use]
     pub fn max_lease(self, lease: Duration) -> Self {
         let max_lease = Some(lease);
         Config { max_lease, ..self }
     }
 
-    /// Sets the number of calls in flight from which on claims are batched (`None`: no change), and the number of batches
-    /// in flight at once (`None`: derived from the round-trip time).
+    /// Sets the number of calls in flight from which on claims are batched (`None`: no change), and the number of
+    /// batches in flight at once (`None`: derived from the round-trip time).
     #[cfg(feature = "__own-tests")]
     #[doc(hidden)]
     #[must_use]
@@ -293,7 +294,7 @@ impl Config {
         self
     }
 
-    /// The server as `host:port`, or the name of the master and its sentinels.
+    /// The server as `host:port`, or the name of the master and its sentinels, or the nodes of the cluster.
     pub fn address(&self) -> String {
         self.topology.to_string()
     }

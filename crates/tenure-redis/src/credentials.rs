@@ -47,7 +47,7 @@ impl Login {
         Ok(Login {
             user: user.map(str::to_owned),
             password,
-            // A pipe is read only once.
+            // A pipe can be read only once, so it is not read again at a connect.
             password_file: file.filter(|path| path.is_file()).map(Path::to_owned),
         })
     }

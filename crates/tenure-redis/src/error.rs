@@ -1,4 +1,4 @@
-//! Errors of the store that no reply of the server names: fault, effect, and a message that says what to do.
+//! Errors that the client itself finds, rather than Redis: fault, effect, and a message that says what to do.
 
 use std::error::Error;
 use std::fmt;
@@ -70,7 +70,8 @@ pub(crate) fn forked() -> BackendError {
     BackendError::new(Fault::Closed, Effect::None, message)
 }
 
-/// Error for a grant, or a renewal, that too few replicas have acknowledged. The master has it, so its effect is unknown.
+/// Error for a grant, or a renewal, that too few replicas have acknowledged. The master has it, so the effect is
+/// `Unknown`.
 pub(crate) fn too_few_replicas(count: u64, wanted: u64, wait: Duration) -> BackendError {
     let message = format!(
         "{count} of {wanted} replicas acknowledged the lock within {wait:?}, so it does not count as held: see whether the \
@@ -79,7 +80,8 @@ pub(crate) fn too_few_replicas(count: u64, wanted: u64, wait: Duration) -> Backe
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }
 
-/// Error for a grant, or a renewal, about which the connection to the master failed before replicas acknowledged it.
+/// Error for a grant, or a renewal, after which the master did not say how many replicas have it: the connection that
+/// asks failed, or the server refused `WAIT`.
 pub(crate) fn no_acknowledgement() -> BackendError {
     let message =
         "the server did not say how many replicas have the lock, so it does not count as held: try again";

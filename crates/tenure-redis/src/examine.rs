@@ -34,8 +34,8 @@ const SLOW: Duration = Duration::from_millis(100);
 /// ahead; setting the clock back by an hour puts it an hour ahead.
 const MAX_AHEAD: Duration = Duration::from_secs(60);
 
-/// From this token on, no lock can be acquired: scripts count in doubles, which skip integers from 2^53 on, and one
-/// lock may draw 256 tokens.
+/// From this value on, the counter cannot serve a claim that draws 256 tokens or more: scripts count in doubles, which
+/// skip integers from 2^53 on.
 const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 256.0;
 
 /// Number of round trips that `examine` measures. The shortest one counts.
@@ -48,7 +48,8 @@ const WAITERS_POLL: &str = "waiters poll instead, so a lock changes hands at mos
 static NEXT_PROBE: AtomicU64 = AtomicU64::new(0);
 
 impl RedisStore {
-    /// In a cluster, `scope` ends the names of keys in one of the server's slots; otherwise it is empty.
+    /// Examines this server. In a cluster, `scope` ends the names of keys in one of the server's slots; otherwise it is
+    /// empty.
     pub(crate) async fn examine_server(&self, scope: &str) -> Result<Vec<Finding>, BackendError> {
         let session = self.link.session().await?;
         let wire = &session.wire;
@@ -91,7 +92,8 @@ impl RedisStore {
         Ok(findings)
     }
 
-    /// Examines the server's replicas. Adds what weakens locks at a replica, unless `findings` reports it of the server.
+    /// Examines the server's replicas. Adds what weakens locks at a replica, unless `findings` reports it of the
+    /// server.
     pub(crate) async fn examine_replicas(&self, hosts: Vec<Host>, findings: &mut Vec<Finding>) {
         let examined = hosts.into_iter().map(async |host| {
             let found = examine_replica(&self.link.dialer.to(host.clone())).await;

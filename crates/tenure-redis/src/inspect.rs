@@ -23,17 +23,18 @@ use crate::error::{invalid, unexpected_reply};
 use crate::layout::{Layout, foreign_name};
 use crate::release::holder_id;
 
-/// The most `SCAN` calls for one page of a listing. Among millions of keys that are no locks, pages stay short.
+/// The most `SCAN` calls for one page of a listing, so that a page comes soon even among millions of keys that are no
+/// locks.
 const MAX_SCANS: usize = 100;
 
 /// A listing logs a warning if the server has more keys than this.
 const MANY_KEYS: u64 = 100_000;
 
-/// The most locks in one call of `redisson_inspect.lua`.
+/// The most locks in one call of the layout's script for inspection.
 const CHUNK: usize = 100;
 
-/// Phases of a listing: `HELD` scans held locks, `PERMITS` the permits that are taken of semaphores, and `QUEUED` the
-/// queues of locks without a holder.
+/// Phases of a listing: `HELD` scans held locks, `PERMITS` the taken permits of semaphores, and `QUEUED` the queues of
+/// locks without a holder.
 const HELD: u8 = 0;
 const QUEUED: u8 = 1;
 const PERMITS: u8 = 2;
@@ -236,7 +237,7 @@ async fn inspect_names(
     for shown in join_all(chunks.map(|names| inspect_chunk(wire, store, names))).await {
         match shown {
             Ok(shown) => statuses.extend(shown),
-            // The slot has moved, or is being moved.
+            // The slot has moved, or is being moved: the listing leaves its locks out.
             Err(error) if in_cluster && error.fault() == Fault::Unsupported => {}
             Err(error) => return Err(error),
         }
@@ -278,7 +279,7 @@ async fn inspect_one(wire: &Wire, store: &RedisStore, name: &str) -> Result<Vec<
     }
 }
 
-/// Decodes a lock's status; `None` if its name is no valid key.
+/// Decodes a lock's status; `None` if the reply is malformed, or names no valid key of the layout.
 fn status(lock: &Value, format: &Layout) -> Option<LockStatus> {
     let [key, holders, waiters @ ..] = list(lock)? else {
         return None;
@@ -290,9 +291,8 @@ fn status(lock: &Value, format: &Layout) -> Option<LockStatus> {
         };
         let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
         let id = holder_id(&foreign_name(owner)?, label.is_some() || granted.is_some());
-        // Before its first renewal a holder has no record, and is shown with its client's label, which is empty
-        // unless all claims of the client have
-        // the same.
+        // Before its first renewal a holder has no record, and is shown with its client's label, if all claims of the
+        // client have the same.
         let label = granted
             .map(|(_, label)| label)
             .or(label.filter(|label| !label.is_empty()))

@@ -11,7 +11,7 @@ use crate::claims::script;
 use crate::error::invalid;
 use crate::profile::{PLAIN, PROFILE, SPRING};
 
-/// Begins the ID of a holder whose name in Redis is no text.
+/// Begins the ID of a holder whose name in Redis is no text, or begins with `hex:` itself.
 const HEX: &str = "hex:";
 
 /// The format of the locks in Redis, which decides with which other clients they are shared.
@@ -35,8 +35,8 @@ pub enum Layout {
     /// One string for each lock, set by `SET key value NX PX lease`: the format of redis-py, redsync, node-redlock,
     /// redis-semaphore and RedLock.net. Unfair mutexes only.
     Plain,
-    /// The format of Spring's `RedisLockRegistry`: as `Plain`, in keys that begin with the name of a registry. Created by
-    /// [`Layout::spring`].
+    /// The format of Spring's `RedisLockRegistry`: as `Plain`, in keys that begin with the name of a registry. Created
+    /// by [`Layout::spring`].
     #[non_exhaustive]
     Spring {
         /// The name that Java passes to the constructor of `RedisLockRegistry`.
@@ -48,8 +48,8 @@ impl Layout {
     /// The layout of Spring's `RedisLockRegistry` with this registry key.
     ///
     /// # Errors
-    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) if the name is empty, has control characters, or begins the names of keys that
-    /// belong to other locks.
+    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) if the name is empty, has control characters, or begins the
+    /// names of keys that belong to other locks.
     pub fn spring(registry: &str) -> Result<Self, BackendError> {
         if registry.is_empty() || registry.contains(char::is_control) || is_reserved(&format!("{registry}:"))
         {
@@ -82,7 +82,7 @@ impl Layout {
         }
     }
 
-    /// The key in Redis of a lock, by the lock's name or its beginning.
+    /// The key in Redis of the lock with this name. For a prefix of names, the prefix of their keys.
     pub(crate) fn key<'a>(&self, name: &'a str) -> Cow<'a, str> {
         match self {
             Layout::Redisson | Layout::Plain => Cow::Borrowed(name),
@@ -90,7 +90,7 @@ impl Layout {
         }
     }
 
-    /// The name of the lock with this key in Redis.
+    /// The name of the lock with this key in Redis; `None` if the key is outside the registry.
     pub(crate) fn name_of<'a>(&self, key: &'a str) -> Option<&'a str> {
         match self {
             Layout::Redisson | Layout::Plain => Some(key),
@@ -98,7 +98,8 @@ impl Layout {
         }
     }
 
-    /// The channel to which our unfair waiters subscribe. `prefix` is that of Redisson's channels for this kind of lock.
+    /// The channel to which our unfair waiters subscribe. `prefix` is that of Redisson's channels for this kind of
+    /// lock.
     pub(crate) fn channel(&self, prefix: &str, key: &LockKey) -> String {
         match self {
             Layout::Redisson => tagged(prefix, key),
@@ -107,8 +108,9 @@ impl Layout {
         }
     }
 
-    /// The channels to which a release of a string is published, the one of our waiters first. Spring's waiters subscribe to
-    /// the same from 6.5.3 on, and before that to one for the whole registry. `None` if locks are no strings.
+    /// The channels to which a release of a string is published, the one of our waiters first. Spring's waiters
+    /// subscribe to the same one since Spring 6.5.3; older ones to the second, for the whole registry. `None` if locks
+    /// are no strings.
     pub(crate) fn channels(&self, key: &LockKey) -> Option<Vec<String>> {
         match self {
             Layout::Redisson => None,
@@ -121,8 +123,8 @@ impl Layout {
     }
 }
 
-/// The ID of a holder of any kind, from its name in Redis. A name that is no text, such as rslock's 20 random bytes, is
-/// shown in hexadecimal digits.
+/// The ID of a holder of any kind, from its name in Redis. A name that is no text, such as rslock's 20 random bytes, or
+/// that begins with `hex:`, is shown as `hex:` and hexadecimal digits. `None` if the value is no string.
 pub(crate) fn foreign_name(value: &Value) -> Option<Cow<'_, str>> {
     let Value::BulkString(bytes) = value else {
         return None;

@@ -40,22 +40,22 @@ pub(crate) static PROFILE: Profile = {
     profile.reports_waiters = true;
     profile.inspection = Inspection::ALL;
     // The first renewal writes a record of tokens and label, for listings. Most locks are released within 100 ms, so
-    // they write no record.
+    // they have no record.
     profile.first_renewal = Some(Duration::from_millis(100));
     profile
 };
 
 pub(crate) static PLAIN: Profile = {
     let mut profile = string_profile("plain");
-    // Only with a prefix: without one, every string of the database looks like a lock.
+    // A listing needs a prefix: without one, every string of the database looks like a lock.
     profile.inspection.lists = false;
     profile
 };
 
 pub(crate) static SPRING: Profile = string_profile("spring");
 
-/// The profile of a layout that keeps a mutex as a string. Each grant of ours has tokens; foreign holders have none. Foreign
-/// waiters are not seen, so a release reports only waiters that are known.
+/// The profile of a layout that keeps a mutex as a string. Each grant of ours has tokens; foreign holders have none.
+/// Foreign waiters are not seen, so a release reports only waiters that are known.
 const fn string_profile(layout: &'static str) -> Profile {
     let liveness = Liveness::Lease(LeaseClock::ServerWall);
     let mut profile = Profile::new("redis", layout, liveness, HAZARDS, LIMITS);

@@ -53,8 +53,8 @@ impl RedisStore {
             .unwrap_or_else(ReleaseReply::Unknown)
     }
 
-    /// Releases a holder in a batch. Returns `None` if nothing was done, and the caller is to send the request alone.
-    /// Withdrawn claims are never batched: they rarely hold the key.
+    /// Releases a holder in a batch. Returns `None` if nothing was done: the caller then sends the request alone.
+    /// Withdrawn claims are never batched, because they rarely hold the key.
     async fn release_in_batch(
         &self,
         session: &Session,
@@ -166,7 +166,8 @@ impl RedisStore {
                     .release_alone(session, scripts, request, end, successor)
                     .await;
                 placement.answered(successor_reply(&released), &wire.clock);
-                // An error makes the client repeat the release, and so ask again for the successor.
+                // If replicas do not acknowledge the grant, the error makes the client repeat the release and ask again
+                // for the successor.
                 if matches!(successor_reply(&released), Ok(AcquireReply::Granted(_))) {
                     wire.acknowledged(request.target.key()).await?;
                 }
@@ -185,8 +186,9 @@ impl RedisStore {
         }
     }
 
-    /// Releases in a call of its own, and places the successor. If the claim's kind is not known, and the key has another
-    /// kind than the scripts serve, calls the scripts of that kind. A successor of another kind is placed in a second call.
+    /// Releases in a call of its own, and places the successor. If the claim's kind is not known, and the key has
+    /// another kind than the scripts serve, calls the scripts of that kind. A successor of another kind is placed in a
+    /// second call.
     async fn release_alone(
         &self,
         session: &Session,
@@ -220,7 +222,7 @@ impl RedisStore {
         }
     }
 
-    /// Places a successor of another kind than the released claim.
+    /// Places a successor in a call of its own, because the scripts that released the claim serve another kind.
     async fn place_after(
         &self,
         session: &Session,
@@ -233,7 +235,7 @@ impl RedisStore {
         let placed = self.acquire_on(session, scripts, claim, *not_after, record).await;
         Ok(match placed {
             Ok(placed) => with_successor(released, placed),
-            // Its next poll gets the error.
+            // The successor's next poll gets the error.
             Err(error) if error.effect() == Effect::None => with_successor(
                 released,
                 AcquireReply::Waiting {
@@ -295,7 +297,8 @@ impl RedisStore {
         }))
     }
 
-    /// The number of other waiters; `None` for no known ones if there may be some that Redis does not count.
+    /// The number of other waiters. `None` if Redis counted none, but may not know of all: in the layouts `plain` and
+    /// `spring`.
     fn reported_others(&self, others: i64) -> Option<u32> {
         let counts_all = self.format().profile().reports_waiters;
         u32::try_from(others)
@@ -303,8 +306,9 @@ impl RedisStore {
             .filter(|others| *others > 0 || counts_all)
     }
 
-    /// Wakes the first fair waiter once more after an eviction's cooldown; in the layouts `plain` and `spring` all waiters.
-    /// A Java client that was woken during the cooldown found the key held, and may sleep for minutes or for ever.
+    /// Wakes the first fair waiter once more after an eviction's cooldown; in the layouts `plain` and `spring` all
+    /// waiters. A Java client that was woken during the cooldown found the key held, and may sleep for minutes or for
+    /// ever.
     async fn wake_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) {
         let key = request.target.key();
         let woken = async {

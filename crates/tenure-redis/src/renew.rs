@@ -21,13 +21,13 @@ use crate::connection::wire::Wire;
 use crate::error::{renewal_timed_out, unexpected_reply};
 use crate::profile::{LIMITS, lease_ms};
 
-/// The most claims in one call. The server runs it for about 3 ms, and serves no other client meanwhile.
+/// The most claims in one call. The server runs such a call for about 3 ms, and serves no other client meanwhile.
 const MAX_CHUNK: usize = 640;
 
 /// The script's reply for a claim that waits although only a holder was to be renewed, or the other way round.
 const WRONG_PHASE: u64 = 4;
 
-/// Shortest time limit of a call, used if a sixth of the lease is less.
+/// Shortest time limit of a renewal, used if a sixth of the lease is less.
 pub(crate) const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A renewal with its place in the caller's batch and the scripts of its claim's kind.
@@ -58,8 +58,9 @@ impl RedisStore {
         replies.into_iter().map(|(_, reply)| reply).collect()
     }
 
-    /// Renews one chunk within a sixth of its shortest lease, so that there is time for another attempt. A request
-    /// that was given up may arrive later, which does no harm.
+    /// Renews one chunk. A call is given up after a sixth of the shortest lease, or after [`MIN_TIMEOUT`] if that is
+    /// longer, so that there is time for another attempt. A call that was given up may reach the server later, which
+    /// does no harm.
     async fn renew_chunk(&self, chunk: &[Numbered<'_>]) -> Batch<RenewReply> {
         let Some((.., scripts)) = chunk.first() else {
             return Batch::new();
@@ -193,7 +194,8 @@ impl RedisStore {
                     self.claims
                         .mark_renewed(id, until, wire.clock.at(until), renewal.raise);
                 }
-                // The claim is alive: it waits although only a holder was to be renewed, or the other way round.
+                // The claim is alive, so the table keeps it: it waits although only a holder was to be renewed, or the
+                // other way round.
                 RenewReply::Gone(_) if integer(code) == Some(WRONG_PHASE) => {}
                 RenewReply::Gone(loss) => {
                     let expired = self.claims.mark_lost(id, now, shown);

@@ -1,4 +1,4 @@
-//! Topology: how the servers of a URL form one store, and how many of them must have a grant.
+//! Topology: how the servers of a URL form one store, and how many replicas must have a grant.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) enum Topology {
     Single(Host),
     /// A master and its replicas, of which sentinels know the current master.
     Sentinel(SentinelConfig),
-    /// Nodes of a cluster, with their ports: one, and others.
+    /// The nodes of a cluster that the URL names, with their ports: the first, and the others.
     Cluster(Host, Vec<Host>),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct SentinelConfig {
     pub(crate) login: Login,
 }
 
-/// How many replicas must acknowledge a grant, and within which time.
+/// How many replicas must acknowledge a grant or a renewal, and within which time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledgement {
     pub(crate) replicas: u64,
@@ -136,7 +136,7 @@ fn sentinels(url: &StoreUrl, master: &str, options: &Options) -> Result<Sentinel
     })
 }
 
-/// Writes the server as `host:port`, or the name of the master and its sentinels.
+/// Writes the server as `host:port`, or the name of the master and its sentinels, or the nodes of the cluster.
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -126,7 +126,8 @@ impl Subscriptions {
         }
         let state = std::mem::take(&mut *self.registry.state.lock());
         self.registry.count.store(0, Ordering::Relaxed);
-        // Both mutexes are unlocked before the wake-ups end, because a waiter may then call the store, which locks them.
+        // Both mutexes are unlocked before the wake-ups end, because a waiter may then call the store, which locks
+        // them.
         drop(task);
         drop(state);
     }
@@ -252,7 +253,7 @@ impl Registry {
         self.lost.notify_one();
     }
 
-    /// Wakes the waiters of all channels that the server has not confirmed. Returns whether there are any.
+    /// Wakes the waiters of all channels that the server has not confirmed. Returns whether it woke any.
     fn notify_unconfirmed(&self) -> bool {
         let state = self.state.lock();
         let unconfirmed = state.channels.values().filter(|channel| !channel.subscribed);

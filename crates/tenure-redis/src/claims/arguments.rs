@@ -1,4 +1,4 @@
-//! Writes a claim and its client as arguments of a script call.
+//! Encodes a claim and its client as keys and arguments of a script call.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,13 +11,15 @@ use crate::claims::script::Command;
 use crate::claims::table::ClientRecord;
 use crate::profile::{grants, lease_ms};
 
-/// Writes two keys: the client's record, and the key that exists while requests of its ended claims may be in flight.
+/// Adds two keys to a call: that of the client's record, and the one that exists while requests of the client's ended
+/// claims may be in flight.
 pub(crate) fn write_client(command: &mut Command, client: ClientId) {
     command.bytes(&client_key(client)).bytes(&doubts_key(client));
 }
 
-/// Writes the arguments from which a script places a claim. `not_after` is in microseconds on the server's clock. With a
-/// `record`, the script also writes the client's record. `labelled` scripts want the label of every claim.
+/// Adds the arguments from which a script places a claim. `not_after` is in microseconds on the server's clock.
+/// `record` is the client's record, if the script shall write it. `labelled` scripts, those of strings, need the label
+/// of every claim.
 pub(crate) fn write_claim(
     command: &mut Command,
     claim: &Claim,
@@ -45,7 +47,7 @@ pub(crate) fn write_claim(
     }
 }
 
-/// A claim's mode as scripts know it: empty for a mutex, and `TAKE/SIZE` for permits.
+/// A claim's mode as scripts know it: empty for a mutex, `R` or `W` for a reader or a writer, `TAKE/SIZE` for permits.
 pub(crate) fn mode_code(mode: Mode) -> Cow<'static, str> {
     match mode {
         Mode::Exclusive => "".into(),

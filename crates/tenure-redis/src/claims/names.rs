@@ -7,7 +7,8 @@ use tenure_backend::{ClaimId, ClientId, LockKey};
 
 /// Key of the token counter, one per database, or in a cluster one per slot; releases do not delete it.
 ///
-/// Moving between one counter and several keeps tokens in order, because tokens are drawn at the server's time or above it.
+/// A move from a single server to a cluster, or back, changes the counter. If the servers' clocks agree, tokens still
+/// rise, because each draw raises the counter at least to the server's time.
 pub(crate) const COUNTER: &str = "tenure_tokens";
 
 /// Length of a client's UUID in text.
@@ -60,7 +61,7 @@ fn uuid(client: ClientId) -> [u8; UUID_LEN] {
     text
 }
 
-/// Key of the client's record. It holds the client's label, and tells Tenure's clients from Java's.
+/// Key of the client's record, which holds the client's label. Clients of other kinds, such as Java's, have no record.
 pub(crate) fn client_key(client: ClientId) -> [u8; 14 + UUID_LEN] {
     key_of_client(b"tenure_claims:", client)
 }
@@ -77,7 +78,8 @@ fn key_of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID_LEN] {
     key
 }
 
-/// Prefix of the channel to which Redisson publishes releases of a mutex, and of ours on which one fair waiter is woken.
+/// Prefix of the channel to which releases of a mutex are published, as by Redisson, and of the channels that each wake
+/// one fair waiter of a lock of any kind.
 pub(crate) const MUTEX_CHANNEL: &str = "redisson_lock__channel:";
 
 /// Prefix of the channel to which Redisson publishes releases of a read-write lock.
@@ -96,7 +98,8 @@ pub(crate) fn queue(key: &LockKey) -> String {
     tagged(QUEUE_PREFIX, key)
 }
 
-/// The name of a further key of a lock, with the lock's name as hash tag: a cluster keeps such keys in one slot.
+/// The name of a further key or channel of a lock. Its hash tag is the lock's name, or the tag in that name, so that a
+/// cluster keeps it in the lock's slot.
 pub(crate) fn tagged(kind: &str, key: &LockKey) -> String {
     let name = key.as_str();
     if name.contains('{') {
@@ -106,7 +109,7 @@ pub(crate) fn tagged(kind: &str, key: &LockKey) -> String {
     }
 }
 
-/// The channel on which a fair waiter is woken when it is at the head of the queue.
+/// The channel that wakes a single fair waiter, such as the one at the head of the queue.
 pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
     let owner = String::from_utf8_lossy(owner.as_bytes());
     format!("{}:{owner}", tagged(MUTEX_CHANNEL, key))
@@ -129,8 +132,8 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.iter().any(|reserved| name.starts_with(reserved)) || name.contains(":rwlock_timeout:")
 }
 
-/// Returns whether a key of a script call is one that all locks share, or an empty name in its place. In a cluster each
-/// slot has its own.
+/// Returns whether a key of a script call is one that many locks share, so that in a cluster each slot has its own.
+/// True also for an empty name, which stands for the counters of single locks.
 pub(crate) fn is_once_per_slot(key: &[u8]) -> bool {
     let prefixes = [&b"tenure_claims:"[..], b"tenure_doubts:"];
     key.is_empty() || key == COUNTER.as_bytes() || prefixes.iter().any(|prefix| key.starts_with(prefix))
@@ -139,7 +142,7 @@ pub(crate) fn is_once_per_slot(key: &[u8]) -> bool {
 /// Prefix of the keys of fair queues.
 pub(crate) const QUEUE_PREFIX: &str = "redisson_lock_queue:";
 
-/// What the key of a semaphore's taken permits ends with.
+/// Suffix of the key of a semaphore's taken permits.
 pub(crate) const PERMITS_SUFFIX: &str = ":timeout";
 
 /// Extracts a lock's name from its queue's key; `None` for any other key.

@@ -1,4 +1,4 @@
-//! Translates the server's error replies into errors of the contract, by their codes and texts.
+//! Translates the server's error replies into [`BackendError`]s, by their codes and texts.
 
 use std::error::Error;
 
@@ -11,13 +11,13 @@ pub(crate) const WRONG_PASSWORD: &str = "Redis refused the user or the password:
 pub(crate) const NOT_A_LOCK: &str = "the key is held by another kind of client, or it or the counter `tenure_tokens` holds data that is no \
      lock: use the `layout` of that client, or choose another key, or for the counter another database";
 
-/// For the layouts `plain` and `spring`.
+/// As [`NOT_A_LOCK`], in the layouts `plain` and `spring`.
 pub(crate) const OTHER_FORMAT: &str = "the key is held by another kind of client, or holds another program's data: it is no mutex of this \
      layout; choose another key, or another `layout`";
 
-/// Fault and message for each of Redis's error codes. Errors that may pass by themselves are `Unavailable`, so that
-/// releases are retried and waiters keep waiting. The others last until an operator changes something, so callers get
-/// them at once.
+/// Fault and message for the error codes that a call can meet; [`OTHER`] is for all others. Errors that may pass by
+/// themselves are `Unavailable`, so that releases are retried and waiters keep waiting. The others last until an
+/// operator changes something, so callers get them at once.
 const REFUSALS: &[(&[&str], Fault, &str)] = &[
     // LOADING passes when the server has loaded its data.
     (
@@ -50,7 +50,8 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
         "Redis refuses writes because it cannot save its data: see its log and its disk; until then held locks \
          end with their leases",
     ),
-    // OOM passes when keys expire. Ours expire within seconds of their leases, so a memory full of locks empties soon.
+    // OOM passes when keys expire. Most of ours expire within seconds after their leases, so a memory full of locks
+    // empties.
     (
         &["OOM"],
         Fault::Unavailable,
@@ -72,7 +73,7 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
     ),
     // WRONGTYPE lasts until the program that uses the key deletes it.
     (&["WRONGTYPE"], Fault::Store, NOT_A_LOCK),
-    // Reached only by `redis://`: a store of a cluster goes on to another node.
+    // For `redis://`: in a cluster, `cluster/route.rs` repeats the call, or reports that no node serves the slot.
     (
         &["CROSSSLOT", "MOVED", "ASK", "CLUSTERDOWN", "TRYAGAIN"],
         Fault::Unsupported,
@@ -139,7 +140,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Returns whether a replica has refused a write. The client then connects again: the host name may lead to
+    /// Returns whether a replica has refused the call. The client then connects again: the host name may lead to
     /// another server.
     pub(crate) fn is_from_replica(&self) -> bool {
         matches!(self.code(), "READONLY" | "MASTERDOWN")

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 use tenure_backend::{FencingToken, Kind, Mode, TokenRange};
 
-/// A script's reply after it has placed or polled a claim.
+/// A script's reply to a request that places or polls a claim.
 pub(crate) enum PlaceReply {
     Waiting {
         ahead: Option<u32>,
@@ -48,7 +48,7 @@ pub(crate) fn list(value: &Value) -> Option<&[Value]> {
     }
 }
 
-/// Splits a text of exactly `COUNT` integers, separated by single blanks.
+/// Decodes a text of `COUNT` integers, separated by single blanks. `None` for any other value.
 pub(crate) fn numbers<const COUNT: usize>(value: &Value) -> Option<[i64; COUNT]> {
     let mut words = text(value)?.split(' ');
     let mut numbers = [0; COUNT];
@@ -62,7 +62,7 @@ pub(crate) fn numbers<const COUNT: usize>(value: &Value) -> Option<[i64; COUNT]>
 pub(crate) fn decode(code: i64, first: i64, second: i64) -> Option<PlaceReply> {
     Some(match code {
         0 => PlaceReply::Waiting {
-            // The script sends -1 if it does not know how many claims are ahead.
+            // The script sends -1 for an unfair claim, which has no place in a queue.
             ahead: u32::try_from(second).ok(),
             poll_after: Duration::from_millis(u64::try_from(first).ok()?),
         },
@@ -79,7 +79,7 @@ pub(crate) fn decode(code: i64, first: i64, second: i64) -> Option<PlaceReply> {
     })
 }
 
-/// Decodes a kind of lock: 0 is a mutex, -1 a read-write lock, another number the size of a semaphore.
+/// Decodes a kind of lock: 0 is a mutex, -1 a read-write lock, a positive number the size of a semaphore.
 pub(crate) fn kind(code: i64) -> Option<Kind> {
     Some(match code {
         0 => Kind::Mutex,
@@ -101,7 +101,7 @@ pub(crate) fn granted_record(run: TokenRange, label: &str) -> String {
     format!("G:{}:{}:{label}", run.first(), run.count())
 }
 
-/// The tokens and the label in the record of a granted claim.
+/// The tokens and the label in the record of a granted claim; `None` for any other record.
 pub(crate) fn parse_granted_record(record: &str) -> Option<(TokenRange, &str)> {
     let mut parts = record.strip_prefix("G:")?.splitn(3, ':');
     let first = parts.next()?.parse().ok()?;
@@ -109,7 +109,7 @@ pub(crate) fn parse_granted_record(record: &str) -> Option<(TokenRange, &str)> {
     Some((token_range(first, count)?, parts.next()?))
 }
 
-/// The mode and the label in the record of a waiting claim.
+/// The mode and the label in the record of a waiting claim; `None` for any other record.
 pub(crate) fn parse_waiting_record(record: &str) -> Option<(Mode, &str)> {
     let (mode, label) = record.strip_prefix('W')?.split_once(':')?;
     Some((parse_mode(mode)?, label))

@@ -9,7 +9,8 @@ use tenure_backend::{BackendError, Kind, TURN};
 use crate::claims::names::{MUTEX_CHANNEL, READ_WRITE_CHANNEL, SEMAPHORE_CHANNEL, is_once_per_slot};
 use crate::claims::slot::{scope, several_slots, slot};
 
-/// The most permits of one claim, and the most ended ones that a call removes: the server runs its script for less than a millisecond.
+/// The most permits of one claim, and the most ended permits that a call removes. With so few, a script runs for less
+/// than a millisecond.
 pub(crate) const MAX_PERMITS: u32 = 1000;
 
 macro_rules! part {
@@ -18,8 +19,8 @@ macro_rules! part {
     };
 }
 
-/// Parts that several scripts share. A script includes one with a line `--: include NAME`. A part stands here before the
-/// parts that it includes itself.
+/// Parts that several scripts share. A script includes one with a line `--: include NAME`. A part stands here before
+/// the parts that it includes itself.
 const INCLUDES: [(&str, &str); 13] = [
     part!("string_value"),
     part!("string_place"),
@@ -52,7 +53,7 @@ pub(crate) struct Script {
     source: &'static str,
     /// The part that the script includes as `kind`; empty if it includes none.
     kind: &'static str,
-    /// The text in each dialect, in their order.
+    /// The text in each dialect, in the order of [`Dialect`].
     texts: [OnceLock<ScriptText>; 3],
 }
 
@@ -68,7 +69,7 @@ struct ScriptText {
 /// otherwise the script would fail at the first key that is at the other node.
 const SLOT_KEY: &str = "tenure_slot";
 
-/// A script, and the part that it includes as `kind`, if any.
+/// Makes a [`Script`] from the name of its file, and from that of the part that it includes as `kind`, if any.
 macro_rules! script {
     ($name:literal $(, $kind:literal)?) => {
         Script {
@@ -106,14 +107,15 @@ pub(crate) struct Layout {
 
 /// The scripts of one kind of lock.
 ///
-/// All sets reply in the same form, and take the same arguments, except that a mutex's claims have no mode.
+/// All sets reply in the same form. Their arguments differ in two ways: a mutex's claims have no mode, and scripts of
+/// strings take the label of every claim, and at a release the lock's channels.
 pub(crate) struct ScriptSet {
     pub(crate) acquire: &'static Script,
     pub(crate) release: &'static Script,
     pub(crate) renew: &'static Script,
     /// Prefix of the channel on which unfair waiters are woken.
     pub(crate) channel: &'static str,
-    /// Under load, unfair claims travel in calls of [`BATCH`].
+    /// Under load, unfair claims are placed and holders released in calls of [`BATCH`].
     pub(crate) batches: bool,
 }
 
@@ -148,7 +150,7 @@ pub(crate) static STRING: Layout = Layout {
         acquire: &STRING_ACQUIRE,
         release: &STRING_RELEASE,
         renew: &STRING_RENEW,
-        // Each layout has its own channels, see `layout.rs`.
+        // Not used: each of these layouts has its own channels, see `layout.rs`.
         channel: MUTEX_CHANNEL,
         batches: false,
     },
@@ -163,7 +165,8 @@ impl Layout {
         std::ptr::eq(self, &raw const STRING)
     }
 
-    /// The scripts of mutexes, which a client loads when it connects. The server learns each other one at its first call.
+    /// The scripts of mutexes, which a client loads when it connects. The server learns each other one at its first
+    /// call.
     pub(crate) fn first(&self) -> impl Iterator<Item = &'static Script> {
         let ScriptSet {
             acquire,
@@ -185,13 +188,15 @@ impl Layout {
         }
     }
 
-    /// The scripts for a claim of a kind that may be unknown: the mutex's scripts then report which kind the key has.
+    /// The scripts for a claim of this kind; the mutex's if the kind is unknown or not served. The mutex's release
+    /// script then reports which kind the key has.
     pub(crate) fn scripts_or_mutex(&self, kind: Option<Kind>) -> &ScriptSet {
         kind.and_then(|kind| self.scripts(kind)).unwrap_or(&self.mutex)
     }
 }
 
-/// What has blanks next to it in a script, but in none of its texts.
+/// Operators and brackets whose blanks a script does not need. No string literal of a script contains one with its
+/// blanks.
 const BETWEEN_BLANKS: [&str; 13] = [
     ", ", " = ", " == ", " ~= ", " .. ", " + ", " - ", " * ", " < ", " > ", " >= ", "{ ", " }",
 ];
@@ -214,7 +219,8 @@ impl Script {
         }
         text = text.replace("TURN_MS", &TURN.as_millis().to_string());
         text = text.replace("MAX_PERMITS", &MAX_PERMITS.to_string());
-        // Leaves comments and blanks out and shortens calls, to stay below 16 kB: before login, Redis refuses a longer argument as if the password were missing.
+        // Leaves comments and blanks out and shortens calls, to stay below 16 kB: at a longer argument, a server that
+        // asks for a password does not answer `NOAUTH` to a client without one, but closes the connection.
         let mut text: String = text
             .split_inclusive('\n')
             .map(str::trim_start)
@@ -262,7 +268,7 @@ impl Script {
     }
 }
 
-/// A script call as sent to the server: first the keys, then the arguments.
+/// A script call in the form for a server that is no node of a cluster: first the keys, then the arguments.
 pub(crate) struct Command {
     script: &'static Script,
     keys: usize,
@@ -284,7 +290,8 @@ impl Command {
         self
     }
 
-    /// The call as a server takes it. Fails if the server is a node of a cluster, and the keys are of several slots.
+    /// This call in the form for a server of this dialect. Fails for a node of a cluster if the keys are of several
+    /// slots.
     pub(crate) fn in_dialect(&self, dialect: Dialect) -> Result<Cow<'_, Cmd>, BackendError> {
         match dialect {
             Dialect::Alone => Ok(Cow::Borrowed(&self.cmd)),
@@ -333,7 +340,7 @@ impl Command {
 mod tests {
     use super::*;
 
-    /// Before login, a server refuses a script above 16 kB as if a password were missing.
+    /// To a client that has not logged in, a server answers a longer argument with an error other than `NOAUTH`.
     #[test]
     fn every_script_fits_the_limit_before_authentication() {
         for layout in [&REDISSON, &STRING] {

@@ -10,7 +10,7 @@ use crate::error::invalid;
 /// Number of slots in a cluster.
 pub(crate) const SLOTS: usize = 16_384;
 
-/// For each slot the smallest number that belongs to it: the slot's tag.
+/// For each slot the smallest number whose digits are a key of that slot: the slot's tag.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![None; SLOTS];
     let mut missing = SLOTS;
@@ -54,7 +54,7 @@ pub(crate) fn scope(slot: u16) -> String {
     format!(":{{{}}}", TAGS[usize::from(slot)])
 }
 
-/// Error for a call whose keys are of several slots of a cluster. It was not sent.
+/// Error for a call that was not sent, because its keys are in several slots of a cluster.
 pub(crate) fn several_slots() -> BackendError {
     invalid("the keys of one call are in several slots of the cluster: this is a bug of ours")
 }
@@ -117,7 +117,8 @@ mod tests {
         }
     }
 
-    /// R30: a name whose braces send the lock's further keys to another slot could be locked, but not unlocked.
+    /// R30: braces can send a lock's further keys to another slot. In a cluster, Redisson locks such a name but cannot
+    /// unlock it.
     #[test]
     fn a_name_with_stray_braces_is_refused() {
         for (name, fits) in [

@@ -1,6 +1,6 @@
 //! This client's knowledge of its own claims: which were granted, which have ended, and which have a request that may
-//! still be in flight. With this knowledge, most releases leave no record in Redis. `redisson_place.lua` describes the
-//! records.
+//! still be in flight. With this knowledge, most releases leave no record in Redis. `redisson_records.lua` describes
+//! the records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::claims::reply::granted_record;
 use crate::claims::slot::slot;
 use crate::connection::clock::ServerClock;
 
-/// Time for which Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight.
+/// Time for which Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight. The record
+/// of an evicted holder also outlives its lease by this time.
 pub(crate) const RECORD_TTL: Duration = Duration::from_secs(12);
 
 /// Time by which the client's record in Redis lives longer than its claims need, so that it is rarely written.
@@ -37,7 +38,7 @@ struct State {
     /// Number of entries that triggers the next sweep; `MIN_SWEEP` if that is greater.
     sweep_at: usize,
     ended: Tombstones,
-    /// What is known about the record of each client; in a cluster about that of each slot.
+    /// What is known about the record of each client. In a cluster, a client has one record for each slot.
     clients: HashMap<(ClientId, u16), StoredClient>,
     /// The servers form a cluster.
     in_cluster: bool,
@@ -53,7 +54,7 @@ struct Entry {
     grant: Option<HeldGrant>,
     /// The claim waits in the fair queue in Redis.
     waits_in_store: bool,
-    /// A release is in progress. Further calls that acquire the claim return `Ended`.
+    /// A release is in progress or may have taken effect. Further calls that acquire the claim return `Ended`.
     releasing: bool,
     /// Earliest time at which a sweep may remove the entry.
     until: Instant,
@@ -92,8 +93,8 @@ pub(crate) enum Lookup<'a> {
     Ask(Placement<'a>),
 }
 
-/// A call that places or polls a claim. If this value is dropped without a reply, the table notes that the request
-/// may be in flight.
+/// A call that places or polls a claim. If this value is dropped without a reply, or the call fails with an unknown
+/// effect, the table notes that the request may be in flight.
 pub(crate) struct Placement<'a> {
     table: &'a ClaimTable,
     claim: &'a Claim,
@@ -112,7 +113,7 @@ pub(crate) enum EndState {
     SettledWithRecord,
     /// A request may be in flight.
     MayBeInFlight,
-    /// This client does not know the claim, so neither its kind.
+    /// Not known: the table does not have the claim, or the release is an eviction, or its target is no claim of ours.
     Unknown,
 }
 
@@ -151,7 +152,7 @@ impl ClaimTable {
         if entry.releasing {
             return Lookup::Ended;
         }
-        // Answers without the server unless another request may be in flight, which may get other tokens.
+        // A grant's tokens are final unless another request may be in flight, which may get other ones.
         if let (Some(held), false) = (entry.grant, entry.may_be_in_flight(now)) {
             return Lookup::Granted(held.run);
         }
@@ -172,7 +173,8 @@ impl ClaimTable {
         state.claims.get(&id).map(|entry| entry.claim.mode.kind())
     }
 
-    /// Marks a claim as being released, so that it is not placed again. Returns also its kind, if this client knows it.
+    /// Marks a claim as being released, so that it is not placed again. If this client knows the claim, also returns
+    /// its kind.
     pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> (EndState, Option<Kind>) {
         let mut state = self.state.lock();
         let Some(entry) = state.claims.get_mut(&id) else {
@@ -207,8 +209,8 @@ impl ClaimTable {
         }
     }
 
-    /// Records that the store no longer has a claim. Returns whether the claim was granted and its lease had ended when
-    /// the server's clock showed `shown`.
+    /// Records that the store no longer has a claim. Returns whether the claim was granted and its lease may have ended
+    /// when the server's clock showed `shown`.
     pub(crate) fn mark_lost(&self, id: ClaimId, now: Instant, shown: u64) -> bool {
         let mut state = self.state.lock();
         let Some(entry) = state.claims.get_mut(&id) else {
@@ -225,8 +227,8 @@ impl ClaimTable {
         held.ends <= shown
     }
 
-    /// Returns the record that a renewal shall write: tokens (`raised`, if given) and label. The table then counts it as
-    /// written. Returns `None` if this client does not know the claim as granted, or is releasing it.
+    /// Returns the record that a renewal shall write: tokens (`raised`, if given) and label. The table then counts it
+    /// as written. Returns `None` if this client does not know the claim as granted, or is releasing it.
     pub(crate) fn record_to_write(&self, id: ClaimId, raised: Option<TokenRange>) -> Option<String> {
         let mut state = self.state.lock();
         let entry = state.claims.get_mut(&id).filter(|entry| !entry.releasing)?;
@@ -235,7 +237,7 @@ impl ClaimTable {
         Some(granted_record(raised.unwrap_or(held.run), &entry.claim.label))
     }
 
-    /// Records a renewal: the lease ends at `until` on the client's clock, and at `ends` on the server's.
+    /// Records a renewal: the lease ends no earlier than `until` on the client's clock and `ends` on the server's.
     pub(crate) fn mark_renewed(&self, id: ClaimId, until: Instant, ends: u64, raised: Option<TokenRange>) {
         if let Some(entry) = self.state.lock().claims.get_mut(&id) {
             entry.until = until + RECORD_TTL;
@@ -271,8 +273,8 @@ impl State {
         (claim.id.client(), slot)
     }
 
-    /// Returns the client's record if this call must write it for all: the record ends too early for the claim, its
-    /// label changes, or the connection is another.
+    /// Returns the client's record if the call that places this claim must write it: the record in Redis may end before
+    /// the claim does, its label changes, or it was written on another connection.
     fn client_record(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<ClientRecord> {
         let until = now + claim.lease + RECORD_TTL;
         let at = self.client_at(&claim.at);
@@ -324,7 +326,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Notes that this call did not write the client's record, so that the next call does.
+    /// Notes that this call may not have written the client's record, so that the next call writes it.
     fn client_not_stored(&self) {
         if self.client.is_some() {
             let mut state = self.table.state.lock();
@@ -354,8 +356,8 @@ impl Placement<'_> {
         });
     }
 
-    /// Records that the call granted nothing. `waits` tells whether the claim waits; `None` if the reply did not say.
-    /// Only a fair claim waits in the store.
+    /// Records that the call granted nothing. `waits` tells whether the claim waits; `None` if the call failed without
+    /// effect. Only a fair claim waits in the store.
     fn refused(&mut self, waits: Option<bool>) {
         self.answered = true;
         self.client_not_stored();

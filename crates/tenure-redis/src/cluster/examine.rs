@@ -14,7 +14,8 @@ use crate::connection::wire::Wire;
 /// The lease that the engine asks for unless the caller names another.
 const USUAL_LEASE: Duration = Duration::from_secs(30);
 
-/// A replica takes over after about twice the node timeout: one until the master counts as failed, and one for the vote.
+/// A replica takes over after about twice the node timeout: one until the master counts as failed, and one for the
+/// vote.
 const TIMEOUTS_PER_FAILOVER: u32 = 2;
 
 impl RedisCluster {

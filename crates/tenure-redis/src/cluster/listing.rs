@@ -1,5 +1,5 @@
-//! Listing a cluster: the listings of its nodes, one after the other. A lock whose slot moves meanwhile can be missed or
-//! appear twice.
+//! Listing a cluster: the listings of its nodes, one after the other. A lock whose slot moves meanwhile can be missed
+//! or appear twice.
 
 use std::num::NonZeroU32;
 

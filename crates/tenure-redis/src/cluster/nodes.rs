@@ -26,7 +26,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Locks in Redis Cluster, in the layout `redisson` or `plain`.
 ///
-/// All rules of [`Backend`](tenure_backend::Backend) hold for the locks of a single server, while slots move and replicas take over.
+/// The rules of [`Backend`](tenure_backend::Backend) hold as in a [`RedisStore`], also while slots move and replicas
+/// take over.
 ///
 /// # Examples
 /// ```no_run
@@ -46,9 +47,10 @@ pub struct RedisCluster {
     pub(super) nodes: Mutex<Nodes>,
     /// Notified when slots may have moved to other nodes.
     pub(super) moves: Arc<Notify>,
-    /// Notified when a slot has moved to another node.
+    /// Notified when a slot may have been given to another node.
     pub(super) changed: watch::Sender<()>,
-    /// Notified when a node's connection was replaced, or a replica has taken over: the new server may have lost claims.
+    /// Notified when a node's connection was replaced, or a node is gone, as after a failover: the new server may have
+    /// lost claims.
     pub(super) replaced: watch::Sender<()>,
 }
 
@@ -81,7 +83,7 @@ impl Nodes {
             .collect())
     }
 
-    /// The node that serves a slot; `None` if no known one does.
+    /// The node that serves a slot; `None` if no known node does.
     pub(super) fn of_slot(&self, slot: u16) -> Result<Option<Arc<RedisStore>>, BackendError> {
         match self.closed {
             true => Err(BackendError::closed()),
@@ -122,7 +124,8 @@ impl RedisCluster {
         self.adopt(served)
     }
 
-    /// Asks nodes at once for the slots of all, and takes the first answer.
+    /// Asks all these nodes at once which node serves which slot. Returns the first answer, or an error if none
+    /// answers; `None` without nodes.
     async fn ask_first(
         &self,
         nodes: impl Iterator<Item = Arc<RedisStore>>,
@@ -191,7 +194,7 @@ impl RedisCluster {
         }
         let node = RedisStore::of_node(dialer, self.claims.clone());
         let (mut of_node, replaced) = (node.link.replacements(), self.replaced.clone());
-        // Ends with the node's link.
+        // This task ends with the node's link.
         tokio::spawn(async move {
             while of_node.changed().await.is_ok() {
                 replaced.send_replace(());
@@ -250,7 +253,8 @@ fn served(range: &Value, said_by: &RedisStore) -> Option<Served> {
     (first <= last && last < SLOTS).then(|| (first..=last, master, hosts.flatten().collect()))
 }
 
-/// A node's host. A node that does not know its own name is reached at the address by which it was asked.
+/// A node's host. If the answer has no name for it, the host of the node that answered, which may not know its own
+/// name.
 fn host(name: &str, port: u64, said_by: &RedisStore) -> Option<Host> {
     let port = u16::try_from(port).ok()?;
     if !["", "?"].contains(&name) {

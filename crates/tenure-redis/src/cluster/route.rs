@@ -1,8 +1,9 @@
 //! The route of one call: to the node of the key's slot, and after the slot when it moves.
 //!
-//! While a slot moves, its keys are partly at one node and partly at the other, and neither node serves a lock, because a
-//! lock has several keys: the one answers `TRYAGAIN`, or `ASK` if it has none of them, and the other `TRYAGAIN`. So the call
-//! waits until the slot has moved. `ASKING` the other node would serve calls of a single key only.
+//! While a slot moves, its keys are partly at one node and partly at the other, and neither node serves a lock, because
+//! a lock has several keys: the old node answers `TRYAGAIN`, or `ASK` if it has none of them, and the new one would
+//! answer `TRYAGAIN` after `ASKING`, which serves calls of a single key only. So the call waits until the slot has
+//! moved.
 
 use std::error::Error;
 use std::future::Future;
@@ -31,7 +32,7 @@ pub(super) enum Redirect {
     Moving,
 }
 
-/// Returns how to go on after a node's refusal; `None` for any other error.
+/// Returns why a node did not serve a call; `None` if the error is no redirection.
 pub(super) fn redirect(error: &BackendError) -> Option<Redirect> {
     let cause = error.source()?.to_string();
     let mut words = cause.split(' ');
@@ -52,7 +53,8 @@ struct Route<'a> {
 }
 
 impl RedisCluster {
-    /// Calls the node of a key's slot. The call follows the slot until the time `until`, or the time limit of a call.
+    /// Calls the node of a key's slot. The call follows the slot until the time `until`, but no longer than
+    /// `command_timeout`.
     pub(super) async fn call_routed<T, F>(
         &self,
         key: &LockKey,
@@ -90,7 +92,7 @@ impl Route<'_> {
         })
     }
 
-    /// Returns when the call is to be repeated. Fails if the node's error is its outcome, or time is up.
+    /// Returns when the call is to be repeated. Fails if the node's error is the call's outcome, or time is up.
     async fn follow(&mut self, error: BackendError, node: &RedisStore) -> Result<(), BackendError> {
         match redirect(&error) {
             None => return Err(self.outcome(error)),
@@ -112,10 +114,11 @@ impl Route<'_> {
         Ok(())
     }
 
-    /// The error of a call that is not repeated. After a failover another node may serve the slot.
+    /// The error of a call that is not repeated. Also asks for a look at the map of slots, if another node may serve
+    /// the slot.
     fn outcome(&self, error: BackendError) -> BackendError {
         let cause = error.source().map(ToString::to_string).unwrap_or_default();
-        // A script that was stopped because the slot moves reports this: the declared keys were all at the node.
+        // A script that was stopped at a key of another node reports this.
         let stopped = cause.contains("non local key");
         if stopped || cause.starts_with("CLUSTERDOWN") {
             self.cluster.moves.notify_one();

@@ -13,7 +13,8 @@ use crate::claims::slot::slot_of;
 use crate::cluster::nodes::RedisCluster;
 use crate::error::not_subscribed;
 
-/// Interval of the wake-ups that make a waiter poll while its slot has moved and it cannot be watched at the new node.
+/// Interval of the wake-ups that make a waiter poll while the slot has moved and its claim cannot be watched at the new
+/// node.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A claim that is watched at the node of its slot.
@@ -50,7 +51,8 @@ impl RedisCluster {
 }
 
 impl Watched {
-    /// Returns at the next wake-up, or when the claim is watched at another node, because messages may have been missed.
+    /// Returns at the next wake-up, and after each attempt to watch the claim at another node, because messages may
+    /// have been missed.
     async fn next(&mut self) -> Option<()> {
         loop {
             let node = self.cluster.upgrade()?.nodes.lock().of_slot(self.slot).ok()?;

@@ -23,20 +23,20 @@ use crate::topology::Acknowledgement;
 /// The most callers that one `WAIT` answers.
 const MAX_CALLERS: usize = 4096;
 
-/// The key of the write that precedes each `WAIT`, and its time to live in milliseconds. In a cluster its name ends with a
-/// tag of a slot that the node serves.
+/// The key of the write that precedes each `WAIT`, and its time to live in milliseconds. In a cluster its name ends
+/// with a tag of a slot that the node serves.
 const KEY: &str = "tenure_tokens:acknowledged";
 const KEY_TTL: u32 = 1000;
 
 /// Where to send the answer, and the key of the caller's lock.
 type Caller = (oneshot::Sender<Result<(), BackendError>>, LockKey);
 
-/// Asks replicas for acknowledgements. It belongs to one connection for calls.
+/// Asks the master how many replicas have its writes. Each connection for calls has an acknowledger of its own.
 pub(crate) struct Acknowledger(UnboundedSender<Caller>);
 
 impl Acknowledger {
-    /// Connects to the process that answers the `calls`. Another one may have taken over its address: its replicas know
-    /// nothing of the calls.
+    /// Connects to the server at the other end of `calls`. Fails if another server process answers at its address: that
+    /// one's replicas know nothing of the calls.
     pub(crate) async fn open(
         dialer: &Dialer,
         server: &Host,
@@ -59,7 +59,7 @@ impl Acknowledger {
         Ok(Acknowledger(sender))
     }
 
-    /// Returns once enough replicas have all writes that were answered before this call.
+    /// Returns once enough replicas have all writes that were answered before this call. Fails if they do not in time.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -97,7 +97,7 @@ async fn acknowledge(
             break;
         };
         let answer = match &replies[..] {
-            // `WAIT` then counts replicas that have an earlier write.
+            // Without the write, `WAIT` counts replicas that have an earlier one.
             [Value::ServerError(refusal), _] => Err(error::not_counted(&Refusal::of(refusal).error())),
             [_, count] => match integer(count) {
                 Some(count) if count >= wanted.replicas => Ok(()),
@@ -113,11 +113,12 @@ async fn acknowledge(
             let _ = caller.send(answer.clone());
         }
     }
-    // Before `callers` are dropped: they look whether the queue is closed.
+    // Closes the queue before `callers` are dropped, because these callers then check whether it is closed.
     queue.close();
 }
 
-/// `WAIT` covers the writes of its own connection only. A write before it makes it cover all earlier ones.
+/// `WAIT` covers the last write of its own connection and all writes before that. So it follows a write, to cover those
+/// of other connections.
 fn question(wanted: Acknowledgement, slot: Option<u16>) -> Pipeline {
     let mut question = redis::pipe();
     let key = format!("{KEY}{}", slot.map(scope).unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Batches: while many calls are in flight, the claims of many callers travel in one call of `redisson_batch.lua`.
 //!
-//! Callers put entries into a queue. A few sender tasks, as many as [`ConcurrencyLimit`] allows, take up to 64 entries
-//! each and send them as one call. No timer is involved: a batch holds what came while the senders were busy.
+//! Callers put entries into a queue. Sender tasks, as many as [`ConcurrencyLimit`] allows, take up to 64 entries each
+//! and send them as one call. No timer is involved: a batch holds what came while the senders were busy.
 
 use std::sync::{Arc, Weak};
 
@@ -23,7 +23,8 @@ use crate::connection::wire::Wire;
 use crate::error;
 use crate::profile::{grants, lease_ms};
 
-/// The most claims in one batch. The server runs it for half a millisecond, and serves no other client meanwhile.
+/// The most claims in one batch. The server runs a full batch for half a millisecond, and serves no other client
+/// meanwhile.
 const MAX_BATCH: usize = 64;
 
 /// One caller's request in a batch.
@@ -43,10 +44,10 @@ pub(crate) enum BatchEntry {
 /// The script's reply for one entry.
 #[derive(Clone, Copy)]
 pub(crate) enum BatchReply {
-    /// Nothing was done. The caller sends the claim in a call of its own.
+    /// Nothing was done. The caller sends its request in a call of its own.
     NotDone,
-    /// Nothing was done, because the time limit of this entry, or of another one in the batch, has passed. The claim was
-    /// never placed.
+    /// Nothing was done, because the time limit of this entry, or of another one in the batch, has passed. The claim
+    /// was never placed.
     TooLate,
     /// Another claim holds the key. The number says after how many milliseconds to poll again.
     Busy(u64),
@@ -66,7 +67,7 @@ impl BatchReply {
     }
 }
 
-/// An entry in the queue. Its caller waits for `reply`, so the queue never holds more entries than there are callers.
+/// An entry in the queue. Its caller waits for `reply`. If the caller has gone, the entry is not sent.
 struct Queued {
     entry: BatchEntry,
     reply: oneshot::Sender<Result<BatchReply, BackendError>>,
@@ -76,7 +77,7 @@ struct Queued {
 pub(crate) struct Batcher(UnboundedSender<Queued>);
 
 impl Batcher {
-    /// Starts the sender tasks, which end with the connection. Callers do not send, because they may stop polling.
+    /// Starts the sender tasks, which end with the session. Callers do not send, because they may stop polling.
     pub(crate) fn new(wire: &Weak<Wire>, clock: &Arc<dyn Clock>, limit: ConcurrencyLimit) -> Self {
         let (sender, receiver) = unbounded_channel();
         let entries = Mutex::new(receiver);
@@ -90,7 +91,8 @@ impl Batcher {
     /// Queues an entry and waits for its reply.
     ///
     /// # Cancel safety
-    /// If the caller drops the future before its batch is sent, the entry is removed from the batch.
+    /// If the caller drops the future before its batch is sent, the entry is removed from the batch; a batch that was
+    /// sent takes effect.
     pub(crate) async fn call(&self, entry: BatchEntry) -> Result<BatchReply, BackendError> {
         let (reply, received) = oneshot::channel();
         // If the sender tasks have ended with their runtime, this drops `reply`, which ends the wait below.
@@ -105,8 +107,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// Takes the next batch for the sender task `number`. Returns an empty batch if the task shall end: no caller is
-    /// left, or a shorter round trip was seen, so that fewer tasks suffice.
+    /// Takes the next batch for the sender task `number`. Returns an empty batch if the task shall end: the session was
+    /// dropped, or a shorter round trip was seen, so that fewer tasks suffice.
     async fn next(&self, number: usize) -> Vec<Queued> {
         let mut batch = Vec::new();
         let mut entries = self.entries.lock().await;
@@ -257,7 +259,7 @@ fn if_all_equal<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
     items.all(|other| other == first).then_some(first)
 }
 
-/// Writes the client's record if an entry has one, otherwise two empty arguments.
+/// Adds the client's record to the call if an entry has one, otherwise two empty arguments.
 fn write_client_record(command: &mut Command, batch: &[Queued]) {
     let record = batch.iter().find_map(|queued| match &queued.entry {
         BatchEntry::Acquire { client, .. } => client.as_ref(),

@@ -14,8 +14,8 @@ const DRIFT: u32 = 1000;
 
 /// A lower bound of the server's clock.
 ///
-/// A reply carries the server's time at a moment before its arrival, so at arrival the server's clock shows at least this
-/// time. Delays lower the bound, which makes time limits that are sent to the server stricter, never laxer.
+/// A reply carries the server's time at a moment before its arrival, so at arrival the server's clock shows at least
+/// this time. Delays lower the bound, which makes time limits that are sent to the server stricter, never laxer.
 #[derive(Debug)]
 pub(crate) struct ServerClock(Mutex<Reading>);
 

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The limit for a server next door: it runs the second batch while the callers of the first receive their replies.
+/// The limit for a round trip below 100 µs: the server runs the second batch while the callers of the first receive
+/// their replies.
 const MIN_CALLS: usize = 2;
 
 /// Each 100 µs of round trip allows one more batch, because a batch on the network does not occupy the server.
@@ -14,8 +15,8 @@ const MAX_CALLS: usize = 64;
 
 /// Number of batches that may be in flight at once on a connection.
 ///
-/// It follows the shortest round trip seen, because longer ones were delayed. If the first ones were delayed, later ones
-/// correct the number.
+/// It follows the shortest round trip seen, because longer ones were delayed. If the first ones were delayed, later
+/// ones correct the number.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimit {
     shortest: AtomicU64,

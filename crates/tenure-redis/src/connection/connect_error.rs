@@ -116,14 +116,16 @@ pub(crate) fn no_time(server: &Host) -> BackendError {
     BackendError::new(Fault::Store, Effect::None, message)
 }
 
-/// Error for a server that sentinels name as the master, and that is a replica.
+/// Error for a server that the sentinels named as the master, but that is a replica, or that they replaced during the
+/// attempt.
 pub(crate) fn not_yet_master(server: &Host) -> BackendError {
     unavailable(format!(
         "{server}, which the sentinels name as the master, is a replica: a failover may be under way, so try again"
     ))
 }
 
-/// Error if two connections to one address reached two servers, of which only one can be asked about its replicas.
+/// Error if two connections to one address reached two servers, or `INFO` shows no `run_id` to compare: the replicas of
+/// the wrong server might be asked.
 pub(crate) fn two_servers(server: &Host) -> BackendError {
     unavailable(format!(
         "two connections to {server} reached different servers, or INFO does not show a `run_id`, so no replica can be asked \

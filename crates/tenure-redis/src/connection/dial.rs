@@ -14,11 +14,12 @@ use crate::connection::stream::Streams;
 use crate::error;
 use crate::topology::Topology;
 
-/// What every connection of a store is opened with.
+/// The settings with which a store opens each connection.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) config: Arc<Config>,
-    /// ID of the process that connected. A child made by `fork` has the connections, but not their tasks: its calls fail.
+    /// ID of the process that connected. A child made by `fork` has the connections, but not their tasks: its calls
+    /// fail.
     pub(crate) process: u32,
     /// Set if the server is a node of a cluster: notified when slots may have moved to other nodes.
     pub(crate) moves: Option<Arc<Notify>>,
@@ -33,7 +34,7 @@ enum Servers {
 }
 
 impl Dialer {
-    /// Reads the certificates if TLS is configured; fails if they are invalid.
+    /// Reads the certificates if TLS is configured. Fails if they are invalid, or if settings contradict each other.
     pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
         config.check()?;
         let streams = Streams::new(&config)?;
@@ -60,7 +61,7 @@ impl Dialer {
         Dialer { moves, ..self }
     }
 
-    /// The same settings for another node of the cluster.
+    /// The same settings for another server: a node of the cluster, or a replica.
     pub(crate) fn to(&self, host: Host) -> Self {
         Dialer {
             config: Arc::new((*self.config).clone().host(host.clone())),
@@ -76,8 +77,8 @@ impl Dialer {
         }
     }
 
-    /// Fails in a child made by `fork`. Callers check this before they take a mutex, because a thread of the parent may have
-    /// held the mutex at the fork.
+    /// Fails in a child made by `fork`. Callers check this before they take a mutex, because a thread of the parent may
+    /// have held the mutex at the fork.
     pub(crate) fn check_process(&self) -> Result<(), BackendError> {
         match self.process == std::process::id() {
             true => Ok(()),
@@ -109,8 +110,8 @@ impl Dialer {
         }
     }
 
-    /// The user, password and database to log in with. Fetches credentials or reads the password file each time, because
-    /// they may have been rotated.
+    /// The user, password and database to log in with. Fetches credentials or reads the password file each time,
+    /// because they may have been rotated.
     pub(crate) async fn handshake(&self) -> Result<RedisConnectionInfo, ConnectError> {
         let config = &self.config;
         let info = match &config.credentials {

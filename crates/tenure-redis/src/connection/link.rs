@@ -15,7 +15,8 @@ use crate::connection::connect_error;
 use crate::connection::dial::Dialer;
 use crate::connection::session::Session;
 
-/// Pause after the first failed attempt to replace a connection. Each pause is twice the one before, up to `LAST_PAUSE`.
+/// Pause after the first failed attempt to replace a connection. Each pause is twice the one before, up to
+/// `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -30,11 +31,11 @@ struct State {
     /// The attempt to connect that is in progress.
     attempt: Option<watch::Receiver<Attempt>>,
     closed: bool,
-    /// A connection was open before, so that the next one replaces it.
+    /// The next connection counts as a replacement: another was open before, or `open_later` created the link.
     was_open: bool,
     /// The task that listens to sentinels. It ends with the link.
     follower: JoinSet<()>,
-    /// Notified when a connection has replaced another.
+    /// Notified when a connection has replaced another, see `was_open`.
     replaced: watch::Sender<()>,
 }
 
@@ -76,9 +77,10 @@ impl Link {
         Link { dialer, state }
     }
 
-    /// Returns the current session, or connects again if its connection has broken.
+    /// Returns the current session, or connects if there is none or its connection has broken.
     ///
-    /// A separate task connects, because all callers wait for one attempt, and the one that began it may stop polling.
+    /// A separate task connects, because all callers wait for one attempt, and the caller that began it may stop
+    /// polling.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, BackendError> {
         self.dialer.check_process()?;
         let mut attempt = match self.current()? {
@@ -161,7 +163,7 @@ async fn connect(dialer: Dialer, shared: Arc<Mutex<State>>, done: watch::Sender<
 }
 
 /// Replaces a connection as soon as it has ended, without waiting for a call: held claims are renewed over the new one.
-/// Retries until the server can be reached, or refuses the client for good.
+/// Retries until an attempt succeeds or fails with a permanent error.
 async fn reconnect_at_end(ended: impl Future<Output = ()>, dialer: Dialer, state: Weak<Mutex<State>>) {
     ended.await;
     let mut pause = FIRST_PAUSE;

@@ -1,5 +1,5 @@
-//! A member of a quorum that restarted may have forgotten claims whose holders still believe in them. It places no claim
-//! until the longest lease has passed.
+//! A member of a quorum that restarted may have forgotten claims that are still held. It places no claim until the
+//! longest lease has passed.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tenure_backend::{BackendError, Effect, Fault, Instant};
 use crate::config::Config;
 use crate::connection::wire::Wire;
 
-/// Returns the time until which the server may have forgotten claims that still hold. `None` if it is no member of a
-/// quorum, has been up for longer than the longest lease, or syncs every write to its disk.
+/// Returns the time until which claims may be held that the server has forgotten. `None` if the server is no member of
+/// a quorum, has been up for longer than the longest lease, or syncs every write to its disk.
 ///
 /// A restart breaks all connections, so it is enough to ask once on each.
 pub(crate) async fn recovers_until(wire: &Wire, config: &Config) -> Result<Option<Instant>, BackendError> {

@@ -31,7 +31,7 @@ const NEXT_AFTER: Duration = Duration::from_millis(250);
 /// Interval of the pings that find a sentinel that has died in silence.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Pause before the client subscribes to another sentinel.
+/// Pause before the client subscribes to the next sentinel.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// The channel on which a sentinel announces that a master was replaced.
@@ -48,9 +48,9 @@ pub(crate) struct Sentinels {
 }
 
 struct State {
-    /// The sentinels of the URL and those that they named. The one that answered last is the first.
+    /// The sentinels of the URL and those that they named. The one whose answer was accepted last is the first.
     known: Vec<Host>,
-    /// The highest configuration epoch of all answers. It grows with each failover.
+    /// The configuration epoch of the last answer that was accepted. It grows with each failover.
     epoch: u64,
 }
 
@@ -88,7 +88,7 @@ impl Sentinels {
         self.state.lock().known.clone()
     }
 
-    /// The master that the newest answer names. `None` before the first answer.
+    /// The master that the last accepted answer names. `None` before the first answer.
     pub(crate) fn master(&self) -> Option<Host> {
         self.master.borrow().clone()
     }
@@ -136,8 +136,8 @@ impl Sentinels {
         }
     }
 
-    /// Error for sentinels of which none named the master. If all fail in the same way, and not by silence, an operator has
-    /// to change something.
+    /// Error for sentinels of which none named the master. If all fail alike, for a reason that an operator must
+    /// remove, the error is permanent.
     fn error(&self, asked: &[Host], failures: Vec<Failure>) -> BackendError {
         let master = &self.config.master;
         let all = |kind: &Failure| failures.iter().all(|failure| failure == kind);
@@ -272,7 +272,7 @@ pub(crate) enum Failure {
     NotASentinel,
     /// The sentinel refused the user or the password, or asks for one.
     Login,
-    /// The sentinel could not be reached, or did not answer. The text says why.
+    /// Any other failure, such as a sentinel that cannot be reached. The text says why.
     Silent(String),
 }
 

@@ -15,10 +15,10 @@ use crate::connection::recovery::recovers_until;
 use crate::connection::wire::Wire;
 use crate::error;
 
-/// The most calls for a single claim in flight at once; further ones queue in this process.
+/// The most calls in flight at once on a connection that each carry a single claim; further ones queue in this process.
 ///
-/// Renewals are not limited. Only these calls and the batches (see `concurrency.rs`) can be ahead of one, so held
-/// claims are renewed in time however many tasks lock at once.
+/// Renewals are not limited. However many tasks lock at once, only this many of their calls, and the batches (see
+/// `concurrency.rs`), can be ahead of a renewal, so held claims are renewed in time.
 const MAX_SINGLE_CALLS: usize = 256;
 
 /// A connection with its batcher. It lives until the connection breaks, or all its users have dropped it.

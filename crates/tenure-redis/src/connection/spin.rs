@@ -42,8 +42,8 @@ enum Spin {
     /// The reply, or the end of the connection, can be read.
     Found,
     Missed,
-    /// The caller was not alone, paused before its call, or recent spins missed; or another caller came during the
-    /// spin.
+    /// The caller was not alone, made its first call, paused before this one, or recent spins missed; or another caller
+    /// came during the spin.
     Skipped,
 }
 
@@ -254,7 +254,8 @@ mod tests {
         assert_eq!(stream.read(&mut [0; 64]).await.expect("it was closed"), 0);
     }
 
-    /// Counts the spins that miss among `calls` calls. If a call for which `finds` is true spins, its reply comes in time.
+    /// Counts the spins that miss among `calls` calls. If a call for which `finds` is true spins, its reply comes in
+    /// time.
     fn misses(calls: u32, finds: impl Fn(u32) -> bool) -> usize {
         let mut budget = SpinBudget::default();
         let missed = (0..calls).filter(|call| {

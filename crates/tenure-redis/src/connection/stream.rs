@@ -60,8 +60,8 @@ impl Streams {
         self.secure(server, connect(server).await?).await
     }
 
-    /// Opens a stream for calls, which spins for replies if `Config::spin` is set. `in_flight` counts the calls that wait
-    /// for a reply.
+    /// Opens a stream for calls, which spins for replies if `Config::spin` is set. `in_flight` counts the calls that
+    /// wait for a reply.
     pub(crate) async fn open_for_calls(
         &self,
         server: &Host,

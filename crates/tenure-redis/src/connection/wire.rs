@@ -1,4 +1,5 @@
-//! One connection to the server. Calls are pipelined: each is written at once, and replies come in the same order.
+//! One connection to the server. Calls are pipelined: each is sent without waiting for earlier replies, and replies
+//! come in the same order.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A connection to a server that has the scripts of mutexes. It lives until it breaks or is dropped.
 pub(crate) struct Wire {
-    /// How the server's scripts are written.
+    /// The form of script calls for this server.
     pub(crate) dialect: Dialect,
     /// Identifies the connection within this process.
     pub(crate) number: u64,
@@ -44,9 +45,9 @@ pub(crate) struct Wire {
     pub(crate) round_trip: Duration,
     /// Number of callers that wait for a reply.
     in_flight: Arc<AtomicUsize>,
-    /// Asks replicas for acknowledgements, if the URL asks for some.
+    /// Asks how many replicas have a write, if the URL sets `replicas`.
     acknowledger: Option<Acknowledger>,
-    /// The connection was closed after a failed call. Set at once, because the driver task ends later.
+    /// This client closed the connection, as after a failed call. Set at once, because the driver task ends later.
     broken: AtomicBool,
     driver: Driver,
 }
@@ -67,7 +68,8 @@ impl Wire {
         let Some(sentinels) = dialer.sentinels() else {
             return Self::connect_to(dialer, server).await;
         };
-        // A master that has died in silence would hold the attempt up for longer than a failover takes.
+        // A dead master may not answer for longer than a failover takes, so the attempt ends when the sentinels name
+        // another.
         tokio::select! {
             wire = Self::connect_to(dialer, server.clone()) => wire,
             () = sentinels.replaced(&server) => Err(not_yet_master(&server).into()),
@@ -166,8 +168,8 @@ impl Wire {
         translate(reply)
     }
 
-    /// Returns once enough replicas have all writes that were answered before this call. Returns at once if the URL asks
-    /// for none.
+    /// Returns once enough replicas have all writes that were answered before this call. Fails if they do not in time.
+    /// Returns at once if the URL does not set `replicas`.
     pub(crate) async fn acknowledged(&self, key: &LockKey) -> Result<(), BackendError> {
         let Some(acknowledger) = &self.acknowledger else {
             return Ok(());
@@ -199,7 +201,7 @@ impl Wire {
         redis::from_redis_value(reply).map_err(|_| error::unexpected_reply())
     }
 
-    /// A setting of the server; `None` if it does not tell, or `CONFIG GET` is not permitted.
+    /// A setting of the server; `None` if it cannot be read, as without permission for `CONFIG GET`.
     pub(crate) async fn setting(&self, name: &str) -> Option<String> {
         let reply = self.query(redis::cmd("CONFIG").arg("GET").arg(name)).await;
         let (_, value): (String, String) = redis::from_redis_value(reply.ok()?).ok()?;
@@ -226,14 +228,14 @@ impl Wire {
         answer
     }
 
-    /// Closes the connection. The next call opens another.
+    /// Closes the connection. The [`Link`](crate::connection::link::Link) then opens another.
     pub(crate) fn close(&self) {
         self.broken.store(true, Ordering::Relaxed);
         self.driver.end();
     }
 }
 
-/// The dialect of a cluster's node: whether it has sharded channels, and this user may use them.
+/// The dialect of a cluster's node: `ShardedCluster` if it has sharded channels, and this user may call `PUBSUB`.
 pub(crate) async fn dialect_of_node(connection: &mut MultiplexedConnection) -> Result<Dialect, RedisError> {
     let mut probe = redis::cmd("PUBSUB");
     probe.arg("SHARDNUMSUB");
@@ -295,7 +297,7 @@ async fn close_if_silent(wire: Weak<Wire>, limit: Duration) {
     }
 }
 
-/// Closes the connection when the sentinels name another master: this one grants locks that will be lost.
+/// Closes the connection when the sentinels name another master: what the old one grants will be lost.
 async fn close_if_replaced(wire: Weak<Wire>, sentinels: Arc<Sentinels>, server: Host) {
     let Some(ended) = wire.upgrade().map(|wire| wire.ended()) else {
         return;

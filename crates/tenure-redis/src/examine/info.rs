@@ -1,4 +1,4 @@
-//! Judges one server by the reply to its `INFO`: what in it weakens locks. Sends no calls.
+//! Judges one server by its reply to `INFO`: which settings and states weaken locks. Sends no calls.
 
 use redis::InfoDict;
 use tenure_backend::Finding;

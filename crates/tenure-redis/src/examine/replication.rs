@@ -8,7 +8,8 @@ use super::info::number;
 use crate::connection::sentinel::{Answer, Failure};
 use crate::topology::Acknowledgement;
 
-/// `examine` warns about a replica whose last acknowledgement is older than this, in seconds. Replicas send one a second.
+/// `examine` warns about a replica whose last acknowledgement is older than this, in seconds. Replicas send one a
+/// second.
 const MAX_LAG: u64 = 5;
 
 /// `examine` warns about a replica that is further than this behind its master, in bytes. A lock takes about 200.
@@ -33,7 +34,7 @@ pub(super) fn hosts(info: &InfoDict) -> Vec<Host> {
     replicas(info).filter_map(host).collect()
 }
 
-/// Reports replicas that lag, and that there are fewer than a grant needs.
+/// Reports replicas that lag, and whether fewer keep up than a grant needs.
 pub(super) fn lag(info: &InfoDict, wanted: Option<Acknowledgement>, findings: &mut Vec<Finding>) {
     let written = number(info, "master_repl_offset");
     let mut good = 0;

@@ -78,7 +78,7 @@ async fn next_event(pushes: &mut UnboundedReceiver<PushInfo>) -> Option<Event> {
 }
 
 impl Subscriber {
-    /// Subscribes to all these channels. Returns `None` if the server refuses one.
+    /// Subscribes to all these channels. Returns `None` if the server refuses one, or the connection fails.
     pub(super) async fn subscribe(&mut self, channels: &[Arc<str>]) -> Option<()> {
         match self {
             Subscriber::Plain(sink) => sink.subscribe(texts(channels)).await.ok(),
