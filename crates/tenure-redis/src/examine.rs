@@ -34,9 +34,9 @@ const SLOW: Duration = Duration::from_millis(100);
 /// ahead; setting the clock back by an hour puts it an hour ahead.
 const MAX_AHEAD: Duration = Duration::from_secs(60);
 
-/// From this value on, the counter cannot serve a claim that draws 256 tokens or more: scripts count in doubles, which
-/// skip integers from 2^53 on.
-const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 256.0;
+/// From this value on, the counter may not serve every claim: scripts count in doubles, which skip integers from 2^53 on,
+/// and one call draws at most 65,536 tokens (64 claims of 1,024).
+const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 65_536.0;
 
 /// Number of round trips that `examine` measures. The shortest one counts.
 const ROUND_TRIPS: u32 = 5;

@@ -138,7 +138,7 @@ async fn a_replica_that_a_sentinel_names_is_refused_until_promoted() {
     let sentinel = start_sentinel(replica, 3, "").expect("it starts");
     let url = format!("redis+sentinel://{}/{MASTER}", sentinel.address());
     let refused = connect(&url).await.map(drop).expect_err("it is a replica");
-    let words = format!("{replica}, which the sentinels name as the master, is a replica");
+    let words = format!("{replica} is not the master now");
     assert_error(&refused, (Fault::Unavailable, Effect::None), &words);
 }
 

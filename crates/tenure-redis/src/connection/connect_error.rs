@@ -120,7 +120,7 @@ pub(crate) fn no_time(server: &Host) -> BackendError {
 /// attempt.
 pub(crate) fn not_yet_master(server: &Host) -> BackendError {
     unavailable(format!(
-        "{server}, which the sentinels name as the master, is a replica: a failover may be under way, so try again"
+        "{server} is not the master now, though the sentinels named it: a failover may be under way, so try again"
     ))
 }
 

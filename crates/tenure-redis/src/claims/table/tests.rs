@@ -175,7 +175,7 @@ fn a_renewal_writes_a_record_unless_a_release_is_in_progress() {
     let table = ClaimTable::default();
     let held = claim(1);
     let record = |raised| table.record_to_write(held.at.id, raised);
-    assert_eq!(record(None), None, "nothing is table of it");
+    assert_eq!(record(None), None, "the table has no record");
     let placement = begin(&table, &held, START);
     assert_eq!(record(None), None, "it is not granted");
     reply_granted(placement, START);
