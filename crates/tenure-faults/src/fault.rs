@@ -94,9 +94,9 @@ pub(crate) enum StoreFault {
 pub(crate) struct Allowed {
     /// The clock of the only server can be set.
     pub(crate) steps: bool,
-    /// A restart may lose all data.
+    /// Restarts that delete all data are injected.
     pub(crate) loses: bool,
-    /// Every restart loses data.
+    /// Every restart may lose data, because not every server writes it to disk before it replies.
     pub(crate) forgets: bool,
     /// Replicas take over from masters.
     pub(crate) replicated: bool,

@@ -167,7 +167,8 @@ async fn a_key_without_permission_does_not_affect_its_batch() {
     }
 }
 
-/// A holder that dies, or whose lease Java shortens, publishes nothing. So a waiter polls at least once in its own lease.
+/// A holder that dies, or whose lease Java shortens, publishes nothing. So a waiter polls at least once in its own
+/// lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batched_claim_polls_within_its_own_lease() {
     let (fixture, client, key) = Fixture::one_on(Server::batching()).await;

@@ -1,5 +1,5 @@
-//! A member of a quorum that has just started may have forgotten claims. Unless it syncs every write, it places none for
-//! the longest lease.
+//! A member of a quorum that has just started may have forgotten claims. Unless it syncs every write, it places none
+//! for the longest lease.
 
 mod fixture;
 

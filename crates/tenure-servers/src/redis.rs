@@ -34,7 +34,7 @@ pub enum Data {
     Lost,
 }
 
-/// Which data the server writes to its disk.
+/// What the server writes to its disk, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
     /// No data, for speed.
