@@ -27,7 +27,7 @@ const RECOVERY: Duration = Duration::from_millis(500);
 /// Maximum duration of a stall if no other worker writes the counter.
 const LONGEST_STALL: Duration = Duration::from_secs(4);
 
-/// Injects the faults that the seed chooses for the given time. Returns the fault log when all faults have ended.
+/// Injects, for the given time, the faults that the seed chooses. Returns the fault log when all faults have ended.
 pub(crate) async fn inject(
     seed: u64,
     fault_set: FaultSet,

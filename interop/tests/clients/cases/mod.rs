@@ -25,7 +25,7 @@ pub(crate) struct Case {
     pub(crate) run: fn(Setting) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
-/// A case about all kinds of locks.
+/// Makes a case, about all kinds of locks unless a condition is given.
 macro_rules! case {
     ($shows:literal, $module:ident :: $name:ident) => {
         case!($shows, $module::$name, |_, _| true)
