@@ -87,8 +87,8 @@ impl Sites {
 }
 
 impl Site {
-    /// Creates a folder, and the servers if the store has some, on free ports. Servers write nothing to disk, except those
-    /// of a cluster, which save snapshots.
+    /// Creates a folder, and the servers if the store has some, on free ports. Servers write nothing to disk, except
+    /// those of a cluster, which save snapshots.
     pub(crate) async fn make(store: Store, client: Client, sites: &Sites) -> Fallible<Self> {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")

@@ -7,8 +7,8 @@ use tenure::backend::Hazard;
 use tenure_servers::{Data, Way};
 use tenure_testkit::Dice;
 
-/// Worker faults to inject in a run. If the store is a server, faults of the server and of its links are always
-/// injected too.
+/// Worker faults to inject in a run. If the store has servers, faults of the servers, and of the links if there are
+/// any, are always injected too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultSet {
     /// Workers are paused for less than a lease, or killed.
