@@ -52,8 +52,8 @@ class Peer {
   }
 
   /**
-   * Increments by reading and then writing, so that two holders at a time lose an increment. Returns the longest wait in
-   * ms.
+   * Increments by reading and then writing, so that two holders at a time lose an increment. Returns the longest wait
+   * in ms.
    */
   async count(owner, key, counter, turns) {
     let longest = 0;
@@ -87,7 +87,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     const [name, , key, ...words] = rest;
     const peer = peers.get(client);
     const owner = peer.owner(name);
-    // One request of an owner at a time, in their order.
+    // Serves the requests of an owner one at a time, in order.
     owner.work = owner.work
       .then(() => peer.serve(owner, verb, key, words))
       .then(

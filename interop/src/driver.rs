@@ -36,7 +36,7 @@ impl Driver {
     /// The tested releases of Redisson.
     pub const REDISSON: [Driver; 2] = [Driver::Redisson, Driver::RedissonOld];
 
-    /// Every driver, in the order of its number.
+    /// Every driver, in the order of the variants.
     pub const ALL: [Driver; 6] = [
         Driver::Redisson,
         Driver::RedissonOld,

@@ -185,7 +185,7 @@ impl Lock {
         self.ask("token", &[])
     }
 
-    /// The number of times that the owner holds the lock, as the client believes: `getHoldCount()`.
+    /// The number of times that the owner holds the lock, as the client reports it: `getHoldCount()`.
     pub fn holds(&self) -> Reply<i64> {
         self.ask("state", &[])
     }

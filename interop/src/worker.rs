@@ -53,8 +53,8 @@ struct Line {
 }
 
 impl Worker {
-    /// The driver's process that all tests share, started by the first call. `None` if `TENURE_SKIP` names a tool of
-    /// it.
+    /// The driver's process that all tests of this program share, started by the first call. `None` if `TENURE_SKIP`
+    /// names a tool of the driver.
     pub fn shared(driver: Driver) -> Option<Worker> {
         static SHARED: [OnceLock<Option<Worker>>; Driver::ALL.len()] =
             [const { OnceLock::new() }; Driver::ALL.len()];
@@ -123,7 +123,7 @@ impl Worker {
         let request = format!("{id} {}\n", words.join(" "));
         let sent = lock(&self.shared.input).write_all(request.as_bytes());
         if sent.is_err() {
-            // The process was killed: the reply fails too.
+            // The process has ended, so the reply fails too.
             lock(&self.shared.asked).remove(&id);
         }
         Box::pin(async move {

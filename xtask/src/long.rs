@@ -1,4 +1,5 @@
-//! `cargo xtask test --long`: all tests, then more seeds, long runs with faults, and an acceptance script on each store.
+//! `cargo xtask test --long`: all tests, then more seeds, long runs with faults, and an acceptance script on each
+//! store.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,8 +19,8 @@ const CHAOS: &str = "-p tenure-memory -p tenure-sql -p tenure-redis -p tenure-qu
 /// Number of seeds of each case under chaos.
 const CHAOS_SEEDS: &str = "50";
 
-/// Runs with faults. Columns: test program, test, seed. Behind Sentinel the seed, modulo 3, is the number of replicas that
-/// acknowledge each grant. An empty seed is a random one.
+/// Runs with faults. Columns: test program, test, seed. Behind Sentinel the seed, modulo 3, is the number of replicas
+/// that acknowledge each grant. An empty seed is a random one.
 const FAULT_RUNS: [[&str; 3]; 8] = [
     ["sqlite", "sqlite_locks_hold_under_worker_faults", ""],
     ["redis", "redis_locks_hold_under_all_faults", ""],
@@ -44,8 +45,9 @@ const STORES: [[&str; 3]; 9] = [
     ["quorum-3-dead", "", "rwlock,semaphore,fair,list"],
 ];
 
-/// Runs all parts, also after a failure, and prints a line for each. `args` may be `--accept FILE`: a script that is called
-/// with `--tenure PROGRAM --url URL --without WORDS` for each store.
+/// Runs all parts, also after a failure, and prints a line for each. `args` may be `--accept FILE`: a script that is
+/// called with `--tenure PROGRAM --url URL --without WORDS` for each store, and on SQLite with `--tenure PROGRAM`
+/// alone.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let accept = match args {
         [] => None,

@@ -104,7 +104,8 @@ pub(crate) fn run(args: &Against) -> Fallible<()> {
     }
 }
 
-/// Runs all rounds of a pairing with both builds. Returns `None` if the old build does not know the pairing's names.
+/// Runs all rounds of a pairing with both builds. Returns `None` if the old build does not know the workload, the store
+/// or a client of the pairing.
 fn alternate(
     programs: [&Path; 2],
     pairing: &Pairing,
@@ -145,8 +146,8 @@ fn order(round: u32) -> [bool; 2] {
     [new_first, !new_first]
 }
 
-/// Runs one round of a build. Returns a rate for each client of the pairing; `None` if the build does not know a
-/// name.
+/// Runs one round of a build. Returns a rate for each client of the pairing; `None` if the build does not know a name,
+/// or measured no rate for one of the clients.
 fn round(program: &Path, pairing: &Pairing, selection: &Selection) -> Fallible<Option<Vec<f64>>> {
     #[derive(Deserialize)]
     struct Row {

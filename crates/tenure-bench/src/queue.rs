@@ -26,7 +26,7 @@ use crate::stats::{median, verdict};
 /// Number of hand-overs of a round.
 const HAND_OVERS: usize = 100;
 
-/// No waiter's lease ends during the measurement.
+/// The lease of each claim, longer than the measurement.
 const LEASE: Duration = Duration::from_secs(3600);
 
 /// Time limit of a call to the store.

@@ -16,7 +16,8 @@ pub(crate) struct Row {
     pub(crate) rate_per_s: f64,
     /// Grants per second to another worker than the grant before: the median over the rounds.
     pub(crate) handovers_per_s: f64,
-    /// Time from the lock call to the grant in µs, over all waits: median, 99th percentile and maximum.
+    /// Time from the lock call to the grant, or until the worker gave up, in µs over all waits: median, 99th percentile
+    /// and maximum.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) max_us: f64,

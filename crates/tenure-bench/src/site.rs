@@ -17,10 +17,11 @@ const FILE: &str = "locks.db";
 /// Number of masters of a cluster, and of servers of a quorum.
 const SEVERAL: usize = 3;
 
-/// The lease of `Client::TenureQuorum`, and the longest one of its quorum: short, because the servers have just started.
+/// The lease of `Client::TenureQuorum`, and the longest one of its quorum. Short, because a member that has just
+/// started places no claim for that time.
 pub(crate) const QUORUM_LEASE: Duration = Duration::from_secs(1);
 
-/// A server counts its uptime in whole seconds.
+/// Time added to the longest lease, because a server counts its uptime in whole seconds.
 const RECOVERY_SLACK: Duration = Duration::from_secs(1);
 
 /// Delay of each message with `--distance away`. Timers have a resolution of 1 ms, so it may be 1 ms more.
@@ -86,7 +87,8 @@ impl Sites {
 }
 
 impl Site {
-    /// Creates a folder, and the servers if the store has some: on free ports, writing nothing to disk.
+    /// Creates a folder, and the servers if the store has some, on free ports. Servers write nothing to disk, except
+    /// those of a cluster, which save snapshots.
     pub(crate) async fn make(store: Store, client: Client, sites: &Sites) -> Fallible<Self> {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")

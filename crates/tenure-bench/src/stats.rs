@@ -14,7 +14,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Minimum confidence of an interval of five or more rounds. Of five, the interval is the whole range.
+/// Minimum confidence of an interval of five or more rounds. The interval of five rounds is their whole range.
 const SURE: f64 = 0.93;
 
 /// The confidence interval of the median over all possible rounds. Assumes only that each value is as likely below
@@ -75,7 +75,7 @@ pub(crate) struct Ratio {
 }
 
 /// Divides each round's rate by the other client's rate in the same round, so that disturbances of both cancel out.
-/// `None` if a ratio is infinite or undefined, such as after a rate of zero.
+/// `None` if a ratio is infinite or undefined, because the other client's rate is zero.
 pub(crate) fn ratio(rounds: &[f64], others: &[f64]) -> Option<Ratio> {
     let ratios: Vec<f64> = rounds
         .iter()
@@ -88,11 +88,11 @@ pub(crate) fn ratio(rounds: &[f64], others: &[f64]) -> Option<Ratio> {
     is_finite.then_some(Ratio { median, low, high })
 }
 
-/// The verdict if the bounds of the ratio are too far apart or a rate is zero.
+/// The verdict if the bounds of the ratio are too far apart, or a rate of the other client is zero.
 pub(crate) const NO_CONCLUSION: &str = "no conclusion";
 
 /// Compares a client's rates to those of another client in alternating rounds. Returns the ratio if both its bounds
-/// are on one side of 1. Otherwise returns "alike", or no conclusion if the bounds are far apart.
+/// are on one side of 1. Otherwise returns "alike", or no conclusion if the bounds are far apart or there is no ratio.
 pub(crate) fn verdict(rounds: &[f64], others: &[f64]) -> String {
     match ratio(rounds, others) {
         Some(ratio) if ratio.low > 1.0 || ratio.high < 1.0 => ratio.to_string(),

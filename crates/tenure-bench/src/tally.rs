@@ -15,8 +15,8 @@ pub(crate) struct Round {
     pub(crate) grants: Vec<u64>,
     /// Number of grants that went to another worker than the grant before.
     pub(crate) handovers: u64,
-    /// Time from the lock call to the grant, in nanoseconds, of each wait that began in the round, even if it ended
-    /// later.
+    /// Length, in nanoseconds, of each wait that began in the round, even if it ended later: from the lock call to the
+    /// grant, or until the worker gave up.
     #[serde(with = "counts")]
     pub(crate) waits: Histogram<u64>,
 }

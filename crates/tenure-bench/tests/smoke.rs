@@ -101,7 +101,7 @@ fn a_server_that_is_away_delays_every_round_trip() {
     assert_eq!(code, Some(0), "{said}");
     assert!(printed.contains("a millisecond or two away"), "{printed}");
     assert!(!printed.contains("solo | memory"), "it has no server: {printed}");
-    // Every client needs at least two round trips of 2 ms, so it takes at most 250 locks per second.
+    // Each of these clients needs at least two round trips of 2 ms, so it takes at most 250 locks per second.
     for client in ["tenure", "rslock", "rlock", "bare"] {
         let row = cells(&printed).find(|row| row[..3] == ["solo", "redis", client]);
         let rate: f64 = row.and_then(|row| row[3].parse().ok()).expect("a rate");

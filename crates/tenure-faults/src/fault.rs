@@ -7,8 +7,8 @@ use tenure::backend::Hazard;
 use tenure_servers::{Data, Way};
 use tenure_testkit::Dice;
 
-/// Worker faults to inject in a run. If the store is a server, faults of the server and of its links are always
-/// injected too.
+/// Worker faults to inject in a run. If the store has servers, faults of the servers, and of the links if there are
+/// any, are always injected too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultSet {
     /// Workers are paused for less than a lease, or killed.
@@ -94,9 +94,9 @@ pub(crate) enum StoreFault {
 pub(crate) struct Allowed {
     /// The clock of the only server can be set.
     pub(crate) steps: bool,
-    /// A restart may lose all data.
+    /// Restarts that delete all data are injected.
     pub(crate) loses: bool,
-    /// Every restart loses data.
+    /// Every restart may lose data, because not every server writes it to disk before it replies.
     pub(crate) forgets: bool,
     /// Replicas take over from masters.
     pub(crate) replicated: bool,

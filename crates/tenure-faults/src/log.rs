@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tenure::Instant;
 use tenure::backend::{Clock, SystemClock};
 
-/// Lowest bits of the task number and of the process number in an attempt number.
+/// Positions of the lowest bits of the task number and of the process number in an attempt number.
 const TASK: u32 = 32;
 const PROCESS: u32 = 40;
 

@@ -65,8 +65,8 @@ impl Run {
     /// Dropping the future kills the workers. The logs are kept.
     ///
     /// # Errors
-    /// Returns an error if workers or servers cannot be started, or if a log cannot be read. The run then proves nothing.
-    /// The logs are kept.
+    /// Returns an error if the store, a worker or a server fails in a way that no fault explains, or if a log cannot be
+    /// read. The run then proves nothing. The logs are kept.
     pub async fn on(self, store: Store) -> io::Result<Report> {
         let folder = tempfile::Builder::new().prefix("tenure-faults-").tempdir()?;
         let folder = folder.keep();

@@ -13,8 +13,8 @@ use crate::fault::{Allowed, InjectedFault, REPLACED, Scope, StoreFault, Target};
 use crate::keys::KEYS;
 use crate::log::now;
 
-/// Time limit for a replica to take over, and for all servers to agree and be in sync after a fault. A sentinel that was
-/// paused for 2 s, or has waited as long for a busy machine, acts only 30 s later.
+/// Time limit for a replica to take over, and for all servers to agree and be in sync after a fault. A sentinel that
+/// was paused for 2 s, or delayed as long by a busy machine, acts only 30 s later.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Interval of checks of the servers.
@@ -23,7 +23,7 @@ const PACE: Duration = Duration::from_millis(50);
 /// Time for which a master that was replaced during a pause goes on as a second master.
 const SPLIT: Duration = Duration::from_secs(1);
 
-/// Pause before each step of a slot's move, in which some of its keys are at one node and some at another.
+/// Pause before each of the two steps that move the keys of a slot. During the second pause, the keys are at two nodes.
 const STEP: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
@@ -39,7 +39,8 @@ pub(crate) enum Group {
 pub(crate) struct Servers {
     pub(crate) group: Group,
     pub(crate) allowed: Allowed,
-    /// The masters at the end of the last fault, and its time. `None` before the first one.
+    /// The masters when the servers last settled, after a fault or when a failover was looked for, and that time.
+    /// `None` before that.
     settled: Option<(Vec<usize>, Instant)>,
 }
 
@@ -71,7 +72,7 @@ impl Servers {
         }
     }
 
-    /// Numbers of the servers that grant locks. Fails while they do not agree on that.
+    /// Numbers of the servers that grant locks. Fails while the sentinels do not agree on the master.
     pub(crate) fn masters(&mut self) -> io::Result<Vec<usize>> {
         block_in_place(|| match &self.group {
             Group::Members(members) => Ok((0..members.len()).collect()),
@@ -129,10 +130,11 @@ impl Servers {
         }
     }
 
-    /// Injects a fault, and waits until the servers have recovered. Returns the fault's hazard, if it can make two clients
-    /// hold a key at the same time, and the servers that were hit.
+    /// Injects a fault, and waits until the servers have recovered. Returns the fault's hazard, if it can make two
+    /// clients hold a key at the same time, and a description.
     ///
-    /// A pause, a restart without data loss, and a clock that is set back cannot: they make leases last longer.
+    /// A pause or a restart cannot, unless data is lost or a replica takes over; nor can a clock that is set back. They
+    /// make leases last longer.
     pub(crate) async fn inject(&mut self, fault: StoreFault) -> io::Result<(Option<Hazard>, String)> {
         let masters = self.settle().await?;
         let mut what = format!("{fault:?}");
@@ -211,7 +213,7 @@ impl Servers {
             Group::Members(_) => Ok(String::new()),
             Group::Sentinel(group) => {
                 let ordered = block_in_place(|| group.sentinels()[0].ask(&["SENTINEL", "FAILOVER", MASTER]));
-                // Fails if the sentinel has not yet heard of a replica that can take over.
+                // Fails if the sentinel does not know yet of a replica that can take over.
                 Ok(ordered.map_or_else(|error| format!(", refused: {error}"), |_| String::new()))
             }
             Group::Cluster(cluster) => {

@@ -8,7 +8,7 @@ use tenure_servers::{Disk, Proxy, Redis, RedisCluster, Replicated, SteppedClock}
 use crate::fault::{Allowed, InjectedFault};
 use crate::servers::{Group, Servers};
 
-/// URL options, for every other worker: the default time-outs, which are longer than a lease, and shorter ones.
+/// URL options of the workers, in turn: the default time-outs, which are longer than a lease, and shorter ones.
 const OPTIONS: [&str; 2] = ["", "connect_timeout=500ms&command_timeout=400ms"];
 
 /// Start of the names of token counters. They have no time to live, because tokens must always rise.
@@ -24,7 +24,8 @@ pub struct Store {
     url: String,
     /// Servers of the store. `None` for a file, which all workers use: then faults are injected into workers only.
     pub(crate) servers: Option<Servers>,
-    /// Links of each worker, one to each server. Empty if clients learn the servers' addresses from the servers.
+    /// Links of each worker, one to each server. Empty for a file, and if clients learn the servers' addresses from the
+    /// servers.
     pub(crate) links: Vec<Vec<Proxy>>,
 }
 
@@ -53,8 +54,8 @@ impl Store {
         Ok(Store::of(server.url(), Group::Members(vec![server]), allowed))
     }
 
-    /// Starts a quorum of three Redis servers. The first writes to its disk before it replies. The others forget all in a
-    /// restart, and then grant nothing for the longest lease. So no fault makes two clients hold a key.
+    /// Starts a quorum of three Redis servers. The first writes to its disk before it replies. The others forget all in
+    /// a restart, and then grant nothing for the longest lease. So no fault makes two clients hold a key.
     ///
     /// # Errors
     /// Returns an error if the servers cannot be started.
@@ -78,8 +79,8 @@ impl Store {
         Ok(Store::of(url, Group::Members(members), allowed))
     }
 
-    /// Starts a master, two replicas and three sentinels. Grants wait for the acknowledgements of this many replicas. If
-    /// both acknowledge, no failover makes two clients hold a key.
+    /// Starts a master, two replicas and three sentinels. Grants wait for the acknowledgements of this many replicas.
+    /// If both acknowledge, no failover makes two clients hold a key.
     ///
     /// # Errors
     /// Returns an error if the servers cannot be started.
@@ -138,7 +139,7 @@ impl Store {
         format!("{scheme}{}", options.unwrap_or_default())
     }
 
-    /// Creates links for each worker. Returns the URL for each worker.
+    /// Creates the links of each worker, if its URL names the servers themselves. Returns the URL for each worker.
     pub(crate) async fn link(&mut self, workers: usize) -> io::Result<Vec<String>> {
         let Some(servers) = &mut self.servers else {
             return Ok(vec![self.url.clone(); workers]);

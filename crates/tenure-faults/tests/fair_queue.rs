@@ -1,4 +1,5 @@
-//! A long fair queue on Redis: waiters of many processes are granted the lock in order, even if some of them are killed.
+//! A long fair queue on Redis: waiters of many processes are granted the lock in order, even if some of them are
+//! killed.
 
 use std::env;
 use std::process::Stdio;
@@ -17,7 +18,7 @@ const KEY: &str = "the long queue";
 const PROCESSES: usize = 8;
 const WAITERS: usize = 1_000;
 const LEASE: Duration = Duration::from_secs(5);
-/// Time from the end of a dead waiter's lease to the next grant, on a busy machine.
+/// Longest time from the end of a dead waiter's lease to the next grant, on a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 

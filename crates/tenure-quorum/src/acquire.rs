@@ -18,7 +18,8 @@ pub(crate) type Vote = Result<AcquireReply, BackendError>;
 
 impl Quorum {
     /// Asks all members at once, and counts their votes until a majority has granted the claim, no majority can, or the
-    /// time limit has passed. Then the majority agrees on the tokens, or the claim is withdrawn.
+    /// time limit has passed. Then the majority agrees on the tokens, or the quorum withdraws the claim, unless it
+    /// granted the claim before.
     pub(crate) async fn acquire_by_majority(
         self: &Arc<Self>,
         claim: Arc<Claim>,
@@ -38,8 +39,8 @@ impl Quorum {
         self.decide(votes, claim, pending).await
     }
 
-    /// Returns the handler of votes that arrive after the decision. If the claim is not wanted any more, it releases
-    /// the claim at each member that granted it or may have.
+    /// Returns the handler of votes that arrive after the decision. If the claim is no longer wanted, the handler
+    /// releases the claim at each member that granted it or may have.
     pub(crate) fn release_if_late(
         self: &Arc<Self>,
         claim: Arc<Claim>,
@@ -59,8 +60,8 @@ impl Quorum {
         }
     }
 
-    /// Releases a claim at one member in the background, unless the quorum has granted it since in a later poll: then
-    /// the member's grant counts, and a release would take it away from the holder.
+    /// Releases a claim at one member in the background, unless the quorum has granted the claim in a later poll: then
+    /// the member's grant counts, and a release would take the key from the holder.
     fn release_unless_granted(self: &Arc<Self>, member: Arc<dyn Backend>, claim: Arc<Claim>) {
         let quorum = self.clone();
         self.members.runtime.spawn(async move {
@@ -75,14 +76,14 @@ impl Quorum {
         });
     }
 
-    /// Releases a claim in the background at members that may have granted it.
+    /// Calls `release_unless_granted` for each of these members, which may have granted the claim.
     fn release_at_others(self: &Arc<Self>, members: impl Iterator<Item = usize>, claim: &Arc<Claim>) {
         for member in members {
             self.release_unless_granted(self.members.list[member].clone(), claim.clone());
         }
     }
 
-    /// Remembers that the claim is released at members, so that a later poll of it cannot count their grants.
+    /// Remembers that members release the claim, so that a later poll of it cannot count their grants.
     fn mark_withdrawn(&self, claim: &Claim) {
         let now = self.clock.now();
         self.attempts
@@ -108,7 +109,8 @@ impl Quorum {
     }
 
     /// Turns the votes into the reply. If the quorum does not grant the claim, releases it at the members that granted
-    /// it or may have, unless the quorum granted it before: a failed poll of a granted claim releases nothing.
+    /// it or may have, unless the quorum granted it before and has not found it lost: a failed poll of a held claim
+    /// releases nothing.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         votes: Votes,
@@ -148,7 +150,7 @@ impl Quorum {
     }
 
     /// Makes the members that granted the claim agree on its tokens, and returns the grant of the quorum. `None` if the
-    /// claim has ended at one of them.
+    /// claim has ended at a member that should raise its counter.
     ///
     /// The tokens of a claim that the quorum granted before stay; otherwise the greatest range counts. Each member with
     /// another range raises its counter to the end of the agreed range, in the same atomic step in which it finds the
@@ -207,8 +209,8 @@ impl Quorum {
         }
     }
 
-    /// Releases a claim at the members that granted it. Waits for their confirmations, so that the client's next claim does
-    /// not compete with this one, but no longer than `member_timeout`.
+    /// Releases a claim at the members that granted it. Waits for their confirmations, so that the client's next claim
+    /// does not compete with this one, but no longer than `member_timeout`.
     async fn withdraw(&self, granted: &[(usize, Grant)], claim: Arc<Claim>) {
         let request = ReleaseRequest::of(&claim, Cause::Withdrawn);
         let longest = claim.lease;

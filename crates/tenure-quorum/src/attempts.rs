@@ -47,7 +47,8 @@ pub(crate) enum Attempt {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) wanted: Wanted,
-    /// If the quorum granted the claim before, its tokens, which stay; `None` if not.
+    /// The tokens of a claim that the quorum granted before: they stay. `None` if it did not grant the claim before;
+    /// `Some(None)` if the members have no tokens.
     pub(crate) known: Option<Option<TokenRange>>,
 }
 
@@ -115,8 +116,8 @@ impl Attempts {
             .map(|(attempt, _)| attempt.clone())
     }
 
-    /// Returns what is known of a claim that is requested now. `None` if it was withdrawn, and so has ended; it is
-    /// forgotten then.
+    /// Returns what is known of a claim that is requested now. `None` if the claim was withdrawn, and so has ended:
+    /// this call then forgets it.
     pub(crate) fn begin(&self, id: ClaimId) -> Option<Pending> {
         match self.get(id) {
             Some(Attempt::Withdrawn) => {
@@ -141,7 +142,8 @@ impl Attempts {
         }
     }
 
-    /// Remembers a renewed claim until the end of its new lease. `raised`, if given, replaces its tokens.
+    /// Keeps a renewed claim, if it is remembered, until the end of its new lease. `raised`, if given, replaces the
+    /// tokens of a granted one.
     pub(crate) fn renewed(&self, id: ClaimId, until: Instant, raised: Option<TokenRange>) {
         if let Some((attempt, end)) = self.table.lock().entries.get_mut(&id) {
             *end = until;
@@ -151,7 +153,8 @@ impl Attempts {
         }
     }
 
-    /// Forgets a claim that has ended. If this client held the claim, declares it unwanted and returns true.
+    /// Forgets a claim that has ended or is being released. If this client held it, declares it unwanted and returns
+    /// true.
     pub(crate) fn remove(&self, id: ClaimId) -> bool {
         match self.table.lock().entries.remove(&id) {
             Some((Attempt::Granted { wanted, .. }, _)) => {

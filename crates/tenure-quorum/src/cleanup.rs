@@ -1,5 +1,5 @@
-//! Releases claims at single members, with retries: claims that a member granted but no majority did, and claims whose
-//! release a member did not confirm.
+//! Releases claims at single members, with retries: claims that a member granted but the quorum did not, and claims
+//! whose release a member did not confirm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts to release.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Releases a claim at one member. Repeats the request after transient errors, for at most the length of its lease.
+/// Releases a claim at one member. Repeats the request after transient errors, for at most the claim's lease.
 pub(crate) async fn release_at(member: Arc<dyn Backend>, claim: Arc<Claim>) {
     let request = ReleaseRequest::of(&claim, Cause::Withdrawn);
     repeat(&member, request, claim.lease).await;

@@ -28,17 +28,18 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long a call waits for members that have not replied, unless it is [set](Config::member_timeout).
+    /// Longest wait for the replies to one round of requests, unless it is [set](Config::member_timeout).
     pub const MEMBER_TIMEOUT: Duration = Duration::from_millis(500);
 
     /// The longest lease, unless it is [set](Config::max_lease).
     pub const MAX_LEASE: Duration = Duration::from_secs(60);
 
-    /// Sets how long a call waits for members that have not replied (500 ms by default).
+    /// Sets how long one round of requests waits for members that have not replied (500 ms by default). A call sends up
+    /// to three rounds: for an acquire, members may also agree on tokens, and withdraw the claim.
     ///
     /// An acquire, a renewal and the release of a held claim wait only until the replies decide them, usually those of
-    /// a majority. A request to a slow member is not cancelled: if the member grants a claim after the call has
-    /// failed, the quorum releases the claim there.
+    /// a majority. A request to a slow member is not cancelled: if the member grants a claim after the quorum has
+    /// refused it, the quorum releases the claim there.
     pub fn member_timeout(mut self, time: Duration) -> Self {
         self.member_timeout = time;
         self

@@ -13,8 +13,8 @@ use crate::votes::too_few;
 const MEMBER_PAGE: NonZeroU32 = NonZeroU32::new(1_000).expect("not zero");
 
 impl Quorum {
-    /// Reads the same keys from every member, and keeps the holders that a majority shows. Each page of a listing reads all
-    /// keys of all members, because members list their keys in different orders.
+    /// Reads the same keys from every member, and keeps the holders that a majority shows. For each page of a listing
+    /// it reads all keys with the prefix from all members, because members list their keys in different orders.
     pub(crate) async fn inspect_majority(
         self: &Arc<Self>,
         query: Query,

@@ -15,7 +15,7 @@ pub(crate) struct Members {
     pub(crate) list: Vec<Arc<dyn Backend>>,
     /// The runtime on which requests to members run.
     pub(crate) runtime: Handle,
-    /// Longest time for which a call waits for replies.
+    /// Longest time for which one round of requests waits for replies.
     pub(crate) time_limit: Duration,
 }
 
@@ -71,8 +71,8 @@ pub(crate) struct Replies<T> {
 }
 
 impl<T> Replies<T> {
-    /// Waits for the next reply, and returns it with the member's index. `None` if all calls have ended, or the time is
-    /// over.
+    /// Waits for the next reply, and returns it with the member's index. `None` if all requests have ended, or the
+    /// time limit has passed.
     pub(crate) async fn next(&mut self) -> Option<(usize, T)> {
         timeout_at(self.until, self.receiver.recv()).await.ok().flatten()
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_backend::{Order, Profile};
 
-/// Returns whether two stores can be members of one quorum: they are of the same kind, and so have the same hazards.
+/// Returns whether two stores can be members of one quorum: the same store, layout, reach, liveness and hazards.
 pub(crate) fn is_alike(one: &Profile, other: &Profile) -> bool {
     let kind = |profile: &Profile| {
         (
@@ -48,7 +48,7 @@ pub(crate) fn profile<'a>(
         all.inspection.labels &= member.inspection.labels;
         all.inspection.remaining &= member.inspection.remaining;
     }
-    // No fair locks: the members' queues can differ, so a claim could be first at no majority.
+    // No fair locks: the members' queues can differ, so it may be that no claim is first at a majority.
     all.mutex = both(all.mutex, all.mutex);
     all.read_write = both(all.read_write, all.read_write);
     // No semaphores: any two majorities share a member, but three claims could be granted without a member that knows

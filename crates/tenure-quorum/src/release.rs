@@ -1,5 +1,5 @@
-//! `release`: releases claims at every member. For a claim that this client held, the reply waits only for a majority,
-//! and the other members follow in the background.
+//! `release`: releases claims at every member. For a claim that this client held, the reply waits only for a majority
+//! and for the votes on a successor, and the other members follow in the background.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Quorum {
         }
     }
 
-    /// Sends the batch to every member. A release that a member does not confirm is repeated there in the background.
+    /// Sends the batch to every member. If a member does not confirm the release of a claim, a task repeats it there.
     fn ask_to_release(
         self: &Arc<Self>,
         batch: &Batch<ReleaseRequest>,

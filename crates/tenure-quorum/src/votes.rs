@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tenure_backend::{AcquireReply, BackendError, Effect, Fault, Grant};
 
-/// Pause before the next poll of a claim that a minority granted. Otherwise it is added to the members' `poll_after`.
-/// The engine adds a random part.
+/// Pause before the next poll of a claim that a minority granted. For a claim that no member granted, it is added to a
+/// member's `poll_after`. The engine adds a random part.
 const SPLIT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The replies of the members to one claim.
@@ -71,7 +71,7 @@ impl Votes {
         self.members - self.refusals < self.majority
     }
 
-    /// The reply for a claim that no majority granted.
+    /// The reply for a claim that the quorum does not grant.
     pub(crate) fn refusal(mut self) -> Result<AcquireReply, BackendError> {
         let unanswered = self.members - self.refusals - self.granted.len();
         // If the votes are not decided, the time limit has passed: members that have not replied count as failed.
@@ -85,8 +85,8 @@ impl Votes {
         if !self.waiting.is_empty() {
             self.waiting.sort_unstable();
             let poll_after = if self.granted.is_empty() {
-                // A majority of the members must become free, so the client polls when enough of them may be. Leases that were
-                // granted together end a little apart: a poll in between would split the vote.
+                // A majority of the members must become free, so the client polls when enough of them may be. Leases
+                // that were granted together end a little apart: a poll in between would split the vote.
                 self.waiting[(self.majority - 1).min(self.waiting.len() - 1)] + SPLIT_PAUSE
             } else {
                 SPLIT_PAUSE
@@ -119,8 +119,8 @@ impl Votes {
     }
 }
 
-/// The error if fewer than a majority of the members answered. Its fault is that of a member's error, preferably of one
-/// that is not transient; [`Fault::Unavailable`] without such errors.
+/// The error if fewer than a majority of the members answered. Its fault is that of the first member's error that is
+/// not transient, else of the last error; [`Fault::Unavailable`] if no member replied with an error.
 pub(crate) fn too_few(
     members: usize,
     majority: usize,

@@ -59,7 +59,8 @@ impl Servers {
 }
 
 impl Subject for Servers {
-    /// The servers' leases end at slightly different times.
+    /// The servers' leases end at slightly different times. A poll in between gets the grants of a minority only, and
+    /// withdraws its claim.
     fn may_end_waiting_claims(&self) -> bool {
         true
     }

@@ -16,7 +16,7 @@ use tenure_backend::{
 use tenure_redis::RedisStore;
 use tenure_servers::Redis;
 
-/// Asserts that connecting fails with these words, without effect, and without a secret in the error.
+/// Asserts that connecting fails with this fault and these words, without effect, and without a secret in the error.
 async fn refuses(url: &str, fault: Fault, words: &str) {
     let error = connect(url).await.expect_err(url);
     assert_error(&error, (fault, Effect::None), words);
@@ -95,7 +95,7 @@ async fn a_user_without_permissions_is_denied_with_a_reason() {
     refuses(&format!("redis://nobody:{PASSWORD}@{host}"), Fault::Denied, "").await;
 }
 
-/// The clients use every feature, with a Redis user that has only the documented permissions.
+/// The clients use every verb, with a Redis user that has only the documented permissions.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_permissions_are_sufficient_and_minimal() {
     for server in [Server::start(), Server::batching()] {

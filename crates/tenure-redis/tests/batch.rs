@@ -1,4 +1,4 @@
-//! Batched calls: few calls for many claims, each judged alone.
+//! Batched calls: few calls to the server for many claims, and a reply of its own for each claim.
 
 mod fixture;
 
@@ -70,7 +70,7 @@ async fn concurrent_claims_share_calls_but_no_tokens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lone_caller_is_not_batched() {
     let (fixture, client, key) = Fixture::one().await;
-    // The server learns the scripts.
+    // These calls load the scripts.
     let first = hold(&client, &fixture.store.key()).await;
     client.release(&first).await.freed_it(&first);
     fixture.command(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
@@ -149,7 +149,8 @@ async fn an_unusual_claim_does_not_affect_its_batch() {
     few_calls(fixture);
 }
 
-/// Redis checks key permissions first, and refuses the whole batch. Each claim is then sent alone.
+/// Redis checks key permissions before it runs the script, and refuses the whole batch. The client then sends each
+/// claim alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_without_permission_does_not_affect_its_batch() {
     let proxied = ProxiedFixture::new().await;
@@ -166,7 +167,8 @@ async fn a_key_without_permission_does_not_affect_its_batch() {
     }
 }
 
-/// A holder that dies, or whose lease Java shortens, publishes nothing. So a waiter must poll.
+/// A holder that dies, or whose lease Java shortens, publishes nothing. So a waiter polls at least once in its own
+/// lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batched_claim_polls_within_its_own_lease() {
     let (fixture, client, key) = Fixture::one_on(Server::batching()).await;

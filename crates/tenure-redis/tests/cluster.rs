@@ -140,7 +140,8 @@ async fn a_slot_that_is_not_served_affects_no_other_renewal() {
     cluster.servers.lock().node_mut(2).process().resume();
 }
 
-/// A release declares no key but the lock's own, which is still there. Its script would fail halfway, before the message.
+/// A release also declares a key that never exists, so the old node refuses the call. With the lock's key alone, which
+/// is still there, the script would begin, and fail before it publishes the message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_waits_while_its_slot_moves() {
     let (cluster, store) = started(Cluster::start()).await;
@@ -422,7 +423,7 @@ async fn the_layout_spring_is_refused() {
     );
 }
 
-/// Further keys and channels of each kind move with the slot, and so do their holders and waiters.
+/// The further keys and the channels of each kind of lock move with the slot, and so do its holders and waiters.
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_of_every_kind_move_with_their_slot() {
     let permits = |take| {
@@ -449,7 +450,7 @@ async fn locks_of_every_kind_move_with_their_slot() {
         cluster.servers.lock().move_slot(slot, to).expect("it moves");
         holder.stays_alive(&held, Phase::Granted).await;
         waiter.waits(&waiting).await;
-        // The watch has moved too: only the release wakes from then on.
+        // The watch has moved too: only the release wakes the waiter from then on.
         while tokio::time::timeout(Duration::from_millis(300), wakes.next())
             .await
             .is_ok()
@@ -463,7 +464,7 @@ async fn locks_of_every_kind_move_with_their_slot() {
     }
 }
 
-/// The counter of each lock is in the lock's slot. A renewal names none, because each claim has its own.
+/// RFencedLock's counter is in the lock's slot. A renewal names no counter, because each lock has its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_of_redissons_counter_are_raised() {
     let mut cluster = Cluster::start();

@@ -1,5 +1,5 @@
-//! Runs the contract's conformance suite on a real cluster of three masters, and random calls whose replies are compared
-//! with a model.
+//! Runs the contract's conformance suite on a real cluster of three masters, and random calls whose replies are
+//! compared with a model.
 
 mod fixture;
 

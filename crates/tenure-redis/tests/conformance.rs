@@ -1,5 +1,5 @@
-//! Runs the contract's conformance suite on a real Redis server, with and without injected faults, and random calls whose
-//! replies are compared with a model.
+//! Runs the contract's conformance suite on a real Redis server, with and without injected faults, and random calls
+//! whose replies are compared with a model.
 
 mod fixture;
 

@@ -150,7 +150,7 @@ async fn an_exhausted_token_counter_is_reported_and_grants_nothing() {
     }
 }
 
-/// The script must not add first: in doubles 2^53 + 1 - 1 is 2^53 - 1.
+/// The script must not add the count before it subtracts 1: in doubles, 2^53 + 1 - 1 is 2^53 - 1.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batched_claim_gets_no_token_beyond_the_last() {
     let (fixture, client, _) = Fixture::one_on(Server::batching()).await;

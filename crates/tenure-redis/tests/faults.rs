@@ -14,7 +14,8 @@ use tenure_backend::{
 use tenure_redis::{Layout, RedisStore};
 use tenure_servers::{Data, Way};
 
-/// Time within which a call to a silent server must fail: 1 s, a quarter more, and some for a busy machine.
+/// Time within which a call to a silent server must fail: the time-out of 1 s, a quarter more until the client checks
+/// the connection, and the rest for a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -221,7 +222,8 @@ async fn a_restart_with_data_keeps_locks_queues_and_tokens() {
     assert_tokens_rise(&grant, &waiter.granted_soon(&waiting).await);
 }
 
-/// R9, R12: after a restart without data, a renewal reports that its claim is missing. Tokens rise with the server's clock.
+/// R9, R12: after a restart without data, a renewal reports that its claim is missing. Tokens rise with the server's
+/// clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_without_data_loses_locks_but_tokens_rise() {
     let (fixture, client, key) = Fixture::one().await;
@@ -252,8 +254,8 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
         follows(client.granted(&claim).await);
         client.release(&claim).await;
         fixture.step_ms(-3_600_000);
-        // The client's lower bound of the server's clock is now an hour too high. That refuses no claim as late, and
-        // later replies correct the bound.
+        // The client's lower bound of the server's clock is now an hour too high. No claim is refused as late because
+        // of that, and later replies correct the bound.
         for _ in 0..2 {
             let [held, successor] = [(); 2].map(|()| client.claim(&key, Mode::Exclusive));
             follows(client.granted(&held).await);
@@ -318,7 +320,7 @@ async fn a_full_memory_refuses_new_locks_and_renews_held_ones() {
     other.granted(&late).await;
 }
 
-/// A server with full memory refuses a waiter's renewal, which writes data, but not a holder's, which only sets an
+/// A server with full memory refuses a waiter's renewal, which must write data, but not a holder's, which needs only an
 /// expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_renewal_does_not_affect_its_batch() {
@@ -372,7 +374,8 @@ async fn a_renewal_leaves_a_server_that_became_a_replica() {
     client.release(&claim).await.freed_it(&claim);
 }
 
-/// Redis checks key permissions first, and refuses the whole call. The client then splits the batch.
+/// Redis checks key permissions before it runs the script, and refuses the whole call. The client then splits the
+/// batch.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_without_permission_does_not_affect_its_batch() {
     let fixture = Fixture::new().await;

@@ -9,7 +9,7 @@ use tenure_testkit::suite::TestClient;
 tenure_testkit::conformance!(fenced, groups: [fence, successor]);
 tenure_testkit::agrees_with_the_model!(fenced, walks: 20);
 
-/// The counter's value after a claim was granted, which is the last token of the claim.
+/// Acquires a claim. Returns the value of the lock's counter, which is the claim's last token.
 async fn grant(fixture: &Fixture, client: &TestClient, claim: &std::sync::Arc<Claim>) -> i64 {
     let run = client.granted(claim).await.tokens.expect("tokens");
     let counter = fixture.number(&["GET", &tagged("redisson_lock_token", &claim.at.key)]);
@@ -39,7 +39,8 @@ async fn tokens_and_rfencedlocks_rise_together() {
     assert!(!fixture.exists("tenure_tokens"), "{:?}", fixture.keys());
 }
 
-/// A renewal that raises tokens raises the counter of its own lock. Nothing but that counter stays.
+/// A renewal that raises tokens raises the counter of its own lock. After the releases, only the counters and the
+/// client's record stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_raise_lifts_only_the_counter_of_its_lock() {
     let fixture = Fixture::on(Server::fenced()).await;

@@ -61,7 +61,7 @@ async fn a_foreign_client_neither_takes_nor_frees_our_lock() {
     }
 }
 
-/// R23: after the end of its lease, a late call of ours changes nothing for the client that holds the key by then.
+/// R23: after the end of our lease, a late call of ours changes nothing for the client that holds the key by then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_call_of_ours_leaves_a_foreign_lock_alone() {
     for layout in LayoutFixture::both().await {

@@ -21,7 +21,7 @@ async fn a_java_holder_is_waited_for_and_shown_by_its_name() {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A holder of another kind may publish nothing when it unlocks, like Redisson's RSpinLock.
+/// A client of another kind, like Redisson's RSpinLock, may publish nothing when it unlocks.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_poll_every_second_behind_a_foreign_holder() {
     for server in [Server::start(), Server::batching()] {
@@ -68,8 +68,8 @@ async fn a_forced_unlock_by_java_shows_at_the_next_renewal() {
     b.stays_alive(&next, Phase::Granted).await;
 }
 
-/// Java leaves a lock without expiry if it asks for a lease that the server refuses. Holders in Java's transactions have
-/// longer names.
+/// Java leaves a lock without expiry if it asks for a lease that the server refuses. Holders in Java's transactions
+/// have longer names.
 #[tokio::test(flavor = "multi_thread")]
 async fn java_locks_without_expiry_or_in_transactions_are_evictable() {
     let fixture = Fixture::new().await;

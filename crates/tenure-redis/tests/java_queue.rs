@@ -267,7 +267,8 @@ fn crowd(fixture: &Fixture, key: &LockKey, count: usize, ends: i64) {
     ]);
 }
 
-/// The shortest time, in microseconds of the server, in which a release or the head's poll ran, with waiters behind it.
+/// The shortest time, in microseconds of the server, that a release and the poll of the next head took together, with
+/// `waiters` others behind them in the queue.
 async fn handover_cost(waiters: usize) -> usize {
     const ROUNDS: usize = 10;
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -352,7 +353,7 @@ async fn the_head_is_woken_again_after_the_cooldown() {
     }
 }
 
-/// The wake-up lets the waiter learn of its eviction before its next poll.
+/// The wake-up makes the waiter poll at once, and so learn of its eviction.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_evicted_fair_waiter_is_woken() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;

@@ -86,7 +86,7 @@ async fn a_fair_waiter_is_in_redissons_list_and_zset() {
     }
 }
 
-/// R32: some seconds after the last lease, only the token counter is left, however the claims ended.
+/// R32: 103 s later, after the end of all leases and records, only the token counter is left, however the claims ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_of_a_lock_remains_after_all_leases() {
     let (fixture, [a, b, c], _) = Fixture::three().await;

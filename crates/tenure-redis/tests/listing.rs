@@ -59,7 +59,7 @@ async fn foreign_names_with_control_characters_are_listed_and_evicted() {
         fixture.command(&["PEXPIRE", name, "60000"]);
     }
     fixture.command(&["RPUSH", "redisson_lock_queue:{bad\nkey}", JAVA]);
-    // A waiter's name is any text that a program has written to the list.
+    // A waiter's name may be any text that a program has written to the list.
     let evil = "evil\u{1b}[2J\nline:1";
     java_enqueue(&fixture, &key, evil, Some(60_000));
     let page = page(&client, None, 1_000).await.expect("it lists");

@@ -85,7 +85,8 @@ async fn a_downgraded_writer_has_the_keys_of_a_reader() {
     assert!(!fixture.exists(name) && !fixture.exists(&hold));
 }
 
-/// Renewals only set expiry times, which a server with full memory permits. A downgrade writes, and has no effect then.
+/// A holder's renewal needs only expiry times, which a server with full memory sets. A downgrade writes, and has no
+/// effect then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_memory_renews_holders_and_refuses_downgrades() {
     let (fixture, client, key) = Fixture::one().await;
@@ -104,8 +105,8 @@ async fn a_full_memory_renews_holders_and_refuses_downgrades() {
     client.release(&writer).await.freed_it(&writer);
 }
 
-/// Redisson's writers and readers listen on one channel. A read unlock sends `0`, a write unlock `1`, each only when the
-/// lock becomes free; a downgrade sends `1`.
+/// Redisson's writers and readers listen on one channel. A read unlock sends `0`, a write unlock `1`, each only when
+/// the lock becomes free. Our downgrade sends `1`; Redisson's sends nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_publish_to_redissons_read_write_channel() {
     let (fixture, [a, b], key) = Fixture::two().await;
@@ -255,7 +256,8 @@ async fn readers_and_writers_are_evicted_by_another_client() {
     }
 }
 
-/// During the cooldown the bar holds the lock in the mode of the evicted holder, so Java's writers respect it.
+/// During the cooldown a field of no client holds the lock in the mode of the evicted holder, so Java's writers respect
+/// it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cooldown_is_a_holder_that_java_respects() {
     let (fixture, [holder, operator], key) = Fixture::two().await;
@@ -318,7 +320,7 @@ async fn mutexes_and_read_write_locks_refuse_each_others_keys() {
     for mode in [Mode::Read, Mode::Write] {
         mismatches(&client, &other, mode, (mutex, rw)).await;
     }
-    // A queue alone tells the kind as well.
+    // A key with waiters and no holder has a kind too.
     let queued = fixture.store.key();
     let held = client.holds(&queued, Mode::Write).await;
     let waiting = client.fair(&queued, Mode::Read);
@@ -349,7 +351,7 @@ async fn queued_readers_wake_one_after_the_other() {
     }
 }
 
-/// Claims of both kinds travel apart, and every reply belongs to its request.
+/// Renewals of the two kinds of lock are sent in separate calls, and the replies are in the order of the requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_of_renewals_is_split_by_the_kind_of_lock() {
     let fixture = Fixture::new().await;
@@ -376,7 +378,7 @@ async fn a_batch_of_renewals_is_split_by_the_kind_of_lock() {
     assert_eq!(fixture.script_calls(), 2);
 }
 
-/// R32: some seconds after the last lease, only the token counter is left, however the claims ended.
+/// R32: 103 s later, after the end of all leases and records, only the token counter is left, however the claims ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_of_a_read_write_lock_remains_after_all_leases() {
     let (fixture, [a, b, c], key) = Fixture::three().await;
@@ -411,20 +413,20 @@ fn owner(claim: &Claim) -> String {
     claim.at.id.to_string()
 }
 
-/// The text of a hash with this mode, and these fields held once.
+/// The text of a hash with this mode, and these owners with one hold each.
 fn fields(mode: &str, owners: &[&str]) -> String {
     let holders = owners.iter().map(|owner| format!(" {owner} 1"));
     format!("mode {mode}{}", holders.collect::<String>())
 }
 
-/// Makes a Java thread write, with a lease of that many milliseconds.
+/// Makes a Java thread hold the lock as writer, with a lease of `milliseconds`.
 fn java_write(fixture: &Fixture, key: &LockKey, milliseconds: i64) {
     let writer = format!("{JAVA}:write");
     fixture.command(&["HSET", key.as_str(), "mode", "write", &writer, "1"]);
     fixture.command(&["PEXPIRE", key.as_str(), &milliseconds.to_string()]);
 }
 
-/// Makes a Java thread read, with a hold for each lease (in milliseconds).
+/// Makes a Java thread hold the lock as reader, with a hold for each lease (in milliseconds).
 fn java_read(fixture: &Fixture, key: &LockKey, leases: &[i64]) {
     let holds = leases.len().to_string();
     fixture.command(&["HSET", key.as_str(), "mode", "read", JAVA, &holds]);

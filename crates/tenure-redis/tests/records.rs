@@ -97,7 +97,7 @@ async fn a_record_expires_with_the_lease() {
     wait_until(|| fixture.number(&["EXISTS", key.as_str(), &record(&claim)]) == 0);
 }
 
-/// With full memory, the server refuses to write the claim's record, but renews the lease.
+/// With full memory, the server refuses to write the claim's record, but the renewal still confirms the claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_lease_is_confirmed_when_the_memory_is_full() {
     let (fixture, client, key) = Fixture::one().await;

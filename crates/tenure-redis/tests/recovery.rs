@@ -1,4 +1,5 @@
-//! A member of a quorum that started a short while ago may have forgotten claims, and places no other for a while.
+//! A member of a quorum that has just started may have forgotten claims. Unless it syncs every write, it places none
+//! for the longest lease.
 
 mod fixture;
 
@@ -16,7 +17,7 @@ use tenure_testkit::Subject;
 
 const MAX_LEASE: Duration = Duration::from_secs(60);
 
-/// More than the longest lease, and the second by which a server rounds its uptime.
+/// More than the longest lease plus the second to which a server rounds its uptime.
 const RECOVERED: Duration = Duration::from_secs(62);
 
 fn claim(number: u64) -> Arc<Claim> {
@@ -71,7 +72,7 @@ async fn holding() -> (Server, Arc<RedisStore>, Arc<Claim>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovering_member_renews_and_releases() {
     let (server, store, held) = holding().await;
-    // Closes the connection, and starts the server's uptime again, but keeps the data.
+    // Closes the connection and resets the server's uptime, but keeps the data.
     server
         .redis
         .lock()
@@ -96,7 +97,7 @@ async fn a_recovering_member_renews_and_releases() {
     assert!(is_recovering(&acquire(&store, &claim(2)).await.unwrap()));
 }
 
-/// Renews a claim once the client has connected again.
+/// Renews a claim. Retries until the client has connected again.
 async fn renewed_soon(store: &Arc<RedisStore>, claim: &Claim) -> RenewReply {
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     loop {

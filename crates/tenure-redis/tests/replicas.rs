@@ -1,4 +1,4 @@
-//! Replicas that acknowledge grants: what `replicas` buys when one of them takes over, and what it does not.
+//! Replicas that acknowledge grants: which failovers a lock survives with `replicas`, and which it does not.
 
 mod fixture;
 
@@ -89,7 +89,7 @@ async fn a_grant_that_no_replica_acknowledges_is_refused() {
     let store = store(&group.servers()[0], "replicas=1&replica_wait=100ms").await;
     let [held, unfair, successor] = [0, 1, 2].map(|number| claim("held", 1, number));
     assert!(is_granted(&acquire(&store, &held).await));
-    // The replicas have acknowledged all that was written so far, which must not count for what comes.
+    // The replicas have acknowledged all earlier writes, which must not count for later ones.
     wait_until(|| has_acknowledged_replicas(&group.servers()[0]));
     for replica in &mut group.servers()[1..] {
         replica.process().pause();
@@ -102,7 +102,7 @@ async fn a_grant_that_no_replica_acknowledges_is_refused() {
         NOT_ACKNOWLEDGED,
         "0 of 1 replicas acknowledged the lock within 100ms",
     );
-    // The master has granted the claim. Polling it again does not make it count either.
+    // The master has granted the claim. Without an acknowledgement, a poll of it fails too.
     let polled = acquire(&store, &claim("other", 1, 3))
         .await
         .expect_err("no replica answers");
@@ -140,13 +140,13 @@ async fn a_grant_that_no_replica_acknowledges_is_refused() {
     assert!(is_waiting(&waits), "{waits:?}");
 }
 
-/// After a refused write, `WAIT` counts the replicas that have the one before it.
+/// After a refused write, `WAIT` would count the replicas that have the write before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_is_refused_if_no_write_precedes_its_wait() {
     let mut group = start();
     let store = store(&group.servers()[0], "replicas=1&replica_wait=10s").await;
     assert!(is_granted(&acquire(&store, &claim("k", 1, 0)).await));
-    // All keys of locks, and not `tenure_tokens:acknowledged`.
+    // Permits all keys of locks, but not `tenure_tokens:acknowledged`, which is written before each `WAIT`.
     let keys = "resetkeys ~k* ~{k* ~*:{k* ~tenure_tokens ~tenure_claims:* ~tenure_doubts:*";
     let command: Vec<_> = ["ACL", "SETUSER", "default"]
         .into_iter()
@@ -230,8 +230,8 @@ async fn a_lock_outlives_the_master_on_an_acknowledging_replica() {
     assert!(is_waiting(&busy), "{busy:?}");
 }
 
-/// Without `replicas`, and with `replicas=1` if another replica takes over than the one that acknowledged, a second client
-/// holds what the first one holds. The fencing token tells them apart.
+/// Without `replicas`, and with `replicas=1` if another replica takes over than the one that acknowledged, a second
+/// client holds what the first one holds. The fencing token tells them apart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_held_twice_if_a_replica_that_lacks_it_is_promoted() {
     for options in ["", "replicas=1&replica_wait=10s"] {

@@ -1,5 +1,5 @@
-//! Semaphores in the format of Redisson's RPermitExpirableSemaphore, alone and together with Java's permits. Plain Redis
-//! commands play Java, with the effects of Redisson's scripts.
+//! Semaphores in the format of Redisson's RPermitExpirableSemaphore, alone and together with Java's permits. Plain
+//! Redis commands play Java, with the effects of Redisson's scripts.
 
 mod fixture;
 
@@ -168,7 +168,7 @@ async fn a_release_by_java_wakes_our_waiter() {
     client.granted(&claim).await;
 }
 
-/// The first one polls every second, because a release by Java does not wake it.
+/// The first waiter polls every second, because a release by Java does not wake it.
 #[tokio::test(flavor = "multi_thread")]
 async fn fair_claims_for_permits_are_granted_beside_java() {
     let (fixture, [a, b], key) = Fixture::two().await;
@@ -240,7 +240,7 @@ async fn a_shrunk_semaphore_publishes_no_negative_number() {
     );
 }
 
-/// The size is what is free plus what is taken, and it stays when all is free.
+/// The size is the number of free permits plus that of taken ones, and it stays when all are free.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_semaphore_that_java_made_keeps_its_size() {
     let (fixture, client, key) = Fixture::one().await;
@@ -272,7 +272,7 @@ async fn our_free_semaphore_may_become_another_lock() {
     assert!(!fixture.exists(&taken(&key)));
 }
 
-/// R29: a reclaim that is not bounded fails once there are thousands of permits.
+/// R29: a reclaim of all permits in one call would fail once there are thousands.
 #[tokio::test(flavor = "multi_thread")]
 async fn ended_permits_are_reclaimed_a_thousand_at_a_time() {
     let (fixture, client, key) = Fixture::one().await;
@@ -381,7 +381,8 @@ async fn java_permits_are_shown_and_evicted_by_their_name() {
     );
 }
 
-/// Java's `release(id)` takes one permit of a claim away. The claim has ended then, and the others end with their lease.
+/// Java's `release(id)` takes one permit of a claim away. The claim has then ended, and its other permits are freed
+/// when its lease ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_without_one_of_its_permits_has_ended() {
     let (fixture, client, key) = Fixture::one().await;
@@ -403,7 +404,7 @@ async fn a_claim_without_one_of_its_permits_has_ended() {
     client.finds_free(&key, permits(3, 3)).await;
 }
 
-/// Redis may have evicted the number from its memory.
+/// Redis may have evicted the number of free permits from its memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_number_is_restored_from_what_is_taken() {
     let (fixture, client, key) = Fixture::one().await;

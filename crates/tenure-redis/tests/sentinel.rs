@@ -21,7 +21,7 @@ use tenure_servers::{MASTER, Redis, Replicated, start_sentinel};
 
 tenure_testkit::conformance!(behind_a_sentinel);
 
-/// A claim of a client of its own.
+/// The first claim of the client with this number.
 fn claim(key: &str, client: u8) -> Arc<Claim> {
     let id = ClaimId::new(ClientId::from_random([client; 16]), 1);
     let key = LockKey::new(key).expect("a key");
@@ -201,7 +201,8 @@ async fn sentinels_have_a_password_of_their_own() {
     );
 }
 
-/// Found in a healthy group too: the servers write nothing to disk, and the defaults of Redis are unsafe.
+/// Some findings appear in a healthy group too: its servers write nothing to disk, and some defaults of Redis are
+/// unsafe.
 #[tokio::test(flavor = "multi_thread")]
 async fn examining_reports_sentinels_and_replicas() {
     let mut group = Replicated::start(&[]).expect("all start");

@@ -1,5 +1,5 @@
-//! Runs the contract's conformance suite in the layouts `plain` and `spring`, `plain` also with injected faults, and random
-//! calls whose replies are compared with a model.
+//! Runs the contract's conformance suite in the layouts `plain` and `spring`, `plain` also with injected faults, and
+//! random calls whose replies are compared with a model.
 
 mod fixture;
 

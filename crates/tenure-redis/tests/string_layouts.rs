@@ -153,7 +153,8 @@ async fn a_successor_waits_while_another_client_listens() {
     }
 }
 
-/// Spring 6.5.3 and later listen to a channel for each lock, and earlier ones to one for the registry. Both expect the key.
+/// Spring 6.5.3 and later listen to a channel for each lock, and earlier ones to one for the registry. Both expect the
+/// key as the message.
 #[tokio::test(flavor = "multi_thread")]
 async fn springs_waiters_are_woken_on_both_of_their_channels() {
     let layout = LayoutFixture::spring().await;
@@ -239,7 +240,7 @@ async fn plain_lists_by_prefix_only_and_spring_its_registry() {
     assert_eq!(list(&of_spring, "a").await.expect("it lists"), ["a1", "a2", "a3"]);
 }
 
-/// R4: a request that was never answered may arrive after the release, which leaves a record for it.
+/// R4: a request that was never answered may arrive after the release, so the release leaves a record.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_leaves_a_record_only_for_requests_in_flight() {
     for layout in LayoutFixture::both().await {

@@ -25,7 +25,7 @@ fn openssl(folder: &Path, arguments: &str) {
     );
 }
 
-/// An authority, and a certificate that it has signed, for a server that also speaks TLS.
+/// An authority, a certificate that it has signed, and the port at which a server with it speaks TLS.
 struct Certificates {
     folder: tempfile::TempDir,
     port: String,

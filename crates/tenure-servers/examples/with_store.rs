@@ -56,7 +56,8 @@ fn main() -> io::Result<ExitCode> {
     }
 }
 
-/// Starts servers that write to their disks before they reply, so that they grant locks at once. Kills the last `dead` ones.
+/// Starts servers that write to their disks before they reply, so that they grant locks at once. Kills the last `dead`
+/// ones.
 fn quorum(
     count: usize,
     dead: usize,

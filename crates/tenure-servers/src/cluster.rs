@@ -32,7 +32,8 @@ impl RedisCluster {
     /// Starts masters, each with a replica if `replicated`. With `clock`, a test can step the clock of all nodes.
     ///
     /// # Errors
-    /// The system's error, or one with a node's output if the nodes do not form a cluster.
+    /// The system's error, one with a node's output if the node does not answer, or one that the nodes do not form a
+    /// cluster.
     pub fn start(
         masters: usize,
         replicated: bool,
@@ -123,7 +124,8 @@ impl RedisCluster {
         nodes.filter(|number| is_master(&self.nodes[*number])).collect()
     }
 
-    /// Returns whether the cluster is complete, no node takes another for dead, and half of the nodes are replicas in sync.
+    /// Returns whether the cluster is complete, no node takes another for dead, and half of the nodes are replicas in
+    /// sync.
     ///
     /// # Errors
     /// The error of the system or the server.
@@ -137,7 +139,7 @@ impl RedisCluster {
         Ok(self.all(&self.nodes, calm)? && self.masters().len() * 2 == self.nodes.len())
     }
 
-    /// Begins to move a slot to another node: its keys are then moved one by one.
+    /// Begins to move a slot to another node. `move_keys` then moves its keys.
     ///
     /// # Errors
     /// The error of the system or the server.
@@ -148,7 +150,7 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Moves those keys of a slot for which `chosen` is true. Returns their number.
+    /// Moves those keys of a slot, up to 100,000, for which `chosen` is true. Returns the number of moved keys.
     ///
     /// # Errors
     /// The error of the system or the server.
@@ -193,7 +195,7 @@ impl RedisCluster {
     /// Waits until every node counts the cluster as complete.
     ///
     /// # Errors
-    /// The error of a node that does not answer, or one that says so if it takes longer than 30 s.
+    /// The error of a node that does not answer, or one that the cluster is not complete after 30 s.
     pub fn wait_until_complete(&self) -> io::Result<()> {
         self.wait(|cluster| {
             let complete = |node: &Redis| Ok(node.ask(&["CLUSTER", "INFO"])?.contains("cluster_state:ok"));

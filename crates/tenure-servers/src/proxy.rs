@@ -31,7 +31,7 @@ struct LinkFaults {
     held: bool,
     /// True if bytes are thrown away.
     swallowed: bool,
-    /// Number of bytes until the next cut. The proxy cuts the connection that carries the last one. `None`: no cut.
+    /// Number of bytes until the next cut. The proxy cuts the connection that carries the last byte. `None`: no cut.
     allowance: Option<usize>,
 }
 

@@ -34,7 +34,7 @@ pub enum Data {
     Lost,
 }
 
-/// Which data the server writes to its disk.
+/// What the server writes to its disk, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
     /// No data, for speed.
@@ -202,7 +202,7 @@ impl Redis {
     }
 }
 
-/// An address whose port no process uses now. The port is chosen by chance, so a second try finds another.
+/// An address with a random port that no process uses now. Fails if the port is in use; a second try draws another.
 pub(crate) fn free_address() -> io::Result<SocketAddr> {
     let chance = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + chance as u16));

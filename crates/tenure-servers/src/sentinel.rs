@@ -24,7 +24,8 @@ pub struct Replicated {
 }
 
 impl Replicated {
-    /// Starts them all, and waits until they know each other. The servers have these command-line options.
+    /// Starts all servers and sentinels, and waits until they know each other. The servers have these command-line
+    /// options.
     ///
     /// # Errors
     /// As [`Redis::start`], or an error if they do not find each other.
@@ -97,8 +98,8 @@ impl Replicated {
         master.ok_or_else(|| io::Error::other(format!("the sentinels do not agree: {named:?}")))
     }
 
-    /// Returns whether no failover is under way, and both other servers are replicas in sync. Demotes a former master at
-    /// once, as the sentinels do some seconds later.
+    /// Returns whether no failover is under way, and both other servers are replicas in sync. If a former master still
+    /// acts as master, demotes it; the sentinels would do so some seconds later.
     ///
     /// # Errors
     /// An error if a server does not answer, or the sentinels do not agree.
@@ -181,8 +182,8 @@ pub fn start_sentinel(master: SocketAddr, quorum: u32, more: &str) -> io::Result
     Redis::start_in(folder, &["--sentinel"], None)
 }
 
-/// Returns whether a sentinel knows all others and both replicas, and neither it takes the master for dead nor a failover is
-/// under way.
+/// Returns whether a sentinel knows all others and both replicas, takes the master for alive, and carries out no
+/// failover.
 fn is_calm(sentinel: &Redis) -> io::Result<bool> {
     let known = sentinel.ask(&["SENTINEL", "MASTER", MASTER])?;
     let known: Vec<_> = known.lines().collect();

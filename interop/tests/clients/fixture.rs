@@ -142,8 +142,8 @@ fn pairs(reply: &str) -> String {
     pairs.join(" ")
 }
 
-/// The text with `ID` in place of words of at least 20 letters, digits and signs of base64, and of times in
-/// milliseconds. A number after an id, `:7`, belongs to it.
+/// The text with `ID` in place of times in milliseconds, and of words of at least 20 letters, digits and signs of
+/// base64 that do not start with `redisson_`. A number after an id, `:7`, belongs to it.
 fn masked(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_+/".contains(c);
     let mut masked = String::new();

@@ -101,8 +101,8 @@ impl Fixture {
         settled().await;
     }
 
-    /// Waits until Redis has no data about this key, except Tenure's token counters and the records of its ended
-    /// claims, which stay for 12 s.
+    /// Waits until Redis has no data about this key, except Tenure's token counter and the records of its ended claims,
+    /// which stay for 12 s.
     pub(crate) async fn until_nothing_is_left_of(&self, key: &str) {
         self.until(&format!("KEYS *{key}*"), |keys| {
             let known = |key: &str| key == "tenure_tokens" || key.starts_with("tenure_claim:");
@@ -136,7 +136,8 @@ impl Fixture {
 
 /// Waits for 30 ms, in which new subscribers try once more to acquire the lock, and then sleep.
 async fn settled() {
-    // sleep: no event reports that. If the time is too short, a test checks less but does not fail.
+    // sleep: no event reports that the subscribers sleep. If the time is too short, a test checks less but does not
+    // fail.
     tokio::time::sleep(Duration::from_millis(30)).await;
 }
 

@@ -23,7 +23,8 @@ pub(crate) struct Polling {
 }
 
 impl Polling {
-    /// Connects without a time limit for calls, which would need a timer for each; Tenure's store has none either.
+    /// Connects without a time limit for calls, which would need a timer for each call. Tenure's store has a time limit
+    /// without such timers.
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
         let settings = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url)?;

@@ -14,7 +14,8 @@ use tokio::sync::Mutex;
 use super::waiting::BareStore;
 use crate::Fallible;
 
-/// Pause between two tries while another process has the file locked, and number of tries: as in Tenure's store.
+/// Pause between two tries while another process has the file locked, and number of tries. Tenure's store begins with
+/// the same pause.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 const LOOKS: i32 = 50_000;
 

@@ -1,5 +1,5 @@
-//! Locks on a store, without a lock library. The tasks of a process queue at a `tokio::sync::Mutex` per key, so only
-//! one task polls the store. It doubles its pause after each refusal, up to 16 ms, with jitter.
+//! Locks on a store, without a lock library. The tasks of a process queue at a `tokio::sync::Mutex` for each key, so
+//! only one of them polls the store for the key. It doubles its pause after each refusal, up to 16 ms, with jitter.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

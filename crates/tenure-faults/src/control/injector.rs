@@ -27,7 +27,7 @@ const RECOVERY: Duration = Duration::from_millis(500);
 /// Maximum duration of a stall if no other worker writes the counter.
 const LONGEST_STALL: Duration = Duration::from_secs(4);
 
-/// Injects the faults that the seed chooses for the given time. Returns the fault log when all faults have ended.
+/// Injects, for the given time, the faults that the seed chooses. Returns the fault log when all faults have ended.
 pub(crate) async fn inject(
     seed: u64,
     fault_set: FaultSet,
@@ -148,7 +148,7 @@ async fn blow(
             )
         }
     };
-    // A worker that was paused within a transaction blocked the SQLite file for all workers.
+    // The worker may have been paused within a transaction, and then blocked the SQLite file for all workers.
     let scope = if is_file && kept_out {
         Scope::AllWaiters
     } else {
@@ -158,7 +158,7 @@ async fn blow(
 }
 
 /// Pauses a worker that holds a lock, between reading and writing a counter, until another worker writes the counter.
-/// Tries again if none does, because the pause blocked the store. Returns the number of failed tries.
+/// Tries again if none does, because the pause may have blocked the store. Returns the number of failed tries.
 async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
     let end = now() + AIMING;
     let mut failed_tries = 0;

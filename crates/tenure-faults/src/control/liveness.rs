@@ -46,8 +46,8 @@ pub(crate) async fn every_task_gets_a_lock(
     Ok(Some(Finding { law: Law::L2, what }))
 }
 
-/// Checks law L1: kills a worker that holds a lock, and waits until another is granted the lock. Adds the time to
-/// `takeovers`.
+/// Checks law L1: kills and replaces a worker that holds a lock, and waits until another task is granted the lock. Adds
+/// the time to `takeovers`.
 pub(crate) async fn a_dead_holder_is_succeeded(
     crew: &mut Workers,
     seat: usize,
@@ -80,8 +80,8 @@ pub(crate) async fn a_dead_holder_is_succeeded(
     Ok(None)
 }
 
-/// Checks law L4: after all leases have ended, the store shows no holder or waiter, and all its keys have a time to
-/// live.
+/// Checks law L4: after all leases have ended, the store shows no holder or waiter, and all its keys except token
+/// counters have a time to live.
 pub(crate) async fn nothing_is_left(client: &Client, store: &mut Store) -> io::Result<Option<Finding>> {
     let mut what = String::new();
     let nothing = within(LONGEST_LEASE + GRACE, async || {

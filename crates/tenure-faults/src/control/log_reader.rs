@@ -38,7 +38,7 @@ struct Open {
 
 impl LogReader {
     pub(crate) fn of(log: &Path) -> io::Result<LogReader> {
-        // The worker appends to the same file. The first of both processes creates it.
+        // The worker appends to the same file. Whichever process opens it first creates it.
         let file = File::options().create(true).append(true).read(true).open(log)?;
         Ok(LogReader {
             file,
@@ -88,7 +88,7 @@ impl LogReader {
         self.granted.get(key).is_some_and(|at| *at > moment)
     }
 
-    /// Returns whether the worker wrote the counter of `key` after `moment`.
+    /// Returns whether the worker wrote the counter of `key` after `moment`, in an attempt that had not ended.
     pub(crate) fn bumped_since(&self, key: &LockKey, moment: Instant) -> bool {
         self.bumped.get(key).is_some_and(|at| *at > moment)
     }

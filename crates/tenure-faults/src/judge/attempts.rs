@@ -15,7 +15,7 @@ pub(super) struct Attempt {
     pub(super) queued: Option<Instant>,
     /// End of the attempt's wait: it was granted or refused, gave up, or its process died.
     pub(super) waited: Instant,
-    /// Time of the grant; `None` if the local deadline had already passed.
+    /// Time of the grant; `None` without a grant, or if the local deadline had already passed.
     pub(super) granted: Option<Instant>,
     /// Local deadline at the grant.
     pub(super) until: Instant,
@@ -68,8 +68,8 @@ pub(super) fn attempts(events: &[Event], notes: &[Observation]) -> HashMap<u64, 
     attempts
 }
 
-/// Adds a `lost` event to each attempt of a killed worker, at the time of its death, which the worker cannot log itself.
-/// Attempts that had ended before keep their end.
+/// Adds a `lost` event to each attempt of a killed worker, at the time of its death, which the worker cannot log
+/// itself. Attempts that had ended before keep their end.
 pub(super) fn end_dead_attempts(events: &mut Vec<Event>, worked: &[WorkerRun]) {
     let dead = worked
         .iter()

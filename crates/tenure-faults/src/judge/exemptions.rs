@@ -75,8 +75,9 @@ impl Exemptions {
 
     /// Exempts the holders at the time of each fault that the store's profile lists as a hazard.
     ///
-    /// - *The data is lost* ([`Hazard::DataLoss`]), or *the latest writes in a restart* ([`Hazard::Restart`]): the
-    ///   store forgets the holders and grants their keys to others. Holders learn it at their next renewal.
+    /// - *The data is lost* ([`Hazard::DataLoss`]), or *the latest writes* in a restart ([`Hazard::Restart`]) or a
+    ///   failover ([`Hazard::Failover`]): the store forgets the holders and grants their keys to others. Holders learn
+    ///   it at their next renewal.
     /// - *The clock is set forward* ([`Hazard::ClockSet`]): the store ends leases early, and holders cannot detect it.
     ///
     /// V1 and V2 ignore these holders from the start of the fault. Later grants are checked in full. A grant whose

@@ -1,5 +1,5 @@
-//! A task that holds a lock writes to both resources without checking whether it still holds the lock, like a careless
-//! program. Meanwhile it asks its guard every 20 ms whether the lock is held.
+//! A task that holds a lock alone writes to both resources without checking whether it still holds the lock, like a
+//! careless program. Meanwhile every holder asks its guard every 20 ms whether the lock is held.
 
 use std::convert::Infallible;
 use std::io;

@@ -30,10 +30,11 @@ const LATE: Duration = Duration::from_millis(50);
 /// Works until it receives SIGTERM.
 ///
 /// # Cancel safety
-/// If the future is dropped, its locks stay until their leases end.
+/// If the future is dropped, its locks may stay until their leases end.
 ///
 /// # Errors
-/// Returns an error if the log or a file cannot be used, or if the store returns an error that is not transient.
+/// Returns an error if the log or a file cannot be used, if connecting fails with an error that is not transient, or if
+/// closing fails.
 pub async fn work(args: Args) -> io::Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let (end, ends) = watch::channel(false);

@@ -95,7 +95,7 @@ pub(crate) async fn is_held(store: &MemoryStore) -> bool {
     !page.items.is_empty()
 }
 
-/// Lifts the key's token counter of one member far above those of the others.
+/// Lifts the token counter of one member far above those of the others.
 pub(crate) async fn lift_counter(store: &MemoryStore) {
     let member = member(store);
     let claim = claim(9);

@@ -274,7 +274,7 @@ async fn tokens_rise_after_the_member_with_the_greatest_is_lost() {
     assert!(last < next, "{last} < {next}");
 }
 
-/// A member whose reply to `acquire` takes `delay`, and whose renewals fail after twice that.
+/// A member whose reply to `acquire` takes `delay`, and whose renewals fail after 20 ms.
 #[derive(Debug)]
 struct CannotRaise {
     store: Arc<dyn Backend>,
@@ -303,7 +303,7 @@ impl Faults for CannotRaise {
     }
 }
 
-/// R10: the third grant arrives after the decision.
+/// R10: the third grant arrives while the first two members fail to agree on the tokens.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_during_a_failed_agreement_is_released() {
     let stores = stores();
@@ -353,7 +353,7 @@ async fn a_lost_claim_stays_until_its_holder_releases_it() {
     assert!(!is_held(&stores[0]).await);
 }
 
-/// R8: each of two members has granted the key to another client. One claim ends, and the other is granted.
+/// R8: two members have granted the key to different clients. The quorum withdraws one claim, and grants the other.
 #[tokio::test(start_paused = true)]
 async fn two_clients_that_split_the_vote_end_in_a_grant() {
     let [one, other, _] = stores();
@@ -401,7 +401,7 @@ async fn a_lock_and_unlock_take_three_round_trips() {
     assert!(took < Duration::from_millis(35), "{took:?}");
 }
 
-/// A member that acts one second after the members before it.
+/// A member that advances the shared clock by one second before it carries out a request.
 #[derive(Debug)]
 struct SecondLater(Arc<dyn Backend>, ManualClock);
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tenure_backend::{Backend, BackendError, Effect, Fault};
 use tenure_testkit::{Exchange, Faults, When};
 
-/// A member whose requests fail before they reach the store, with errors of that effect: `None` as at a closed port, or
-/// `Unknown` as on a broken connection.
+/// A member whose requests fail before they reach the store, with errors of the given effect: `None` as at a closed
+/// port, or `Unknown` as on a broken connection.
 #[derive(Debug)]
 pub(crate) struct Unreachable(pub(crate) Arc<dyn Backend>, pub(crate) Effect);
 

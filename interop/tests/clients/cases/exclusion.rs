@@ -79,7 +79,7 @@ pub(crate) async fn no_side_keeps_one_of_two_locks_while_it_waits(setting: Setti
         .key
         .split_once(',')
         .expect("the subject has two keys");
-    // The last of the two is held by each side in turn, while the other side waits for both.
+    // Each side in turn holds the second of the two locks, while the other side waits for both.
     let single = fixture.client.mutex(second).lock().await.unwrap();
     let waiting = fixture.theirs("anna").lock();
     // Redisson waits for both locks together, for 1.5 to 3 s, and keeps the first one meanwhile. Then it tries again at

@@ -25,7 +25,7 @@ pub(crate) struct Case {
     pub(crate) run: fn(Setting) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
-/// A case about all kinds of locks.
+/// Makes a case, about all kinds of locks unless a condition is given.
 macro_rules! case {
     ($shows:literal, $module:ident :: $name:ident) => {
         case!($shows, $module::$name, |_, _| true)
@@ -73,8 +73,9 @@ pub(crate) const CASES: [Case; 15] = [
     case!(
         "Tenure's process dies: they acquire the lock at the end of its lease",
         death::a_death_of_tenure_frees_the_lock,
-        // A waiter of Spring that listens sleeps for its own `expireAfter`. Before 3.32, a fair waiter of Redisson that
-        // looks a moment before the lease ends, or at a renewed lease, then sleeps until it is woken.
+        // Left out: Spring's waiters that listen, which sleep for their own `expireAfter`; and fair waiters of Redisson
+        // before 3.32. If one of these polls a moment before the lease ends, or sees a renewed lease, it sleeps until
+        // it is woken.
         |subject, driver| match subject.ours {
             _ if subject.kind == "pubsub" => false,
             Kind::Fair => driver == Driver::Redisson,

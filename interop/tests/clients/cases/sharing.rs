@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::fixture::{LONG, PROMPT, Setting, assert_waits, within};
 
-/// The time for which a test sees that a waiter waits.
+/// Time for which a test observes that a waiter still waits.
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// The longest time between two polls of a reader of Tenure.
@@ -27,7 +27,7 @@ pub(crate) async fn readers_of_both_sides_hold_together(setting: Setting) {
     assert!(lock.try_write().await.unwrap().is_none(), "our writer");
     ours.unlock().await.unwrap();
     fixture.until_data(|data| data == READ).await;
-    // Their reader still holds: a writer of Tenure waits for it, then one of theirs for ours.
+    // Their reader still holds: a writer of Tenure waits for it. Later a writer of theirs waits for a reader of Tenure.
     let mut writer = tokio::spawn(async move { lock.write().await });
     assert_waits(MOMENT, "our writer", &mut writer).await;
     reader.unlock().await.unwrap();

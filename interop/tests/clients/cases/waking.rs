@@ -7,7 +7,7 @@ use crate::fixture::{LONG, PROMPT, Setting, assert_waits, within};
 /// An odd number of measurements, for their median.
 const ROUNDS: usize = 5;
 
-/// The time for which a test sees that a waiter waits.
+/// Time for which a test observes that a waiter still waits.
 const MOMENT: Duration = Duration::from_millis(100);
 
 fn assert_median(mut waits: Vec<Duration>, limit: Duration) {

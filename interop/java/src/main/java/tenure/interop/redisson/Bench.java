@@ -27,7 +27,7 @@ import org.redisson.config.Config;
  * runs a round for each line of its input, the length of the round in µs, and prints its counters in JSON.
  */
 public final class Bench {
-    /** Time limit of a wait after the end of its round. A wait that reaches it ends, and its length so far counts. */
+    /** Time limit of a wait after the end of its round. The thread then gives up, and the length so far counts. */
     private static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(1);
 
     /** Time for which the JVM warms up before the first round: its compiler has then seen the code often. */
@@ -102,7 +102,7 @@ public final class Bench {
 
     /** A lock that a thread locks and unlocks. */
     private interface Lock {
-        /** Returns whether it was locked within the time. */
+        /** Returns whether the lock was acquired within the time. */
         boolean lock(long limitNs) throws InterruptedException;
 
         void unlock();
