@@ -87,8 +87,8 @@ impl Sites {
 }
 
 impl Site {
-    /// Creates a folder, and the servers if the store has some, on free ports. Servers write nothing to disk, except
-    /// those of a cluster, which save snapshots.
+    /// Creates a folder, and the servers if the store has some, on free ports. Servers save no data
+    /// to disk.
     pub(crate) async fn make(store: Store, client: Client, sites: &Sites) -> Fallible<Self> {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")
@@ -101,7 +101,7 @@ impl Site {
                 format!("sqlite:{}", path.replace('%', "%25").replace('?', "%3F"))
             }
             Store::Redis if client == Client::TenureCluster => {
-                let cluster = cluster.insert(RedisCluster::start(SEVERAL, false, &[], None)?);
+                let cluster = cluster.insert(RedisCluster::start(SEVERAL, false, &["--save", ""], None)?);
                 for number in 0..SEVERAL {
                     sites.place(cluster.node_mut(number))?;
                 }

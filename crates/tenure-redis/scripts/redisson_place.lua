@@ -1,5 +1,5 @@
 -- Functions that the acquire and release scripts share, for all but their common cases. Included in them, after the parts
--- `redisson_records` and `kind`. They define `now` (µs) and `draw`.
+-- `redisson_records` and `kind`. They define `call`, `now` (µs) and `draw`.
 local channel = CHANNEL .. tag
 local DAY = 86400000
 -- The most dead waiters that a call removes. The next calls remove the others.
@@ -8,31 +8,31 @@ local MAX_SWEPT = 100
 
 -- Returns the kind of lock for which a claim waits in the queue: 0 a mutex, -1 a read-write lock, or a semaphore's size.
 local function kind_of_waiter(owner)
-    local record = redis.call('GET', records .. owner) or ''
+    local record = call('GET', records .. owner) or ''
     return string.find(record, '^W[RW]:') and -1 or tonumber(string.match(record, '^W%d+/(%d+):') or 0)
 end
 
 -- Returns the kind of lock that the key is; nil if it is free or in a cooldown, and has no queue.
 local function kind_of_key()
-    local type = redis.call('TYPE', name).ok
+    local type = call('TYPE', name).ok
     local is_hash, size = type == 'hash', type == 'string' and vacate_for_hash() or 0
     if size > 0 then
         return size
-    elseif is_hash and redis.call('HEXISTS', name, 'mode') == 1 then
+    elseif is_hash and call('HEXISTS', name, 'mode') == 1 then
         return -1
-    elseif is_hash and redis.call('HEXISTS', name, 'tenure:bar') == 0 then
+    elseif is_hash and call('HEXISTS', name, 'tenure:bar') == 0 then
         return 0
     end
-    local head = redis.call('LINDEX', queue, 0)
+    local head = call('LINDEX', queue, 0)
     return head and kind_of_waiter(head)
 end
 
 -- Removes a waiter from the queue. The scores of waiters behind it stay: a Java waiter whose score fell below its
 -- clock would move itself to the tail.
 local function remove_from_queue(owner)
-    redis.call('LREM', queue, 1, owner)
-    redis.call('ZREM', timeouts, owner)
-    redis.call('ZREM', waiters, owner)
+    call('LREM', queue, 1, owner)
+    call('ZREM', timeouts, owner)
+    call('ZREM', waiters, owner)
 end
 
 -- Sets when the queue's keys expire, so that dead waiters do not stay for ever: 1 s after the last lease of our waiters
@@ -40,7 +40,7 @@ end
 -- meanwhile and must not expire with ours. With Java's waiters only, the keys do not expire, as in Redisson. Called
 -- after each change of the queue.
 local function set_queue_expiry()
-    local last = redis.call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')[2]
+    local last = call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')[2]
     if last and is_shared_with_foreign(name, timeouts, waiters) then
         last = last + DAY
     elseif last then
@@ -48,9 +48,9 @@ local function set_queue_expiry()
     end
     for _, key in ipairs({ queue, timeouts, waiters }) do
         if last then
-            redis.call('PEXPIREAT', key, last)
+            call('PEXPIREAT', key, last)
         else
-            redis.call('PERSIST', key)
+            call('PERSIST', key)
         end
     end
 end
@@ -58,19 +58,19 @@ end
 -- Removes dead waiters: ours whose lease has ended, at any place in the queue, and Java's at the head whose score has
 -- passed or is missing (which would block Java for ever). Returns the head after that.
 local function sweep()
-    local dead = redis.call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms, 'LIMIT', 0, MAX_SWEPT)
+    local dead = call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms, 'LIMIT', 0, MAX_SWEPT)
     for _, owner in ipairs(dead) do
         remove_from_queue(owner)
     end
-    local head, swept = redis.call('LINDEX', queue, 0), #dead
-    while head and swept < MAX_SWEPT and not redis.call('ZSCORE', waiters, head) do
-        local score = redis.call('ZSCORE', timeouts, head)
+    local head, swept = call('LINDEX', queue, 0), #dead
+    while head and swept < MAX_SWEPT and not call('ZSCORE', waiters, head) do
+        local score = call('ZSCORE', timeouts, head)
         if score and tonumber(score) > now_ms then
             break
         end
         remove_from_queue(head)
         swept = swept + 1
-        head = redis.call('LINDEX', queue, 0)
+        head = call('LINDEX', queue, 0)
     end
     if swept > 0 then
         set_queue_expiry()
@@ -81,20 +81,20 @@ end
 -- Wakes the head of the queue. If it is dead, because many were, wakes the waiter whose lease ends last: its polls remove
 -- the others, and then wake the head.
 local function wake_head(head)
-    local ends = redis.call('ZSCORE', waiters, head)
+    local ends = call('ZSCORE', waiters, head)
     if ends and tonumber(ends) < now_ms then
-        head = redis.call('ZREVRANGE', waiters, 0, 0)[1]
+        head = call('ZREVRANGE', waiters, 0, 0)[1]
     end
-    redis.call('PUBLISH', 'redisson_lock__channel:' .. tag .. ':' .. head, '0')
+    call('PUBLISH', 'redisson_lock__channel:' .. tag .. ':' .. head, '0')
 end
 
 -- After a grant from the queue that leaves the lock open, wakes the next waiter; with an empty queue, all unfair ones.
 local function wake_next()
-    local head = redis.call('LINDEX', queue, 0)
+    local head = call('LINDEX', queue, 0)
     if head then
         wake_head(head)
     else
-        redis.call('PUBLISH', channel, payload)
+        call('PUBLISH', channel, payload)
     end
 end
 
@@ -104,10 +104,10 @@ end
 local function poll_after(left, head)
     local soonest = left >= 0 and left + 1 or 1000
     if left == -2 and head then
-        local score = redis.call('ZSCORE', waiters, head) or redis.call('ZSCORE', timeouts, head)
+        local score = call('ZSCORE', waiters, head) or call('ZSCORE', timeouts, head)
         soonest = score and score - now_ms + 1 or 1
     end
-    local next_end = redis.call('ZRANGE', waiters, 0, 0, 'WITHSCORES')[2]
+    local next_end = call('ZRANGE', waiters, 0, 0, 'WITHSCORES')[2]
     if next_end then
         soonest = math.min(soonest, next_end - now_ms + 1)
     end
@@ -134,11 +134,11 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
             held, left, other_kind, cools = false, size and 0 or -1, size, false
         end
     end
-    local record = redis.call('GET', records .. owner)
+    local record = call('GET', records .. owner)
     local kind = record and string.sub(record, 1, 1)
     if kind == 'G' and held then
         extend(owner, lease)
-        redis.call('PEXPIRE', records .. owner, lease)
+        call('PEXPIRE', records .. owner, lease)
         local first, count = string.match(record, '^G:(%d+):(%d+)')
         return 1, tonumber(first), tonumber(count)
     end
@@ -161,9 +161,9 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         -- The claim waits no longer than its own lease, because Java may shorten the holder's.
         return 0, unfair_poll(left >= 0 and left + 1 or 1000, lease), -1
     end
-    local before = redis.call('LINDEX', queue, 0)
+    local before = call('LINDEX', queue, 0)
     local head = sweep()
-    local ends = waits and redis.call('ZSCORE', waiters, owner)
+    local ends = waits and call('ZSCORE', waiters, owner)
     if waits and not (ends and tonumber(ends) >= now_ms) then
         return 2, 0, 0
     elseif head and not (record or held) and kind_of_waiter(head) ~= own_kind then
@@ -178,7 +178,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         if queued then
             remove_from_queue(owner)
             set_queue_expiry()
-            redis.call('DEL', records .. owner)
+            call('DEL', records .. owner)
         end
         hold(owner, lease)
         if queued and is_open() then
@@ -193,26 +193,26 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         return 0, yields and TURN or unfair_poll(poll_after(left, head), lease), -1
     end
     -- If Java took a live waiter of ours for dead and removed it, puts it back at the head: Java removes only heads.
-    local javas = own_kind == 0 and redis.call('ZCARD', timeouts) - redis.call('ZCARD', waiters) or 0
+    local javas = own_kind == 0 and call('ZCARD', timeouts) - call('ZCARD', waiters) or 0
     local slack = javas > 0 and (waits and slack_of(owner) or slack_of_newcomer()) or 0
     -- LPOS reads the whole queue to find that a new claim is not in it, so this asks for its score first.
-    local ahead = (waits or redis.call('ZSCORE', timeouts, owner)) and redis.call('LPOS', queue, owner)
+    local ahead = call('ZSCORE', timeouts, owner) and call('LPOS', queue, owner)
     if not ahead and waits then
-        redis.call('LPUSH', queue, owner)
+        call('LPUSH', queue, owner)
         ahead = 0
     elseif not ahead then
-        ahead = redis.call('RPUSH', queue, owner) - 1
+        ahead = call('RPUSH', queue, owner) - 1
     end
     -- Java takes a waiter for dead when its score has passed. So our score is the end of our lease, plus what Java will
     -- subtract as its waiters ahead leave: at most JAVA_TIMEOUT for each, and nothing at the head. Each poll sets the
     -- score again, so Java does not take a live waiter for dead.
     slack = ahead > 0 and javas > 0 and math.min(slack, javas * JAVA_TIMEOUT) or 0
-    redis.call('ZADD', timeouts, now_ms + lease + slack, owner)
-    redis.call('ZADD', waiters, now_ms + lease, owner)
-    redis.call('SET', records .. owner, 'W' .. mode .. ':' .. label, 'PX', lease + RECORD_TTL)
+    call('ZADD', timeouts, now_ms + lease + slack, owner)
+    call('ZADD', waiters, now_ms + lease, owner)
+    call('SET', records .. owner, 'W' .. mode .. ':' .. label, 'PX', lease + RECORD_TTL)
     set_queue_expiry()
     local poll = yields and left == -2 and TURN or poll_after(left, ahead > 0 and head or nil)
-    if javas > 0 and ahead > 0 and not redis.call('ZSCORE', waiters, redis.call('LINDEX', queue, ahead - 1)) then
+    if javas > 0 and ahead > 0 and not call('ZSCORE', waiters, call('LINDEX', queue, ahead - 1)) then
         -- A Java waiter that gives up publishes nothing, so the waiter behind it polls.
         poll = math.min(poll, FOREIGN_POLL)
     elseif ahead == 0 and poll > FOREIGN_POLL and left ~= -2 and (own_kind > 0 or is_held_by_foreign(name)) then

@@ -62,7 +62,10 @@ fn render(profiles: &[Profile]) -> String {
         ("semaphore", |p| order(p.semaphore).to_owned()),
         ("a dead holder is noticed by", |p| liveness(p.liveness).to_owned()),
         ("two clients may hold at once after", |p| match p.store {
-            "quorum" => format!("on a majority of the servers: {}", hazards(p.hazards)),
+            "quorum" => format!(
+                "on servers that, with those that did not grant the claim, are a majority: {}",
+                hazards(p.hazards)
+            ),
             _ => hazards(p.hazards),
         }),
         ("tokens rise", |p| fencing(p.fencing).to_owned()),

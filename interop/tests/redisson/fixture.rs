@@ -136,8 +136,7 @@ impl Fixture {
 
 /// Waits for 30 ms, in which new subscribers try once more to acquire the lock, and then sleep.
 async fn settled() {
-    // sleep: no event reports that the subscribers sleep. If the time is too short, a test checks less but does not
-    // fail.
+    // sleep: no event reports that the subscribers sleep. If this is too short, a test checks less but does not fail.
     tokio::time::sleep(Duration::from_millis(30)).await;
 }
 
