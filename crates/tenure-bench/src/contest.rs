@@ -23,7 +23,7 @@ pub(crate) const TRIES: u32 = 4;
 pub(crate) struct Disturbed {
     /// Number of rounds, without repetitions.
     pub(crate) rounds: u32,
-    /// Number of repetitions of disturbed rounds.
+    /// Total number of further tries, each because the try before was disturbed.
     pub(crate) again: u32,
     /// Number of rounds of which all tries were disturbed.
     pub(crate) still: u32,

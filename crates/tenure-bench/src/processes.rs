@@ -1,6 +1,5 @@
-//! The worker processes of one client on one workload: this program, started again. The processes run a round at each
-//! line on stdin, and print the result. They end when stdin is closed, so they outlive this process by one round at
-//! most.
+//! The worker processes of one client on one workload: this program, started again, or a Java program for Redisson. For each
+//! line on stdin, a process runs a round and prints the result. It ends when stdin is closed, after the round that it runs.
 
 use std::process::Stdio;
 use std::str::FromStr;

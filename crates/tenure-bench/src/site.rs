@@ -27,7 +27,8 @@ const RECOVERY_SLACK: Duration = Duration::from_secs(1);
 /// Delay of each message with `--distance away`. Timers have a resolution of 1 ms, so it may be 1 ms more.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// A store and its folder, created for the workers of one client and removed on drop.
+/// The store of one [`Client`] under test, and the folder for its files. Dropping this ends the store's servers and deletes
+/// the folder.
 pub(crate) struct Site {
     pub(crate) location: Location,
     _servers: Vec<(Redis, Option<Proxy>)>,

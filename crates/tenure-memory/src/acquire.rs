@@ -1,4 +1,5 @@
-//! `acquire` for one key: polls a claim that waits or holds, or grants, queues or refuses a new one.
+//! `acquire` for one key: polls a claim that waits or holds. Grants or refuses a new one, or lets it wait; only a fair one
+//! joins the queue.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::operation::Operation;
 use crate::profile::LIMITS;
 
 impl KeyState {
-    /// Grants, queues or refuses a new claim; polls a claim that holds or queues already.
+    /// Grants or refuses a new claim, or lets it wait; polls a claim that waits or holds already.
     pub(crate) fn acquire(
         &mut self,
         claim: Arc<Claim>,

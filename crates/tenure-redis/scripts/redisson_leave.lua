@@ -77,7 +77,7 @@ if held and before then
     set_queue_expiry()
 end
 if held and tonumber(cooldown or 0) > 0 then
-    -- During the cooldown a field of no client holds the key. Java respects this field like any holder.
+    -- During the cooldown the field `tenure:bar`, which belongs to no client, holds the key. Java respects it like any holder.
     hold('tenure:bar', cooldown)
 end
 local opened = held and (settle() or evicted)

@@ -37,13 +37,13 @@ pub(crate) struct Fixture {
 }
 
 impl Setting {
-    /// A fixture in the process that all tests share; `None` if `TENURE_SKIP` names a tool of the driver. Both sides
-    /// have that lease.
+    /// Creates a fixture whose other client runs in the driver's process that all tests share. Both clients use `lease`.
+    /// Returns `None` if `TENURE_SKIP` names a tool of the driver.
     pub(crate) async fn fixture(self, lease: Duration) -> Option<Fixture> {
         Some(self.fixture_in(&Worker::shared(self.driver)?, lease).await)
     }
 
-    /// A fixture whose client is in that process.
+    /// Creates a fixture whose other client runs in the process of `worker`.
     pub(crate) async fn fixture_in(self, worker: &Worker, lease: Duration) -> Fixture {
         let redis = Redis::start().unwrap();
         let peer = Peer::open(worker, &redis.url(), lease).await.unwrap();

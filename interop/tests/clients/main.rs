@@ -1,5 +1,5 @@
 //! Clients of other projects and Tenure on one Redis, in both directions: each case runs with each kind of lock that it
-//! is about. After a run without failures, `TENURE_INTEROP_TABLE=write` writes the table of docs/interop.md.
+//! is about. After a run of all cases without failures, `TENURE_INTEROP_TABLE=write` writes the table of docs/interop.md.
 
 mod cases;
 #[path = "../../../examples/fixture.rs"]

@@ -10,7 +10,7 @@ use tenure_interop::Driver;
 pub(crate) struct Subject {
     /// The name in the documentation.
     pub(crate) name: &'static str,
-    /// The clients that have it.
+    /// The clients that offer this kind of lock.
     pub(crate) drivers: &'static [Driver],
     /// The name in the drivers.
     pub(crate) kind: &'static str,

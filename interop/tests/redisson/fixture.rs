@@ -82,7 +82,7 @@ impl Fixture {
         settled().await;
     }
 
-    /// Waits until a connection has subscribed to the unlocks of any lock.
+    /// Waits until a connection has subscribed to the unlocks of at least one lock.
     pub(crate) async fn until_a_connection_listens(&self) {
         self.until("PUBSUB CHANNELS redisson_*", |channels| !channels.is_empty())
             .await;

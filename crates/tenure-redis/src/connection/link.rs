@@ -100,8 +100,7 @@ impl Link {
         state.follower.abort_all();
     }
 
-    /// Returns a channel that changes when a connection has replaced another: the host name may lead to another
-    /// server.
+    /// Returns a channel that changes after each reconnect, because the host name may lead to another server.
     pub(crate) fn replacements(&self) -> watch::Receiver<()> {
         self.state.lock().replaced.subscribe()
     }

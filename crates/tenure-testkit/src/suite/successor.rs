@@ -60,7 +60,8 @@ pub async fn a_successor_waits_when_another_client_queues(fixture: Fixture) {
     client.granted_soon(&successor).await;
 }
 
-/// An unfair successor does not overtake a queue, and leaves nothing in the store.
+/// A release names an unfair claim as its successor while another client queues: the successor must wait, and the queued
+/// claim is granted. The successor leaves nothing in the store.
 pub async fn an_unfair_successor_does_not_overtake_a_queue(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Unfair).await);

@@ -87,7 +87,8 @@ pub(crate) struct Hold {
     guards: AtomicU32,
     /// Whether the claim was given up: it is neither handed over nor renewed by the watchdog.
     departed: AtomicBool,
-    /// Whether the last renewal is unconfirmed. If the deadline passes then, the loss is `Unreachable`.
+    /// Whether the last renewal is unconfirmed. If the deadline of a renewed lease passes then, the loss is
+    /// `Unreachable`, unless `max_hold` has ended.
     unconfirmed: AtomicBool,
     /// Whether the store wants an early first renewal that it has not confirmed yet.
     first_renewal_due: AtomicBool,
@@ -243,7 +244,7 @@ impl Hold {
             .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
     }
 
-    /// Records that a renewal was sent. If the deadline passes before the store confirms it, the loss is `Unreachable`.
+    /// Records that a renewal was sent, until the store confirms it.
     pub(crate) fn renewal_sent(&self) {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }

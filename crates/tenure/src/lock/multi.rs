@@ -46,7 +46,7 @@ pub struct Multi {
 
 /// Combines a list of locks of one type into a multi-lock; [`and`](Multi::and) adds locks of other types.
 ///
-/// An empty list, or a lock that is given twice, is [`Invalid`](Error::Invalid) at first use.
+/// An empty list, or two locks of one client with the same key, is [`Invalid`](Error::Invalid) at first use.
 ///
 /// # Examples
 /// ```

@@ -210,8 +210,9 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Sweeps the next `count` rows: deletes those that may be forgotten or are of an earlier boot. Starts where the
-    /// last sweep by any process ended, and at the end of the table begins again. Returns the number of deleted rows.
+    /// Sweeps up to `count` rows: deletes those that may be forgotten or are of an earlier boot. Starts after the row at
+    /// which the last sweep by any process ended, and stops at the end of the table; the next sweep then starts at the
+    /// first row. Returns the number of deleted rows.
     pub(super) fn sweep(&mut self, count: u32, now: Instant) -> rusqlite::Result<usize> {
         type PrimaryKey = (String, i64, Vec<u8>, i64);
         let primary_key = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));

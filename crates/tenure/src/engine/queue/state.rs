@@ -64,7 +64,7 @@ pub(super) struct Holder {
     pub(super) lingers_until: Option<Instant>,
 }
 
-/// The part of a queue that exists only while callers wait.
+/// The part of a queue that exists only while callers wait or the poller runs.
 #[derive(Debug)]
 pub(super) struct Contention {
     pub(super) waiters: Waiters,
