@@ -61,7 +61,7 @@ pub(super) fn open(
         let cause = escape_control(&problem.unwrap_or_default()).into_owned();
         return Err(BackendError::because(Fault::Store, Effect::None, message, cause));
     }
-    busy::retry(|| check_statements(&mut connection)).map_err(sql)?;
+    let is_older = busy::retry(|| check_statements(&mut connection)).map_err(sql)?;
     let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
     adopt::check(path, &there, here)?;
     enable_wal(path, &connection)?;
@@ -75,7 +75,9 @@ pub(super) fn open(
         let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
         adopt::check_clock(path, &there, here)?;
     }
-    add_columns(&mut connection).map_err(sql)?;
+    if is_older {
+        add_columns(&mut connection).map_err(sql)?;
+    }
     let page: i64 = connection
         .query_row("PRAGMA page_size", [], |row| row.get(0))
         .map_err(sql)?;
@@ -87,17 +89,20 @@ pub(super) fn open(
     Ok(connection)
 }
 
-/// Prepares every statement, which fails if the tables are not those of a lock file.
+/// Prepares every statement, which fails if the tables are not those of a lock file. Returns whether an older build
+/// created the file.
 ///
-/// In a file of an older build, this first adds the missing columns, and rolls that back afterwards.
-fn check_statements(connection: &mut Connection) -> rusqlite::Result<()> {
+/// In such a file, this first adds the missing columns, and rolls that back afterwards.
+fn check_statements(connection: &mut Connection) -> rusqlite::Result<bool> {
     if !adopt::lacks_columns(connection)? {
-        return Tables::prepare(connection).map(drop);
+        Tables::prepare(connection)?;
+        return Ok(false);
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     adopt::add_columns(&transaction)?;
     Tables::prepare(&transaction).map(drop)?;
-    transaction.rollback()
+    transaction.rollback()?;
+    Ok(true)
 }
 
 /// Adds the columns that a file of an older build lacks. Older builds can still use the file.
@@ -172,6 +177,7 @@ fn create_tables(connection: &mut Connection, here: &Origin) -> rusqlite::Result
     transaction.commit()
 }
 
-fn read_format(connection: &Connection) -> rusqlite::Result<i64> {
+/// Reads the version of the file's format.
+pub(super) fn read_format(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("SELECT format FROM store WHERE one = 1", [], |row| row.get(0))
 }

@@ -14,7 +14,7 @@ use super::mailbox::{CALLER_SPIN, Mailbox, Posted, WORKER_SPIN};
 use super::notification::{self, NotificationListener};
 use super::tables::{Tables, Written};
 use super::transaction::{Transaction, ViewCache};
-use super::{adopt, busy, examine, write_lock};
+use super::{busy, examine, validate, write_lock};
 use crate::claims::{Moment, RENEW_INTERVAL, View};
 use crate::config::Config;
 use crate::display::display_path;
@@ -69,7 +69,7 @@ impl<'c> Worker<'c> {
             .map_err(sql)?;
         let tables = Tables::prepare(connection).map_err(sql)?;
         // This first read creates `-wal` and `-shm`. They exist as long as any process has the file open.
-        adopt::origin(connection).map_err(sql)?;
+        validate::read_format(connection).map_err(sql)?;
         let (wal, shm) = (file::sibling(path, "-wal"), file::sibling(path, "-shm"));
         let now = Instant::now();
         Ok(Worker {
