@@ -18,7 +18,9 @@ fn main() {
     if let Ok(library) = library
         && Path::new(&library).is_absolute()
     {
-        // All of it, because the linker reads it before the code that calls it.
-        println!("cargo::rustc-link-arg-bins=-Wl,--push-state,--whole-archive,{library},--pop-state");
+        // All of it, because the linker reads it before the code that calls it. A path may contain a comma.
+        for argument in ["-Wl,--push-state,--whole-archive", &library, "-Wl,--pop-state"] {
+            println!("cargo::rustc-link-arg-bins={argument}");
+        }
     }
 }
