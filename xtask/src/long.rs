@@ -10,13 +10,13 @@ use crate::suite;
 /// Length of each run with faults, in seconds, unless `TENURE_FAULT_SECONDS` is set.
 const FAULT_SECONDS: &str = "1800";
 
-/// Simulations. Columns: test program, number of seeds.
+/// Simulations. Columns: test program, number of seeds unless `TENURE_SEEDS` is set.
 const SIMULATIONS: [[&str; 2]; 2] = [["simulation", "200000"], ["quorum", "10000"]];
 
 /// Packages whose stores run the conformance suite under chaos.
 const CHAOS: &str = "-p tenure-memory -p tenure-sql -p tenure-redis -p tenure-quorum";
 
-/// Number of seeds of each case under chaos.
+/// Number of seeds of each case under chaos, unless `TENURE_CHAOS_SEEDS` is set.
 const CHAOS_SEEDS: &str = "50";
 
 /// Runs with faults. Columns: test program, test, seed. Behind Sentinel the seed, modulo 3, is the number of replicas
@@ -58,17 +58,19 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let mut parts = Parts::default();
     parts.run("all tests", || suite::run(&[]));
     for [program, seeds] in SIMULATIONS {
+        let seeds = chosen("TENURE_SEEDS", seeds);
         parts.run(&format!("{program}, {seeds} seeds"), || {
             let mut command = cargo(&format!(
                 "test --release -p tenure --all-features --test {program} no_seed"
             ));
-            command.env("TENURE_SEEDS", seeds);
+            command.env("TENURE_SEEDS", &seeds);
             run_command(command)
         });
     }
-    parts.run(&format!("chaos, {CHAOS_SEEDS} seeds"), || {
+    let seeds = chosen("TENURE_CHAOS_SEEDS", CHAOS_SEEDS);
+    parts.run(&format!("chaos, {seeds} seeds"), || {
         let mut command = cargo(&format!("test {CHAOS} --all-features under_chaos"));
-        command.env("TENURE_CHAOS_SEEDS", CHAOS_SEEDS);
+        command.env("TENURE_CHAOS_SEEDS", &seeds);
         run_command(command)
     });
     for [program, test, seed] in FAULT_RUNS {
@@ -92,6 +94,11 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     parts.end()
 }
 
+/// The value of an environment variable, if it is set.
+fn chosen(variable: &str, otherwise: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| otherwise.to_owned())
+}
+
 /// The command, as `cargo build --release` leaves it in the workspace.
 const PROGRAM: &str = "target/release/tenure";
 
@@ -99,9 +106,10 @@ fn fault_run(program: &str, test: &str, seed: &str) -> Result<(), Failure> {
     let mut command = cargo(&format!(
         "test -p tenure-faults --test {program} -- --exact {test} --nocapture"
     ));
-    if std::env::var_os("TENURE_FAULT_SECONDS").is_none() {
-        command.env("TENURE_FAULT_SECONDS", FAULT_SECONDS);
-    }
+    command.env(
+        "TENURE_FAULT_SECONDS",
+        chosen("TENURE_FAULT_SECONDS", FAULT_SECONDS),
+    );
     if !seed.is_empty() {
         command.env("TENURE_SEED", seed);
     }
