@@ -19,7 +19,7 @@ use tenure_servers::{Redis, Replicated};
 
 const NOT_ACKNOWLEDGED: (Fault, Effect) = (Fault::Unavailable, Effect::Unknown);
 
-/// A claim of the client with that number.
+/// Claim number `number` of client number `client`.
 fn claim(key: &str, client: u8, number: u64) -> Arc<Claim> {
     let id = ClaimId::new(ClientId::from_random([client; 16]), number);
     let key = LockKey::new(key).expect("a key");

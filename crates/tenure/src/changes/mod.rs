@@ -221,7 +221,7 @@ impl Changes {
         })
     }
 
-    /// Queues the changes that a scan found. Returns when the scan ended.
+    /// Queues the changes that a scan found. Returns the time at which the scan ended.
     fn take_in(&mut self, looked: Result<(Seen, Instant), Error>) -> Instant {
         match looked {
             Ok((seen, ended)) => {

@@ -107,9 +107,9 @@ impl OwnCall {
         }
     }
 
-    /// Returns whether the claim is fair and keeps its place after `error`, which must be transient. After an
-    /// unanswered call, it does so only in a store that remembers ended claims: elsewhere the call could still place
-    /// the claim after its withdrawal.
+    /// Returns whether the claim keeps its place in the store's queue after `error`: it must be fair and no try, and the
+    /// error transient. After an unanswered call, the store must also remember ended claims: elsewhere the call could
+    /// still place the claim after its withdrawal.
     fn keeps_place(&self, error: &BackendError) -> bool {
         let forgets = !self.queue.context().store.profile().remembers_ended;
         let fair = self.claim.fairness == Fairness::Fifo && !self.tries;

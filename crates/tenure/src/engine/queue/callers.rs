@@ -229,7 +229,7 @@ pub(crate) struct Polled<'a> {
 
 #[derive(Debug)]
 pub(crate) enum PollReply {
-    /// The caller still waits for a grant or its adopted call.
+    /// The caller still waits: for a grant, or for its call to the store, which a task took over.
     Waiting,
     /// The caller holds the key, with the reserved token of this index.
     Held(Arc<Hold>, u32),

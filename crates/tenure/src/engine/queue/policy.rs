@@ -22,8 +22,9 @@ const TURNS: u32 = 4;
 /// A run of more turns is long enough without second turns.
 const MOST_EXTRA: u32 = 32;
 
-/// A store next door takes about as long to give the key to another client. So the key is used for half of the time even
-/// if critical sections are short, and others wait for hardly longer.
+/// While other clients wait, a local waiter gets a second turn only within this time from the start of the run. A nearby
+/// store takes about as long to move the key to another client, so the key is in use for about half of the time even if
+/// critical sections are short, and the other clients wait for hardly longer.
 const SHORT_RUN: Duration = Duration::from_micros(250);
 
 /// The handover policy of one key.
