@@ -8,8 +8,10 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let target = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
-    let is_native = env::var("HOST") == env::var("TARGET");
-    if !is_native || target("OS") != "linux" || target("ENV") != "gnu" {
+    let is_native = env::var("HOST") == env::var("TARGET") && target("POINTER_WIDTH") == "64";
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let links_by_cc = env::var_os("RUSTC_LINKER").is_none() && !flags.contains("linker=");
+    if !is_native || !links_by_cc || target("OS") != "linux" || target("ENV") != "gnu" {
         return;
     }
     // Prints the bare name if there is no such library. Then the program uses the shared one.
@@ -18,6 +20,8 @@ fn main() {
     if let Ok(library) = library
         && Path::new(&library).is_absolute()
     {
+        // The next version of GCC has it elsewhere.
+        println!("cargo::rerun-if-changed={library}");
         // All of it, because the linker reads it before the code that calls it. A path may contain a comma.
         for argument in ["-Wl,--push-state,--whole-archive", &library, "-Wl,--pop-state"] {
             println!("cargo::rustc-link-arg-bins={argument}");

@@ -131,7 +131,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         if size == 0 then
             held, left, other_kind, cools = look(owner)
         else
-            held, left, other_kind, cools = false, size and 0 or -1, size, false
+            held, left, other_kind, cools = false, size and 0 or -1, size
         end
     end
     local record = call('GET', records .. owner)
@@ -148,10 +148,8 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     elseif not (record or held) then
         if now > not_after then
             return 3, 0, 0
-        elseif left == -1 and other_kind ~= -1 then
-            if #owners_of() == 0 then
-                return 6, 0, 0
-            end
+        elseif left == -1 and other_kind ~= -1 and #owners_of() == 0 then
+            return 6, 0, 0
         end
         if other_kind then
             return 4, other_kind, 0
@@ -196,7 +194,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     local javas = own_kind == 0 and call('ZCARD', timeouts) - call('ZCARD', waiters) or 0
     local slack = javas > 0 and (waits and slack_of(owner) or slack_of_newcomer()) or 0
     -- LPOS reads the whole queue to find that a new claim is not in it, so this asks for its score first.
-    local ahead = call('ZSCORE', timeouts, owner) and call('LPOS', queue, owner)
+    local ahead = (waits or call('ZSCORE', timeouts, owner)) and call('LPOS', queue, owner)
     if not ahead and waits then
         call('LPUSH', queue, owner)
         ahead = 0

@@ -65,7 +65,7 @@ pub(super) fn open_exclusive(path: &Path) -> rusqlite::Result<Option<Connection>
 pub(super) fn close(path: &Path, connection: Connection) {
     let log = fs::metadata(sibling(path, "-wal"));
     let is_short = log.is_ok_and(|log| log.len() <= MAX_KEPT_LOG);
-    // A failure leaves the connection as it is: then the log is moved.
+    // A failure leaves the connection as it is: then the log stays.
     let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, is_short);
 }
 

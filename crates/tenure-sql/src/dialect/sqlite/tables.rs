@@ -18,7 +18,8 @@ macro_rules! columns {
     };
 }
 
-/// The prepared statements of one connection, which returns them to its cache when they are dropped. Keys and labels are parameters, never part of the text.
+/// The prepared statements of one connection, which returns them to its cache when they are dropped. Keys and labels are
+/// parameters, never part of the text.
 pub(super) struct Tables<'c> {
     /// Begins a transaction and takes the write lock before the first read, so that no other process can change the
     /// rows between the read and the commit.
