@@ -5,14 +5,17 @@ use crate::process::{Failure, cargo, output};
 
 /// Crates that few features may compile: our stores, clients of stores, TLS libraries, `cc`, which compiles C, and
 /// `metrics`.
-const CHECKED: &str = "tenure-memory tenure-sql tenure-redis rusqlite tokio-postgres mysql_async redis zookeeper-client \
-    tonic prost aws-lc-sys aws-lc-rs openssl-sys ring rustls libsqlite3-sys cc metrics";
+const CHECKED: &str = "tenure-memory tenure-sql tenure-redis tenure-quorum rusqlite tokio-postgres mysql_async redis \
+    zookeeper-client tonic prost aws-lc-sys aws-lc-rs openssl-sys ring rustls tokio-rustls libsqlite3-sys cc metrics";
 
 /// Sets of features, and the crates of `CHECKED` that each may compile. Only TLS may compile C, for `ring`.
 const LEAN: [(&str, &[&str]); 3] = [
     ("memory", &["tenure-memory"]),
     ("redis", &["tenure-redis", "redis"]),
-    ("redis,tls", &["tenure-redis", "redis", "ring", "rustls", "cc"]),
+    (
+        "redis,tls",
+        &["tenure-redis", "redis", "ring", "rustls", "tokio-rustls", "cc"],
+    ),
 ];
 
 /// Runs `cargo tree` for each set of features in `LEAN`. Fails on a crate that the set may not compile.

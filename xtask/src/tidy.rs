@@ -13,17 +13,41 @@ use crate::metadata::Metadata;
 use crate::process::{Failure, root};
 use crate::regressions;
 
-/// The folders of the workspace whose files are checked.
-const FOLDERS: [&str; 6] = ["crates", "docs", "examples", "interop", "mutants", "xtask"];
+/// The folders and pages of the workspace that are checked.
+const CHECKED: [&str; 14] = [
+    "crates",
+    "docs",
+    "examples",
+    "interop",
+    "mutants",
+    "xtask",
+    "README.md",
+    "ARCHITECTURE.md",
+    "BENCHMARKS.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "GUARANTEES.md",
+    "ROADMAP.md",
+    "SECURITY.md",
+];
 
 /// Applies every rule to the whole workspace, prints the findings, and fails if there are any.
 pub(crate) fn run() -> Result<(), Failure> {
     let root = root();
     let mut files = Vec::new();
     let mut found = Vec::new();
-    for folder in FOLDERS {
-        for file in below(&root.join(folder))? {
-            let path = format!("{folder}/{}", file.display());
+    for place in CHECKED {
+        let inside = match root.join(place) {
+            page if page.is_file() => vec![place.to_owned()],
+            folder => {
+                let files = below(&folder)?;
+                files
+                    .iter()
+                    .map(|file| format!("{place}/{}", file.display()))
+                    .collect()
+            }
+        };
+        for path in inside {
             // Skips files that are not text.
             let Ok(text) = fs::read_to_string(root.join(&path)) else {
                 continue;

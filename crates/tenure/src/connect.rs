@@ -207,6 +207,8 @@ fn left_out_or_unknown(scheme: &str) -> Error {
         ("memory", cfg!(feature = "memory")),
         ("sqlite", cfg!(feature = "sqlite")),
         ("redis", cfg!(feature = "redis")),
+        ("redis+sentinel", cfg!(feature = "redis")),
+        ("redis+cluster", cfg!(feature = "redis")),
         ("redlock", cfg!(feature = "quorum")),
     ];
     let built = stores

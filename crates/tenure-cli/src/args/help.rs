@@ -72,7 +72,7 @@ Durations are written `500ms`, `5s`, `2m`, `1h30m`.
     run_exit_codes!(),
     "
 
-Exit codes of the other verbs (`elect` exits as `run` does):
+Exit codes of the other verbs (`tenure elect -h` shows its own):
   0 done · 1 busy, timed out or findings · 2 usage · 3 the store failed · 4 lock lost"
 );
 
@@ -118,13 +118,13 @@ pub(super) const ELECT_SHORT: &str = elect_exit_codes!();
 pub(super) const ELECT: &str = concat!(
     "\
 Of all candidates for NAME one leads and runs its command; the others wait, in
-order. When the command ends by itself, elect gives up the lead and ends. When
-the lead is lost, the command is stopped (TERM, and KILL a grace later) and
-elect campaigns again: it starts the command again when it leads again. At
---max-hold the command is stopped too, and elect ends. NAME is a key, held as a
-mutex: `tenure show NAME` shows the leader and the candidates. The command sees
-TENURE_KEY, TENURE_TOKEN, TENURE_CLAIM and TENURE_STORE; signals reach it as
-under `run`.
+order where the store has fair locks. When the command ends by itself, elect
+gives up the lead and ends. When the lead is lost, the command is stopped
+(TERM, and KILL a grace later) and elect campaigns again: it starts the
+command again when it leads again. At --max-hold the command is stopped too,
+and elect ends. NAME is a key, held as a mutex: `tenure show NAME` shows the
+leader and the candidates. The command sees TENURE_KEY, TENURE_TOKEN,
+TENURE_CLAIM and TENURE_STORE; signals reach it as under `run`.
 
 ",
     promise!(),
