@@ -42,7 +42,7 @@ Not promised:
     comes on waking. Another may have held the lock meanwhile: then only the
     fencing token (TENURE_TOKEN), checked by what you write to, protects it.
   - After an eviction, a lost session or lost data in the store, another may
-    hold the lock before the command is told.
+    hold the lock before the command learns of it.
   - A process of another user (sudo, when you are not root) and work handed
     to another daemon or host (docker, systemd-run, ssh) are not reached.
   - If tenure and its guardian are both killed with KILL, only the command

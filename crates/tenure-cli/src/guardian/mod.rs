@@ -1,6 +1,6 @@
 //! The guardian: a second small process that stops a command before its lock can be granted to another client.
 //!
-//! Three processes run the same binary and are told apart by `argv[0]`:
+//! Three processes run the same binary; `argv[0]` says which one a process is:
 //!
 //! ```text
 //! tenure                [`Supervisor`]: holds the lock, renews it, and sends each new deadline

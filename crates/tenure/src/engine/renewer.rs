@@ -24,7 +24,8 @@
 //! The queue of a hold releases a claim whose deadline has passed, and forgets one that the store does not have.
 //!
 //! After a connection was replaced the task renews all holds within a second: the server behind the new connection may have
-//! lost them. A hold that is not renewed (a fixed lease) is checked once, at its deadline.
+//! lost them. For a hold with a fixed lease it sends a request only then, early if the store wants a first renewal, and
+//! while a downgrade is due; at the deadline it looks whether the hold is lost.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -53,7 +53,7 @@ pub(super) fn examine(
         findings.push(Finding::danger(
             bug,
             "claims may be missing from a damaged file, so that two can hold one lock: use SQLite 3.51.3 or later, \
-             such as by the feature `sqlite-bundled`, unless your system has mended its own",
+             such as by the feature `sqlite-bundled`, unless your system has corrected its own SQLite",
         ));
     }
     if !write_lock_is_free {
