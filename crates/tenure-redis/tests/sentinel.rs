@@ -131,6 +131,100 @@ async fn a_silent_master_is_left_when_another_is_announced() {
     );
 }
 
+/// Lets one sentinel begin a failover that does not end: the replica that it chooses refuses to be promoted. Returns
+/// once the sentinel waits for the promotion. The other sentinels know nothing of that.
+fn begin_promotion(group: &mut Replicated, leader: usize, chosen: usize) {
+    for replica in [1, 2].into_iter().filter(|replica| *replica != chosen) {
+        let unwanted = group.servers()[replica].ask(&["CONFIG", "SET", "replica-priority", "0"]);
+        unwanted.expect("it obeys");
+    }
+    let refuses = group.servers()[chosen].ask(&["ACL", "SETUSER", "default", "-slaveof"]);
+    refuses.expect("it obeys");
+    let sentinel = &group.sentinels()[leader];
+    let ask = |question: &[&str]| sentinel.ask(question).expect("it answers");
+    ask(&["SENTINEL", "SET", MASTER, "failover-timeout", "60000"]);
+    let wait_for = |question, pair: &str| wait_until(|| ask(&["SENTINEL", question, MASTER]).contains(pair));
+    wait_for("REPLICAS", "slave-priority\n0\n");
+    ask(&["SENTINEL", "FAILOVER", MASTER]);
+    wait_for("MASTER", "failover-state\nwait_promotion\n");
+}
+
+/// Ends a failover that `begin_promotion` began.
+fn promote(group: &mut Replicated, chosen: usize) {
+    let obeys = group.servers()[chosen].ask(&["REPLICAOF", "NO", "ONE"]);
+    obeys.expect("it obeys");
+}
+
+/// Waits until only the sentinels, the replicas and this test are connected to the server.
+fn wait_until_left(server: &Redis) {
+    wait_until(|| {
+        let clients = server
+            .ask(&["CLIENT", "LIST", "TYPE", "NORMAL"])
+            .expect("it answers");
+        let is_sentinel = |client: &&str| client.contains("name=sentinel-") || client.contains("cmd=client");
+        clients.lines().all(|client| is_sentinel(&client))
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_is_left_before_a_replica_is_promoted() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    let store = connect(&group.url()).await.expect("the master is found");
+    let held = claim("held", 1);
+    granted(&store, &held).await;
+    replicate(&mut group, 0);
+    begin_promotion(&mut group, 2, 1);
+    wait_until_left(&group.servers()[0]);
+    promote(&mut group, 1);
+    granted(&store, &claim("later", 2)).await;
+    let [before, after] = [0, 1].map(|server| group.servers()[server].ask(&["EXISTS", "held", "later"]));
+    assert_eq!(before.expect("it answers"), "1");
+    assert_eq!(after.expect("it answers"), "2");
+    let renewed = renew(&store, RenewRequest::of(&held)).await;
+    assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connecting_waits_while_a_replica_is_promoted() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    begin_promotion(&mut group, 2, 1);
+    // Otherwise the client may also learn of the promotion as it begins to listen.
+    let deaf = group.sentinels()[2].ask(&["ACL", "SETUSER", "default", "-subscribe"]);
+    deaf.expect("it obeys");
+    // A promoted replica has left its master.
+    let leaves = group.servers()[1].ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    leaves.expect("it obeys");
+    wait_until(|| {
+        let role = group.servers()[0].ask(&["ROLE"]).expect("it answers");
+        !role.contains(&group.servers()[1].address().port().to_string())
+    });
+    let url = group.url();
+    let mut connecting = tokio::spawn(async move { connect(&url).await });
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut connecting).await;
+    assert!(
+        early.is_err(),
+        "the sentinel that is asked first names the old master: {early:?}"
+    );
+    promote(&mut group, 1);
+    let store = within_a_minute(connecting).await.expect("no panic");
+    granted(&store.expect("the new master is found"), &claim("k", 1)).await;
+    assert_eq!(group.servers()[1].ask(&["EXISTS", "k"]).expect("it answers"), "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_master_is_used_again_if_none_is_promoted() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    let store = connect(&group.url()).await.expect("the master is found");
+    begin_promotion(&mut group, 0, 1);
+    wait_until_left(&group.servers()[0]);
+    granted(&store, &claim("k", 1)).await;
+    assert_eq!(group.servers()[0].ask(&["EXISTS", "k"]).expect("it answers"), "1");
+    let state = group.sentinels()[0]
+        .ask(&["SENTINEL", "MASTER", MASTER])
+        .expect("it answers");
+    assert!(state.contains("wait_promotion"), "{state}");
+}
+
 #[tokio::test]
 async fn a_replica_that_a_sentinel_names_is_refused_until_promoted() {
     let mut group = Replicated::start_servers(&[]).expect("all start");
@@ -273,6 +367,12 @@ async fn a_sentinel_behind_the_others_is_not_believed() {
         stale.address()
     );
     let store = connect(&url).await.expect("the master is found");
+    // The client has subscribed, and asks nothing now.
+    wait_until(|| {
+        let clients = newest.ask(&["CLIENT", "LIST"]).expect("it answers");
+        let mut clients = clients.lines();
+        clients.clone().count() == 2 && clients.any(|client| client.contains(" sub=4 "))
+    });
     newest.process().pause();
     current
         .ask(&["CLIENT", "KILL", "TYPE", "normal"])

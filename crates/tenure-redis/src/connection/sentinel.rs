@@ -1,29 +1,40 @@
-//! Sentinels: finds the master that they name, and notices when they name another.
+//! Sentinels: finds the master that they name, and leaves a master that they replace.
 //!
-//! The client asks one sentinel after the other, and takes the first answer that is not behind an earlier one. It also
-//! subscribes to one of them, so that it leaves a demoted master as soon as that sentinel knows of the switch.
+//! The client asks one sentinel after the other for the master, and takes the first answer that is not behind an earlier
+//! one. It also listens to all of them, because only the one that carries out a failover announces its steps:
+//!
+//! | it announces | it then names | the client |
+//! |---|---|---|
+//! | `+failover-state-send-slaveof-noone` | the old master, and the state of the failover | leaves its server and waits |
+//! | `+promoted-slave` | the new master | connects to the new master |
+//! | `-failover-abort-slave-timeout` | the old master | connects to the old master |
+//! | `+switch-master`, as all sentinels do | the new master | connects to the new master |
+//!
+//! The old master accepts writes for up to ten seconds after the second step. The new one never gets these writes. A
+//! client that leaves at the first step sends none of them.
 
-use std::collections::HashMap;
+mod answer;
+
+use std::collections::HashSet;
 use std::convert::Infallible;
-use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, TryFutureExt};
 use parking_lot::Mutex;
+use redis::Value;
 use redis::aio::{PubSub, PubSubSink, PubSubStream};
-use redis::{AsyncConnectionConfig, ErrorKind, RedisError, Value};
-use tenure_backend::{BackendError, Effect, Fault};
+use tenure_backend::BackendError;
 use tenure_endpoint::Host;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::connection::connect_error::ConnectError;
-use crate::connection::driver::log_in;
 use crate::connection::stream::Streams;
 use crate::topology::SentinelConfig;
+
+pub(crate) use answer::{Answer, Failure};
+use answer::{no_master, silent};
 
 /// If a sentinel has not answered after this time, the next one is asked too.
 const NEXT_AFTER: Duration = Duration::from_millis(250);
@@ -31,11 +42,20 @@ const NEXT_AFTER: Duration = Duration::from_millis(250);
 /// Interval of the pings that find a sentinel that has died in silence.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Pause before the client subscribes to the next sentinel.
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// Pause before the client subscribes again to a sentinel that it lost.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The channel on which a sentinel announces that a master was replaced.
-const SWITCH: &str = "+switch-master";
+/// The longest time without a server while a replica is promoted. A sentinel looks at the replica every second. If it
+/// still has not promoted it after this time, the client goes back to the old master.
+const PROMOTION: Duration = Duration::from_secs(3);
+
+/// The channels on which a sentinel announces the steps of a failover after which it answers differently.
+const STEPS: [&str; 4] = [
+    "+failover-state-send-slaveof-noone",
+    "+promoted-slave",
+    "-failover-abort-slave-timeout",
+    "+switch-master",
+];
 
 /// What a client knows about its sentinels and their master.
 pub(crate) struct Sentinels {
@@ -44,28 +64,27 @@ pub(crate) struct Sentinels {
     /// Time limit for each step of listening to a sentinel.
     limit: Duration,
     state: Mutex<State>,
-    master: watch::Sender<Option<Host>>,
+    /// Changes with each answer that is accepted.
+    master: watch::Sender<Master>,
 }
 
 struct State {
     /// The sentinels of the URL and those that they named. The one whose answer was accepted last is the first.
     known: Vec<Host>,
-    /// The configuration epoch of the last answer that was accepted. It grows with each failover.
+    /// The configuration epoch of the last answer that was accepted.
     epoch: u64,
+    replicas: u64,
+    /// The sentinel that is promoting a replica, and when the client learned of it.
+    promotion: Option<(Host, Instant)>,
 }
 
-/// Properties of a master or a sentinel, as a sentinel reports them.
-type Fields = HashMap<String, String>;
-
-/// One sentinel's answer.
-pub(crate) struct Answer {
-    sentinel: Host,
-    pub(crate) master: Host,
-    epoch: u64,
-    /// The other sentinels of this master.
-    others: Vec<Host>,
-    /// Number of sentinels that must agree that the master is down.
-    pub(crate) quorum: u64,
+#[derive(Clone, PartialEq, Eq)]
+enum Master {
+    /// No sentinel has answered.
+    Unknown,
+    Named(Host),
+    /// A sentinel is promoting a replica, so there is no master to use now.
+    Promoting,
 }
 
 impl Sentinels {
@@ -73,13 +92,15 @@ impl Sentinels {
         let state = State {
             known: config.sentinels.clone(),
             epoch: 0,
+            replicas: 0,
+            promotion: None,
         };
         Sentinels {
             config,
             streams,
             limit,
             state: Mutex::new(state),
-            master: watch::Sender::new(None),
+            master: watch::Sender::new(Master::Unknown),
         }
     }
 
@@ -88,22 +109,45 @@ impl Sentinels {
         self.state.lock().known.clone()
     }
 
-    /// The master that the last accepted answer names. `None` before the first answer.
+    /// Number of the master's replicas, including those that are down.
+    pub(crate) fn replicas(&self) -> u64 {
+        self.state.lock().replicas
+    }
+
+    /// The master that the last accepted answer names. `None` before the first answer, and while a replica is promoted.
     pub(crate) fn master(&self) -> Option<Host> {
-        self.master.borrow().clone()
+        match &*self.master.borrow() {
+            Master::Named(host) => Some(host.clone()),
+            Master::Unknown | Master::Promoting => None,
+        }
     }
 
-    /// Resolves when the sentinels name another master than `server`.
+    /// Resolves when the sentinels name another master than `server`, or begin to promote a replica.
     pub(crate) async fn replaced(&self, server: &Host) {
-        let mut named = self.master.subscribe();
+        let is_replaced = |master: &Master| match master {
+            Master::Named(host) => host != server,
+            Master::Promoting => true,
+            Master::Unknown => false,
+        };
         // Fails only if the sender is gone, and `self` has it.
-        let _ = named
-            .wait_for(|master| master.as_ref().is_some_and(|master| master != server))
-            .await;
+        let _ = self.master.subscribe().wait_for(is_replaced).await;
     }
 
-    /// Returns the address of the master. Asks the next sentinel if one fails, does not answer soon, or is behind.
+    /// Returns the address of the master. While a sentinel promotes a replica, waits for the end of that, up to
+    /// [`PROMOTION`].
     pub(crate) async fn locate(&self) -> Result<Host, BackendError> {
+        loop {
+            let mut master = self.master.subscribe();
+            // If the sentinel dies meanwhile, it announces nothing.
+            let _ = timeout(PROMOTION, master.wait_for(|master| *master != Master::Promoting)).await;
+            if let Master::Named(host) = self.ask_in_turn().await? {
+                return Ok(host);
+            }
+        }
+    }
+
+    /// Asks for the master. Asks the next sentinel if one fails, does not answer soon, or is behind.
+    async fn ask_in_turn(&self) -> Result<Master, BackendError> {
         let known = self.known();
         let mut next = known.iter();
         let mut asked: FuturesUnordered<_> = next.by_ref().take(1).map(|host| self.ask(host)).collect();
@@ -117,7 +161,7 @@ impl Sentinels {
                 () = sleep(NEXT_AFTER), if next.len() > 0 => None,
             };
             match answer {
-                Some(Ok(answer)) if answer.epoch >= self.state.lock().epoch => {
+                Some(Ok(answer)) if self.state.lock().accepts(&answer) => {
                     return Ok(self.learn(answer));
                 }
                 Some(Ok(answer)) => {
@@ -132,55 +176,20 @@ impl Sentinels {
         // The sentinels may have been set up again, with epochs that start at 0.
         match behind {
             Some(newest) => Ok(self.learn(newest)),
-            None => Err(self.error(&known, failures)),
+            None => Err(no_master(&self.config.master, &known, &failures)),
         }
     }
 
-    /// Error for sentinels of which none named the master. If all fail alike, for a reason that an operator must
-    /// remove, the error is permanent.
-    fn error(&self, asked: &[Host], failures: Vec<Failure>) -> BackendError {
-        let master = &self.config.master;
-        let all = |kind: &Failure| failures.iter().all(|failure| failure == kind);
-        let hosts = asked.iter().map(Host::to_string).collect::<Vec<_>>().join(", ");
-        let (fault, message) = if all(&Failure::UnknownMaster) {
-            let message = format!(
-                "the sentinels {hosts} monitor no master `{master}`: write the name that `SENTINEL MASTERS` shows into the \
-                 URL's path"
-            );
-            (Fault::Invalid, message)
-        } else if all(&Failure::NotASentinel) {
-            let message = format!(
-                "{hosts} is no sentinel: name the sentinels, which usually listen at port 26379, or write `redis://HOST` for \
-                 a single server"
-            );
-            (Fault::Invalid, message)
-        } else if all(&Failure::Login) {
-            let message = "the sentinels refuse the login: name their user in `sentinel_user` and the file of their \
-                           password in `sentinel_password_file`; the URL's user and password are those of the servers";
-            (Fault::Denied, message.to_owned())
-        } else {
-            let message = format!("no sentinel names the master `{master}`: see whether they run at {hosts}");
-            (Fault::Unavailable, message)
-        };
-        let why: Vec<_> = failures.iter().map(Failure::to_string).collect();
-        BackendError::because(fault, Effect::None, message, why.join("; "))
-    }
-
-    /// Records an answer, and puts its sentinel first.
-    fn learn(&self, answer: Answer) -> Host {
-        let mut state = self.state.lock();
-        state.known = vec![answer.sentinel];
-        for other in answer.others.iter().chain(&self.config.sentinels) {
-            if !state.known.contains(other) {
-                state.known.push(other.clone());
+    /// Asks all sentinels at once, and learns from those that answer soon.
+    pub(crate) async fn ask_again(&self) {
+        let known = self.known();
+        let mut asked: FuturesUnordered<_> = known.iter().map(|host| self.ask(host)).collect();
+        let learning = async {
+            while let Some(answer) = asked.next().await {
+                answer.into_iter().for_each(|answer| self.consider(answer));
             }
-        }
-        state.epoch = answer.epoch;
-        self.master.send_if_modified(|master| {
-            let before = master.replace(answer.master.clone());
-            before.as_ref() != Some(&answer.master)
-        });
-        answer.master
+        };
+        let _ = timeout(NEXT_AFTER, learning).await;
     }
 
     /// Asks all sentinels, one after the other.
@@ -193,50 +202,73 @@ impl Sentinels {
         answers
     }
 
-    /// Asks one sentinel for the master, and for the other sentinels.
     async fn ask(&self, sentinel: &Host) -> Result<Answer, Failure> {
-        let info = self.config.login.info()?;
-        let stream = self.streams.open(sentinel).await?;
-        let (mut connection, _driver) = log_in(stream, &info, AsyncConnectionConfig::new()).await?;
-        let mut questions = redis::pipe();
-        for question in ["GET-MASTER-ADDR-BY-NAME", "MASTER", "SENTINELS"] {
-            questions.cmd("SENTINEL").arg(question).arg(&self.config.master);
-        }
-        let (address, master, others): (Option<(String, u16)>, Fields, Vec<Fields>) =
-            questions.query_async(&mut connection).await?;
-        let (name, port) = address.ok_or(Failure::UnknownMaster)?;
-        let number = |name| master.get(name).and_then(|value| value.parse().ok());
-        let host = |fields: &Fields| Some(Host::new(fields.get("ip")?, fields.get("port")?.parse().ok()?));
-        Ok(Answer {
-            sentinel: sentinel.clone(),
-            master: Host::new(name, port),
-            epoch: number("config-epoch").unwrap_or(0),
-            quorum: number("quorum").unwrap_or(0),
-            others: others.iter().filter_map(host).collect(),
-        })
+        Answer::of(sentinel, &self.config, &self.streams).await
     }
 
-    /// Asks again whenever a sentinel announces that a master was replaced. Runs until it is dropped.
-    pub(crate) async fn follow(&self) {
-        loop {
-            for sentinel in self.known() {
-                let Err(failure) = self.listen(&sentinel).await;
-                tracing::debug!(%sentinel, %failure, "the client listens to the next sentinel");
-                sleep(RETRY_PAUSE).await;
+    /// Learns from an answer, unless it is behind.
+    fn consider(&self, answer: Answer) {
+        if self.state.lock().accepts(&answer) {
+            self.learn(answer);
+        }
+    }
+
+    /// Records an answer, and puts its sentinel first.
+    fn learn(&self, answer: Answer) -> Master {
+        let mut state = self.state.lock();
+        state.known = vec![answer.sentinel.clone()];
+        for other in answer.others.iter().chain(&self.config.sentinels) {
+            if !state.known.contains(other) {
+                state.known.push(other.clone());
             }
         }
+        (state.epoch, state.replicas) = (answer.epoch, answer.replicas);
+        let master = match state.waits_for(&answer) {
+            true => Master::Promoting,
+            false => Master::Named(answer.master),
+        };
+        self.master.send_replace(master.clone());
+        master
+    }
+
+    /// Listens to all sentinels that the client knows, from the first answer on. Runs until it is dropped.
+    pub(crate) async fn follow(&self) {
+        let mut learned = self.master.subscribe();
+        let (mut followed, mut listening) = (HashSet::new(), FuturesUnordered::new());
+        loop {
+            tokio::select! {
+                // Fails only if the sender is gone, and `self` has it.
+                _ = learned.changed() => {}
+                Some(sentinel) = listening.next() => {
+                    followed.remove(&sentinel);
+                }
+            }
+            for sentinel in self.known() {
+                if followed.insert(sentinel.clone()) {
+                    listening.push(self.listen_while_known(sentinel));
+                }
+            }
+        }
+    }
+
+    /// Listens to a sentinel, and subscribes again when the connection ends, until the other sentinels no longer name
+    /// it.
+    async fn listen_while_known(&self, sentinel: Host) -> Host {
+        while self.state.lock().known.contains(&sentinel) {
+            let Err(failure) = self.listen(&sentinel).await;
+            tracing::debug!(%sentinel, %failure, "the client no longer listens to this sentinel");
+            sleep(RETRY_PAUSE).await;
+        }
+        sentinel
     }
 
     /// Listens to one sentinel until it can no longer be reached.
     async fn listen(&self, sentinel: &Host) -> Result<Infallible, Failure> {
         let (mut sink, mut stream) = self.within(self.subscribe(sentinel)).await?;
         loop {
-            // Asks before the first message too: a switch may have come while the client was subscribed to no sentinel.
-            let answer = self.within(self.ask(sentinel)).await?;
-            if answer.epoch >= self.state.lock().epoch {
-                self.learn(answer);
-            }
-            self.switch(&mut sink, &mut stream).await?;
+            // Asks before the first message too: the client may have missed one while it was not subscribed.
+            self.consider(self.within(self.ask(sentinel)).await?);
+            self.next_step(&mut sink, &mut stream).await?;
         }
     }
 
@@ -244,12 +276,12 @@ impl Sentinels {
         let info = self.config.login.info()?;
         let stream = self.streams.open(sentinel).await?;
         let (mut sink, stream) = PubSub::new(&info, stream).await?.split();
-        sink.subscribe(SWITCH).await?;
+        sink.subscribe(&STEPS).await?;
         Ok((sink, stream))
     }
 
-    /// Waits until the sentinel announces a switch. Fails if the sentinel no longer answers.
-    async fn switch(&self, sink: &mut PubSubSink, stream: &mut PubSubStream) -> Result<(), Failure> {
+    /// Waits until the sentinel announces a step of a failover. Fails if the sentinel no longer answers.
+    async fn next_step(&self, sink: &mut PubSubSink, stream: &mut PubSubStream) -> Result<(), Failure> {
         loop {
             tokio::select! {
                 message = stream.next() => return message.map(drop).ok_or_else(silent),
@@ -265,63 +297,28 @@ impl Sentinels {
     }
 }
 
-/// Why a sentinel did not name the master.
-#[derive(PartialEq, Eq)]
-pub(crate) enum Failure {
-    UnknownMaster,
-    NotASentinel,
-    /// The sentinel refused the user or the password, or asks for one.
-    Login,
-    /// Any other failure, such as a sentinel that cannot be reached. The text says why.
-    Silent(String),
-}
+impl State {
+    /// Returns whether an answer is not behind an earlier one. While one sentinel promotes a replica, the others know
+    /// nothing of that, so their answers are behind.
+    fn accepts(&self, answer: &Answer) -> bool {
+        let may_know_less = self
+            .promotion
+            .as_ref()
+            .is_some_and(|(leader, begun)| *leader != answer.sentinel && begun.elapsed() < PROMOTION);
+        answer.epoch > self.epoch || answer.epoch == self.epoch && !may_know_less
+    }
 
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
-        match error {
-            ConnectError::Redis(error) => error.into(),
-            ConnectError::Translated(error) => error.into(),
+    /// Records whether the sentinel promotes a replica. Returns whether the client waits for the end of that.
+    fn waits_for(&mut self, answer: &Answer) -> bool {
+        if !answer.is_promoting {
+            self.promotion = None;
+            return false;
         }
+        let known = self.promotion.take();
+        let known = known.filter(|(leader, _)| *leader == answer.sentinel);
+        let (_, begun) = self
+            .promotion
+            .insert(known.unwrap_or_else(|| (answer.sentinel.clone(), Instant::now())));
+        begun.elapsed() < PROMOTION
     }
-}
-
-impl From<BackendError> for Failure {
-    fn from(error: BackendError) -> Self {
-        let why = error.source().map_or_else(String::new, |why| format!(": {why}"));
-        Failure::Silent(format!("{error}{why}"))
-    }
-}
-
-impl From<RedisError> for Failure {
-    fn from(error: RedisError) -> Self {
-        let words = error.to_string();
-        let is_login = error.kind() == ErrorKind::AuthenticationFailed
-            || ["NOAUTH", "WRONGPASS", "NOPERM", "AUTH "]
-                .iter()
-                .any(|word| words.contains(word));
-        if words.contains("unknown command") {
-            Failure::NotASentinel
-        } else if words.contains("No such master") {
-            Failure::UnknownMaster
-        } else if is_login {
-            Failure::Login
-        } else {
-            Failure::Silent(words)
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Failure::UnknownMaster => "a sentinel monitors no master of this name",
-            Failure::NotASentinel => "a host is no sentinel",
-            Failure::Login => "a sentinel refuses the login",
-            Failure::Silent(why) => why,
-        })
-    }
-}
-
-fn silent() -> Failure {
-    Failure::Silent("a sentinel did not answer".to_owned())
 }

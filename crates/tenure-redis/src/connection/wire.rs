@@ -64,15 +64,18 @@ impl Wire {
     }
 
     async fn connect(dialer: &Dialer) -> Result<Arc<Self>, ConnectError> {
-        let server = dialer.locate().await?;
-        let Some(sentinels) = dialer.sentinels() else {
-            return Self::connect_to(dialer, server).await;
-        };
-        // A dead master may not answer for longer than a failover takes, so the attempt ends when the sentinels name
-        // another.
-        tokio::select! {
-            wire = Self::connect_to(dialer, server.clone()) => wire,
-            () = sentinels.replaced(&server) => Err(not_yet_master(&server).into()),
+        loop {
+            let server = dialer.locate().await?;
+            let Some(sentinels) = dialer.sentinels() else {
+                return Self::connect_to(dialer, server).await;
+            };
+            // A dead master may not answer for longer than a failover takes, so the attempt ends when the sentinels
+            // replace it.
+            tokio::select! {
+                biased;
+                () = sentinels.replaced(&server) => {}
+                wire = Self::connect_to(dialer, server.clone()) => return wire,
+            }
         }
     }
 
@@ -88,10 +91,18 @@ impl Wire {
             None => Dialect::Alone,
             Some(_) => dialect_of_node(&mut connection).await?,
         };
-        if dialer.sentinels().is_some() {
+        if let Some(sentinels) = dialer.sentinels() {
             let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
-            if role.first().and_then(text) != Some("master") {
+            let (role, replicas) = match &role[..] {
+                [role, _, replicas] => (text(role), list(replicas)),
+                _ => (None, None),
+            };
+            if role != Some("master") {
                 return Err(not_yet_master(&server).into());
+            }
+            // A replica leaves its master when it is promoted, which only one of the sentinels may know yet.
+            if replicas.is_none_or(|replicas| (replicas.len() as u64) < sentinels.replicas()) {
+                sentinels.ask_again().await;
             }
         }
         let acknowledger = match config.acknowledgement {
@@ -297,7 +308,7 @@ async fn close_if_silent(wire: Weak<Wire>, limit: Duration) {
     }
 }
 
-/// Closes the connection when the sentinels name another master: what the old one grants will be lost.
+/// Closes the connection when the sentinels replace the master: what the old one grants from then on will be lost.
 async fn close_if_replaced(wire: Weak<Wire>, sentinels: Arc<Sentinels>, server: Host) {
     let Some(ended) = wire.upgrade().map(|wire| wire.ended()) else {
         return;
@@ -305,7 +316,7 @@ async fn close_if_replaced(wire: Weak<Wire>, sentinels: Arc<Sentinels>, server: 
     tokio::select! {
         () = ended => {}
         () = sentinels.replaced(&server) => {
-            tracing::info!(%server, "the sentinels name another master: the client leaves this one");
+            tracing::info!(%server, "the sentinels replace this master: the client leaves it");
             wire.upgrade().iter().for_each(|wire| wire.close());
         }
     }
