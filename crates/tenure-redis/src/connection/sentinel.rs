@@ -23,13 +23,15 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, TryFutureExt};
 use parking_lot::Mutex;
-use redis::Value;
-use redis::aio::{PubSub, PubSubSink, PubSubStream};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo};
 use tenure_backend::BackendError;
 use tenure_endpoint::Host;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::connection::driver::{Driver, log_in};
 use crate::connection::stream::Streams;
 use crate::topology::SentinelConfig;
 
@@ -203,7 +205,21 @@ impl Sentinels {
     }
 
     async fn ask(&self, sentinel: &Host) -> Result<Answer, Failure> {
-        Answer::of(sentinel, &self.config, &self.streams).await
+        let login = self.config.login.info()?;
+        let (mut connection, _driver) = self
+            .log_in(sentinel, &login, AsyncConnectionConfig::new())
+            .await?;
+        Answer::ask(&mut connection, sentinel, &self.config.master).await
+    }
+
+    async fn log_in(
+        &self,
+        sentinel: &Host,
+        login: &RedisConnectionInfo,
+        settings: AsyncConnectionConfig,
+    ) -> Result<(MultiplexedConnection, Driver), Failure> {
+        let stream = self.streams.open(sentinel).await?;
+        Ok(log_in(stream, login, settings).await?)
     }
 
     /// Learns from an answer, unless it is behind.
@@ -264,30 +280,36 @@ impl Sentinels {
 
     /// Listens to one sentinel until it can no longer be reached.
     async fn listen(&self, sentinel: &Host) -> Result<Infallible, Failure> {
-        let (mut sink, mut stream) = self.within(self.subscribe(sentinel)).await?;
+        let (sender, mut announced) = unbounded_channel();
+        let settings = AsyncConnectionConfig::new().set_push_sender(sender);
+        // In this version of the protocol, one connection can both subscribe and ask.
+        let login = self.config.login.info()?.set_protocol(ProtocolVersion::RESP3);
+        let (mut connection, _driver) = self.within(self.log_in(sentinel, &login, settings)).await?;
+        self.within(connection.subscribe(&STEPS).map_err(Failure::from))
+            .await?;
         loop {
             // Asks before the first message too: the client may have missed one while it was not subscribed.
-            self.consider(self.within(self.ask(sentinel)).await?);
-            self.next_step(&mut sink, &mut stream).await?;
+            let asking = Answer::ask(&mut connection, sentinel, &self.config.master);
+            self.consider(self.within(asking).await?);
+            while !self.has_announced(&mut connection, &mut announced).await? {}
         }
     }
 
-    async fn subscribe(&self, sentinel: &Host) -> Result<(PubSubSink, PubSubStream), Failure> {
-        let info = self.config.login.info()?;
-        let stream = self.streams.open(sentinel).await?;
-        let (mut sink, stream) = PubSub::new(&info, stream).await?.split();
-        sink.subscribe(&STEPS).await?;
-        Ok((sink, stream))
-    }
-
-    /// Waits until the sentinel announces a step of a failover. Fails if the sentinel no longer answers.
-    async fn next_step(&self, sink: &mut PubSubSink, stream: &mut PubSubStream) -> Result<(), Failure> {
-        loop {
-            tokio::select! {
-                message = stream.next() => return message.map(drop).ok_or_else(silent),
-                () = sleep(PING_INTERVAL) => {
-                    self.within(sink.ping::<Value>().map_err(Failure::from)).await?;
-                }
+    /// Waits for a message. Returns whether the sentinel announces a step of a failover. Fails if it no longer answers.
+    async fn has_announced(
+        &self,
+        connection: &mut MultiplexedConnection,
+        announced: &mut UnboundedReceiver<PushInfo>,
+    ) -> Result<bool, Failure> {
+        tokio::select! {
+            push = announced.recv() => match push.map(|push| push.kind) {
+                Some(PushKind::Disconnection) | None => Err(silent()),
+                Some(kind) => Ok(kind == PushKind::Message),
+            },
+            () = sleep(PING_INTERVAL) => {
+                let ping = redis::cmd("PING");
+                self.within(ping.exec_async(connection).map_err(Failure::from)).await?;
+                Ok(false)
             }
         }
     }

@@ -4,14 +4,12 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 
-use redis::{AsyncConnectionConfig, ErrorKind, RedisError};
+use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisError};
 use tenure_backend::{BackendError, Effect, Fault};
 use tenure_endpoint::Host;
 
 use crate::connection::connect_error::ConnectError;
-use crate::connection::driver::log_in;
-use crate::connection::stream::Streams;
-use crate::topology::SentinelConfig;
 
 /// Properties of a master or a sentinel, as a sentinel reports them.
 type Fields = HashMap<String, String>;
@@ -33,21 +31,18 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Asks one sentinel for the master, and for the other sentinels.
-    pub(super) async fn of(
+    /// Asks a sentinel for the master, and for the other sentinels.
+    pub(super) async fn ask(
+        connection: &mut MultiplexedConnection,
         sentinel: &Host,
-        config: &SentinelConfig,
-        streams: &Streams,
+        master: &str,
     ) -> Result<Self, Failure> {
-        let info = config.login.info()?;
-        let stream = streams.open(sentinel).await?;
-        let (mut connection, _driver) = log_in(stream, &info, AsyncConnectionConfig::new()).await?;
         let mut questions = redis::pipe();
         for question in ["GET-MASTER-ADDR-BY-NAME", "MASTER", "SENTINELS"] {
-            questions.cmd("SENTINEL").arg(question).arg(&config.master);
+            questions.cmd("SENTINEL").arg(question).arg(master);
         }
         let (address, master, others): (Option<(String, u16)>, Fields, Vec<Fields>) =
-            questions.query_async(&mut connection).await?;
+            questions.query_async(connection).await?;
         let (name, port) = address.ok_or(Failure::UnknownMaster)?;
         let number = |name| master.get(name).and_then(|value| value.parse().ok());
         let host = |fields: &Fields| Some(Host::new(fields.get("ip")?, fields.get("port")?.parse().ok()?));
