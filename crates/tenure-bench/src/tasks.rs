@@ -60,7 +60,9 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
         match (work.client, location.store) {
             (Client::Tenure | Client::TenureCluster, _) => tenure(Settings::default(), work).await,
             (Client::TenureQuorum, _) => tenure(Settings::default().lease(QUORUM_LEASE), work).await,
-            (Client::TenureNoPassing, _) => tenure(Settings::default().local_handover(false), work).await,
+            (Client::TenureNoLocalHandover, _) => {
+                tenure(Settings::default().local_handover(false), work).await
+            }
             (Client::TenureLinger, _) => tenure(Settings::default().linger(LINGER), work).await,
             (Client::Rslock, _) => serve(peers::keys(&LockManager::new(vec![url])), work).await,
             (Client::Rlock, _) => {
