@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Against) -> Fallible<()> {
     let selection = &args.selection;
     let (mut made, mut notes) = pairings(&selection.workloads, &selection.stores, selection.distance);
     for pairing in &mut made {
-        pairing.only(&[Client::Tenure, Client::TenureNoPassing]);
+        pairing.only(&[Client::Tenure, Client::TenureNoLocalHandover]);
         site::check(pairing.store)?;
     }
     let new = std::env::current_exe()?;

@@ -31,14 +31,14 @@ pub(crate) struct Disturbed {
 
 struct Entrant {
     client: Client,
-    crew: Processes,
+    processes: Processes,
     rounds: Vec<Round>,
     _site: Site,
 }
 
 impl Entrant {
     async fn run(&mut self, time: Duration, disturbed: &mut Disturbed) -> Fallible<()> {
-        let crew = &mut self.crew;
+        let processes = &mut self.processes;
         let once = async || {
             let before = CoresTime::now();
             // Waits for the same time with every client, though some take a second longer to serve their last
@@ -47,7 +47,7 @@ impl Entrant {
                 tokio::time::sleep(time).await;
                 CoresTime::now()
             };
-            let (round, after) = tokio::join!(crew.round(time), after);
+            let (round, after) = tokio::join!(processes.round(time), after);
             Ok((round?, stolen::part(before, after)))
         };
         self.rounds.push(least_disturbed(once, disturbed).await?);
@@ -88,11 +88,11 @@ pub(crate) async fn hold(
     let mut entrants = Vec::new();
     for &client in &pairing.clients {
         let site = Site::make(pairing.store, client, sites).await?;
-        let mut crew = Processes::start(pairing.workload, client, &site.location, section).await?;
-        crew.round(pace.warm_up).await?;
+        let mut processes = Processes::start(pairing.workload, client, &site.location, section).await?;
+        processes.round(pace.warm_up).await?;
         entrants.push(Entrant {
             client,
-            crew,
+            processes,
             rounds: Vec::new(),
             _site: site,
         });
@@ -110,7 +110,7 @@ pub(crate) async fn hold(
             entrant.client,
             &entrant.rounds,
         ));
-        entrant.crew.end().await?;
+        entrant.processes.end().await?;
     }
     Ok(rows)
 }

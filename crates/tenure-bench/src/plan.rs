@@ -53,7 +53,7 @@ pub(crate) enum Client {
     /// Tenure with default settings
     Tenure,
     /// Tenure with `Settings::local_handover` off: every hand-over goes through the store
-    TenureNoPassing,
+    TenureNoLocalHandover,
     /// Tenure with `Settings::linger`: the client keeps the key for up to 10 ms after an unlock
     TenureLinger,
     /// Tenure with default settings on a Redis Cluster of 3 masters
@@ -174,7 +174,7 @@ fn clients(workload: Workload, store: Store, distance: Distance) -> Vec<Client> 
     }
     // Local hand-overs happen only between tasks of one process on one key.
     if workload == Workload::Hot {
-        clients.push(Client::TenureNoPassing);
+        clients.push(Client::TenureNoLocalHandover);
     }
     if workload == Workload::Solo {
         clients.push(Client::TenureLinger);
@@ -222,8 +222,8 @@ mod tests {
             assert_eq!(pairing.clients.first(), Some(&Client::Tenure));
             let has_bare = pairing.store == Store::Memory || pairing.workload.is_exclusive();
             assert_eq!(pairing.clients.contains(&Client::Bare), has_bare);
-            let switched = pairing.clients.contains(&Client::TenureNoPassing);
-            assert_eq!(switched, pairing.workload == Workload::Hot);
+            let has_handover_off = pairing.clients.contains(&Client::TenureNoLocalHandover);
+            assert_eq!(has_handover_off, pairing.workload == Workload::Hot);
             let lingers = pairing.clients.contains(&Client::TenureLinger);
             assert_eq!(lingers, pairing.workload == Workload::Solo);
             for peer in [Client::Rslock, Client::Rlock] {

@@ -110,7 +110,7 @@ impl Processes {
             drop(orders);
             let status = process.wait().await?;
             if !status.success() {
-                return Err(format!("a process of the crew failed ({status})").into());
+                return Err(format!("a benchmark process failed ({status})").into());
             }
         }
         Ok(())
@@ -161,6 +161,6 @@ impl Member {
 
     async fn hear(&mut self) -> Fallible<String> {
         let line = self.answers.next_line().await?;
-        line.ok_or_else(|| "a process of the crew ended early: it said why above".into())
+        line.ok_or_else(|| "a benchmark process ended early: its error is printed above".into())
     }
 }

@@ -67,7 +67,12 @@ mod tests {
     #[test]
     fn a_row_has_medians_of_rounds_and_percentiles_of_waits() {
         let rounds = [round(&[100, 300]), round(&[100, 100]), round(&[0, 1000])];
-        let row = Row::of(Workload::Hot, Store::Sqlite, Client::TenureNoPassing, &rounds);
+        let row = Row::of(
+            Workload::Hot,
+            Store::Sqlite,
+            Client::TenureNoLocalHandover,
+            &rounds,
+        );
         assert_eq!(row.rate_per_s, 400.0);
         assert_eq!(row.handovers_per_s, 200.0);
         assert_eq!(row.min_share, 0.5);

@@ -60,7 +60,9 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
         match (work.client, location.store) {
             (Client::Tenure | Client::TenureCluster, _) => tenure(Settings::default(), work).await,
             (Client::TenureQuorum, _) => tenure(Settings::default().lease(QUORUM_LEASE), work).await,
-            (Client::TenureNoPassing, _) => tenure(Settings::default().local_handover(false), work).await,
+            (Client::TenureNoLocalHandover, _) => {
+                tenure(Settings::default().local_handover(false), work).await
+            }
             (Client::TenureLinger, _) => tenure(Settings::default().linger(LINGER), work).await,
             (Client::Rslock, _) => serve(peers::keys(&LockManager::new(vec![url])), work).await,
             (Client::Rlock, _) => {
@@ -122,17 +124,17 @@ fn sides<L>(mut side: impl FnMut(bool) -> L) -> impl FnMut(&str) -> L {
 
 /// Runs a round for each line of stdin, which is its length in microseconds, and prints the counters.
 async fn serve<L: Lock>(lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<()> {
-    let crew = crew(lock_of, work)?;
+    let workers = workers(lock_of, work)?;
     println!("ready");
     for line in std::io::stdin().lock().lines() {
         let time = Duration::from_micros(line?.parse()?);
-        println!("{}", serde_json::to_string(&round(&crew, time).await?)?);
+        println!("{}", serde_json::to_string(&round(&workers, time).await?)?);
     }
     Ok(())
 }
 
 /// Creates this process's workers. Calls `lock_of` for each before the measurement.
-fn crew<L: Lock>(mut lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<Vec<Arc<Worker<L>>>> {
+fn workers<L: Lock>(mut lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<Vec<Arc<Worker<L>>>> {
     let tasks = work.workload.tasks();
     let first: u32 = tasks[..work.process].iter().sum();
     let shared = Arc::new(match tasks.len() {
@@ -159,15 +161,15 @@ fn crew<L: Lock>(mut lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<Ve
     Ok((first..first + tasks[work.process]).map(member).collect())
 }
 
-async fn round<L: Lock>(crew: &[Arc<Worker<L>>], time: Duration) -> Fallible<Round> {
+async fn round<L: Lock>(workers: &[Arc<Worker<L>>], time: Duration) -> Fallible<Round> {
     let until = Instant::now() + time;
-    let mut workers = JoinSet::new();
-    for member in crew {
-        let member = Arc::clone(member);
-        workers.spawn(async move { member.work(until, time).await });
+    let mut tasks = JoinSet::new();
+    for worker in workers {
+        let worker = Arc::clone(worker);
+        tasks.spawn(async move { worker.work(until, time).await });
     }
     let mut all = Round::new(time);
-    while let Some(round) = workers.join_next().await {
+    while let Some(round) = tasks.join_next().await {
         all.join(&round??);
     }
     Ok(all)

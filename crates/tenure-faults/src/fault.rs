@@ -160,21 +160,21 @@ impl LinkFault {
 
 /// Offset of the server's clock: now, and the largest so far.
 #[derive(Debug, Default)]
-pub(crate) struct ClockHand {
+pub(crate) struct ClockOffset {
     now_ms: i64,
-    furthest_ms: i64,
+    largest_ms: i64,
 }
 
 impl StoreFault {
     /// Chooses a fault of the servers. No fault loses data while the clock is behind its largest offset, because no
     /// store could then keep tokens rising.
-    pub(crate) fn choose(dice: &mut Dice, allowed: Allowed, clock: &mut ClockHand) -> StoreFault {
+    pub(crate) fn choose(dice: &mut Dice, allowed: Allowed, clock: &mut ClockOffset) -> StoreFault {
         let down = millis(dice, 0, 1_500);
-        let behind = clock.furthest_ms - clock.now_ms;
+        let behind = clock.largest_ms - clock.now_ms;
         let step = 100 + dice.below(4_900) as i64;
         let (master, number) = (dice.chance(60), dice.below(1_000) as usize);
         let target = Target { master, number };
-        let outage = match dice.below(7) {
+        let fault = match dice.below(7) {
             0 | 1 => StoreFault::Pause(target, millis(dice, 50, 3_000)),
             2 if allowed.loses && behind == 0 => StoreFault::Restart(target, Data::Lost, down),
             // A replicated master that forgets must not come back as the master.
@@ -189,11 +189,11 @@ impl StoreFault {
             4 | 5 if allowed.replicated => StoreFault::Move(number),
             _ => StoreFault::Cut(target),
         };
-        if let StoreFault::Step(step) = outage {
+        if let StoreFault::Step(step) = fault {
             clock.now_ms += step;
-            clock.furthest_ms = clock.furthest_ms.max(clock.now_ms);
+            clock.largest_ms = clock.largest_ms.max(clock.now_ms);
         }
-        outage
+        fault
     }
 }
 
@@ -207,8 +207,8 @@ mod tests {
         (0..200).map(|_| choose(&mut dice)).collect()
     }
 
-    fn outages(seed: u64, allowed: Allowed) -> Vec<StoreFault> {
-        let mut clock = ClockHand::default();
+    fn store_faults(seed: u64, allowed: Allowed) -> Vec<StoreFault> {
+        let mut clock = ClockOffset::default();
         many(seed, |dice| StoreFault::choose(dice, allowed, &mut clock))
     }
 
@@ -234,9 +234,9 @@ mod tests {
 
     #[test]
     fn a_long_run_has_every_fault_and_follows_its_seed() {
-        let blows = || many(7, |dice| WorkerFault::choose(dice, FaultSet::ALL));
-        let outages = || [outages(7, ONE_SERVER), outages(7, REPLICATED)];
-        let faults = || (blows(), many(7, LinkFault::choose), outages());
+        let worker_faults = || many(7, |dice| WorkerFault::choose(dice, FaultSet::ALL));
+        let servers = || [store_faults(7, ONE_SERVER), store_faults(7, REPLICATED)];
+        let faults = || (worker_faults(), many(7, LinkFault::choose), servers());
         assert_eq!(faults(), faults(), "the seed decides");
         let text = format!("{:?}", faults());
         let kinds = "Pause Stall Kill Delay(ToServer Delay(ToClient Hold Swallow(ToServer Swallow(ToClient HalfOpen \
@@ -248,9 +248,9 @@ mod tests {
 
     #[test]
     fn a_master_that_forgets_is_restarted_only_as_a_replica() {
-        for outage in (0..20).flat_map(|seed| outages(seed, REPLICATED)) {
-            let restarts = matches!(outage, StoreFault::Restart(target, ..) if target.master);
-            assert!(!restarts && !matches!(outage, StoreFault::Step(_)), "{outage:?}");
+        for fault in (0..20).flat_map(|seed| store_faults(seed, REPLICATED)) {
+            let restarts = matches!(fault, StoreFault::Restart(target, ..) if target.master);
+            assert!(!restarts && !matches!(fault, StoreFault::Step(_)), "{fault:?}");
         }
     }
 
@@ -258,8 +258,8 @@ mod tests {
     fn data_is_never_lost_while_the_clock_is_behind() {
         for (seed, allowed) in (0..200).flat_map(|seed| [(seed, ONE_SERVER), (seed, FORGETFUL)]) {
             let (mut now, mut furthest) = (0, 0);
-            for outage in outages(seed, allowed) {
-                match outage {
+            for fault in store_faults(seed, allowed) {
+                match fault {
                     StoreFault::Step(step) => now += step,
                     StoreFault::Restart(_, data, _) if data == Data::Lost || allowed.forgets => {
                         assert_eq!(now, furthest, "seed {seed}");

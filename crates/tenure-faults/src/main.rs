@@ -4,7 +4,7 @@ use std::io;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> io::Result<()> {
-    let orders = std::env::args().nth(1);
-    let orders = orders.ok_or_else(|| io::Error::other("the tests start this program"))?;
-    tenure_faults::work(serde_json::from_str(&orders)?).await
+    let args = std::env::args().nth(1);
+    let args = args.ok_or_else(|| io::Error::other("the tests start this program"))?;
+    tenure_faults::work(serde_json::from_str(&args)?).await
 }

@@ -73,11 +73,11 @@ impl Run {
         let (seed, logs) = (self.seed, folder.display().to_string());
         // Printed first, so that the seed is known even if the run does not finish.
         println!("faults: TENURE_SEED={seed}, logs in {logs}");
-        let report = self.make(store, folder).await;
+        let report = self.carry_out(store, folder).await;
         report.map_err(|error| io::Error::other(format!("{error}; TENURE_SEED={seed}, logs in {logs}")))
     }
 
-    async fn make(self, mut store: Store, folder: PathBuf) -> io::Result<Report> {
+    async fn carry_out(self, mut store: Store, folder: PathBuf) -> io::Result<Report> {
         let client = tenure::connect(store.url()).await.map_err(io::Error::other)?;
         let args = |url| Args {
             url,
@@ -87,26 +87,26 @@ impl Run {
             seed: self.seed,
             plant: self.plant,
         };
-        let workers = store.link(PROCESSES).await?.into_iter().map(args);
-        let mut crew = Workers::start(&self.worker, workers.collect())?;
+        let args = store.link(PROCESSES).await?.into_iter().map(args).collect();
+        let mut workers = Workers::start(&self.worker, args)?;
 
         let (mut fault_log, mut findings, mut takeovers) = (Vec::new(), Vec::new(), Vec::new());
-        if let Some(finding) = every_task_gets_a_lock(&mut crew, TASKS, self.patience).await? {
+        if let Some(finding) = every_task_gets_a_lock(&mut workers, TASKS, self.patience).await? {
             findings.push(finding);
         } else {
-            fault_log = inject(self.seed, self.fault_set, self.span, &mut crew, &mut store).await?;
-            findings.extend(self.calm(&mut crew, &mut takeovers).await?);
+            fault_log = inject(self.seed, self.fault_set, self.span, &mut workers, &mut store).await?;
+            findings.extend(self.check_liveness(&mut workers, &mut takeovers).await?);
         }
-        findings.extend(self.end(&mut crew, &client, &mut store).await?);
+        findings.extend(self.end(&mut workers, &client, &mut store).await?);
         fault_log.extend(store.unexpected_failover().await?);
 
-        let (mut events, mut notes, mut worked) = (Vec::new(), Vec::new(), Vec::new());
-        for (worker, sight) in crew.seen()? {
-            events.extend_from_slice(&sight.events);
-            notes.extend_from_slice(&sight.notes);
-            worked.push(worker);
+        let (mut events, mut notes, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+        for (run, log) in workers.logs()? {
+            events.extend_from_slice(&log.events);
+            notes.extend_from_slice(&log.notes);
+            runs.push(run);
         }
-        let mut verdict = judge(events, &notes, &worked, &fault_log, client.profile().hazards);
+        let mut verdict = judge(events, &notes, &runs, &fault_log, client.profile().hazards);
         verdict.findings.extend(findings);
         Ok(Report {
             seed: self.seed,
@@ -121,29 +121,38 @@ impl Run {
     }
 
     /// Checks laws L1 and L2 after the faults have ended. Returns the first violation.
-    async fn calm(&self, crew: &mut Workers, takeovers: &mut Vec<Duration>) -> io::Result<Option<Finding>> {
-        let mut found = every_task_gets_a_lock(crew, TASKS, self.patience).await?;
-        let takes = if self.fault_set.successions { TAKEOVERS } else { 0 };
-        for time in 0..takes {
+    async fn check_liveness(
+        &self,
+        workers: &mut Workers,
+        takeovers: &mut Vec<Duration>,
+    ) -> io::Result<Option<Finding>> {
+        let mut found = every_task_gets_a_lock(workers, TASKS, self.patience).await?;
+        let kills = if self.fault_set.successions { TAKEOVERS } else { 0 };
+        for number in 0..kills {
             if found.is_none() {
-                found = a_dead_holder_is_succeeded(crew, time % crew.seats(), takeovers).await?;
+                found = a_dead_holder_is_succeeded(workers, number % workers.seats(), takeovers).await?;
             }
         }
         match found {
             Some(finding) => Ok(Some(finding)),
-            None => every_task_gets_a_lock(crew, TASKS, self.patience).await,
+            None => every_task_gets_a_lock(workers, TASKS, self.patience).await,
         }
     }
 
     /// Ends the workers. Checks that none ended earlier, and that nothing is left in the store.
-    async fn end(&self, crew: &mut Workers, client: &Client, store: &mut Store) -> io::Result<Vec<Finding>> {
-        let mut undisciplined = crew.exited_workers();
-        let killed = crew.end(self.patience).await?;
+    async fn end(
+        &self,
+        workers: &mut Workers,
+        client: &Client,
+        store: &mut Store,
+    ) -> io::Result<Vec<Finding>> {
+        let mut bad_exits = workers.exited_workers();
+        let killed = workers.end(self.patience).await?;
         if killed > 0 {
-            undisciplined.push(format!("{killed} workers did not end within {:?}", self.patience));
+            bad_exits.push(format!("{killed} workers did not end within {:?}", self.patience));
         }
         let law = Law::WorkerExit;
-        let findings = undisciplined.into_iter().map(|what| Finding { law, what });
+        let findings = bad_exits.into_iter().map(|what| Finding { law, what });
         Ok(findings.chain(nothing_is_left(client, store).await?).collect())
     }
 }

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const PACE: Duration = Duration::from_millis(50);
 
 /// Time for which a master that was replaced during a pause goes on as a second master.
-const SPLIT: Duration = Duration::from_secs(1);
+const SECOND_MASTER_TIME: Duration = Duration::from_secs(1);
 
 /// Pause before each of the two steps that move the keys of a slot. During the second pause, the keys are at two nodes.
 const STEP: Duration = Duration::from_millis(300);
@@ -121,7 +121,7 @@ impl Servers {
         (!self.allowed.withstands_all).then_some(hazard)
     }
 
-    fn find(&mut self, target: Target, masters: &[usize]) -> usize {
+    fn choose(&mut self, target: Target, masters: &[usize]) -> usize {
         let mut chosen: Vec<usize> = (0..self.count()).collect();
         chosen.retain(|number| masters.contains(number) == target.master);
         match &chosen[..] {
@@ -141,16 +141,16 @@ impl Servers {
         let mut hazard = None;
         match fault {
             StoreFault::Pause(target, time) => {
-                let number = self.find(target, &masters);
+                let number = self.choose(target, &masters);
                 self.get(number).process().pause();
                 sleep(time).await;
                 self.get(number).process().resume();
                 if self.allowed.replicated {
-                    sleep(SPLIT).await;
+                    sleep(SECOND_MASTER_TIME).await;
                 }
             }
             StoreFault::Restart(target, data, down) => {
-                let number = self.find(target, &masters);
+                let number = self.choose(target, &masters);
                 self.get(number).process().kill();
                 sleep(down).await;
                 block_in_place(|| self.get(number).restart(data))?;
@@ -163,12 +163,12 @@ impl Servers {
             StoreFault::Replace(number) => {
                 let number = masters[number % masters.len()];
                 self.get(number).process().kill();
-                self.taken_over(number, masters.len()).await?;
+                self.wait_for_takeover(number, masters.len()).await?;
                 block_in_place(|| self.get(number).restart(Data::Kept))?;
             }
             StoreFault::Move(number) => what += &self.rearrange(number, &masters).await?,
             StoreFault::Cut(target) => {
-                let number = self.find(target, &masters);
+                let number = self.choose(target, &masters);
                 for kind in ["normal", "pubsub"] {
                     block_in_place(|| self.get(number).ask(&["CLIENT", "KILL", "TYPE", kind]))?;
                 }
@@ -189,7 +189,7 @@ impl Servers {
     }
 
     /// Waits until a replica has taken over from a killed master.
-    async fn taken_over(&mut self, master: usize, masters: usize) -> io::Result<()> {
+    async fn wait_for_takeover(&mut self, master: usize, masters: usize) -> io::Result<()> {
         let end = now() + PATIENCE;
         loop {
             let taken_over = block_in_place(|| match &self.group {

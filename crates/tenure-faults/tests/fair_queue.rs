@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// JSON line that a waiter process prints for a waiter: its number, and its token or, while it waits, `null`.
-type Said = (usize, Option<u64>);
+type WaiterLine = (usize, Option<u64>);
 
 /// Process with many waiters. Each number on its standard input starts a task that waits for the lock.
 struct WaiterProcess {
@@ -33,7 +33,7 @@ struct WaiterProcess {
 }
 
 impl WaiterProcess {
-    fn start(url: &str, tell: UnboundedSender<Said>) -> Self {
+    fn start(url: &str, sender: UnboundedSender<WaiterLine>) -> Self {
         let mut process = Command::new(env::current_exe().expect("this program has a path"))
             .args(["--exact", "waiter_process", "--nocapture"])
             .env(URL, url)
@@ -47,7 +47,7 @@ impl WaiterProcess {
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 // Lines of the test harness are not JSON and are skipped. If the test has ended, sending fails.
-                let _ = serde_json::from_str(&line).map(|said| tell.send(said));
+                let _ = serde_json::from_str(&line).map(|line| sender.send(line));
             }
         });
         WaiterProcess {
@@ -75,10 +75,10 @@ async fn waiter_process() {
     }
 }
 
-async fn next(said: &mut UnboundedReceiver<Said>) -> Said {
-    let next = timeout(PATIENCE, said.recv()).await;
-    next.expect("waiters come, and those who live are served")
-        .expect("this test itself could tell")
+async fn next(lines: &mut UnboundedReceiver<WaiterLine>) -> WaiterLine {
+    let next = timeout(PATIENCE, lines.recv()).await;
+    next.expect("a waiter process prints the next line in time")
+        .expect("the test keeps a sender")
 }
 
 /// Lets waiters in random processes queue behind a holder, and kills one process if `kills`. Asserts that all other
@@ -87,9 +87,9 @@ async fn drain(kills: bool) -> Duration {
     let redis = Redis::start().expect("Redis starts");
     let client = tenure::connect(&redis.url()).await.expect("Redis answers");
     let guard = client.mutex(KEY).fair().lock().await.expect("the lock is free");
-    let (tell, mut said) = unbounded_channel();
-    let start = |_| WaiterProcess::start(&redis.url(), tell.clone());
-    let mut crowds: Vec<WaiterProcess> = (0..PROCESSES).map(start).collect();
+    let (sender, mut lines) = unbounded_channel();
+    let start = |_| WaiterProcess::start(&redis.url(), sender.clone());
+    let mut processes: Vec<WaiterProcess> = (0..PROCESSES).map(start).collect();
     let mut dice = Dice::new(WAITERS as u64);
     let mut expected = Vec::new();
     for number in 0..WAITERS {
@@ -98,18 +98,18 @@ async fn drain(kills: bool) -> Duration {
             expected.push(number);
         }
         let line = format!("{number}\n");
-        let stdin = crowds[at].stdin.write_all(line.as_bytes()).await;
+        let stdin = processes[at].stdin.write_all(line.as_bytes()).await;
         stdin.expect("the waiter process runs");
-        assert_eq!(next(&mut said).await, (number, None));
+        assert_eq!(next(&mut lines).await, (number, None));
     }
     if kills {
-        drop(crowds.remove(0));
+        drop(processes.remove(0));
     }
     guard.unlock().await.expect("it was held throughout");
     let (mut served, mut longest, mut last) = (Vec::new(), Duration::ZERO, Instant::now());
     while served.len() < expected.len() {
-        let (number, token) = next(&mut said).await;
-        served.push((token.expect("each comes to wait once"), number));
+        let (number, token) = next(&mut lines).await;
+        served.push((token.expect("each waiter queues only once"), number));
         longest = longest.max(last.elapsed());
         last = Instant::now();
     }

@@ -23,7 +23,7 @@ async fn find(plant: PlantedBug, fault_set: FaultSet, laws: &[Law]) {
         plant: Some(plant),
         ..every_fault()
     };
-    if plant == PlantedBug::Keep {
+    if plant == PlantedBug::NeverRelease {
         run.patience = SHORT;
     }
     loop {
@@ -32,10 +32,7 @@ async fn find(plant: PlantedBug, fault_set: FaultSet, laws: &[Law]) {
         if laws.iter().all(|law| report.breaks(*law)) {
             return report.forget();
         }
-        assert!(
-            run.span < LONGEST,
-            "something of {laws:?} was never broken:\n{report}"
-        );
+        assert!(run.span < LONGEST, "no run broke all of {laws:?}:\n{report}");
         report.forget();
         run.span *= 2;
     }
@@ -44,17 +41,27 @@ async fn find(plant: PlantedBug, fault_set: FaultSet, laws: &[Law]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn holders_that_ignore_their_deadline_are_found() {
     let laws = [Law::History(Rule::V2), Law::History(Rule::V1)];
-    find(PlantedBug::Believe, FaultSet::STALLS, &laws).await;
+    find(PlantedBug::IgnoreDeadline, FaultSet::STALLS, &laws).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_tokens_are_found() {
-    find(PlantedBug::Repeat, FaultSet::NOTHING, &[Law::History(Rule::V3)]).await;
+    find(
+        PlantedBug::RepeatToken,
+        FaultSet::NOTHING,
+        &[Law::History(Rule::V3)],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resource_that_forgets_the_greatest_token_is_found() {
-    find(PlantedBug::Forget, FaultSet::STALLS, &[Law::History(Rule::V4)]).await;
+    find(
+        PlantedBug::AcceptOldTokens,
+        FaultSet::STALLS,
+        &[Law::History(Rule::V4)],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,22 +70,27 @@ async fn dead_holders_that_block_waiters_are_found() {
         successions: true,
         ..FaultSet::NOTHING
     };
-    find(PlantedBug::Linger, fault_set, &[Law::L1]).await;
+    find(PlantedBug::LongLease, fault_set, &[Law::L1]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_that_are_never_released_are_found() {
-    find(PlantedBug::Keep, FaultSet::NOTHING, &[Law::L2]).await;
+    find(PlantedBug::NeverRelease, FaultSet::NOTHING, &[Law::L2]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_that_overtake_are_found() {
-    find(PlantedBug::Barge, FaultSet::NOTHING, &[Law::History(Rule::L3)]).await;
+    find(
+        PlantedBug::SkipQueue,
+        FaultSet::NOTHING,
+        &[Law::History(Rule::L3)],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_left_in_the_store_is_found() {
-    find(PlantedBug::Litter, FaultSet::NOTHING, &[Law::L4]).await;
+    find(PlantedBug::LeaveLock, FaultSet::NOTHING, &[Law::L4]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Locks in a real cluster: slots that move, masters that die, waiters, batches and listings over several nodes.
+//! Locks in a real cluster: masters that die, wake-ups, batches and listings over several nodes, and refusals.
 
 mod fixture;
 
@@ -11,230 +11,14 @@ use fixture::*;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tenure_backend::{
-    AcquireReply, Claim, Effect, Fault, FencingToken, HolderId, LockKey, Mode, Phase, ReleaseReply,
-    RenewReply, RenewRequest, Severity, TokenRange,
+    Effect, Fault, FencingToken, HolderId, LockKey, Mode, Phase, RenewReply, RenewRequest, Severity,
+    TokenRange,
 };
-use tenure_testkit::suite::{Fixture as StoreFixture, TestClient};
-
-/// A cluster, and clients of it.
-async fn started(cluster: Cluster) -> (Cluster, StoreFixture) {
-    let store = StoreFixture::new(cluster.clone()).await;
-    (cluster, store)
-}
-
-/// Number of times that a node has refused a call with this error code.
-fn refusals(cluster: &Cluster, node: usize, code: &str) -> usize {
-    let servers = cluster.servers.lock();
-    let text = servers.nodes()[node]
-        .ask(&["INFO", "errorstats"])
-        .expect("it answers");
-    let count = text.split_once(&format!("errorstat_{code}:count="));
-    let digits = count.map(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next());
-    digits
-        .flatten()
-        .and_then(|digits| digits.parse().ok())
-        .unwrap_or(0)
-}
-
-/// Number of subscribers of a lock's sharded channel at a node.
-fn listeners(cluster: &Cluster, node: usize, key: &LockKey) -> usize {
-    let servers = cluster.servers.lock();
-    let said = servers.nodes()[node].ask(&["PUBSUB", "SHARDNUMSUB", &channel(key)]);
-    let said = said.expect("it answers");
-    said.lines()
-        .last()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(0)
-}
-
-async fn renewed(client: &TestClient, claim: &Claim) -> RenewReply {
-    renew(client.backend(), RenewRequest::of(claim)).await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_call_waits_while_its_empty_slot_moves() {
-    let (cluster, store) = started(Cluster::start()).await;
-    let (client, key) = (store.client().await, store.key());
-    let (slot, from, to) = cluster.place(&key);
-    cluster.servers.lock().begin_move(slot, to).expect("it begins");
-    let claim = client.claim(&key, Mode::Exclusive);
-    let call = tokio::spawn({
-        let (backend, claim) = (client.backend().clone(), claim.clone());
-        async move { acquire(&backend, &claim).await }
-    });
-    wait_until(|| refusals(&cluster, from, "ASK") > 1);
-    assert!(!call.is_finished());
-    cluster.servers.lock().end_move(slot, to).expect("it ends");
-    let reply = call.await.expect("it does not panic");
-    assert!(is_granted(&reply), "{reply:?}");
-    assert!(refusals(&cluster, from, "MOVED") > 0);
-    client.release(&claim).await.freed_it(&claim);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_call_waits_while_keys_of_its_lock_are_apart() {
-    let (cluster, store) = started(Cluster::start()).await;
-    let (client, key) = (store.client().await, store.key());
-    let claim = hold(&client, &key).await;
-    let (slot, from, to) = cluster.place(&key);
-    {
-        let servers = cluster.servers.lock();
-        servers.begin_move(slot, to).expect("it begins");
-        let moved = servers.move_keys(slot, to, |key| key.starts_with("tenure_tokens"));
-        assert_eq!(moved.expect("it moves"), 1);
-    }
-    let renewal = tokio::spawn({
-        let (client, claim) = (client.clone(), claim.clone());
-        async move { renewed(&client, &claim).await }
-    });
-    wait_until(|| refusals(&cluster, from, "TRYAGAIN") > 2);
-    assert!(!renewal.is_finished());
-    {
-        let servers = cluster.servers.lock();
-        assert!(servers.move_keys(slot, to, |_| true).expect("they move") > 0);
-        servers.end_move(slot, to).expect("it ends");
-    }
-    let reply = renewal.await.expect("it does not panic");
-    assert!(matches!(reply, RenewReply::Alive { .. }), "{reply:?}");
-    client.release(&claim).await.freed_it(&claim);
-}
-
-/// One slot is being moved, and the node of another is silent: only the renewals of their claims fail.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_is_not_served_affects_no_other_renewal() {
-    let (cluster, store) = started(Cluster::start()).await;
-    let client = store.client().await;
-    let mut claims = Vec::new();
-    for node in 0..3 {
-        let key = std::iter::repeat_with(|| store.key()).find(|key| cluster.place(key).1 == node);
-        claims.push(hold(&client, &key.expect("a third of all keys")).await);
-    }
-    let (slot, moving, to) = cluster.place(&claims[0].at.key);
-    assert_eq!((moving, to), (0, 1));
-    {
-        let mut servers = cluster.servers.lock();
-        servers.begin_move(slot, to).expect("it begins");
-        let moved = servers.move_keys(slot, to, |key| key.starts_with("tenure_tokens"));
-        assert_eq!(moved.expect("it moves"), 1);
-        servers.node_mut(2).process().pause();
-    }
-    let renewals = claims.iter().map(|claim| RenewRequest {
-        lease: Duration::from_secs(3),
-        ..RenewRequest::of(claim)
-    });
-    let began = std::time::Instant::now();
-    let replies = client.backend().clone().renew(renewals.collect()).await;
-    // A call may last for a sixth of the lease; the rest is for a busy machine.
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    assert!(
-        matches!(
-            &replies[..],
-            [
-                RenewReply::Unknown(moving),
-                RenewReply::Alive { .. },
-                RenewReply::Unknown(silent)
-            ] if moving.is_transient() && silent.is_transient()
-        ),
-        "{replies:?}"
-    );
-    cluster.servers.lock().node_mut(2).process().resume();
-}
-
-/// A release also declares a key that never exists, so the old node refuses the call. With the lock's key alone, which
-/// is still there, the script would begin, and fail before it publishes the message.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_release_waits_while_its_slot_moves() {
-    let (cluster, store) = started(Cluster::start()).await;
-    let ([holder, waiter], key) = (store.two().await, store.key());
-    let held = hold(&holder, &key).await;
-    let waiting = waiter.claim(&key, Mode::Exclusive);
-    let (slot, from, to) = cluster.place(&key);
-    cluster.servers.lock().begin_move(slot, to).expect("it begins");
-    let release = tokio::spawn({
-        let (backend, held) = (holder.backend().clone(), held.clone());
-        async move { release(&backend, unlock_of(&held)).await }
-    });
-    wait_until(|| refusals(&cluster, from, "TRYAGAIN") > 1);
-    assert_eq!(cluster.ask(&key, &["EXISTS", key.as_str()]), "1");
-    {
-        let servers = cluster.servers.lock();
-        assert!(servers.move_keys(slot, to, |_| true).expect("they move") > 0);
-        servers.end_move(slot, to).expect("it ends");
-    }
-    let freed = release.await.expect("it does not panic");
-    let ReleaseReply::Done { freed, .. } = freed else {
-        panic!("{freed:?}");
-    };
-    assert_eq!(freed[..], [HolderId::Claim(held.at.id)]);
-    waiter.granted(&waiting).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn holders_and_waiters_move_with_their_slot() {
-    let (cluster, store) = started(Cluster::start()).await;
-    let ([holder, waiter], key) = (store.two().await, store.key());
-    let held = holder.claim(&key, Mode::Exclusive);
-    let first = holder.granted(&held).await;
-    let queued = enqueue(&waiter, &key).await;
-    for _ in 0..3 {
-        let (slot, _, to) = cluster.place(&key);
-        cluster.servers.lock().move_slot(slot, to).expect("it moves");
-        holder.stays_alive(&held, Phase::Granted).await;
-        waiter.waits(&queued).await;
-        assert_eq!(holder.granted(&held).await.tokens, first.tokens);
-    }
-    holder.release(&held).await.freed_it(&held);
-    let second = waiter.granted_soon(&queued).await;
-    assert_tokens_rise(&first, &second);
-    waiter.release(&queued).await.freed_it(&queued);
-    let (slot, _, to) = cluster.place(&key);
-    cluster.servers.lock().move_slot(slot, to).expect("it moves");
-    let next = holder.claim(&key, Mode::Exclusive);
-    assert_tokens_rise(&second, &holder.granted(&next).await);
-}
-
-/// The server ends the subscription to a channel whose slot moves. Nothing else tells the waiter, which does not poll.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_is_watched_where_its_slot_has_moved() {
-    let (cluster, store) = started(Cluster::start()).await;
-    let ([holder, waiter], key) = (store.two().await, store.key());
-    let held = hold(&holder, &key).await;
-    let waiting = waiter.claim(&key, Mode::Exclusive);
-    let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
-    let (slot, from, to) = cluster.place(&key);
-    assert_eq!(listeners(&cluster, from, &key), 1);
-    cluster.servers.lock().move_slot(slot, to).expect("it moves");
-    let polls = async {
-        loop {
-            wait_for_wake(&mut wakes).await;
-        }
-    };
-    let moved = async {
-        while listeners(&cluster, to, &key) == 0 {
-            // sleep: no event announces a subscription.
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::select! {
-        () = polls => {}
-        () = soon(moved) => {}
-    }
-    assert_eq!(listeners(&cluster, from, &key), 0);
-    // Only the release wakes the waiter from now on.
-    while tokio::time::timeout(Duration::from_millis(300), wakes.next())
-        .await
-        .is_ok()
-    {}
-    holder.release(&held).await.freed_it(&held);
-    wait_for_wake(&mut wakes).await;
-    drop(wakes);
-    wait_until(|| listeners(&cluster, to, &key) == 0);
-}
 
 /// Redisson subscribes to sharded channels, and publishes there, if the cluster has them.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_travel_on_redissons_sharded_channel() {
-    let (cluster, store) = started(Cluster::start()).await;
+    let (cluster, store) = Cluster::start().with_clients().await;
     let (client, key) = (store.client().await, store.key());
     let waiting = client.claim(&key, Mode::Exclusive);
     let mut wakes = client.watch(&waiting).await.expect("it wakes");
@@ -261,7 +45,7 @@ async fn messages_travel_on_redissons_sharded_channel() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_are_woken_without_sharded_channels() {
-    let (cluster, store) = started(Cluster::start()).await;
+    let (cluster, store) = Cluster::start().with_clients().await;
     cluster.ask_all(&["ACL", "SETUSER", "tenure", "-pubsub|shardnumsub"]);
     let ([holder, waiter], key) = (store.two().await, store.key());
     let held = hold(&holder, &key).await;
@@ -281,7 +65,7 @@ async fn waiters_are_woken_without_sharded_channels() {
 async fn batches_are_split_by_slot() {
     let mut cluster = Cluster::start();
     cluster.batches = true;
-    let (cluster, store) = started(cluster).await;
+    let (cluster, store) = cluster.with_clients().await;
     let client = store.client().await;
     let backend = client.backend();
     // Two of three keys share their slot with another.
@@ -319,7 +103,7 @@ async fn batches_are_split_by_slot() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_takes_over_held_locks() {
-    let (cluster, store) = started(Cluster::replicated()).await;
+    let (cluster, store) = Cluster::replicated().with_clients().await;
     let ([holder, waiter], key) = (store.two().await, store.key());
     let held = hold(&holder, &key).await;
     let queued = enqueue(&waiter, &key).await;
@@ -341,7 +125,7 @@ async fn a_replica_takes_over_held_locks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_of_all_nodes_are_listed_and_evicted() {
-    let (_cluster, store) = started(Cluster::start()).await;
+    let (_cluster, store) = Cluster::start().with_clients().await;
     let [client, other] = store.two().await;
     let mut claims = Vec::new();
     for _ in 0..100 {
@@ -365,7 +149,10 @@ async fn locks_of_all_nodes_are_listed_and_evicted() {
         }
     }
     other.evict(&claims[0], "ada").await.freed_it(&claims[0]);
-    assert_evicted_by(&renewed(&client, &claims[0]).await, "ada");
+    assert_evicted_by(
+        &renew(client.backend(), RenewRequest::of(&claims[0])).await,
+        "ada",
+    );
     assert!(other.status(&claims[0].at.key).await.is_none());
     assert!(other.status(&claims[1].at.key).await.is_some());
 }
@@ -373,7 +160,7 @@ async fn locks_of_all_nodes_are_listed_and_evicted() {
 /// R30: Redisson could lock such names in a cluster, but not unlock them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_with_stray_braces_is_refused_unsent() {
-    let (cluster, store) = started(Cluster::start()).await;
+    let (cluster, store) = Cluster::start().with_clients().await;
     let client = store.client().await;
     cluster.ask_all(&["CONFIG", "RESETSTAT"]);
     for name in ["a{b", "a}b", "a{}b"] {
@@ -384,9 +171,12 @@ async fn a_name_with_stray_braces_is_refused_unsent() {
         assert_error(&refusal, (Fault::Invalid, Effect::None), "braces");
         let refusal = release_error(client.backend(), unlock_of(&claim)).await;
         assert_error(&refusal, (Fault::Invalid, Effect::None), "braces");
-        assert!(matches!(renewed(&client, &claim).await, RenewReply::Unknown(_)));
+        assert!(matches!(
+            renew(client.backend(), RenewRequest::of(&claim)).await,
+            RenewReply::Unknown(_)
+        ));
         for node in 0..3 {
-            assert_eq!(refusals(&cluster, node, "ERR"), 0);
+            assert_eq!(cluster.refusals(node, "ERR"), 0);
         }
     }
 }
@@ -396,7 +186,7 @@ async fn a_url_of_the_wrong_topology_says_which_to_write() {
     let cluster = Cluster::start();
     let node = cluster.servers.lock().nodes()[0].url();
     let store = connect(&node).await.expect("a node answers");
-    let (_, fixture) = started(cluster).await;
+    let (_, fixture) = cluster.with_clients().await;
     let client = fixture.client().await;
     // A node serves a third of the keys only, and a single server's scripts declare keys of several slots.
     let claim = client.claim(&fixture.key(), Mode::Exclusive);
@@ -423,53 +213,12 @@ async fn the_layout_spring_is_refused() {
     );
 }
 
-/// The further keys and the channels of each kind of lock move with the slot, and so do its holders and waiters.
-#[tokio::test(flavor = "multi_thread")]
-async fn locks_of_every_kind_move_with_their_slot() {
-    let permits = |take| {
-        let [take, of] = [take, 2].map(|number| NonZeroU32::new(number).expect("some"));
-        Mode::Permits { take, of }
-    };
-    let kinds = [
-        ("redisson", Mode::Write, Mode::Read),
-        ("redisson", permits(2), permits(1)),
-        ("plain", Mode::Exclusive, Mode::Exclusive),
-    ];
-    for (layout, held_in, wanted) in kinds {
-        let mut cluster = Cluster::start();
-        cluster.layout = layout;
-        let (cluster, store) = started(cluster).await;
-        let ([holder, waiter], key) = (store.two().await, store.key());
-        let held = holder.claim(&key, held_in);
-        let first = holder.granted(&held).await;
-        let waiting = waiter.claim(&key, wanted);
-        waiter.waits(&waiting).await;
-        let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
-        wait_for_wake(&mut wakes).await;
-        let (slot, _, to) = cluster.place(&key);
-        cluster.servers.lock().move_slot(slot, to).expect("it moves");
-        holder.stays_alive(&held, Phase::Granted).await;
-        waiter.waits(&waiting).await;
-        // The watch has moved too: only the release wakes the waiter from then on.
-        while tokio::time::timeout(Duration::from_millis(300), wakes.next())
-            .await
-            .is_ok()
-        {}
-        assert!(waiter.status(&key).await.is_some());
-        holder.release(&held).await.freed_it(&held);
-        wait_for_wake(&mut wakes).await;
-        let second = waiter.granted(&waiting).await;
-        assert_tokens_rise(&first, &second);
-        waiter.release(&waiting).await.freed_it(&waiting);
-    }
-}
-
 /// RFencedLock's counter is in the lock's slot. A renewal names no counter, because each lock has its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_of_redissons_counter_are_raised() {
     let mut cluster = Cluster::start();
     cluster.redisson_fencing = true;
-    let (cluster, store) = started(cluster).await;
+    let (cluster, store) = cluster.with_clients().await;
     let (client, key) = (store.client().await, store.key());
     let claim = client.claim(&key, Mode::Exclusive);
     let run = client.granted(&claim).await.tokens.expect("tokens");
@@ -485,7 +234,7 @@ async fn tokens_of_redissons_counter_are_raised() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_reports_what_only_a_cluster_has() {
-    let (cluster, store) = started(Cluster::start()).await;
+    let (cluster, store) = Cluster::start().with_clients().await;
     let client = store.client().await;
     let found = examine(client.backend()).await;
     assert_finding(&found, "has no replica", Severity::Warning);
@@ -516,43 +265,8 @@ async fn doctor_reports_what_only_a_cluster_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_without_a_node_is_a_transient_error() {
-    let (cluster, store) = started(Cluster::start()).await;
-    let (client, key) = (store.client().await, store.key());
-    let (slot, owner, _) = cluster.place(&key);
-    let slot = slot.to_string();
-    let command = |command: &str| {
-        let servers = cluster.servers.lock();
-        servers.nodes()[owner]
-            .ask(&["CLUSTER", command, &slot])
-            .expect("it obeys");
-    };
-    command("DELSLOTS");
-    let claim = client.claim(&key, Mode::Exclusive);
-    let refusal = acquire(client.backend(), &claim)
-        .await
-        .expect_err("no node serves it");
-    assert_error(
-        &refusal,
-        (Fault::Unavailable, Effect::None),
-        "does not serve slot",
-    );
-    command("ADDSLOTS");
-    let granted = async {
-        while !matches!(
-            acquire(client.backend(), &claim).await,
-            Ok(AcquireReply::Granted(_))
-        ) {
-            // sleep: no event announces that the slot is served again.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    soon(granted).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_closed_cluster_refuses_calls() {
-    let (_cluster, store) = started(Cluster::start()).await;
+    let (_cluster, store) = Cluster::start().with_clients().await;
     let (client, key) = (store.client().await, store.key());
     let claim = hold(&client, &key).await;
     client.backend().clone().close().await.expect("it closes");

@@ -25,7 +25,7 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `memory` | yes | the store `memory:`, in this process |
-//! | `sqlite` | | the store `sqlite:`, with the system's SQLite (3.44 or later) |
+//! | `sqlite` | | the store `sqlite:`, with the system's SQLite (3.45.3 or later; 3.34.1 with rusqlite 0.39) |
 //! | `sqlite-bundled` | | `sqlite` with a SQLite that is compiled in, which needs a C compiler |
 //! | `redis` | | the store `redis:` |
 //! | `quorum` | | `redis`, and the store `redlock:`: a majority of several Redis servers |

@@ -10,16 +10,16 @@ use tenure_testkit::Dice;
 use tokio::time::sleep;
 
 use super::workers::{Workers, within};
-use crate::fault::{ClockHand, FaultSet, InjectedFault, LinkFault, Scope, StoreFault, WorkerFault, millis};
+use crate::fault::{ClockOffset, FaultSet, InjectedFault, LinkFault, Scope, StoreFault, WorkerFault, millis};
 use crate::log::now;
 use crate::store::Store;
 
 /// Pause up to which a worker that blocks the SQLite file costs no waiter its place in the queue: less than is left of
 /// a lease at a renewal.
-const HARMLESS: Duration = Duration::from_secs(1);
+const HARMLESS_PAUSE: Duration = Duration::from_secs(1);
 
 /// Time limit of a `Stall` fault for pausing the worker between reading and writing a counter.
-const AIMING: Duration = Duration::from_secs(15);
+const STALL_TIME_LIMIT: Duration = Duration::from_secs(15);
 
 /// Pause after a stall in which no other worker wrote the counter, before the next try.
 const RECOVERY: Duration = Duration::from_millis(500);
@@ -32,23 +32,23 @@ pub(crate) async fn inject(
     seed: u64,
     fault_set: FaultSet,
     span: Duration,
-    crew: &mut Workers,
+    workers: &mut Workers,
     store: &mut Store,
 ) -> io::Result<Vec<InjectedFault>> {
     let (is_file, end) = (store.servers.is_none(), now() + span);
-    let (mut dice, seats) = (Dice::new(seed), crew.seats() as u64);
-    let [blows, cables, outages] = [(); 3].map(|()| Dice::new(dice.roll()));
-    let workers = async {
+    let (mut dice, seats) = (Dice::new(seed), workers.seats() as u64);
+    let [worker_dice, link_dice, store_dice] = [(); 3].map(|()| Dice::new(dice.roll()));
+    let worker_faults = async {
         if !fault_set.workers && !fault_set.stalls {
             return Ok(Vec::new());
         }
-        let peace = |dice: &mut Dice| millis(dice, 300, 1_200);
+        let interval = |dice: &mut Dice| millis(dice, 300, 1_200);
         let inject = async |dice: &mut Dice| {
             let (seat, fault) = (dice.below(seats) as usize, WorkerFault::choose(dice, fault_set));
-            let (scope, what) = blow(crew, seat, fault, is_file).await?;
+            let (scope, what) = inject_worker_fault(workers, seat, fault, is_file).await?;
             Ok((scope, None, what))
         };
-        course(end, blows, peace, inject).await
+        inject_until(end, worker_dice, interval, inject).await
     };
     let Store {
         servers: Some(servers),
@@ -56,9 +56,9 @@ pub(crate) async fn inject(
         ..
     } = store
     else {
-        return workers.await;
+        return worker_faults.await;
     };
-    let peace = |dice: &mut Dice| millis(dice, 200, 1_000);
+    let interval = |dice: &mut Dice| millis(dice, 200, 1_000);
     let link_faults = async {
         if links.is_empty() {
             return Ok(Vec::new());
@@ -75,36 +75,37 @@ pub(crate) async fn inject(
                 format!("{fault:?}, {} links", links.len()),
             ))
         };
-        course(end, cables, peace, inject).await
+        inject_until(end, link_dice, interval, inject).await
     };
-    let peace = |dice: &mut Dice| match dice.chance(30) {
-        // A pause that is long enough to check the order of waiters.
+    let interval = |dice: &mut Dice| match dice.chance(30) {
+        // An interval that is long enough to check the order of waiters.
         true => millis(dice, 4_000, 8_000),
         false => millis(dice, 500, 2_500),
     };
-    let (mut clock, mut failovers) = (ClockHand::default(), Vec::new());
-    let outages = course(end, outages, peace, async |dice| {
+    let (mut clock, mut failovers) = (ClockOffset::default(), Vec::new());
+    let store_faults = inject_until(end, store_dice, interval, async |dice| {
         failovers.extend(servers.unexpected_failover().await?);
         let fault = StoreFault::choose(dice, servers.allowed, &mut clock);
         let (hazard, what) = servers.inject(fault).await?;
         Ok((Scope::AllWaiters, hazard, what))
     });
-    let (workers, link_faults, outages) = tokio::try_join!(workers, link_faults, outages)?;
-    let mut fault_log = [workers, link_faults, outages, failovers].concat();
-    fault_log.sort_by_key(|deed| deed.from);
+    let (worker_faults, link_faults, store_faults) =
+        tokio::try_join!(worker_faults, link_faults, store_faults)?;
+    let mut fault_log = [worker_faults, link_faults, store_faults, failovers].concat();
+    fault_log.sort_by_key(|fault| fault.from);
     Ok(fault_log)
 }
 
-/// Until `end`, calls `fault` again and again, each time after a random pause. Returns the log.
-async fn course(
+/// Calls `fault` repeatedly until `end`, each time after a random `interval`. Returns the log.
+async fn inject_until(
     end: Instant,
     mut dice: Dice,
-    peace: impl Fn(&mut Dice) -> Duration,
+    interval: impl Fn(&mut Dice) -> Duration,
     mut fault: impl AsyncFnMut(&mut Dice) -> io::Result<(Scope, Option<Hazard>, String)>,
 ) -> io::Result<Vec<InjectedFault>> {
     let mut fault_log = Vec::new();
     loop {
-        sleep(peace(&mut dice)).await;
+        sleep(interval(&mut dice)).await;
         let from = now();
         if from > end {
             return Ok(fault_log);
@@ -121,27 +122,27 @@ async fn course(
 }
 
 /// Injects a fault into a worker. Returns the affected waiters, and a description.
-async fn blow(
-    crew: &mut Workers,
+async fn inject_worker_fault(
+    workers: &mut Workers,
     seat: usize,
     fault: WorkerFault,
     is_file: bool,
 ) -> io::Result<(Scope, String)> {
     let from = now();
-    let (what, kept_out) = match fault {
+    let (what, blocked_others) = match fault {
         WorkerFault::Pause(time) => {
-            crew.pause(seat);
+            workers.pause(seat);
             sleep(time).await;
-            crew.resume(seat);
-            (format!("{fault:?}"), now() - from > HARMLESS)
+            workers.resume(seat);
+            (format!("{fault:?}"), now() - from > HARMLESS_PAUSE)
         }
         WorkerFault::Kill => {
-            crew.kill(seat)?;
-            crew.fill(seat)?;
+            workers.kill(seat)?;
+            workers.replace(seat)?;
             (format!("{fault:?}"), false)
         }
         WorkerFault::Stall => {
-            let failed_tries = stall(crew, seat).await?;
+            let failed_tries = stall(workers, seat).await?;
             (
                 format!("{fault:?}, {failed_tries} failed tries"),
                 failed_tries > 0,
@@ -149,7 +150,7 @@ async fn blow(
         }
     };
     // The worker may have been paused within a transaction, and then blocked the SQLite file for all workers.
-    let scope = if is_file && kept_out {
+    let scope = if is_file && blocked_others {
         Scope::AllWaiters
     } else {
         Scope::Seat(seat)
@@ -159,20 +160,20 @@ async fn blow(
 
 /// Pauses a worker that holds a lock, between reading and writing a counter, until another worker writes the counter.
 /// Tries again if none does, because the pause may have blocked the store. Returns the number of failed tries.
-async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
-    let end = now() + AIMING;
+async fn stall(workers: &mut Workers, seat: usize) -> io::Result<u32> {
+    let end = now() + STALL_TIME_LIMIT;
     let mut failed_tries = 0;
     while now() < end {
-        let Some(key) = within(end - now(), async || stop_between(crew, seat)).await? else {
+        let Some(key) = within(end - now(), async || pause_between(workers, seat)).await? else {
             break;
         };
         let stopped = now();
         let overtaken = within(LONGEST_STALL, async || {
-            let overtaken = crew.shows(|sight| sight.bumped_since(&key, stopped))?;
+            let overtaken = workers.any_log(|log| log.bumped_since(&key, stopped))?;
             Ok(overtaken.then_some(()))
         });
         let overtaken = overtaken.await?;
-        crew.resume(seat);
+        workers.resume(seat);
         if overtaken.is_some() {
             break;
         }
@@ -183,15 +184,15 @@ async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
 }
 
 /// Pauses the worker if it is between reading and writing a counter, and returns the counter's key. Reads the log again
-/// after the pause: the worker may have written the counter meanwhile.
-fn stop_between(crew: &mut Workers, seat: usize) -> io::Result<Option<LockKey>> {
-    if crew.look(seat)?.between_reading_and_writing().is_none() {
+/// after the pause: the worker may have written the counter in between.
+fn pause_between(workers: &mut Workers, seat: usize) -> io::Result<Option<LockKey>> {
+    if workers.read_log(seat)?.between_reading_and_writing().is_none() {
         return Ok(None);
     }
-    crew.pause(seat);
-    let key = crew.look(seat)?.between_reading_and_writing().cloned();
+    workers.pause(seat);
+    let key = workers.read_log(seat)?.between_reading_and_writing().cloned();
     if key.is_none() {
-        crew.resume(seat);
+        workers.resume(seat);
     }
     Ok(key)
 }

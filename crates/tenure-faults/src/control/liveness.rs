@@ -18,11 +18,11 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Time limit for waiting until a worker holds a lock. The worker's tasks may all wait for others, each for up to a
 /// lease.
-const LOOKING: Duration = Duration::from_secs(20);
+const HOLDER_TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Checks law L2: each task of each worker gets a lock within the limit.
 pub(crate) async fn every_task_gets_a_lock(
-    crew: &mut Workers,
+    workers: &mut Workers,
     tasks: u64,
     limit: Duration,
 ) -> io::Result<Option<Finding>> {
@@ -30,8 +30,8 @@ pub(crate) async fn every_task_gets_a_lock(
     let mut without = Vec::new();
     let all = within(limit, async || {
         without.clear();
-        for seat in 0..crew.seats() {
-            let granted = crew.look(seat)?.tasks_granted_since(since);
+        for seat in 0..workers.seats() {
+            let granted = workers.read_log(seat)?.tasks_granted_since(since);
             if granted < tasks {
                 without.push(format!("{} of seat {seat}", tasks - granted));
             }
@@ -49,27 +49,27 @@ pub(crate) async fn every_task_gets_a_lock(
 /// Checks law L1: kills and replaces a worker that holds a lock, and waits until another task is granted the lock. Adds
 /// the time to `takeovers`.
 pub(crate) async fn a_dead_holder_is_succeeded(
-    crew: &mut Workers,
+    workers: &mut Workers,
     seat: usize,
     takeovers: &mut Vec<Duration>,
 ) -> io::Result<Option<Finding>> {
-    let killed = within(LOOKING, async || {
-        if crew.look(seat)?.holds().is_none() {
+    let killed = within(HOLDER_TIME_LIMIT, async || {
+        if workers.read_log(seat)?.holds().is_none() {
             return Ok(None);
         }
-        let dead = crew.kill(seat)?;
+        let dead = workers.kill(seat)?;
         // The worker may have released the lock before it died, so its log is read again.
-        let held = crew.look(seat)?.holds().cloned();
-        crew.fill(seat)?;
+        let held = workers.read_log(seat)?.holds().cloned();
+        workers.replace(seat)?;
         Ok(held.map(|key| (key, dead)))
     });
     let Some((key, dead)) = killed.await? else {
-        let what = format!("seat {seat} was never seen to hold a lock for {LOOKING:?} without faults");
+        let what = format!("seat {seat} held no lock for {HOLDER_TIME_LIMIT:?} without faults");
         return Ok(Some(Finding { law: Law::L2, what }));
     };
     let limit = LONGEST_LEASE + GRACE;
     let granted = within(limit, async || {
-        let granted = crew.shows(|sight| sight.granted_since(&key, dead))?;
+        let granted = workers.any_log(|log| log.granted_since(&key, dead))?;
         Ok(granted.then(|| now() - dead))
     });
     let Some(time) = granted.await? else {
@@ -84,7 +84,7 @@ pub(crate) async fn a_dead_holder_is_succeeded(
 /// counters have a time to live.
 pub(crate) async fn nothing_is_left(client: &Client, store: &mut Store) -> io::Result<Option<Finding>> {
     let mut what = String::new();
-    let nothing = within(LONGEST_LEASE + GRACE, async || {
+    let emptied = within(LONGEST_LEASE + GRACE, async || {
         let all = Query::Prefix {
             prefix: "".into(),
             after: None,
@@ -93,11 +93,11 @@ pub(crate) async fn nothing_is_left(client: &Client, store: &mut Store) -> io::R
         what = match client.inspect(all).await {
             Ok(seen) if seen.items.is_empty() => return Ok(Some(())),
             Ok(seen) => format!("left in the store: {:?}", seen.items),
-            Err(error) => format!("the store cannot be looked at: {error}"),
+            Err(error) => format!("the store cannot be inspected: {error}"),
         };
         Ok(None)
     });
-    if nothing.await?.is_some() {
+    if emptied.await?.is_some() {
         let kept = store.kept_for_ever()?;
         if kept.is_empty() {
             return Ok(None);

@@ -53,7 +53,7 @@ impl LogReader {
     }
 
     /// Reads the lines that were completed since the last call. A killed worker may leave an incomplete line.
-    pub(crate) fn look(&mut self) -> io::Result<()> {
+    pub(crate) fn read(&mut self) -> io::Result<()> {
         self.file.read_to_end(&mut self.rest)?;
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -144,7 +144,7 @@ mod tests {
     fn a_growing_log_is_read_line_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let mut sight = LogReader::of(&log).unwrap();
+        let mut reader = LogReader::of(&log).unwrap();
         let mut worker = File::options().append(true).open(&log).unwrap();
         for (text, holds, bumps) in [
             (
@@ -158,8 +158,8 @@ mod tests {
             ("1400 7 release\n", false, false),
         ] {
             worker.write_all(text.as_bytes()).unwrap();
-            sight.look().unwrap();
-            let seen = (sight.holds(), sight.between_reading_and_writing());
+            reader.read().unwrap();
+            let seen = (reader.holds(), reader.between_reading_and_writing());
             assert_eq!(
                 (seen.0.is_some(), seen.1.is_some()),
                 (holds, bumps),
@@ -167,21 +167,18 @@ mod tests {
             );
         }
         let (key, at) = (LockKey::new("k").unwrap(), Instant::from_nanos);
-        assert!(sight.granted_since(&key, at(1099)) && !sight.granted_since(&key, at(1100)));
-        assert!(sight.bumped_since(&key, at(1299)) && !sight.bumped_since(&key, at(1300)));
-        assert_eq!(sight.tasks_granted_since(at(1099)), 1);
-        assert_eq!(sight.tasks_granted_since(at(1100)), 0);
-        assert_eq!((sight.events.len(), sight.notes.len()), (3, 2));
+        assert!(reader.granted_since(&key, at(1099)) && !reader.granted_since(&key, at(1100)));
+        assert!(reader.bumped_since(&key, at(1299)) && !reader.bumped_since(&key, at(1300)));
+        assert_eq!(reader.tasks_granted_since(at(1099)), 1);
+        assert_eq!(reader.tasks_granted_since(at(1100)), 0);
+        assert_eq!((reader.events.len(), reader.notes.len()), (3, 2));
         for line in [
             "1000 7\n",
             "{}\n",
             "{\"at\":1000,\"attempt\":7,\"what\":\"dead\"}\n",
         ] {
             worker.write_all(line.as_bytes()).unwrap();
-            assert!(
-                sight.look().is_err(),
-                "a log that was damaged is not judged: {line}"
-            );
+            assert!(reader.read().is_err(), "a damaged log is not accepted: {line}");
         }
     }
 }

@@ -15,16 +15,16 @@ use crate::worker::Args;
 /// Interval of checks while waiting for a condition.
 const PACE: Duration = Duration::from_millis(2);
 
-/// Calls `look` every 2 ms until it returns a value. Returns `None` after the time limit.
+/// Calls `check` every 2 ms until it returns a value. Returns `None` after the time limit.
 pub(crate) async fn within<T>(
     limit: Duration,
-    mut look: impl AsyncFnMut() -> io::Result<Option<T>>,
+    mut check: impl AsyncFnMut() -> io::Result<Option<T>>,
 ) -> io::Result<Option<T>> {
     let end = now() + limit;
     loop {
-        let seen = look().await?;
-        if seen.is_some() || now() > end {
-            return Ok(seen);
+        let value = check().await?;
+        if value.is_some() || now() > end {
+            return Ok(value);
         }
         sleep(PACE).await;
     }
@@ -41,9 +41,9 @@ pub(crate) struct WorkerRun {
 
 #[derive(Debug)]
 struct Worker {
-    worked: WorkerRun,
+    run: WorkerRun,
     process: Process,
-    sight: LogReader,
+    log: LogReader,
     args: Args,
 }
 
@@ -58,33 +58,33 @@ pub(crate) struct Workers {
 impl Workers {
     /// Starts a worker process for each element of `workers`.
     pub(crate) fn start(program: &Path, workers: Vec<Args>) -> io::Result<Workers> {
-        let mut crew = Workers {
+        let mut started = Workers {
             program: program.display().to_string(),
             seats: Vec::new(),
             replaced: Vec::new(),
         };
         for args in workers {
-            let worker = crew.launch(crew.seats.len(), args)?;
-            crew.seats.push(worker);
+            let worker = started.launch(started.seats.len(), args)?;
+            started.seats.push(worker);
         }
-        Ok(crew)
+        Ok(started)
     }
 
     fn launch(&self, seat: usize, mut args: Args) -> io::Result<Worker> {
         args.process = (self.seats.len() + self.replaced.len()) as u64 + 1;
-        let log = args.log();
-        let sight = LogReader::of(&log)?;
+        let path = args.log();
+        let log = LogReader::of(&path)?;
         let json = serde_json::to_string(&args)?;
-        let process = Process::start(&self.program, &[json], &[], &log.with_extension("err"))?;
-        let worked = WorkerRun {
+        let process = Process::start(&self.program, &[json], &[], &path.with_extension("err"))?;
+        let run = WorkerRun {
             number: args.process,
             seat,
             died: None,
         };
         Ok(Worker {
-            worked,
+            run,
             process,
-            sight,
+            log,
             args,
         })
     }
@@ -109,12 +109,12 @@ impl Workers {
         }
         worker.process.kill();
         let dead = now();
-        worker.worked.died = Some(dead);
+        worker.run.died = Some(dead);
         Ok(dead)
     }
 
     /// Starts a new worker on the seat of a dead one.
-    pub(crate) fn fill(&mut self, seat: usize) -> io::Result<()> {
+    pub(crate) fn replace(&mut self, seat: usize) -> io::Result<()> {
         let worker = self.launch(seat, self.seats[seat].args.clone())?;
         self.replaced
             .push(std::mem::replace(&mut self.seats[seat], worker));
@@ -122,16 +122,16 @@ impl Workers {
     }
 
     /// Reads the new lines in the log of the seat's worker.
-    pub(crate) fn look(&mut self, seat: usize) -> io::Result<&LogReader> {
-        let sight = &mut self.seats[seat].sight;
-        sight.look()?;
-        Ok(sight)
+    pub(crate) fn read_log(&mut self, seat: usize) -> io::Result<&LogReader> {
+        let log = &mut self.seats[seat].log;
+        log.read()?;
+        Ok(log)
     }
 
-    /// Returns whether `what` is true for the log of any current worker.
-    pub(crate) fn shows(&mut self, what: impl Fn(&LogReader) -> bool) -> io::Result<bool> {
+    /// Returns whether `matches` is true for the log of any current worker.
+    pub(crate) fn any_log(&mut self, matches: impl Fn(&LogReader) -> bool) -> io::Result<bool> {
         for seat in 0..self.seats() {
-            if what(self.look(seat)?) {
+            if matches(self.read_log(seat)?) {
                 return Ok(true);
             }
         }
@@ -140,11 +140,11 @@ impl Workers {
 
     /// Error output of each worker that has exited by itself.
     pub(crate) fn exited_workers(&mut self) -> Vec<String> {
-        let gone = self.seats.iter_mut().filter_map(|worker| {
-            let (number, said) = (worker.worked.number, worker.process.log());
-            (!worker.process.is_running()).then(|| format!("worker {number} ended by itself: {said}"))
+        let exited = self.seats.iter_mut().filter_map(|worker| {
+            let (number, output) = (worker.run.number, worker.process.log());
+            (!worker.process.is_running()).then(|| format!("worker {number} ended by itself: {output}"))
         });
-        gone.collect()
+        exited.collect()
     }
 
     /// Sends SIGTERM to all workers, and kills those that have not exited within the limit. Returns the number killed.
@@ -161,7 +161,7 @@ impl Workers {
         for worker in &mut self.seats {
             if runs(worker) {
                 worker.process.kill();
-                worker.worked.died = Some(now());
+                worker.run.died = Some(now());
                 killed += 1;
             }
         }
@@ -169,12 +169,12 @@ impl Workers {
     }
 
     /// All current and replaced workers, each with its whole log.
-    pub(crate) fn seen(&mut self) -> io::Result<Vec<(WorkerRun, &LogReader)>> {
+    pub(crate) fn logs(&mut self) -> io::Result<Vec<(WorkerRun, &LogReader)>> {
         let workers = self.replaced.iter_mut().chain(&mut self.seats);
-        let seen = workers.map(|worker| {
-            worker.sight.look()?;
-            Ok((worker.worked, &worker.sight))
+        let logs = workers.map(|worker| {
+            worker.log.read()?;
+            Ok((worker.run, &worker.log))
         });
-        seen.collect()
+        logs.collect()
     }
 }

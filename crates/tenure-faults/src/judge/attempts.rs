@@ -70,10 +70,8 @@ pub(super) fn attempts(events: &[Event], notes: &[Observation]) -> HashMap<u64, 
 
 /// Adds a `lost` event to each attempt of a killed worker, at the time of its death, which the worker cannot log
 /// itself. Attempts that had ended before keep their end.
-pub(super) fn end_dead_attempts(events: &mut Vec<Event>, worked: &[WorkerRun]) {
-    let dead = worked
-        .iter()
-        .filter_map(|worked| Some((worked.number, worked.died?)));
+pub(super) fn end_dead_attempts(events: &mut Vec<Event>, runs: &[WorkerRun]) {
+    let dead = runs.iter().filter_map(|run| Some((run.number, run.died?)));
     let dead: HashMap<u64, Instant> = dead.collect();
     let begun = events.iter().filter_map(|event| match event.kind {
         EventKind::Invoked { .. } => Some(event.attempt),

@@ -15,15 +15,15 @@ use crate::log::{Observation, ObservationKind, process_of};
 
 /// For this time after a stall of its process, a waiter may be overtaken: a grant that the waiter does not take within
 /// 100 ms goes to the next one.
-const AFTERMATH: Duration = Duration::from_millis(200);
+const STALL_EXEMPTION: Duration = Duration::from_millis(200);
 
 /// Longest silence of the store in which no waiting claim expires: waiters poll at least three times per lease. A disk
 /// that needs seconds for a write causes a longer one. The compiler evaluates the division.
-const STANDSTILL: Duration = LONGEST_LEASE.checked_div(2).unwrap();
+const LONGEST_SILENCE: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
 /// Time within which a Redis client detects a silent connection: 1.25 times the default `command_timeout` (3 s),
 /// rounded up. Until then, the client's waiters may lose their places in the queue.
-const NOTICED: Duration = Duration::from_secs(4);
+const DETECTION_TIME: Duration = Duration::from_secs(4);
 
 /// Period in which waiters may have lost their places in a queue.
 type Span = (Instant, Instant);
@@ -57,12 +57,12 @@ impl Exemptions {
         attempts: &HashMap<u64, Attempt>,
         events: &[Event],
         notes: &[Observation],
-        worked: &[WorkerRun],
+        runs: &[WorkerRun],
         fault_log: &[InjectedFault],
     ) {
-        let mut spans = disturbances(notes, worked, fault_log);
-        for still in standstills(events) {
-            spans.values_mut().for_each(|spans| spans.push(still));
+        let mut spans = disturbances(notes, runs, fault_log);
+        for silence in silences(events) {
+            spans.values_mut().for_each(|spans| spans.push(silence));
         }
         for (number, attempt) in attempts {
             let spans = spans.get(&process_of(*number)).into_iter().flatten();
@@ -90,17 +90,17 @@ impl Exemptions {
         fault_log: &[InjectedFault],
         hazards: &[Hazard],
     ) {
-        let named = |deed: &&InjectedFault| deed.hazard.is_some_and(|hazard| hazards.contains(&hazard));
-        for deed in fault_log.iter().filter(named) {
+        let named = |fault: &&InjectedFault| fault.hazard.is_some_and(|hazard| hazards.contains(&hazard));
+        for fault in fault_log.iter().filter(named) {
             for (&number, attempt) in attempts {
                 let Some(granted) = attempt.granted else { continue };
-                let before = granted <= deed.from;
+                let before = granted <= fault.from;
                 // Time at which the grant was requested, slightly too early: the local deadline is before the end of
                 // the lease.
                 let confirmed = attempt.until - attempt.lease;
-                if attempt.ended > deed.from && (before || confirmed <= deed.to) {
+                if attempt.ended > fault.from && (before || confirmed <= fault.to) {
                     let exemption = self.0.entry(number).or_default();
-                    let from = deed.from.max(granted);
+                    let from = fault.from.max(granted);
                     exemption.holding = Some(exemption.holding.map_or(from, |known| known.min(from)));
                     exemption.token |= !before;
                 }
@@ -134,8 +134,8 @@ impl Exemptions {
     }
 }
 
-/// Periods longer than `STANDSTILL` without a reply of the store, each extended by a lease.
-fn standstills(events: &[Event]) -> Vec<Span> {
+/// Periods longer than `LONGEST_SILENCE` without a reply of the store, each extended by a lease.
+fn silences(events: &[Event]) -> Vec<Span> {
     let answers = |event: &&Event| {
         matches!(
             event.kind,
@@ -144,37 +144,39 @@ fn standstills(events: &[Event]) -> Vec<Span> {
     };
     let mut answered: Vec<Instant> = events.iter().filter(answers).map(|event| event.at).collect();
     answered.sort();
-    let gaps = answered.windows(2).filter(|gap| gap[1] - gap[0] > STANDSTILL);
+    let gaps = answered
+        .windows(2)
+        .filter(|gap| gap[1] - gap[0] > LONGEST_SILENCE);
     gaps.map(|gap| (gap[0], gap[1] + LONGEST_LEASE)).collect()
 }
 
 /// For each worker, the periods in which its waiters may have lost their places.
 fn disturbances(
     notes: &[Observation],
-    worked: &[WorkerRun],
+    runs: &[WorkerRun],
     fault_log: &[InjectedFault],
 ) -> HashMap<u64, Vec<Span>> {
     let mut spans: HashMap<u64, Vec<Span>> = HashMap::new();
-    for worked in worked {
-        let scope = [Scope::AllWaiters, Scope::Seat(worked.seat)];
-        let own = fault_log.iter().filter(|deed| scope.contains(&deed.scope));
-        let own = own.map(|deed| (deed.from, deed.to + unnoticed(deed) + LONGEST_LEASE));
-        let death = worked.died.map(|died| (died, Instant::NEVER));
-        spans.insert(worked.number, own.chain(death).collect());
+    for run in runs {
+        let scope = [Scope::AllWaiters, Scope::Seat(run.seat)];
+        let own = fault_log.iter().filter(|fault| scope.contains(&fault.scope));
+        let own = own.map(|fault| (fault.from, fault.to + detection_delay(fault) + LONGEST_LEASE));
+        let death = run.died.map(|died| (died, Instant::NEVER));
+        spans.insert(run.number, own.chain(death).collect());
     }
     for note in notes {
         if let ObservationKind::Stalled { since } = note.what {
             let own = spans.entry(process_of(note.attempt)).or_default();
-            own.push((since, note.at + AFTERMATH));
+            own.push((since, note.at + STALL_EXEMPTION));
         }
     }
     spans
 }
 
 /// Time from the end of a fault until the client detects it. Discarded data shows only when a reply is overdue.
-fn unnoticed(deed: &InjectedFault) -> Duration {
-    match deed.what.starts_with("HalfOpen") || deed.what.starts_with("Swallow") {
-        true => NOTICED,
+fn detection_delay(fault: &InjectedFault) -> Duration {
+    match fault.what.starts_with("HalfOpen") || fault.what.starts_with("Swallow") {
+        true => DETECTION_TIME,
         false => Duration::ZERO,
     }
 }

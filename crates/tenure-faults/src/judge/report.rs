@@ -98,11 +98,11 @@ impl fmt::Display for Report {
             self.takeovers,
         )?;
         if verdict.findings.is_empty() {
-            return writeln!(f, "  nothing was found");
+            return writeln!(f, "  no findings");
         }
-        for deed in &self.fault_log {
-            let (from, to) = (deed.from.as_nanos(), deed.to.as_nanos());
-            writeln!(f, "  {from} to {to}: {:?}: {}", deed.scope, deed.what)?;
+        for fault in &self.fault_log {
+            let (from, to) = (fault.from.as_nanos(), fault.to.as_nanos());
+            writeln!(f, "  {from} to {to}: {:?}: {}", fault.scope, fault.what)?;
         }
         for finding in &verdict.findings {
             writeln!(f, "{:?}: {}", finding.law, finding.what)?;

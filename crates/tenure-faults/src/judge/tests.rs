@@ -40,15 +40,15 @@ fn broken(
     died: Option<Instant>,
     fault_log: &[InjectedFault],
 ) -> Vec<Rule> {
-    let worked = [1, 2, 3].map(|number| WorkerRun {
+    let runs = [1, 2, 3].map(|number| WorkerRun {
         number,
         seat: number as usize - 1,
         died: died.filter(|_| number == 1),
     });
-    let findings = judge(events, notes, &worked, fault_log, &[Hazard::DataLoss]).findings;
+    let findings = judge(events, notes, &runs, fault_log, &[Hazard::DataLoss]).findings;
     let rule = |finding: super::Finding| match finding.law {
         Law::History(rule) => rule,
-        law => panic!("{law:?} is not judged here"),
+        law => panic!("{law:?} is not checked here"),
     };
     findings.into_iter().map(rule).collect()
 }
@@ -66,7 +66,7 @@ fn deadline(process: u64, seconds: u64, until: u64) -> Observation {
     note(process, seconds, ObservationKind::Deadline { until, lease })
 }
 
-fn deed(scope: Scope, from: u64, to: u64, hazard: Option<Hazard>, what: &str) -> InjectedFault {
+fn fault(scope: Scope, from: u64, to: u64, hazard: Option<Hazard>, what: &str) -> InjectedFault {
     InjectedFault {
         from: at(from),
         to: at(to),
@@ -116,13 +116,13 @@ fn only_holders_before_a_data_loss_are_exempt() {
     let all = &[Rule::V1, Rule::V2, Rule::V1][..];
     for (case, hazard, moments, expected) in [
         ("nothing was lost", Hazard::DataLoss, &[][..], all),
-        ("the third on the second", Hazard::DataLoss, &[103], &[Rule::V1]),
-        ("the second too", Hazard::DataLoss, &[103, 107], &[]),
-        ("too late an excuse", Hazard::DataLoss, &[110], all),
+        ("only the third conflicts", Hazard::DataLoss, &[103], &[Rule::V1]),
+        ("the second is exempt too", Hazard::DataLoss, &[103, 107], &[]),
+        ("the loss was after the overlaps", Hazard::DataLoss, &[110], all),
         ("the profile does not name it", Hazard::ClockSet, &[103], all),
     ] {
-        let deed = |&at| deed(Scope::AllWaiters, at, at, Some(hazard), "");
-        let fault_log: Vec<_> = moments.iter().map(deed).collect();
+        let fault = |&at| fault(Scope::AllWaiters, at, at, Some(hazard), "");
+        let fault_log: Vec<_> = moments.iter().map(fault).collect();
         assert_eq!(broken(history(), &notes, None, &fault_log), expected, "{case}");
     }
 }
@@ -149,8 +149,8 @@ fn overtaken(silent: std::ops::Range<u64>) -> Vec<Event> {
 fn only_a_disturbed_waiter_may_be_overtaken() {
     let (own, other, all) = (Scope::Seat(0), Scope::Seat(1), Scope::AllWaiters);
     for (case, scope, from, to, what, is_broken) in [
-        ("its own trouble", own, 105, 106, "", false),
-        ("another's trouble", other, 105, 106, "", true),
+        ("a fault of its own process", own, 105, 106, "", false),
+        ("a fault of another process", other, 105, 106, "", true),
         (
             "a fault of the store disturbs all waiters",
             all,
@@ -159,21 +159,21 @@ fn only_a_disturbed_waiter_may_be_overtaken() {
             "",
             false,
         ),
-        ("long over", all, 90, 97, "", true),
+        ("the fault ended long before", all, 90, 97, "", true),
         ("less than a lease ago", all, 90, 99, "", false),
-        ("it was noticed late", own, 90, 95, "HalfOpen", false),
+        ("it is detected late", own, 90, 95, "HalfOpen", false),
     ] {
-        let fault_log = [deed(scope, from, to, None, what)];
+        let fault_log = [fault(scope, from, to, None, what)];
         let expected = &[Rule::L3][usize::from(!is_broken)..];
         assert_eq!(broken(overtaken(0..0), &[], None, &fault_log), expected, "{case}");
     }
     let stalled = |process| [note(process, 106, ObservationKind::Stalled { since: at(105) })];
     for (case, silent, notes, is_broken) in [
         ("nothing happened", 0..0, &[][..], true),
-        ("its process stood still", 0..0, &stalled(1), false),
-        ("another process stood still", 0..0, &stalled(2), true),
+        ("its process stalled", 0..0, &stalled(1), false),
+        ("another process stalled", 0..0, &stalled(2), true),
         ("the store did not reply", 103..106, &[], false),
-        ("it did so later", 112..114, &[], true),
+        ("the store did not reply afterwards", 112..114, &[], true),
     ] {
         let expected = &[Rule::L3][usize::from(!is_broken)..];
         assert_eq!(broken(overtaken(silent), notes, None, &[]), expected, "{case}");

@@ -35,7 +35,7 @@ pub struct Verdict {
 pub(crate) fn judge(
     mut events: Vec<Event>,
     notes: &[Observation],
-    worked: &[WorkerRun],
+    runs: &[WorkerRun],
     fault_log: &[InjectedFault],
     hazards: &[Hazard],
 ) -> Verdict {
@@ -49,10 +49,10 @@ pub(crate) fn judge(
         bumped: noted(ObservationKind::Bumped),
         ..Verdict::default()
     };
-    end_dead_attempts(&mut events, worked);
+    end_dead_attempts(&mut events, runs);
     let attempts = attempts(&events, notes);
     let mut exemptions = Exemptions::default();
-    exemptions.places(&attempts, &events, notes, worked, fault_log);
+    exemptions.places(&attempts, &events, notes, runs, fault_log);
     exemptions.holding_periods(&attempts, fault_log, hazards);
     exemptions.apply(&mut events);
     verdict.waits = attempts

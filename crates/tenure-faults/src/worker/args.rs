@@ -31,17 +31,17 @@ impl Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlantedBug {
     /// Holders ignore their local deadline and losses until they unlock.
-    Believe,
+    IgnoreDeadline,
     /// Every grant is logged with the same token.
-    Repeat,
+    RepeatToken,
     /// The fenced register accepts older tokens too.
-    Forget,
+    AcceptOldTokens,
     /// No lock is released.
-    Keep,
+    NeverRelease,
     /// Leases last a minute, so that dead holders block waiters.
-    Linger,
+    LongLease,
     /// Waiters of fair locks do not queue, so they overtake others.
-    Barge,
+    SkipQueue,
     /// At its end, the worker leaves a lock in the store.
-    Litter,
+    LeaveLock,
 }

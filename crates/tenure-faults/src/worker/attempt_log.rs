@@ -68,7 +68,7 @@ impl Entry {
     /// Logs a grant and its local deadline.
     pub(crate) fn acquired(&self, guard: &Guard) -> io::Result<()> {
         let token = match self.plant {
-            Some(PlantedBug::Repeat) => FencingToken::new(7),
+            Some(PlantedBug::RepeatToken) => FencingToken::new(7),
             _ => guard.token(),
         };
         let until = self.believes_until(guard);
@@ -79,7 +79,7 @@ impl Entry {
     /// Asks the guard whether the lock is held and until when, and logs the answers.
     pub(crate) fn sample(&self, guard: &Guard) -> io::Result<()> {
         let since = now();
-        let held = guard.is_held() || self.plant == Some(PlantedBug::Believe);
+        let held = guard.is_held() || self.plant == Some(PlantedBug::IgnoreDeadline);
         self.event(EventKind::Sampled { since, held })?;
         self.deadline(guard)
     }
@@ -87,7 +87,7 @@ impl Entry {
     /// Logs that the holder learned that it lost the lock.
     pub(crate) fn lost(&self) -> io::Result<()> {
         match self.plant {
-            Some(PlantedBug::Believe) => Ok(()),
+            Some(PlantedBug::IgnoreDeadline) => Ok(()),
             _ => self.event(EventKind::Lost),
         }
     }
@@ -99,7 +99,7 @@ impl Entry {
 
     fn believes_until(&self, guard: &Guard) -> Instant {
         match self.plant {
-            Some(PlantedBug::Believe) => Instant::NEVER,
+            Some(PlantedBug::IgnoreDeadline) => Instant::NEVER,
             _ => guard.local_deadline(),
         }
     }

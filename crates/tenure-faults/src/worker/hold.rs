@@ -27,25 +27,25 @@ pub(crate) async fn work(
     guard: &Guard,
     entry: &Entry,
     plan: &LockPlan,
-    face: &AnyLock,
+    lock: &AnyLock,
     inner: Entry,
     resources: &Resources,
 ) -> io::Result<()> {
     let write = async {
         if is_alone(plan.mode) {
             let key = plan.key.name;
-            resources.bump(key, plan.meanwhile, entry).await?;
+            resources.bump(key, plan.write_delay, entry).await?;
             let missing = || io::Error::other("a grant without a token");
             resources.write(key, guard.token().ok_or_else(missing)?, entry)?;
         }
         if plan.nests {
-            nest(guard, plan, face, inner).await?;
+            nest(guard, plan, lock, inner).await?;
         }
         if plan.verifies {
             // The guard reports a loss, which `watch` logs.
             let _ = guard.verify().await;
         }
-        sleep(plan.lingers).await;
+        sleep(plan.extra_hold).await;
         Ok(())
     };
     tokio::select! {
@@ -74,9 +74,9 @@ async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
 
 /// Acquires the lock again for the same owner. While the lock is held, this returns the same claim, and no attempt is
 /// logged. If the lock was lost, it returns a new claim, which is logged.
-async fn nest(guard: &Guard, plan: &LockPlan, face: &AnyLock, other: Entry) -> io::Result<()> {
+async fn nest(guard: &Guard, plan: &LockPlan, lock: &AnyLock, other: Entry) -> io::Result<()> {
     let begun = now();
-    let Ok(inner) = face.lock(Some(NESTING)).await else {
+    let Ok(inner) = lock.lock(Some(NESTING)).await else {
         return Ok(());
     };
     if inner.claim() != guard.claim() {
@@ -87,7 +87,7 @@ async fn nest(guard: &Guard, plan: &LockPlan, face: &AnyLock, other: Entry) -> i
         };
         other.event_at(begun, invoked)?;
         other.acquired(&inner)?;
-        sleep(plan.meanwhile).await;
+        sleep(plan.write_delay).await;
         other.event(EventKind::ReleaseInvoked)?;
     }
     let _ = inner.unlock().await;

@@ -18,22 +18,22 @@ pub(crate) enum AnyLock {
 impl AnyLock {
     pub(crate) fn new(client: &Client, owner: &Owner, plan: &LockPlan, plant: Option<PlantedBug>) -> AnyLock {
         let lease = match plant {
-            Some(PlantedBug::Linger) => Duration::from_secs(60),
+            Some(PlantedBug::LongLease) => Duration::from_secs(60),
             _ => plan.lease,
         };
-        let is_fair = plan.key.fair && plant != Some(PlantedBug::Barge);
+        let is_fair = plan.key.fair && plant != Some(PlantedBug::SkipQueue);
         // A macro: the lock types share these options, but no trait.
         macro_rules! with_options {
-            ($face:expr) => {{
-                let face = match plan.renewed {
-                    true => $face.lease(lease),
-                    false => $face.fixed_lease(lease),
+            ($lock:expr) => {{
+                let lock = match plan.renewed {
+                    true => $lock.lease(lease),
+                    false => $lock.fixed_lease(lease),
                 };
-                let face = if is_fair { face.fair() } else { face };
+                let lock = if is_fair { lock.fair() } else { lock };
                 if plan.nests {
-                    face.owned_by(owner)
+                    lock.owned_by(owner)
                 } else {
-                    face
+                    lock
                 }
             }};
         }

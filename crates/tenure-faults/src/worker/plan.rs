@@ -29,9 +29,9 @@ pub(crate) struct LockPlan {
     pub(crate) nests: bool,
     pub(crate) verifies: bool,
     /// Time between reading and writing the counter.
-    pub(crate) meanwhile: Duration,
+    pub(crate) write_delay: Duration,
     /// Time for which the task holds the lock after its work.
-    pub(crate) lingers: Duration,
+    pub(crate) extra_hold: Duration,
     /// True if the task calls `unlock`, false if it drops the guard.
     pub(crate) unlocks: bool,
 }
@@ -52,7 +52,7 @@ impl LockPlan {
         };
         let renewed = !dice.chance(10);
         // 1.2 leases outlast a lease without renewals, and otherwise span some renewals.
-        let lingers = match dice.below(60) {
+        let extra_hold = match dice.below(60) {
             0 => lease.mul_f64(1.2),
             1..15 if !renewed => lease.mul_f64(1.2),
             1..12 => millis(dice, 100),
@@ -67,8 +67,8 @@ impl LockPlan {
             // A semaphore is not re-entrant, so a nested acquire would wait for itself.
             nests: dice.chance(15) && !matches!(mode, Mode::Permits { .. }),
             verifies: dice.chance(10),
-            meanwhile: Duration::from_millis(2) + millis(dice, 8),
-            lingers,
+            write_delay: Duration::from_millis(2) + millis(dice, 8),
+            extra_hold,
             unlocks: dice.chance(70),
         }
     }

@@ -18,14 +18,14 @@ use crate::keys::Key;
 use crate::log::{ObservationKind, first_attempt, now};
 
 /// Pause before the next attempt to connect to a store that could not be reached.
-const REST: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// Interval of the stall detector, and the delay from which it logs a stall. The delay is shorter than the 100 ms after
 /// which an offered lock goes to the next waiter, so that each place lost to a busy machine is known.
-const BEAT: Duration = Duration::from_millis(20);
-const LATE: Duration = Duration::from_millis(50);
+const STALL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+const STALL_DELAY: Duration = Duration::from_millis(50);
 
 /// Works until it receives SIGTERM.
 ///
@@ -40,7 +40,7 @@ pub async fn work(args: Args) -> io::Result<()> {
     let (end, ends) = watch::channel(false);
     let plant = args.plant;
     let entry = Entry::open(&args.log(), first_attempt(args.process, 0), plant)?;
-    let pulse = pulse(entry.clone());
+    let stalls = detect_stalls(entry.clone());
     let tasks = run_tasks(args, entry, ends);
     let terminated = async {
         term.recv().await;
@@ -49,12 +49,12 @@ pub async fn work(args: Args) -> io::Result<()> {
     };
     let client = tokio::select! {
         client = tasks => client?,
-        error = pulse => return Err(error),
+        error = stalls => return Err(error),
         never = terminated => return never,
     };
     if let Some(client) = client {
-        if plant == Some(PlantedBug::Litter) {
-            return litter(&client).await;
+        if plant == Some(PlantedBug::LeaveLock) {
+            return leave_lock(&client).await;
         }
         client.close(CLOSING).await.map_err(io::Error::other)?;
     }
@@ -62,8 +62,8 @@ pub async fn work(args: Args) -> io::Result<()> {
 }
 
 /// Planted bug: acquires a lock with a long lease and never releases it.
-async fn litter(client: &Client) -> io::Result<()> {
-    let mutex = client.mutex("litter").lease(Duration::from_secs(60));
+async fn leave_lock(client: &Client) -> io::Result<()> {
+    let mutex = client.mutex("left behind").lease(Duration::from_secs(60));
     std::mem::forget(mutex.try_lock().await.map_err(io::Error::other)?);
     Ok(())
 }
@@ -99,18 +99,18 @@ async fn connect(url: &str) -> io::Result<Client> {
     loop {
         match tenure::connect(url).await {
             Ok(client) => return Ok(client),
-            Err(error) if error.is_transient() => sleep(REST).await,
+            Err(error) if error.is_transient() => sleep(RETRY_PAUSE).await,
             Err(error) => return Err(io::Error::other(error)),
         }
     }
 }
 
 /// Stall detector: logs each period in which the process did not run.
-async fn pulse(entry: Entry) -> io::Error {
+async fn detect_stalls(entry: Entry) -> io::Error {
     let mut last = now();
     loop {
-        sleep(BEAT).await;
-        if now() - last > BEAT + LATE
+        sleep(STALL_CHECK_INTERVAL).await;
+        if now() - last > STALL_CHECK_INTERVAL + STALL_DELAY
             && let Err(error) = entry.note(ObservationKind::Stalled { since: last })
         {
             return error;

@@ -36,10 +36,10 @@ impl Resources {
 
     /// Adds one to the counter of a key, with a pause between reading and writing. If two tasks do this at the same
     /// time, one update is lost.
-    pub(crate) async fn bump(&self, key: &str, meanwhile: Duration, entry: &Entry) -> io::Result<()> {
+    pub(crate) async fn bump(&self, key: &str, write_delay: Duration, entry: &Entry) -> io::Result<()> {
         entry.note(ObservationKind::Bumping)?;
         let number = Self::counted(&self.folder, key)?;
-        tokio::time::sleep(meanwhile).await;
+        tokio::time::sleep(write_delay).await;
         // Replaces the file atomically, so that no reader finds an incomplete number.
         fs::write(&self.scratch, (number + 1).to_string())?;
         fs::rename(&self.scratch, self.folder.join(format!("{key}.counter")))?;
@@ -51,7 +51,7 @@ impl Resources {
     pub(crate) fn write(&self, key: &str, token: FencingToken, entry: &Entry) -> io::Result<()> {
         let file = open(&self.folder.join(format!("{key}.register")))?;
         file.lock()?;
-        if token.get() < number(&file)? && entry.plant != Some(PlantedBug::Forget) {
+        if token.get() < number(&file)? && entry.plant != Some(PlantedBug::AcceptOldTokens) {
             return entry.note(ObservationKind::Refused);
         }
         // Padded to the maximum length, so that a shorter number overwrites a longer one.

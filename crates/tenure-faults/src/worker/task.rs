@@ -16,7 +16,7 @@ use super::resources::Resources;
 use crate::keys::Key;
 
 /// Pause after an attempt fails because of the store.
-const REST: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -35,10 +35,10 @@ impl Task {
     pub(crate) async fn run(mut self) -> io::Result<()> {
         while !*self.ends.borrow() {
             let plan = LockPlan::make(&self.keys, &mut self.dice);
-            let face = AnyLock::new(&self.client, &self.owner, &plan, self.last.plant);
+            let lock = AnyLock::new(&self.client, &self.owner, &plan, self.last.plant);
             let entry = self.entry();
-            if let Some(guard) = self.acquire(&plan, &face, &entry).await? {
-                self.hold(guard, &plan, &face, &entry).await?;
+            if let Some(guard) = self.acquire(&plan, &lock, &entry).await? {
+                self.hold(guard, &plan, &lock, &entry).await?;
             }
         }
         Ok(())
@@ -49,7 +49,7 @@ impl Task {
         self.last.clone()
     }
 
-    async fn acquire(&mut self, plan: &LockPlan, face: &AnyLock, entry: &Entry) -> io::Result<Option<Guard>> {
+    async fn acquire(&mut self, plan: &LockPlan, lock: &AnyLock, entry: &Entry) -> io::Result<Option<Guard>> {
         entry.event(EventKind::Invoked {
             key: LockKey::new(plan.key.name).map_err(io::Error::other)?,
             owner: entry.number,
@@ -58,7 +58,7 @@ impl Task {
         let got = tokio::select! {
             biased;
             () = given_up(plan.patience, &mut self.ends) => None,
-            got = ask(plan, face, entry.clone()) => Some(got),
+            got = request(plan, lock, entry.clone()) => Some(got),
         };
         match got {
             Some(Ok(Some(guard))) => {
@@ -68,17 +68,17 @@ impl Task {
             Some(Ok(None) | Err(Error::Timeout)) | None => entry.event(EventKind::Failed)?,
             Some(Err(Error::Backend(_))) => {
                 entry.event(EventKind::Unknown)?;
-                sleep(REST).await;
+                sleep(RETRY_PAUSE).await;
             }
             Some(Err(error)) => return Err(io::Error::other(error)),
         }
         Ok(None)
     }
 
-    async fn hold(&mut self, guard: Guard, plan: &LockPlan, face: &AnyLock, entry: &Entry) -> io::Result<()> {
+    async fn hold(&mut self, guard: Guard, plan: &LockPlan, lock: &AnyLock, entry: &Entry) -> io::Result<()> {
         let inner = self.entry();
-        work(&guard, entry, plan, face, inner, &self.resources).await?;
-        if self.last.plant == Some(PlantedBug::Keep) {
+        work(&guard, entry, plan, lock, inner, &self.resources).await?;
+        if self.last.plant == Some(PlantedBug::NeverRelease) {
             // Planted bug: the task keeps the lock until its process is killed.
             return std::future::pending().await;
         }
@@ -93,7 +93,7 @@ impl Task {
 }
 
 /// Acquires the lock, and logs when its claim waits in a fair queue.
-async fn ask(plan: &LockPlan, face: &AnyLock, entry: Entry) -> Result<Option<Guard>, Error> {
+async fn request(plan: &LockPlan, lock: &AnyLock, entry: Entry) -> Result<Option<Guard>, Error> {
     let queues = plan.key.fair;
     let log_queued = move |_: &ClaimRef| {
         if queues {
@@ -102,11 +102,11 @@ async fn ask(plan: &LockPlan, face: &AnyLock, entry: Entry) -> Result<Option<Gua
         }
     };
     let limit = match plan.patience {
-        Patience::None => return face.try_lock().await,
+        Patience::None => return lock.try_lock().await,
         Patience::Limit(limit) => Some(limit),
         Patience::Endless | Patience::DroppedAfter(_) => None,
     };
-    face.lock(limit).on_waiting(log_queued).await.map(Some)
+    lock.lock(limit).on_waiting(log_queued).await.map(Some)
 }
 
 /// Completes when the task must drop its future: after the time in `DroppedAfter`, or when the worker ends.

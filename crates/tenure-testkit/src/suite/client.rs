@@ -1,4 +1,4 @@
-//! Client of a case: sends requests, repeats them after transient errors, and asserts on the replies.
+//! Client of a case: makes claims, sends requests, and repeats them after transient errors.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Cause, Claim, ClaimId, ClaimRef, ClientId,
-    Cursor, Fairness, Grant, Instant, LockKey, LockStatus, Loss, Mode, OwnerId, Page, Phase, Query,
-    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor, WakeUp, Wakes,
+    Cursor, Fairness, Instant, LockKey, LockStatus, Mode, OwnerId, Page, Phase, Query, ReleaseReply,
+    ReleaseRequest, RenewReply, RenewRequest, Successor, WakeUp, Wakes,
 };
 
 use super::Fixture;
@@ -20,8 +20,6 @@ use super::requests::{ReleaseOutcome, release_request, renew_request};
 const ATTEMPTS: u32 = 100;
 /// Time until `not_after` in calls of cases that do not test `not_after`.
 const TIME_TO_PLACE: Duration = Duration::from_secs(5);
-/// Longest time between two polls of a waiting claim.
-const STEP: Duration = Duration::from_millis(50);
 /// Real time after which a wake-up counts as lost.
 const WAKE_UP_LIMIT: Duration = Duration::from_secs(5);
 
@@ -34,7 +32,7 @@ const WAKE_UP_LIMIT: Duration = Duration::from_secs(5);
 /// See [`Fixture`], which makes clients.
 #[derive(Clone)]
 pub struct TestClient {
-    fixture: Fixture,
+    pub(super) fixture: Fixture,
     backend: Arc<dyn Backend>,
     id: ClientId,
     claims: Arc<AtomicU64>,
@@ -102,20 +100,6 @@ impl TestClient {
             claim.fairness = Fairness::Fifo;
             claim.lease = self.fixture.short_lease();
         })
-    }
-
-    /// Creates a claim with a long lease. Asserts that it is granted at once.
-    pub async fn holds(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
-        let claim = self.claim(key, mode);
-        self.granted(&claim).await;
-        claim
-    }
-
-    /// Creates a first-come, first-served claim. Asserts that it has to wait.
-    pub async fn queues(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
-        let claim = self.fair(key, mode);
-        self.waits(&claim).await;
-        claim
     }
 
     /// Places or polls a claim, with retries after transient errors.
@@ -191,98 +175,6 @@ impl TestClient {
     pub async fn acquire(&self, claim: &Arc<Claim>) -> AcquireReply {
         let answer = self.try_acquire(claim).await;
         answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error}", claim.at))
-    }
-
-    /// Places or polls a claim. Asserts that it is granted at once.
-    pub async fn granted(&self, claim: &Arc<Claim>) -> Grant {
-        match self.acquire(claim).await {
-            AcquireReply::Granted(grant) => grant,
-            other => panic!(
-                "{:?} ({}) must be granted, but is {other:?}",
-                claim.at, claim.mode
-            ),
-        }
-    }
-
-    /// Places or polls a claim. Asserts that it waits. Returns the number of claims ahead of it, if reported.
-    pub async fn waits(&self, claim: &Arc<Claim>) -> Option<u32> {
-        match self.acquire(claim).await {
-            AcquireReply::Waiting { ahead, .. } => ahead,
-            other => panic!("{:?} ({}) must wait, but is {other:?}", claim.at, claim.mode),
-        }
-    }
-
-    /// Places or polls a claim. Asserts that it waits, with a `poll_after` of at most `limit`.
-    pub async fn polls_within(&self, claim: &Arc<Claim>, limit: Duration) {
-        match self.acquire(claim).await {
-            AcquireReply::Waiting { poll_after, .. } => assert!(
-                (Duration::from_millis(1)..=limit).contains(&poll_after),
-                "`poll_after` is {poll_after:?}, and must be at most {limit:?}"
-            ),
-            other => panic!("{:?} must wait, but is {other:?}", claim.at),
-        }
-    }
-
-    /// Polls a claim. Asserts that it has ended.
-    pub async fn has_ended(&self, claim: &Arc<Claim>) {
-        let answer = self.acquire(claim).await;
-        assert!(
-            matches!(answer, AcquireReply::Ended),
-            "{:?} must have ended, but is {answer:?}",
-            claim.at
-        );
-    }
-
-    /// Polls a claim until it is granted, for at most `limit`. If the store ends the claim and may do so, goes on with a new
-    /// one like it.
-    pub async fn granted_within(&self, claim: &Arc<Claim>, limit: Duration) -> Grant {
-        let (mut claim, mut passed) = (claim.clone(), Duration::ZERO);
-        loop {
-            let next = match self.acquire(&claim).await {
-                AcquireReply::Granted(grant) => return grant,
-                AcquireReply::Waiting { poll_after, .. } => poll_after.clamp(Duration::from_millis(1), STEP),
-                AcquireReply::Recovering => STEP,
-                AcquireReply::Ended if self.fixture.subject().may_end_waiting_claims() => {
-                    claim = self.claim(&claim.at.key, claim.mode);
-                    STEP
-                }
-                other => panic!("{:?} must be granted, but is {other:?}", claim.at),
-            };
-            assert!(
-                passed <= limit,
-                "{:?} ({}) still waits after {passed:?}",
-                claim.at,
-                claim.mode
-            );
-            self.fixture.pass(next).await;
-            passed += next;
-        }
-    }
-
-    /// Polls a claim until it is granted, for at most 200 ms: the store may reserve the key for that long for another
-    /// waiter or a cooldown.
-    pub async fn granted_soon(&self, claim: &Arc<Claim>) -> Grant {
-        self.granted_within(claim, Duration::from_millis(200)).await
-    }
-
-    /// Asserts that a new claim of `mode` is granted, and releases it.
-    pub async fn finds_free(&self, key: &LockKey, mode: Mode) {
-        let claim = self.claim(key, mode);
-        self.granted_soon(&claim).await;
-        self.release(&claim).await;
-    }
-
-    /// Asserts that the store shows nothing of a key, and grants it to an exclusive claim.
-    pub async fn finds_nothing(&self, key: &LockKey) {
-        assert_eq!(self.status(key).await, None, "nothing is left of a claim");
-        self.finds_free(key, Mode::Exclusive).await;
-    }
-
-    /// Asserts that a new claim of `mode` must wait, and withdraws it.
-    pub async fn finds_busy(&self, key: &LockKey, mode: Mode) {
-        let claim = self.claim(key, mode);
-        self.waits(&claim).await;
-        self.withdraw(&claim).await;
     }
 
     /// Releases a claim.
@@ -373,38 +265,6 @@ impl TestClient {
         change(&mut renewal);
         let mut answers = self.send_renewals(vec![renewal]).await;
         answers.pop().expect("one renewal has one reply")
-    }
-
-    /// Renews a claim. Asserts that it is alive. Returns `held_from` and the lease.
-    pub async fn stays_alive(&self, claim: &Claim, phase: Phase) -> (Instant, Duration) {
-        self.stays_alive_as(claim, phase, |_| {}).await
-    }
-
-    /// Renews a claim, as `change` says. Asserts that it is alive. Returns `held_from` and the lease.
-    pub async fn stays_alive_as(
-        &self,
-        claim: &Claim,
-        phase: Phase,
-        change: impl FnOnce(&mut RenewRequest),
-    ) -> (Instant, Duration) {
-        match self.renew_as(claim, phase, change).await {
-            RenewReply::Alive { held_from, lease } => (held_from, lease),
-            other => panic!("{:?} must be alive, but is {other:?}", claim.at),
-        }
-    }
-
-    /// Downgrades a write claim. Asserts that it is alive.
-    pub async fn downgrades(&self, claim: &Claim) {
-        self.stays_alive_as(claim, Phase::Granted, |renewal| renewal.downgrade = true)
-            .await;
-    }
-
-    /// Renews a claim. Asserts that it is gone. Returns the reason.
-    pub async fn is_gone(&self, claim: &Claim, phase: Phase) -> Loss {
-        match self.renew_as(claim, phase, |_| {}).await {
-            RenewReply::Gone(loss) => loss,
-            other => panic!("{:?} must be gone, but is {other:?}", claim.at),
-        }
     }
 
     /// Sends renewals in one call. Panics if the store refuses one.

@@ -17,6 +17,7 @@ macro_rules! skip_if {
     };
 }
 
+mod assertions;
 mod client;
 mod clients;
 mod fixture;

@@ -38,19 +38,19 @@ impl LockHandle {
         let take = NonZeroU32::MIN;
         let asked = NonZeroU32::new(of);
         let of = asked.unwrap_or(take);
-        let mut face = Self::new(engine, key, Mode::Permits { take, of });
+        let mut handle = Self::new(engine, key, Mode::Permits { take, of });
         if asked.is_none() {
             let message = "a semaphore has at least one permit: it was asked for with none";
-            face.queue = Err(Error::Invalid(message.into()));
+            handle.queue = Err(Error::Invalid(message.into()));
         }
-        face
+        handle
     }
 
     /// Returns a handle for the same key in another mode of the same kind.
     pub(crate) fn with_mode(&self, mode: Mode) -> Self {
-        let mut face = self.clone();
-        face.request.mode = mode;
-        face
+        let mut handle = self.clone();
+        handle.request.mode = mode;
+        handle
     }
 
     /// Returns a handle that acquires `permits` permits of the same semaphore. Zero permits fail at first use.
@@ -91,17 +91,17 @@ pub(crate) trait Configure: Sized {
 
 /// Adds the option methods to a lock type: one definition, so that all lock types have the same options and docs.
 macro_rules! options {
-    ($face:ident) => {
-        impl crate::lock::options::Configure for $face {
+    ($lock:ident) => {
+        impl crate::lock::options::Configure for $lock {
             fn set(self, change: impl FnOnce(&mut crate::engine::request::Options)) -> Self {
                 Self(self.0.set(change))
             }
         }
 
-        crate::lock::options::options!(for $face);
+        crate::lock::options::options!(for $lock);
     };
-    (for $face:ty) => {
-        impl $face {
+    (for $lock:ty) => {
+        impl $lock {
             /// Serves waiters first come, first served, across all clients of the store.
             pub fn fair(self) -> Self {
                 crate::lock::options::Configure::set(self, |options| options.fairness = tenure_backend::Fairness::Fifo)

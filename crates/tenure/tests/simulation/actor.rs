@@ -361,12 +361,12 @@ async fn lock(
     limit: Duration,
 ) -> Result<Option<Guard>, Error> {
     macro_rules! options {
-        ($face:expr) => {{
-            let face = $face.lease(ask.lease);
-            let face = if ask.fair { face.fair() } else { face };
+        ($lock:expr) => {{
+            let lock = $lock.lease(ask.lease);
+            let lock = if ask.fair { lock.fair() } else { lock };
             match owner {
-                Some(owner) => face.owned_by(owner),
-                None => face,
+                Some(owner) => lock.owned_by(owner),
+                None => lock,
             }
         }};
     }
