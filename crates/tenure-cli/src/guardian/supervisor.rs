@@ -69,8 +69,8 @@ pub struct Supervisor {
     /// True if the guardian reported TERM or KILL while job control had stopped this process.
     missed_while_suspended: bool,
     takeover: Option<Sweep>,
-    /// The last event, kept until the guardian has exited.
-    ended: Option<Ended>,
+    /// True once the guardian has reported `Ended`: it exits by itself.
+    guardian_exits: bool,
 }
 
 impl Supervisor {
@@ -107,7 +107,7 @@ impl Supervisor {
             job: None,
             missed_while_suspended: false,
             takeover: None,
-            ended: None,
+            guardian_exits: false,
         })
     }
 
@@ -198,12 +198,6 @@ impl Supervisor {
             if self.takeover.is_some() {
                 return Event::Ended(self.end_in_its_place().await);
             }
-            if self.ended.is_some() {
-                self.await_guardian_exit().await;
-            }
-            if let Some(ended) = self.ended.take() {
-                return Event::Ended(ended);
-            }
             let overdue = overdue(self.guardian_silent_until());
             let event = tokio::select! {
                 // Read reports first: a report that has arrived counts, even if this process reads it late.
@@ -258,8 +252,8 @@ impl Supervisor {
             }
             Report::Ended(mut ended) => {
                 ended.while_suspended = self.missed_while_suspended;
-                self.ended = Some(ended);
-                None
+                self.guardian_exits = true;
+                Some(Event::Ended(ended))
             }
             Report::Continued => {
                 if let Some(job) = &mut self.job {
@@ -271,8 +265,15 @@ impl Supervisor {
         }
     }
 
-    /// Waits, for a limited time, for the guardian to exit, and reaps it.
-    async fn await_guardian_exit(&mut self) {
+    /// Waits, for a limited time, for a guardian that has reported the command's end to exit, and reaps it. Returns at
+    /// once if it has not: dropping the supervisor ends it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the guardian, which exits, to be reaped by the process that adopts it.
+    pub async fn reap_guardian(mut self) {
+        if !self.guardian_exits {
+            return;
+        }
         let exit = async {
             while matches!(self.guardian.try_wait(), Ok(None)) {
                 // The time limit matters if the caller of `tenure` has blocked SIGCHLD.

@@ -67,8 +67,10 @@ pub(super) async fn run_under(
         Err(error) => not_started(&error, argv),
     };
     let loss_printed = supervised.lost;
-    drop(supervised);
-    let confirmed = match held.release().await {
+    let supervisor = supervised.into_supervisor();
+    // The guardian exits while the lock is released.
+    let ((), released) = tokio::join!(supervisor.reap_guardian(), held.release());
+    let confirmed = match released {
         Release::Confirmed => true,
         Release::WasLost(lost) => {
             if !loss_printed {

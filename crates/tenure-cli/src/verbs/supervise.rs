@@ -99,6 +99,10 @@ impl<'a> SupervisedCommand<'a> {
         }
     }
 
+    pub(super) fn into_supervisor(self) -> Supervisor {
+        self.supervisor
+    }
+
     /// Keeps the lock for as long as `--at-least` says. INT, TERM or the loss of the lock end the wait.
     pub(super) async fn wait_at_least(&mut self) {
         let until = self.since + self.options.at_least;
