@@ -25,7 +25,10 @@ pub fn escape_control(text: &str) -> Cow<'_, str> {
 }
 
 fn needs_escape(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let changes_direction =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let ends_line = matches!(c, '\u{2028}' | '\u{2029}');
+    c.is_control() || ends_line || changes_direction
 }
 
 #[cfg(test)]
@@ -39,8 +42,8 @@ mod tests {
             "/var/lib/é 'x' \\ 鎖.db"
         );
         assert_eq!(
-            escape_control("a\nb\u{1b}[2J\u{7f}\u{202e}"),
-            "a\\nb\\u{1b}[2J\\u{7f}\\u{202e}"
+            escape_control("a\nb\u{1b}[2J\u{7f}\u{202e}\u{61c}"),
+            "a\\nb\\u{1b}[2J\\u{7f}\\u{202e}\\u{61c}"
         );
     }
 }
