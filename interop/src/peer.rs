@@ -85,7 +85,7 @@ impl Drop for Peer {
 }
 
 impl Owner {
-    /// The name of a thread of Redisson in the store: `uuid:thread`.
+    /// The name under which Redisson stores this thread as a holder: `uuid:thread`.
     ///
     /// # Errors
     /// The error of the client.

@@ -9,7 +9,8 @@ use crate::operation::Operation;
 use crate::profile::LIMITS;
 
 impl KeyState {
-    /// Renews the claim, if it is alive and in the phase that the request names. A downgrade frees the key for readers.
+    /// Renews the claim, if it is alive and, where the request names a phase (waiting or held), in that phase. If the
+    /// request asks for a downgrade, the claim becomes a read claim, and waiting readers are woken.
     pub(crate) fn renew(&mut self, request: &RenewRequest, op: &mut Operation<'_>) -> RenewReply {
         let RenewRequest {
             claim, only, raise, ..

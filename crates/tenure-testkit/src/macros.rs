@@ -53,8 +53,8 @@ macro_rules! conformance_under_chaos {
 /// model of the contract.
 ///
 /// Takes the name of an `async fn() -> impl Subject`, which makes a fresh store for each walk, and the number of walks
-/// (100 by default). [`model`](crate::model) describes walks and their failures. A store that sleeps to let time pass
-/// takes some seconds per walk, so that a few walks must do.
+/// (100 by default). [`model`](crate::model) describes walks and their failures. If the subject must
+/// sleep to let time pass, a walk takes some seconds, so ask for fewer walks.
 ///
 /// # Examples
 /// See [`conformance!`].

@@ -30,7 +30,7 @@ pub trait Subject: Send + Sync + 'static {
     /// Creates a client on `clock`, with a store that reads the same clock. Returns `None` if the store has its own
     /// clock.
     ///
-    /// The client may have a separate store: a case that asks for it uses no other client.
+    /// The client may have a store of its own, so a test case that calls this method calls no other client.
     fn client_on(&self, clock: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>>;
 
     /// Shuts the store down in an orderly way and starts it again with its stored data. Returns `None` if the store

@@ -23,7 +23,7 @@ const MEANWHILE: usize = 40;
 const TRIES: usize = 20;
 const LATER: Duration = Duration::from_secs(1);
 
-/// Headers that say how long a buyer thinks. The slow one thinks long enough for its shop to be paused.
+/// Request headers that say how long a buyer thinks. While the slow buyer thinks, the trial pauses the process of its shop.
 const DECIDES_AT_ONCE: &str = "think: 0s\r\n";
 const SLOW: &str = "think: 4s\r\n";
 

@@ -9,9 +9,10 @@ use tenure::FencingToken;
 #[derive(Clone)]
 pub(crate) struct Orders(Arc<Mutex<Connection>>);
 
-/// `charges` stands for a payment provider. Like a real one, it takes the request's key and charges once per key. Only
-/// that helps if a server dies between charge and answer, or is paused before its charge; no lock can. The lock makes
-/// repeated requests wait for the first answer, instead of all asking the provider.
+/// The table `charges` plays the payment provider. Like a real provider, it takes the request's key and charges once per
+/// key. No lock can prevent a second charge if a server dies between the charge and its answer, or is paused before the
+/// charge; the provider's key does. The lock makes repeated requests wait for the first answer, instead of all asking the
+/// provider.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS charges (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, body TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL, fence INTEGER NOT NULL);";

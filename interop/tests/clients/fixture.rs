@@ -142,8 +142,8 @@ fn pairs(reply: &str) -> String {
     pairs.join(" ")
 }
 
-/// The text with `ID` in place of times in milliseconds, and of words of at least 20 letters, digits and signs of
-/// base64 that do not start with `redisson_`. A number after an id, `:7`, belongs to it.
+/// Replaces by `ID` what differs between two runs: times in milliseconds, and ids. An id is a word of at least 20
+/// characters of base64 that does not start with `redisson_`, together with a number that follows it, as in `:7`.
 fn masked(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_+/".contains(c);
     let mut masked = String::new();

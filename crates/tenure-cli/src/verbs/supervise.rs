@@ -211,7 +211,8 @@ impl<'a> SupervisedCommand<'a> {
     }
 }
 
-/// Returns the words for the reason of a stop. `None` if the guardian died (`report` prints that) or this process did.
+/// Returns the words for the reason of a stop. `None` for a dead guardian, because `report` prints that later, and for a
+/// dead `tenure`, which prints nothing.
 fn reason(why: StopReason) -> Option<&'static str> {
     match why {
         StopReason::Deadline => Some("the lock could not be renewed in time"),

@@ -135,7 +135,7 @@ fn under_a_caller_that_ignores_sigchld(fixture: &Fixture, script: &str) -> Proce
 
 fn a_caller_that_ignores_sigchld_learns_the_commands_end() {
     let fixture = Fixture::new();
-    // A shell can wait for its child only if the command has not inherited the ignored SIGCHLD.
+    // `sh` is the command. If it had inherited the ignored SIGCHLD, it could not learn its children's exit codes.
     let run = under_a_caller_that_ignores_sigchld(&fixture, "sh -c 'exit 7'");
     run.finish().assert_ended(7, "None");
 }

@@ -16,8 +16,8 @@ use crate::store::Store;
 /// Time that a takeover or an expiry may take beyond the lease: one poll, and delays on a busy machine.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Time limit for waiting until a worker holds a lock. The worker's tasks may all wait for others, each for up to a
-/// lease.
+/// Time limit for waiting until a worker holds a lock. All tasks of the worker may wait for
+/// locks of other workers, each task for up to a lease.
 const HOLDER_TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Checks law L2: each task of each worker gets a lock within the limit.

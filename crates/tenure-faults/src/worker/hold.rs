@@ -22,7 +22,7 @@ const PACE: Duration = Duration::from_millis(20);
 /// Time limit for acquiring a held lock again, which returns at once unless the lock was lost.
 const NESTING: Duration = Duration::from_secs(2);
 
-/// Writes, nests and verifies under the lock, as planned. The caller releases the guard.
+/// Writes, acquires the inner lock and verifies the guard under the lock, as planned. The caller releases the guard.
 pub(crate) async fn work(
     guard: &Guard,
     entry: &Entry,

@@ -288,7 +288,7 @@ impl TestClient {
         answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
-    /// Arms wake-ups for a claim's waiter. Returns `None` if the store can only be polled.
+    /// Asks the store for wake-ups of a claim's waiter. Returns `None` if the store can only be polled.
     pub async fn watch(&self, claim: &Arc<Claim>) -> Option<Wakes> {
         let watched = self.retry(|backend| backend.watch(claim.clone())).await;
         if let Err(error) = &watched {

@@ -163,8 +163,9 @@ impl Owner {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Marks the owner's claim for a downgrade, unless several guards share it: each of them may still write. Locks the
-    /// table, so that no attempt for the write lock enters meanwhile.
+    /// Marks the owner's claim for a downgrade, unless several guards share it: each of them may still write. This
+    /// method keeps the owner's table of holds locked, so that no other attempt of the owner shares the claim between the
+    /// check and the mark.
     pub(crate) fn ask_downgrade(&self, held: &Hold) -> bool {
         let _holds = self.0.holds.lock();
         let is_alone = held.has_one_guard();

@@ -40,7 +40,7 @@ impl Actor {
     /// Waits for up to `most` milliseconds, and until the client is not paused.
     async fn wait(&mut self, most: u64) {
         let time = self.ms(most);
-        // sleep: advances paused time by the client's work.
+        // sleep: advances tokio's paused clock by the time that the client's work takes.
         tokio::time::sleep(time).await;
         self.world.runs(self.number).await;
     }

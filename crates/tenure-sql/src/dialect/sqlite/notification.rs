@@ -166,9 +166,9 @@ mod polling {
     #[derive(Debug)]
     pub(in super::super) struct NotificationListener {
         path: PathBuf,
-        /// The timestamp of the file at the last poll.
+        /// The modification time of the file at the last poll.
         seen: Option<SystemTime>,
-        /// Time until the next poll. Grows from 2 to 10 ms while the timestamp does not change.
+        /// Time until the next poll. Grows from 2 to 10 ms while the modification time of the file does not change.
         pause: Duration,
         is_notified: bool,
     }

@@ -70,8 +70,8 @@ impl Origin {
         format!(" {} {}", self.boot, self.namespace)
     }
 
-    /// Returns whether both origins have the same clock. If an offset is unknown, boot id and namespace must be
-    /// equal.
+    /// Returns whether both origins have the same clock: the same offset of `CLOCK_BOOTTIME` or, if the offset of
+    /// one is not known, the same boot id and time namespace.
     pub(super) fn shares_clock_with(&self, other: &Origin) -> bool {
         match (self.offset, other.offset) {
             (Some(ours), Some(theirs)) => ours == theirs,

@@ -11,8 +11,9 @@ use crate::claims::RENEW_INTERVAL;
 use crate::display::display_path;
 use crate::request::register;
 
-/// After a check that found no change, notifications are ignored for this many times the CPU time of the wake-up, and at
-/// most for `MAX_PAUSE`. Up to that limit, changes of other keys cost a waiting process less than a hundredth of a core.
+/// If a notification woke a waiting process and its check found no change, the process ignores notifications for a
+/// while: for the CPU time of that wake-up times this factor, and at most for `MAX_PAUSE`. Unless `MAX_PAUSE` is shorter, changes of other keys cost a
+/// waiting process less than a hundredth of a core.
 const PAUSE_PER_CPU_TIME: u32 = 128;
 
 /// Longest time for which notifications are ignored. Shorter than a reservation (10 ms), which a waiter must not

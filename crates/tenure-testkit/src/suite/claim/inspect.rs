@@ -64,7 +64,8 @@ pub async fn inspect_shows_all_holders_of_a_shared_key(fixture: Fixture) {
     assert_eq!(shown, expected.collect());
 }
 
-/// `inspect` shows waiters in the order of the queue, if the profile says that it shows the queue.
+/// `inspect` shows waiters in the order of the queue, if the profile says that `inspect`
+/// shows the queue.
 pub async fn inspect_shows_waiters_in_queue_order(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let ([a, b, c], key) = (fixture.three().await, fixture.key());
