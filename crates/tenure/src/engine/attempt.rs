@@ -19,7 +19,7 @@ use super::queue::{Arrival, Arrived, Ask, CallerKind, CallerLeft, PollReply, Pol
 use super::releaser::Release;
 use super::request::LockRequest;
 use super::tasks::ABANDONED;
-use super::timer::Limit;
+use super::timer::{self, Limit};
 use crate::error::Error;
 use crate::telemetry::{Outcome, acquiring};
 
@@ -73,7 +73,7 @@ pub(crate) struct Attempt {
     /// Reports a busy lock as `Timeout`: the caller passed a limit of zero.
     busy_is_timeout: bool,
     on_waiting: Option<OnWaiting>,
-    limit: Option<Box<Limit>>,
+    limit: Option<Limit>,
     place: Option<Place>,
     seat: Option<Box<Seat>>,
     stage: Stage,
@@ -430,13 +430,9 @@ impl Attempt {
         let Patience::Within(limit) = self.patience else {
             return Poll::Pending;
         };
-        let (tasks, clock) = (&queue.services.tasks, &*queue.context().clock);
-        let limit = self
-            .limit
-            .get_or_insert_with(|| Box::new(Limit::new(tasks, clock, limit)));
-        if limit.poll(tasks, clock, cx).is_pending() {
-            return Poll::Pending;
-        }
+        let (tasks, clock) = (&queue.services.tasks, &queue.context().clock);
+        let timer = self.limit.get_or_insert_with(|| timer::limit(tasks, clock, limit));
+        ready!(timer.as_mut().poll(cx));
         let error = self.why_late(queue);
         self.abandon(queue);
         Poll::Ready(Err(error))
