@@ -7,10 +7,10 @@ use std::time::Duration;
 use tenure_backend::{HANDOVER_WINDOW, Instant, Mode};
 
 use super::effects::{Effects, Granted, SuccessorRequest};
-use super::policy::Turn;
 use super::state::{Contention, Event, Holder, KeyQueue, OfferWatch, Phase};
 use super::waiter::{Offer, WaiterId, WaiterState, Waiters};
 use crate::engine::hold::Hold;
+use crate::engine::poller::Pause;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
@@ -52,8 +52,8 @@ impl Event for PollerLooks {
         if !queue.admits(now, request.mode) {
             return queue.behind_holders(now, rest);
         }
-        let (reserve, turn) = (queue.reserve(&request), queue.contention().policy.turn(now));
-        PollerStep::Ask(SuccessorRequest { request, reserve }, turn)
+        let (reserve, pause) = (queue.reserve(&request), queue.contention().policy.pause(now));
+        PollerStep::Ask(SuccessorRequest { request, reserve }, pause)
     }
 }
 
@@ -64,8 +64,8 @@ pub(crate) enum PollerStep {
     Rest(Duration),
     /// Ask the store whether this holder, whose lease is not renewed, was evicted.
     Verify(Arc<Hold>),
-    /// Ask the store on behalf of the first local waiter, when it is this client's turn.
-    Ask(SuccessorRequest, Turn),
+    /// Ask the store on behalf of the first local waiter, after this pause.
+    Ask(SuccessorRequest, Pause),
 }
 
 /// Queue event: the poller checks whether a waiter still wants the claim that it asks for.
