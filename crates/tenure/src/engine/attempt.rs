@@ -12,7 +12,7 @@ use tracing::Span;
 use super::context::Place;
 use super::deadline::local_deadline;
 use super::hold::Hold;
-use super::in_flight::{InFlight, Progress};
+use super::in_flight::InFlight;
 use super::own_call::{Asking, Judged, OwnCall};
 use super::owner::{Owner, Reentry, Seat};
 use super::queue::{Arrival, Arrived, Ask, CallerKind, CallerLeft, PollReply, Polled, SharedQueue, WaiterId};
@@ -179,23 +179,15 @@ impl Attempt {
         loop {
             let step = match &self.stage {
                 Stage::Start => self.start(queue, cx),
-                Stage::Calling(call, id, claim) => match call.poll(cx) {
-                    Poll::Pending => Poll::Pending,
-                    Poll::Ready(progress) => {
-                        let (id, claim) = (*id, claim.clone());
-                        match progress {
-                            Progress::Answered(judged) => self.judged(queue, id, judged),
-                            Progress::Adopted => {
-                                self.stage = Stage::Waiting(id, Some(claim));
-                                Poll::Ready(None)
-                            }
-                        }
+                Stage::Calling(call, id, claim) => match (call.poll(cx), *id) {
+                    (Poll::Pending, _) => Poll::Pending,
+                    (Poll::Ready(Some(judged)), id) => self.judged(queue, id, judged),
+                    (Poll::Ready(None), id) => {
+                        self.stage = Stage::Waiting(id, Some(claim.clone()));
+                        Poll::Ready(None)
                     }
                 },
-                Stage::Waiting(id, _) => {
-                    let id = *id;
-                    self.poll_waiting(queue, id, cx)
-                }
+                &Stage::Waiting(id, _) => self.poll_waiting(queue, id, cx),
                 Stage::Done => panic!("an acquisition was polled after it had finished"),
             };
             match step {
@@ -431,7 +423,9 @@ impl Attempt {
             return Poll::Pending;
         };
         let (tasks, clock) = (&queue.services.tasks, &queue.context().clock);
-        let timer = self.limit.get_or_insert_with(|| timer::limit(tasks, clock, limit));
+        let timer = self
+            .limit
+            .get_or_insert_with(|| timer::limit(tasks, clock, limit));
         ready!(timer.as_mut().poll(cx));
         let error = self.why_late(queue);
         self.abandon(queue);

@@ -208,9 +208,6 @@ impl Adoptable for Asking {
             waker,
         })
     }
-
-    /// Does nothing: the queue has already notified the caller.
-    fn finished(self, _: Judged) {}
 }
 
 /// If the runtime ends and drops the call unanswered, the waiting caller gets `ABANDONED`.

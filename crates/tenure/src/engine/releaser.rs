@@ -20,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::context::{Context, backoff};
-use super::in_flight::{Adopt, Adoptable, InFlight, OverdueCalls, Progress};
+use super::in_flight::{Adopt, Adoptable, InFlight, OverdueCalls};
 use super::request::LockRequest;
 use super::tasks::Tasks;
 use super::timer::{RECHECK, sleep};
@@ -81,24 +81,24 @@ pub(crate) trait Origin: Send + Sync {
 
     fn meters(&self) -> &Meters;
 
-    /// Called with the answer about the successor that the release named.
-    fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer);
+    /// Called with the answer about the successor, the claim that the release named to get the key next.
+    ///
+    /// `others`: number of waiting claims of other clients, if the store reports it. `standing`: state of the successor's
+    /// claim; `None` if the store did not answer. `may_be_placed`: whether an unanswered request may have placed the
+    /// claim, or may still do so.
+    fn successor_answered(
+        self: Arc<Self>,
+        successor: NamedSuccessor,
+        others: Option<u32>,
+        standing: Option<AcquireReply>,
+        may_be_placed: bool,
+    );
 }
 
 /// The claim that the store may grant in the same step as the release.
 pub(crate) struct NamedSuccessor {
     pub(crate) claim: Arc<Claim>,
     pub(crate) request: LockRequest,
-}
-
-/// The store's answer about a successor, the claim that a release names to get the key next.
-pub(crate) struct SuccessorAnswer {
-    /// Number of waiting claims of other clients, if the store reports it.
-    pub(crate) others: Option<u32>,
-    /// State of the successor's claim; `None` if the store did not answer.
-    pub(crate) standing: Option<AcquireReply>,
-    /// Whether an unanswered request may have placed the claim, or may still do so.
-    pub(crate) may_be_placed: bool,
 }
 
 /// How a release ended.
@@ -243,22 +243,16 @@ impl Release {
             return Ok(left);
         }
         let releaser = self.origin.releaser().clone();
-        let (tell, mut told) = oneshot::channel();
-        let work = Unlocking {
-            release: Box::pin(self.finish(limit)),
-            tell,
-        };
+        let (tell, told) = oneshot::channel();
+        let work = Unlocking(Box::pin(async move {
+            // Fails if the caller was dropped.
+            let _ = tell.send(self.finish(limit).await);
+        }));
         let in_flight = InFlight::new(&releaser.0.tasks, work, None);
         releaser.adopt_later(&in_flight.adoptable());
-        poll_fn(|cx| match in_flight.poll(cx) {
-            Poll::Ready(Progress::Answered(answer)) => Poll::Ready(answer),
-            Poll::Ready(Progress::Adopted) => {
-                let told = Pin::new(&mut told).poll(cx);
-                told.map(|told| told.unwrap_or_else(|_| Err(BackendError::closed())))
-            }
-            Poll::Pending => Poll::Pending,
-        })
-        .await
+        // Returns at the answer, or when a task has adopted the release, which then sends the answer.
+        poll_fn(|cx| in_flight.poll(cx)).await;
+        told.await.unwrap_or_else(|_| Err(BackendError::closed()))
     }
 
     /// Sends the request. Returns the result if the store confirms at once; otherwise [`send`](Self::send) continues.
@@ -395,12 +389,8 @@ impl Release {
         if let Some(successor) = self.successor.take() {
             let was_granted = matches!(standing, Some(AcquireReply::Granted(_)));
             let may_be_placed = !was_granted && (self.tries > 1 || (self.tries == 1 && standing.is_none()));
-            let answer = SuccessorAnswer {
-                others,
-                standing,
-                may_be_placed,
-            };
-            self.origin.clone().successor_answered(successor, answer);
+            let origin = self.origin.clone();
+            origin.successor_answered(successor, others, standing, may_be_placed);
         }
     }
 }
@@ -412,27 +402,19 @@ impl Drop for Release {
     }
 }
 
-/// A release that `unlock` polls. If a task adopts it, `tell` sends the answer to the caller.
-struct Unlocking {
-    release: Pin<Box<dyn Future<Output = Answer> + Send>>,
-    tell: oneshot::Sender<Answer>,
-}
+/// A release that `unlock` polls, and that sends its answer to it.
+struct Unlocking(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl Future for Unlocking {
-    type Output = Answer;
+    type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Answer> {
-        self.release.as_mut().poll(cx)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
     }
 }
 
 impl Adoptable for Unlocking {
     fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker> {
         waker
-    }
-
-    fn finished(self, answer: Answer) {
-        // Sending fails if the caller was dropped.
-        let _ = self.tell.send(answer);
     }
 }

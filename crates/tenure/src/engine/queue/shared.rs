@@ -16,7 +16,7 @@ use super::state::{Event, KeyQueue, Rules};
 use super::waiter::WaiterId;
 use crate::engine::context::Context;
 use crate::engine::hold::Hold;
-use crate::engine::releaser::{NamedSuccessor, Origin, Release, Releaser, SuccessorAnswer};
+use crate::engine::releaser::{NamedSuccessor, Origin, Release, Releaser};
 use crate::engine::renewer::HoldObserver;
 use crate::engine::request::LockRequest;
 use crate::engine::services::Services;
@@ -277,13 +277,13 @@ impl Origin for SharedQueue {
         SharedQueue::meters(self)
     }
 
-    fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer) {
-        let NamedSuccessor { claim, request } = successor;
-        let SuccessorAnswer {
-            others,
-            standing,
-            may_be_placed,
-        } = answer;
+    fn successor_answered(
+        self: Arc<Self>,
+        NamedSuccessor { claim, request }: NamedSuccessor,
+        others: Option<u32>,
+        standing: Option<AcquireReply>,
+        may_be_placed: bool,
+    ) {
         if may_be_placed {
             self.withdraw_unanswered(claim.clone());
         }
