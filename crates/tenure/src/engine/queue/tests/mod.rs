@@ -449,8 +449,9 @@ impl Fixture {
 
     fn close(&mut self) {
         let closed = self.apply(Close);
-        let (held, lingering) = (closed.held.len(), closed.lingering.len());
-        for hold in closed.held.iter().chain(&closed.lingering) {
+        let lingering = closed.iter().filter(|holder| holder.lingers()).count();
+        let held = closed.len() - lingering;
+        for hold in closed.iter().map(|holder| &holder.hold) {
             hold.lose(LostCause::Closed);
             hold.depart();
             self.store.free(hold);
