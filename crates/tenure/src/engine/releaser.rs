@@ -13,8 +13,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use smallvec::smallvec;
 use tenure_backend::{
-    AcquireReply, BackendError, BatchCall, Cause, Claim, Effect, HolderId, Instant, ReleaseReply,
-    ReleaseRequest, ReleaseTarget, Successor,
+    AcquireReply, BackendError, BatchCall, Cause, Claim, Effect, HolderId, ReleaseReply, ReleaseRequest,
+    ReleaseTarget, Successor,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -23,7 +23,7 @@ use super::context::{Context, backoff};
 use super::in_flight::{Adopt, Adoptable, InFlight, OverdueCalls};
 use super::request::LockRequest;
 use super::tasks::Tasks;
-use super::timer::{RECHECK, sleep};
+use super::timer::{Alarm, rest, sleep};
 use crate::error::no_answer;
 use crate::telemetry::Meters;
 
@@ -45,20 +45,7 @@ struct Pending {
     /// Releases that callers do not wait for.
     releases: Vec<Release>,
     calls: OverdueCalls,
-    /// Next wake-up of the releaser's task; `None` if it has no timer.
-    wakes_at: Option<Instant>,
-}
-
-impl Pending {
-    /// Adds a call that is overdue at `due`. Returns true if the task must be woken to set an earlier timer.
-    fn push(&mut self, due: Instant, call: &Arc<dyn Adopt>) -> bool {
-        self.calls.push(due, Arc::downgrade(call));
-        let is_sooner = self.wakes_at.is_none_or(|at| due < at);
-        if is_sooner {
-            self.wakes_at = Some(due);
-        }
-        is_sooner
-    }
+    alarm: Alarm,
 }
 
 /// The release of one claim, with the state of its retries.
@@ -142,7 +129,11 @@ impl Releaser {
     /// Makes a task adopt a call that is still in flight after the offer window.
     pub(crate) fn adopt_later(&self, call: &Arc<dyn Adopt>) {
         let due = self.0.context.now() + self.0.context.settings.offer_window;
-        if self.0.pending.lock().push(due, call) {
+        let mut pending = self.0.pending.lock();
+        pending.calls.push(due, Arc::downgrade(call));
+        let is_sooner = pending.alarm.add(due);
+        drop(pending);
+        if is_sooner {
             self.0.signal.notify_one();
         }
         if self.0.tasks.is_closed() {
@@ -177,10 +168,8 @@ impl Releaser {
             let (releases, calls, next) = {
                 let mut pending = pending.lock();
                 let calls = pending.calls.take_due(now);
-                // Keeps an earlier timer, so that calls that come and go do not reset it each time.
-                let set = pending.wakes_at.filter(|at| *at > now);
-                let next = pending.calls.next_due().into_iter().chain(set).min();
-                pending.wakes_at = next;
+                let due = pending.calls.next_due();
+                let next = pending.alarm.next(now, due);
                 (mem::take(&mut pending.releases), calls, next)
             };
             calls.adopt();
@@ -189,19 +178,12 @@ impl Releaser {
                 let batch = releases.by_ref().take(most).collect();
                 tasks.spawn(Release::send_batch(batch));
             }
-            let pause = async {
-                match next {
-                    None => std::future::pending().await,
-                    Some(next) => {
-                        tokio::time::sleep((next - now).clamp(OVERDUE_LOOK, RECHECK)).await;
-                    }
-                }
-            };
+            let pause = next.map(|next| (next - now).max(OVERDUE_LOOK));
             tokio::select! {
                 biased;
                 () = tasks.ended().cancelled() => {}
                 () = signal.notified() => {}
-                () = pause => {}
+                () = rest(pause) => {}
             }
         }
         self.drop_pending();
