@@ -31,10 +31,9 @@ enum Life {
     Gone,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Tasks(Arc<Shared>);
 
-#[derive(Debug)]
 struct Shared {
     own_thread: bool,
     /// The client's own thread, on which its store was opened. The watchdog takes it when it starts there.
@@ -83,7 +82,7 @@ impl Tasks {
     pub(crate) fn start(
         &self,
         watchdog: impl Future<Output = ()> + Send + 'static,
-        on_gone: impl FnOnce() + Send + 'static,
+        on_gone: impl Fn() + Send + 'static,
     ) -> Result<(), Error> {
         let mut life = self.0.life.lock();
         match *life {
@@ -109,7 +108,7 @@ impl Tasks {
         drop(life);
         let end = End {
             tasks: self.clone(),
-            on_gone: Some(on_gone),
+            on_gone,
         };
         let watchdog = async move {
             let _end = end;
@@ -246,17 +245,15 @@ impl Releases {
 }
 
 /// Owned by the watchdog's task. Its drop ends the client, also if the runtime drops that task.
-struct End<F: FnOnce()> {
+struct End<F: Fn()> {
     tasks: Tasks,
-    on_gone: Option<F>,
+    on_gone: F,
 }
 
-impl<F: FnOnce()> Drop for End<F> {
+impl<F: Fn()> Drop for End<F> {
     fn drop(&mut self) {
-        if self.tasks.has_ended()
-            && let Some(on_gone) = self.on_gone.take()
-        {
-            on_gone();
+        if self.tasks.has_ended() {
+            (self.on_gone)();
         }
     }
 }
