@@ -73,7 +73,8 @@ pub(crate) struct Attempt {
     /// Reports a busy lock as `Timeout`: the caller passed a limit of zero.
     busy_is_timeout: bool,
     on_waiting: Option<OnWaiting>,
-    limit: Option<Limit>,
+    /// In a box of its own, so that an attempt stays small: few have a limit.
+    limit: Option<Box<Limit>>,
     place: Option<Place>,
     seat: Option<Box<Seat>>,
     stage: Stage,
@@ -211,14 +212,8 @@ impl Attempt {
         let owner = self.request.options.owner.as_ref()?;
         let context = queue.context();
         let now = context.now();
-        match owner.enter(
-            context.id,
-            &queue.key,
-            self.request.mode,
-            now,
-            &mut self.seat,
-            cx.waker(),
-        ) {
+        let (mode, seat) = (self.request.mode, &mut self.seat);
+        match owner.enter(context.id, &queue.key, mode, now, seat, cx.waker()) {
             Reentry::Again(hold) => Some(Ok(Some(self.taken(queue, hold, 0, now)))),
             Reentry::Refused(error) => Some(Err(error)),
             Reentry::No => None,
@@ -280,8 +275,8 @@ impl Attempt {
             None => context.store.acquire(claim.clone(), context.not_after(now)),
             Some(order) => ask_after(queue.clone(), queue.release(order), claim.clone()),
         };
-        let own = self.own_call(queue, id, claim.clone());
-        let mut asking = Asking::new(call, own);
+        let own = Some(self.own_call(queue, id, claim.clone()));
+        let mut asking = Asking { call, own };
         match Pin::new(&mut asking).poll(cx) {
             Poll::Ready(judged) => self.judged(queue, id, judged),
             Poll::Pending => {
@@ -423,10 +418,8 @@ impl Attempt {
             return Poll::Pending;
         };
         let (tasks, clock) = (&queue.services.tasks, &queue.context().clock);
-        let timer = self
-            .limit
-            .get_or_insert_with(|| timer::limit(tasks, clock, limit));
-        ready!(timer.as_mut().poll(cx));
+        let limit = || Box::new(timer::limit(tasks, clock, limit));
+        ready!(Pin::new(self.limit.get_or_insert_with(limit)).poll(cx));
         let error = self.why_late(queue);
         self.abandon(queue);
         Poll::Ready(Err(error))
