@@ -58,7 +58,7 @@ struct Owned {
 impl Owned {
     fn prune(&mut self) {
         self.claims
-            .retain(|claim| claim.upgrade().is_some_and(|held| held.has_guards()));
+            .retain(|claim| claim.upgrade().is_some_and(|held| held.guards() > 0));
     }
 
     fn is_empty(&self) -> bool {
@@ -167,7 +167,7 @@ impl Owner {
     /// table, so that no attempt for the write lock enters meanwhile.
     pub(crate) fn ask_downgrade(&self, held: &Hold) -> bool {
         let _holds = self.0.holds.lock();
-        let is_alone = held.has_one_guard();
+        let is_alone = held.guards() == 1;
         if is_alone {
             held.ask_downgrade();
         }

@@ -296,7 +296,8 @@ impl Release {
     async fn run(&mut self, limit: Duration) -> Answer {
         let mut give_up = None;
         loop {
-            let released = poll_fn(|cx| self.poll_call(cx)).await;
+            let released = poll_fn(|cx| Pin::new(self.call()).poll(cx)).await.pop();
+            self.call = None;
             let error = match self.settle(released) {
                 Ok(left) => return Ok(left),
                 Err(error) => error,
@@ -324,14 +325,6 @@ impl Release {
             self.shared().context.store.release(smallvec![self.departure()])
         });
         self.call.insert(call)
-    }
-
-    fn poll_call(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<ReleaseReply>> {
-        let polled = Pin::new(self.call()).poll(cx);
-        polled.map(|mut answers| {
-            self.call = None;
-            answers.pop()
-        })
     }
 
     fn departure(&self) -> ReleaseRequest {

@@ -378,7 +378,7 @@ impl Shared {
         if hold.is_first_renewal_due() {
             let profile = self.context.store.profile();
             profile.first_renewal.unwrap_or_default() / 4
-        } else if hold.is_lease_renewed() {
+        } else if hold.renewed {
             hold.lease() / 12
         } else {
             Duration::ZERO
@@ -394,7 +394,7 @@ impl Shared {
             // Only checks a claim with a fixed lease: its renewal does not lengthen the lease.
             .map(|Watched { hold, .. }| RenewRequest {
                 downgrade: hold.is_downgrade_due(),
-                ..renewal(hold, hold.claim.lease, !hold.is_lease_renewed())
+                ..renewal(hold, hold.claim.lease, !hold.renewed)
             })
             .collect();
         let downgrades: Batch<bool> = renewals.iter().map(|renewal| renewal.downgrade).collect();
@@ -420,7 +420,7 @@ impl Shared {
                     if downgrades && hold.downgraded() {
                         observer.clone().downgraded(hold);
                     }
-                    if hold.is_lease_renewed() {
+                    if hold.renewed {
                         meters.margin.record(hold.deadline() - now);
                         hold.extend(held_from, lease, margin, now);
                     }

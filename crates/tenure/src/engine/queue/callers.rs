@@ -264,20 +264,18 @@ impl Event for Polled<'_> {
         let reply = match waiter.state {
             WaiterState::Offered(offer) if offer.is_good(now) => PollReply::Held(offer.hold, offer.nth),
             WaiterState::Offered(offer) => {
-                let is_local = matches!(waiter.route, Route::Local);
-                if is_local {
+                let reply = if matches!(waiter.route, Route::Local) {
                     queue.contention().waiters.insert(Waiter {
                         state: WaiterState::Waiting(Some(self.waker.clone())),
                         ..waiter
                     });
                     queue.wake_poller(effects);
-                }
-                queue.give_up(now, &offer.hold, effects);
-                if is_local {
                     PollReply::Waiting
                 } else {
                     PollReply::Missed
-                }
+                };
+                queue.give_up(now, &offer.hold, effects);
+                reply
             }
             WaiterState::Invited(_) => PollReply::Ask(Ask {
                 id: self.id,

@@ -66,17 +66,15 @@ impl SharedQueue {
                 hold.lose(LostCause::Closed);
             }
         }
-        let mut releases = Vec::new();
-        for hold in self.lose_all() {
-            if hold.depart() {
-                releases.push(self.release(ReleaseOrder {
-                    hold,
-                    successor: None,
-                    token: self.services.tasks.token(),
-                }));
-            }
-        }
-        releases
+        let release = |hold| {
+            self.release(ReleaseOrder {
+                hold,
+                successor: None,
+                token: self.services.tasks.token(),
+            })
+        };
+        let lost = self.lose_all().into_iter();
+        lost.filter(|hold| hold.depart()).map(release).collect()
     }
 
     /// Closes the queue and marks its holds as lost. Returns the holds unreleased, because no runtime may be left to do

@@ -31,7 +31,7 @@ pub(crate) struct SharedQueue {
     /// Metrics of this key, if keys have metrics of their own.
     meters: Option<Arc<Meters>>,
     /// Wakes the poller of the local waiters.
-    signal: Notify,
+    pub(super) signal: Notify,
     state: Mutex<KeyQueue>,
 }
 
@@ -125,10 +125,6 @@ impl SharedQueue {
 
     pub(crate) fn meters(&self) -> &Meters {
         self.meters.as_deref().unwrap_or_else(|| self.context().meters())
-    }
-
-    pub(crate) fn signal(&self) -> &Notify {
-        &self.signal
     }
 
     /// Makes a new claim on this key, under a name not used before.
