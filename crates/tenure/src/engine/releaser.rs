@@ -22,8 +22,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::context::{Context, backoff};
 use super::in_flight::{Adopt, Adoptable, InFlight, OverdueCalls};
 use super::request::LockRequest;
-use super::tasks::Tasks;
-use super::timer::{Alarm, rest, sleep};
+use super::tasks::{Alarm, Tasks};
+use super::timer::{rest, sleep};
 use crate::error::no_answer;
 use crate::telemetry::Meters;
 

@@ -1,10 +1,10 @@
-//! The client's tasks: the runtime on which they run, how they are counted, and how they end.
+//! The client's tasks: the runtime on which they run, when they wake, how they are counted, and how they end.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tenure_backend::ClaimId;
+use tenure_backend::{ClaimId, Instant};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -241,6 +241,29 @@ impl Releases {
     #[cfg(all(test, feature = "testing"))]
     pub(crate) fn in_flight(&self) -> usize {
         self.0.iter().map(TaskTracker::len).sum()
+    }
+}
+
+/// The next wake-up of a task. Others move it to an earlier time.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm(Option<Instant>);
+
+impl Alarm {
+    /// Adds a time at which the task is needed. Returns true if the task must be woken, because it would sleep longer.
+    pub(crate) fn add(&mut self, at: Instant) -> bool {
+        let is_sooner = self.0.is_none_or(|set| at < set);
+        if is_sooner {
+            self.0 = Some(at);
+        }
+        is_sooner
+    }
+
+    /// The time of the wake-up of a task that is needed at `due`, or never. Keeps an earlier one, so that locks that come
+    /// and go do not reset the task's timer each time.
+    pub(crate) fn next(&mut self, now: Instant, due: Option<Instant>) -> Option<Instant> {
+        let set = self.0.filter(|at| *at > now);
+        self.0 = due.into_iter().chain(set).min();
+        self.0
     }
 }
 

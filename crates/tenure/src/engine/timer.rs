@@ -92,29 +92,6 @@ pub(crate) async fn sleep_until(tasks: &Tasks, clock: &dyn Clock, then: Instant)
     }
 }
 
-/// The next wake-up of a task. Others move it to an earlier time.
-#[derive(Debug, Default)]
-pub(crate) struct Alarm(Option<Instant>);
-
-impl Alarm {
-    /// Adds a time at which the task is needed. Returns true if the task must be woken, because it would sleep longer.
-    pub(crate) fn add(&mut self, at: Instant) -> bool {
-        let is_sooner = self.0.is_none_or(|set| at < set);
-        if is_sooner {
-            self.0 = Some(at);
-        }
-        is_sooner
-    }
-
-    /// The time of the wake-up of a task that is needed at `due`, or never. Keeps an earlier one, so that locks that come
-    /// and go do not reset the task's timer each time.
-    pub(crate) fn next(&mut self, now: Instant, due: Option<Instant>) -> Option<Instant> {
-        let set = self.0.filter(|at| *at > now);
-        self.0 = due.into_iter().chain(set).min();
-        self.0
-    }
-}
-
 /// Sleeps for `time`, but at most one second, on the runtime of the caller. Never wakes if there is no time.
 pub(crate) async fn rest(time: Option<Duration>) {
     match time {
