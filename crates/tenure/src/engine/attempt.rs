@@ -12,14 +12,14 @@ use tracing::Span;
 use super::context::Place;
 use super::deadline::local_deadline;
 use super::hold::Hold;
-use super::in_flight::{InFlight, Progress};
+use super::in_flight::InFlight;
 use super::own_call::{Asking, Judged, OwnCall};
 use super::owner::{Owner, Reentry, Seat};
 use super::queue::{Arrival, Arrived, Ask, CallerKind, CallerLeft, PollReply, Polled, SharedQueue, WaiterId};
 use super::releaser::Release;
 use super::request::LockRequest;
 use super::tasks::ABANDONED;
-use super::timer::Limit;
+use super::timer::{self, Limit};
 use crate::error::Error;
 use crate::telemetry::{Outcome, acquiring};
 
@@ -73,6 +73,7 @@ pub(crate) struct Attempt {
     /// Reports a busy lock as `Timeout`: the caller passed a limit of zero.
     busy_is_timeout: bool,
     on_waiting: Option<OnWaiting>,
+    /// In a box of its own, so that an attempt stays small: few have a limit.
     limit: Option<Box<Limit>>,
     place: Option<Place>,
     seat: Option<Box<Seat>>,
@@ -179,23 +180,15 @@ impl Attempt {
         loop {
             let step = match &self.stage {
                 Stage::Start => self.start(queue, cx),
-                Stage::Calling(call, id, claim) => match call.poll(cx) {
-                    Poll::Pending => Poll::Pending,
-                    Poll::Ready(progress) => {
-                        let (id, claim) = (*id, claim.clone());
-                        match progress {
-                            Progress::Answered(judged) => self.judged(queue, id, judged),
-                            Progress::Adopted => {
-                                self.stage = Stage::Waiting(id, Some(claim));
-                                Poll::Ready(None)
-                            }
-                        }
+                Stage::Calling(call, id, claim) => match (call.poll(cx), *id) {
+                    (Poll::Pending, _) => Poll::Pending,
+                    (Poll::Ready(Some(judged)), id) => self.judged(queue, id, judged),
+                    (Poll::Ready(None), id) => {
+                        self.stage = Stage::Waiting(id, Some(claim.clone()));
+                        Poll::Ready(None)
                     }
                 },
-                Stage::Waiting(id, _) => {
-                    let id = *id;
-                    self.poll_waiting(queue, id, cx)
-                }
+                &Stage::Waiting(id, _) => self.poll_waiting(queue, id, cx),
                 Stage::Done => panic!("an acquisition was polled after it had finished"),
             };
             match step {
@@ -219,14 +212,8 @@ impl Attempt {
         let owner = self.request.options.owner.as_ref()?;
         let context = queue.context();
         let now = context.now();
-        match owner.enter(
-            context.id,
-            &queue.key,
-            self.request.mode,
-            now,
-            &mut self.seat,
-            cx.waker(),
-        ) {
+        let (mode, seat) = (self.request.mode, &mut self.seat);
+        match owner.enter(context.id, &queue.key, mode, now, seat, cx.waker()) {
             Reentry::Again(hold) => Some(Ok(Some(self.taken(queue, hold, 0, now)))),
             Reentry::Refused(error) => Some(Err(error)),
             Reentry::No => None,
@@ -288,8 +275,8 @@ impl Attempt {
             None => context.store.acquire(claim.clone(), context.not_after(now)),
             Some(order) => ask_after(queue.clone(), queue.release(order), claim.clone()),
         };
-        let own = self.own_call(queue, id, claim.clone());
-        let mut asking = Asking::new(call, own);
+        let own = Some(self.own_call(queue, id, claim.clone()));
+        let mut asking = Asking { call, own };
         match Pin::new(&mut asking).poll(cx) {
             Poll::Ready(judged) => self.judged(queue, id, judged),
             Poll::Pending => {
@@ -430,13 +417,9 @@ impl Attempt {
         let Patience::Within(limit) = self.patience else {
             return Poll::Pending;
         };
-        let (tasks, clock) = (&queue.services.tasks, &*queue.context().clock);
-        let limit = self
-            .limit
-            .get_or_insert_with(|| Box::new(Limit::new(tasks, clock, limit)));
-        if limit.poll(tasks, clock, cx).is_pending() {
-            return Poll::Pending;
-        }
+        let (tasks, clock) = (&queue.services.tasks, &queue.context().clock);
+        let limit = || Box::new(timer::limit(tasks, clock, limit));
+        ready!(Pin::new(self.limit.get_or_insert_with(limit)).poll(cx));
         let error = self.why_late(queue);
         self.abandon(queue);
         Poll::Ready(Err(error))

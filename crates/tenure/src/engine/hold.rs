@@ -68,7 +68,8 @@ pub(crate) struct Hold {
     context: Arc<Context>,
     /// Metrics of the claim's key, if keys have metrics of their own.
     meters: Option<Arc<Meters>>,
-    renewed: bool,
+    /// Whether the watchdog renews the lease.
+    pub(crate) renewed: bool,
     first_token: Option<FencingToken>,
     /// Number of callers that may get the claim in turn: one for each token that the claim reserved.
     pub(crate) run: u32,
@@ -351,13 +352,9 @@ impl Hold {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Whether one guard alone has the claim.
-    pub(crate) fn has_one_guard(&self) -> bool {
-        self.guards.load(Ordering::Acquire) == 1
-    }
-
-    pub(crate) fn has_guards(&self) -> bool {
-        self.guards.load(Ordering::Acquire) > 0
+    /// Number of guards that have the claim.
+    pub(crate) fn guards(&self) -> u32 {
+        self.guards.load(Ordering::Acquire)
     }
 
     /// Marks the claim as given up: it is neither handed over nor renewed. Returns false if it was marked before.
@@ -367,9 +364,5 @@ impl Hold {
 
     pub(crate) fn has_departed(&self) -> bool {
         self.departed.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn is_lease_renewed(&self) -> bool {
-        self.renewed
     }
 }

@@ -28,12 +28,11 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::tasks::Tasks;
 
 /// A store call, with all that follows from its answer, that a task of the client can adopt.
+///
+/// The output of an adopted call is lost: its future has told the caller what it needs.
 pub(crate) trait Adoptable: Future<Output: Send> + Send + Unpin + 'static {
     /// Called before a task adopts the call, with the caller's last waker. Returns it if the caller must be woken.
     fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker>;
-
-    /// Handles the output of an adopted call that a task has polled to its end.
-    fn finished(self, output: Self::Output);
 }
 
 /// The caller's handle of a store call.
@@ -41,12 +40,6 @@ pub(crate) trait Adoptable: Future<Output: Send> + Send + Unpin + 'static {
 /// # Cancel safety
 /// If dropped before the answer, a task adopts the call, i.e. polls it to its end.
 pub(crate) struct InFlight<W: Adoptable>(Arc<Cell<W>>);
-
-pub(crate) enum Progress<T> {
-    Answered(T),
-    /// A task of the client has taken over the call.
-    Adopted,
-}
 
 struct Cell<W> {
     tasks: Tasks,
@@ -82,14 +75,15 @@ impl<W: Adoptable> InFlight<W> {
         self.0.clone()
     }
 
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Progress<W::Output>> {
+    /// Polls the call. Returns `None` if a task of the client has taken it over.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<W::Output>> {
         let cell = &self.0;
         let mut state = cell.state.lock();
         let (mut work, waker) = match mem::replace(&mut *state, State::Polled(None)) {
             State::Here(work, waker) => (work, waker),
             State::Adopted => {
                 *state = State::Adopted;
-                return Poll::Ready(Progress::Adopted);
+                return Poll::Ready(None);
             }
             State::Polled(_) | State::Done => panic!("a call was polled after it had ended"),
         };
@@ -99,7 +93,7 @@ impl<W: Adoptable> InFlight<W> {
         let mut state = cell.state.lock();
         if let Poll::Ready(output) = polled {
             *state = State::Done;
-            return Poll::Ready(Progress::Answered(output));
+            return Poll::Ready(Some(output));
         }
         let waker = match waker {
             Some(waker) if waker.will_wake(cx.waker()) => waker,
@@ -128,10 +122,7 @@ impl<W: Adoptable> Adopt for Cell<W> {
                 // Under the lock: a caller that finds its call adopted can rely on `prepare` having run.
                 let waker = work.prepare(waker);
                 drop(state);
-                self.tasks.spawn(async move {
-                    let output = (&mut work).await;
-                    work.finished(output);
-                });
+                self.tasks.spawn(async move { drop(work.await) });
                 if let Some(waker) = waker {
                     waker.wake();
                 }
@@ -218,8 +209,6 @@ mod tests {
         fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker> {
             waker
         }
-
-        fn finished(self, (): ()) {}
     }
 
     /// A waker that counts how often it was called.

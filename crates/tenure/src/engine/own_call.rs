@@ -37,15 +37,6 @@ pub(crate) enum Judged {
     Left,
 }
 
-/// Whether a claim may be in the store after the call that asked for it.
-#[derive(Clone, Copy)]
-enum Placed {
-    No,
-    Yes,
-    /// The claim may be in the store: the call failed with an unknown effect.
-    Perhaps,
-}
-
 impl OwnCall {
     /// Decides what the answer means for the caller, and reports it to the queue.
     fn judge(&self, answer: Result<AcquireReply, BackendError>) -> Judged {
@@ -81,19 +72,16 @@ impl OwnCall {
                     _ => Judged::Refused,
                 }
             }
-            Ok(AcquireReply::Waiting { .. }) => self.wait(claim, Placed::Yes),
+            Ok(AcquireReply::Waiting { .. }) => self.wait(claim, SharedQueue::withdraw),
             Ok(_) if *tries => self.fail(no_answer(
                 "the store could not judge this request in time: try again",
             )),
             Ok(_) => self.wait_anew(),
             // The claim may be in the store's queue: a poller asks again, so that the claim keeps its place there.
-            Err(error) if self.keeps_place(&error) => {
-                let placed = match error.effect() {
-                    Effect::Unknown => Placed::Perhaps,
-                    Effect::None => Placed::No,
-                };
-                self.wait(claim, placed)
-            }
+            Err(error) if self.keeps_place(&error) => match error.effect() {
+                Effect::Unknown => self.wait(claim, SharedQueue::withdraw_unanswered),
+                Effect::None => self.wait(claim, |_, _| {}),
+            },
             Err(error) => {
                 if error.effect() == Effect::Unknown {
                     queue.withdraw_unanswered(claim.clone());
@@ -126,16 +114,11 @@ impl OwnCall {
     }
 
     fn granted(&self, hold: Arc<Hold>) -> Judged {
-        let (reply, now) = self.end(CallOutcome::Granted(hold.clone()));
-        match reply {
-            CallReply::Accepted => Judged::Held(hold, now),
-            CallReply::Left => {
+        match self.end(CallOutcome::Granted(hold.clone())) {
+            (CallReply::Accepted, now) => Judged::Held(hold, now),
+            (reply, _) => {
                 self.queue.reject(&hold);
-                Judged::Left
-            }
-            CallReply::Closed => {
-                self.queue.reject(&hold);
-                Judged::Failed(self.queue.services.tasks.closed())
+                self.gone(reply)
             }
         }
     }
@@ -148,10 +131,11 @@ impl OwnCall {
     /// Makes the caller wait with a new claim.
     pub(crate) fn wait_anew(&self) -> Judged {
         let claim = self.queue.claim(&self.request, self.claim.fairness, 1);
-        self.wait(&claim, Placed::No)
+        self.wait(&claim, |_, _| {})
     }
 
-    fn wait(&self, claim: &Arc<Claim>, placed: Placed) -> Judged {
+    /// Makes the caller wait with `claim`. If the caller has left, `undo` withdraws a fair claim from the store's queue.
+    fn wait(&self, claim: &Arc<Claim>, undo: impl FnOnce(&Arc<SharedQueue>, Arc<Claim>)) -> Judged {
         let queue = &self.queue;
         let signal = (claim.fairness == Fairness::Fifo).then(|| Arc::new(Notify::new()));
         let outcome = signal.clone().map_or(CallOutcome::Waits, CallOutcome::Queued);
@@ -160,32 +144,29 @@ impl OwnCall {
             (CallReply::Accepted, Some(signal)) => {
                 queue.poll_for(self.id, self.request.clone(), claim.clone(), signal);
             }
+            (_, Some(_)) => undo(queue, claim.clone()),
             (_, None) => {}
-            (_, Some(_)) => match placed {
-                Placed::No => {}
-                Placed::Yes => queue.withdraw(claim.clone()),
-                Placed::Perhaps => queue.withdraw_unanswered(claim.clone()),
-            },
         }
         match reply {
             CallReply::Accepted => Judged::Waits(claim.clone()),
-            CallReply::Left => Judged::Left,
-            CallReply::Closed => Judged::Failed(queue.services.tasks.closed()),
+            reply => self.gone(reply),
+        }
+    }
+
+    /// What the answer means for a caller that has left, or whose client was closed.
+    fn gone(&self, reply: CallReply) -> Judged {
+        match reply {
+            CallReply::Closed => Judged::Failed(self.queue.services.tasks.closed()),
+            CallReply::Left | CallReply::Accepted => Judged::Left,
         }
     }
 }
 
 /// A caller's own call in flight. Its answer is handled once, by the caller or by a task that adopts the call.
 pub(crate) struct Asking {
-    call: Call<AcquireReply>,
+    pub(crate) call: Call<AcquireReply>,
     /// `None` after the answer was handled.
-    own: Option<OwnCall>,
-}
-
-impl Asking {
-    pub(crate) fn new(call: Call<AcquireReply>, own: OwnCall) -> Self {
-        Asking { call, own: Some(own) }
-    }
+    pub(crate) own: Option<OwnCall>,
 }
 
 impl Future for Asking {
@@ -208,9 +189,6 @@ impl Adoptable for Asking {
             waker,
         })
     }
-
-    /// Does nothing: the queue has already notified the caller.
-    fn finished(self, _: Judged) {}
 }
 
 /// If the runtime ends and drops the call unanswered, the waiting caller gets `ABANDONED`.

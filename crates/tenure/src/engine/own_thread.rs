@@ -1,7 +1,6 @@
 //! A thread of the client's own, for programs whose tasks block their runtime. It runs the watchdog. If the store was
 //! opened on it, it also runs the store's connections, and the tasks that calls to the store start.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -79,12 +78,6 @@ fn ended(error: JoinError) -> Error {
     match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         Err(_) => RUNTIME_ENDED,
-    }
-}
-
-impl fmt::Debug for OwnThread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OwnThread(..)")
     }
 }
 

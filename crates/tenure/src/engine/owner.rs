@@ -58,7 +58,7 @@ struct Owned {
 impl Owned {
     fn prune(&mut self) {
         self.claims
-            .retain(|claim| claim.upgrade().is_some_and(|held| held.has_guards()));
+            .retain(|claim| claim.upgrade().is_some_and(|held| held.guards() > 0));
     }
 
     fn is_empty(&self) -> bool {
@@ -168,7 +168,7 @@ impl Owner {
     /// check and the mark.
     pub(crate) fn ask_downgrade(&self, held: &Hold) -> bool {
         let _holds = self.0.holds.lock();
-        let is_alone = held.has_one_guard();
+        let is_alone = held.guards() == 1;
         if is_alone {
             held.ask_downgrade();
         }

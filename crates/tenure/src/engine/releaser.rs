@@ -13,17 +13,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use smallvec::smallvec;
 use tenure_backend::{
-    AcquireReply, BackendError, BatchCall, Cause, Claim, Effect, HolderId, Instant, ReleaseReply,
-    ReleaseRequest, ReleaseTarget, Successor,
+    AcquireReply, BackendError, BatchCall, Cause, Claim, Effect, HolderId, ReleaseReply, ReleaseRequest,
+    ReleaseTarget, Successor,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::context::{Context, backoff};
-use super::in_flight::{Adopt, Adoptable, InFlight, OverdueCalls, Progress};
+use super::in_flight::{Adopt, Adoptable, InFlight, OverdueCalls};
 use super::request::LockRequest;
-use super::tasks::Tasks;
-use super::timer::{RECHECK, sleep};
+use super::tasks::{Alarm, Tasks};
+use super::timer::{rest, sleep};
 use crate::error::no_answer;
 use crate::telemetry::Meters;
 
@@ -45,20 +45,7 @@ struct Pending {
     /// Releases that callers do not wait for.
     releases: Vec<Release>,
     calls: OverdueCalls,
-    /// Next wake-up of the releaser's task; `None` if it has no timer.
-    wakes_at: Option<Instant>,
-}
-
-impl Pending {
-    /// Adds a call that is overdue at `due`. Returns true if the task must be woken to set an earlier timer.
-    fn push(&mut self, due: Instant, call: &Arc<dyn Adopt>) -> bool {
-        self.calls.push(due, Arc::downgrade(call));
-        let is_sooner = self.wakes_at.is_none_or(|at| due < at);
-        if is_sooner {
-            self.wakes_at = Some(due);
-        }
-        is_sooner
-    }
+    alarm: Alarm,
 }
 
 /// The release of one claim, with the state of its retries.
@@ -81,24 +68,24 @@ pub(crate) trait Origin: Send + Sync {
 
     fn meters(&self) -> &Meters;
 
-    /// Called with the answer about the successor that the release named.
-    fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer);
+    /// Called with the answer about the successor, the claim that the release named to get the key next.
+    ///
+    /// `others`: number of waiting claims of other clients, if the store reports it. `standing`: state of the successor's
+    /// claim; `None` if the store did not answer. `may_be_placed`: whether an unanswered request may have placed the
+    /// claim, or may still do so.
+    fn successor_answered(
+        self: Arc<Self>,
+        successor: NamedSuccessor,
+        others: Option<u32>,
+        standing: Option<AcquireReply>,
+        may_be_placed: bool,
+    );
 }
 
 /// The claim that the store may grant in the same step as the release.
 pub(crate) struct NamedSuccessor {
     pub(crate) claim: Arc<Claim>,
     pub(crate) request: LockRequest,
-}
-
-/// The store's answer about a successor, the claim that a release names to get the key next.
-pub(crate) struct SuccessorAnswer {
-    /// Number of waiting claims of other clients, if the store reports it.
-    pub(crate) others: Option<u32>,
-    /// State of the successor's claim; `None` if the store did not answer.
-    pub(crate) standing: Option<AcquireReply>,
-    /// Whether an unanswered request may have placed the claim, or may still do so.
-    pub(crate) may_be_placed: bool,
 }
 
 /// How a release ended.
@@ -142,7 +129,11 @@ impl Releaser {
     /// Makes a task adopt a call that is still in flight after the offer window.
     pub(crate) fn adopt_later(&self, call: &Arc<dyn Adopt>) {
         let due = self.0.context.now() + self.0.context.settings.offer_window;
-        if self.0.pending.lock().push(due, call) {
+        let mut pending = self.0.pending.lock();
+        pending.calls.push(due, Arc::downgrade(call));
+        let is_sooner = pending.alarm.add(due);
+        drop(pending);
+        if is_sooner {
             self.0.signal.notify_one();
         }
         if self.0.tasks.is_closed() {
@@ -177,10 +168,8 @@ impl Releaser {
             let (releases, calls, next) = {
                 let mut pending = pending.lock();
                 let calls = pending.calls.take_due(now);
-                // Keeps an earlier timer, so that calls that come and go do not reset it each time.
-                let set = pending.wakes_at.filter(|at| *at > now);
-                let next = pending.calls.next_due().into_iter().chain(set).min();
-                pending.wakes_at = next;
+                let due = pending.calls.next_due();
+                let next = pending.alarm.next(now, due);
                 (mem::take(&mut pending.releases), calls, next)
             };
             calls.adopt();
@@ -189,19 +178,12 @@ impl Releaser {
                 let batch = releases.by_ref().take(most).collect();
                 tasks.spawn(Release::send_batch(batch));
             }
-            let pause = async {
-                match next {
-                    None => std::future::pending().await,
-                    Some(next) => {
-                        tokio::time::sleep((next - now).clamp(OVERDUE_LOOK, RECHECK)).await;
-                    }
-                }
-            };
+            let pause = next.map(|next| (next - now).max(OVERDUE_LOOK));
             tokio::select! {
                 biased;
                 () = tasks.ended().cancelled() => {}
                 () = signal.notified() => {}
-                () = pause => {}
+                () = rest(pause) => {}
             }
         }
         self.drop_pending();
@@ -243,22 +225,16 @@ impl Release {
             return Ok(left);
         }
         let releaser = self.origin.releaser().clone();
-        let (tell, mut told) = oneshot::channel();
-        let work = Unlocking {
-            release: Box::pin(self.finish(limit)),
-            tell,
-        };
+        let (tell, told) = oneshot::channel();
+        let work = Unlocking(Box::pin(async move {
+            // Fails if the caller was dropped.
+            let _ = tell.send(self.finish(limit).await);
+        }));
         let in_flight = InFlight::new(&releaser.0.tasks, work, None);
         releaser.adopt_later(&in_flight.adoptable());
-        poll_fn(|cx| match in_flight.poll(cx) {
-            Poll::Ready(Progress::Answered(answer)) => Poll::Ready(answer),
-            Poll::Ready(Progress::Adopted) => {
-                let told = Pin::new(&mut told).poll(cx);
-                told.map(|told| told.unwrap_or_else(|_| Err(BackendError::closed())))
-            }
-            Poll::Pending => Poll::Pending,
-        })
-        .await
+        // Returns at the answer, or when a task has adopted the release, which then sends the answer.
+        poll_fn(|cx| in_flight.poll(cx)).await;
+        told.await.unwrap_or_else(|_| Err(BackendError::closed()))
     }
 
     /// Sends the request. Returns the result if the store confirms at once; otherwise [`send`](Self::send) continues.
@@ -320,7 +296,8 @@ impl Release {
     async fn run(&mut self, limit: Duration) -> Answer {
         let mut give_up = None;
         loop {
-            let released = poll_fn(|cx| self.poll_call(cx)).await;
+            let released = poll_fn(|cx| Pin::new(self.call()).poll(cx)).await.pop();
+            self.call = None;
             let error = match self.settle(released) {
                 Ok(left) => return Ok(left),
                 Err(error) => error,
@@ -348,14 +325,6 @@ impl Release {
             self.shared().context.store.release(smallvec![self.departure()])
         });
         self.call.insert(call)
-    }
-
-    fn poll_call(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<ReleaseReply>> {
-        let polled = Pin::new(self.call()).poll(cx);
-        polled.map(|mut answers| {
-            self.call = None;
-            answers.pop()
-        })
     }
 
     fn departure(&self) -> ReleaseRequest {
@@ -395,12 +364,8 @@ impl Release {
         if let Some(successor) = self.successor.take() {
             let was_granted = matches!(standing, Some(AcquireReply::Granted(_)));
             let may_be_placed = !was_granted && (self.tries > 1 || (self.tries == 1 && standing.is_none()));
-            let answer = SuccessorAnswer {
-                others,
-                standing,
-                may_be_placed,
-            };
-            self.origin.clone().successor_answered(successor, answer);
+            let origin = self.origin.clone();
+            origin.successor_answered(successor, others, standing, may_be_placed);
         }
     }
 }
@@ -412,27 +377,19 @@ impl Drop for Release {
     }
 }
 
-/// A release that `unlock` polls. If a task adopts it, `tell` sends the answer to the caller.
-struct Unlocking {
-    release: Pin<Box<dyn Future<Output = Answer> + Send>>,
-    tell: oneshot::Sender<Answer>,
-}
+/// A release that `unlock` polls, and that sends its answer to it.
+struct Unlocking(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl Future for Unlocking {
-    type Output = Answer;
+    type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Answer> {
-        self.release.as_mut().poll(cx)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
     }
 }
 
 impl Adoptable for Unlocking {
     fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker> {
         waker
-    }
-
-    fn finished(self, answer: Answer) {
-        // Sending fails if the caller was dropped.
-        let _ = self.tell.send(answer);
     }
 }

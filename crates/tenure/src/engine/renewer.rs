@@ -30,7 +30,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use smallvec::smallvec;
 use tenure_backend::{Batch, Fault, Instant, Phase, RenewReply, RenewRequest};
 use tokio::sync::{Notify, oneshot};
@@ -40,8 +40,8 @@ use super::context::{Context, backoff};
 use super::deadline::{renew_after, retry_after, stall_after};
 use super::hold::Hold;
 use super::store::next_wake;
-use super::tasks::Tasks;
-use super::timer::{RECHECK, sleep_until};
+use super::tasks::{Alarm, Tasks};
+use super::timer::{rest, sleep_until};
 use super::wheel::{Mark, Marked, Wheel};
 use crate::error::{Error, Lost, LostCause, no_answer};
 use crate::telemetry::renewing;
@@ -87,8 +87,7 @@ struct Shared {
 
 struct Due {
     wheel: Wheel<Watched>,
-    /// Next wake-up of the renewer's task; `None` if it has no timer.
-    wakes_at: Option<Instant>,
+    alarm: Alarm,
 }
 
 impl Renewer {
@@ -96,7 +95,7 @@ impl Renewer {
         let wheel = Wheel::new(context.now());
         let due = Mutex::new(Due {
             wheel,
-            wakes_at: None,
+            alarm: Alarm::default(),
         });
         Renewer(Arc::new(Shared {
             context: context.clone(),
@@ -118,7 +117,12 @@ impl Renewer {
         };
         let mut all = self.0.due.lock();
         all.wheel.insert(watched, due);
-        self.0.wake_by(all, due);
+        let is_sooner = all.alarm.add(due);
+        drop(all);
+        // Seldom, since most claims are released before a renewal.
+        if is_sooner {
+            self.0.signal.notify_one();
+        }
     }
 
     /// Stops renewing a claim, and checking its deadline.
@@ -249,12 +253,6 @@ impl Renewer {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let pause = async {
-                match next {
-                    None => std::future::pending().await,
-                    Some(next) => tokio::time::sleep((next - now).min(RECHECK)).await,
-                }
-            };
             tokio::select! {
                 biased;
                 () = tasks.ended().cancelled() => {}
@@ -267,7 +265,7 @@ impl Renewer {
                     }
                 }
                 () = signal.notified() => {}
-                () = pause => {}
+                () = rest(next.map(|next| next - now)) => {}
             }
         }
     }
@@ -312,16 +310,6 @@ async fn renew_all(shared: Arc<Shared>, held: Vec<Watched>) {
 impl Shared {
     fn max_batch(&self) -> usize {
         self.context.store.profile().limits.max_batch.get() as usize
-    }
-
-    /// Wakes the renewer's task if it would wake later than `at`: seldom, since most claims are released before a
-    /// renewal.
-    fn wake_by(&self, mut due: MutexGuard<'_, Due>, at: Instant) {
-        if due.wakes_at.is_none_or(|set| at < set) {
-            due.wakes_at = Some(at);
-            drop(due);
-            self.signal.notify_one();
-        }
     }
 
     fn spawn_renewal(self: &Arc<Self>, batch: Vec<Watched>) {
@@ -380,11 +368,8 @@ impl Shared {
             self.spawn_renewal(batch.to_vec());
         }
         let mut due = self.due.lock();
-        // Keeps an earlier timer, so that locks that come and go do not reset it each time.
-        let set = due.wakes_at.filter(|at| *at > now);
-        let next = due.wheel.next_due().into_iter().chain(set).min();
-        due.wakes_at = next;
-        next
+        let next = due.wheel.next_due();
+        due.alarm.next(now, next)
     }
 
     /// How early a renewal may be sent, to fill a batch: a twelfth of the lease, or a quarter of a first renewal's
@@ -393,7 +378,7 @@ impl Shared {
         if hold.is_first_renewal_due() {
             let profile = self.context.store.profile();
             profile.first_renewal.unwrap_or_default() / 4
-        } else if hold.is_lease_renewed() {
+        } else if hold.renewed {
             hold.lease() / 12
         } else {
             Duration::ZERO
@@ -409,7 +394,7 @@ impl Shared {
             // Only checks a claim with a fixed lease: its renewal does not lengthen the lease.
             .map(|Watched { hold, .. }| RenewRequest {
                 downgrade: hold.is_downgrade_due(),
-                ..renewal(hold, hold.claim.lease, !hold.is_lease_renewed())
+                ..renewal(hold, hold.claim.lease, !hold.renewed)
             })
             .collect();
         let downgrades: Batch<bool> = renewals.iter().map(|renewal| renewal.downgrade).collect();
@@ -435,7 +420,7 @@ impl Shared {
                     if downgrades && hold.downgraded() {
                         observer.clone().downgraded(hold);
                     }
-                    if hold.is_lease_renewed() {
+                    if hold.renewed {
                         meters.margin.record(hold.deadline() - now);
                         hold.extend(held_from, lease, margin, now);
                     }

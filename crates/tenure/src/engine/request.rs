@@ -48,10 +48,6 @@ impl Options {
             linger: settings.linger,
         }
     }
-
-    fn owner_id(&self) -> OwnerId {
-        OwnerId::new(self.owner.as_ref().map_or(0, Owner::number))
-    }
 }
 
 impl LockRequest {
@@ -101,7 +97,7 @@ impl LockRequest {
                 key: key.clone(),
                 id: context.next_claim(),
             },
-            owner: options.owner_id(),
+            owner: OwnerId::new(options.owner.as_ref().map_or(0, Owner::number)),
             label: options.label.clone(),
             mode: self.mode,
             fairness,

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::own_thread::OwnThread;
 use super::queue::{PolicyLimits, Registry, Rules, SharedQueue};
 use super::request::Options;
-use super::services::{OnRuntimeEnd, Services};
+use super::services::Services;
 use super::tasks::Tasks;
 use super::timer::within;
 use crate::error::Error;
@@ -40,10 +40,16 @@ impl Engine {
             releases: tasks.releases().clone(),
         };
         let options = Options::new(&context.settings);
-        let queues = Arc::new(Registry::default());
-        let waiters: Arc<dyn OnRuntimeEnd> = queues.clone();
+        let queues = Arc::new(Queues::default());
+        let weak = Arc::downgrade(&queues);
+        // Callers on other runtimes end too: no task is left that waits, renews or polls for them.
+        let end_waiters = move || {
+            for queue in weak.upgrade().iter().flat_map(|queues| queues.close()) {
+                queue.lose_all();
+            }
+        };
         Arc::new(Engine {
-            services: Services::new(context, tasks, Arc::downgrade(&waiters)),
+            services: Services::new(context, tasks, end_waiters),
             options: Arc::new(options),
             queues,
             rules: Arc::new(rules),
@@ -112,15 +118,6 @@ impl Queues {
     pub(crate) fn verify_holds(&self, key: &LockKey) {
         for queue in self.all().into_iter().filter(|queue| queue.key == *key) {
             queue.verify_all();
-        }
-    }
-}
-
-impl OnRuntimeEnd for Queues {
-    /// Ends callers on other runtimes: no task is left that waits, renews or polls for them.
-    fn runtime_ended(&self) {
-        for queue in self.close() {
-            queue.lose_all();
         }
     }
 }

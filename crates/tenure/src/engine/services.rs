@@ -1,6 +1,6 @@
 //! What the queues of one client share: its context, its tasks, its renewer and its releaser.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use super::context::Context;
 use super::releaser::Releaser;
@@ -13,21 +13,20 @@ pub(crate) struct Services {
     pub(crate) tasks: Tasks,
     pub(crate) renewer: Renewer,
     pub(crate) releaser: Releaser,
-    waiters: Weak<dyn OnRuntimeEnd>,
-}
-
-/// Waiting callers, which get an error when the client's runtime has ended.
-pub(crate) trait OnRuntimeEnd: Send + Sync {
-    fn runtime_ended(&self);
+    end_waiters: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Services {
-    /// `waiters` is notified when the client's runtime has ended.
-    pub(crate) fn new(context: Arc<Context>, tasks: Tasks, waiters: Weak<dyn OnRuntimeEnd>) -> Arc<Self> {
+    /// `end_waiters` is called when the client's runtime has ended.
+    pub(crate) fn new(
+        context: Arc<Context>,
+        tasks: Tasks,
+        end_waiters: impl Fn() + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Services {
             renewer: Renewer::new(&context, &tasks),
             releaser: Releaser::new(&context, &tasks),
-            waiters,
+            end_waiters: Arc::new(end_waiters),
             context,
             tasks,
         })
@@ -42,7 +41,7 @@ impl Services {
             return Ok(());
         }
         let (renewer, releaser) = (self.renewer.clone(), self.releaser.clone());
-        let (calls, waiters) = (self.releaser.clone(), self.waiters.clone());
+        let (calls, end_waiters) = (self.releaser.clone(), self.end_waiters.clone());
         let watchdog = async move {
             tokio::spawn(releaser.run());
             renewer.run().await;
@@ -50,9 +49,7 @@ impl Services {
         let on_gone = move || {
             calls.drop_pending();
             calls.adopt_all();
-            if let Some(waiters) = waiters.upgrade() {
-                waiters.runtime_ended();
-            }
+            end_waiters();
         };
         self.tasks.start(watchdog, on_gone)
     }

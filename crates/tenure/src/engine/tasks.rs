@@ -1,10 +1,10 @@
-//! The client's tasks: the runtime on which they run, how they are counted, and how they end.
+//! The client's tasks: the runtime on which they run, when they wake, how they are counted, and how they end.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tenure_backend::ClaimId;
+use tenure_backend::{ClaimId, Instant};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,10 +31,9 @@ enum Life {
     Gone,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Tasks(Arc<Shared>);
 
-#[derive(Debug)]
 struct Shared {
     own_thread: bool,
     /// The client's own thread, on which its store was opened. The watchdog takes it when it starts there.
@@ -83,7 +82,7 @@ impl Tasks {
     pub(crate) fn start(
         &self,
         watchdog: impl Future<Output = ()> + Send + 'static,
-        on_gone: impl FnOnce() + Send + 'static,
+        on_gone: impl Fn() + Send + 'static,
     ) -> Result<(), Error> {
         let mut life = self.0.life.lock();
         match *life {
@@ -109,7 +108,7 @@ impl Tasks {
         drop(life);
         let end = End {
             tasks: self.clone(),
-            on_gone: Some(on_gone),
+            on_gone,
         };
         let watchdog = async move {
             let _end = end;
@@ -245,18 +244,39 @@ impl Releases {
     }
 }
 
-/// Owned by the watchdog's task. Its drop ends the client, also if the runtime drops that task.
-struct End<F: FnOnce()> {
-    tasks: Tasks,
-    on_gone: Option<F>,
+/// The next wake-up of a task. Others move it to an earlier time.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm(Option<Instant>);
+
+impl Alarm {
+    /// Adds a time at which the task is needed. Returns true if the task must be woken, because it would sleep longer.
+    pub(crate) fn add(&mut self, at: Instant) -> bool {
+        let is_sooner = self.0.is_none_or(|set| at < set);
+        if is_sooner {
+            self.0 = Some(at);
+        }
+        is_sooner
+    }
+
+    /// The time of the wake-up of a task that is needed at `due`, or never. Keeps an earlier one, so that locks that come
+    /// and go do not reset the task's timer each time.
+    pub(crate) fn next(&mut self, now: Instant, due: Option<Instant>) -> Option<Instant> {
+        let set = self.0.filter(|at| *at > now);
+        self.0 = due.into_iter().chain(set).min();
+        self.0
+    }
 }
 
-impl<F: FnOnce()> Drop for End<F> {
+/// Owned by the watchdog's task. Its drop ends the client, also if the runtime drops that task.
+struct End<F: Fn()> {
+    tasks: Tasks,
+    on_gone: F,
+}
+
+impl<F: Fn()> Drop for End<F> {
     fn drop(&mut self) {
-        if self.tasks.has_ended()
-            && let Some(on_gone) = self.on_gone.take()
-        {
-            on_gone();
+        if self.tasks.has_ended() {
+            (self.on_gone)();
         }
     }
 }

@@ -15,8 +15,6 @@ const TICK_BITS: u32 = 24;
 /// Most items to take out at once, or a batch if that is more. Other tasks run before the rest is taken, and the items
 /// are still in the processor's caches when the store answers.
 const PORTION: usize = 256;
-/// The slot number of an item that is not in the wheel.
-const OUT: u32 = u32::MAX;
 
 /// An item of a timer wheel. Its mark says where it is in the wheel.
 pub(crate) trait Marked {
@@ -24,33 +22,18 @@ pub(crate) trait Marked {
 }
 
 /// The position of an item in the wheel. Written only under the lock that guards the wheel.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Mark {
+    /// The number of the slot, from 1; 0 if the item is not in the wheel.
     slot: AtomicU32,
     index: AtomicU32,
     due: AtomicU64,
 }
 
-impl Default for Mark {
-    fn default() -> Self {
-        Mark {
-            slot: AtomicU32::new(OUT),
-            index: AtomicU32::new(0),
-            due: AtomicU64::new(0),
-        }
-    }
-}
-
 impl Mark {
     fn place(&self, slot: usize, index: usize) {
-        self.slot
-            .store(u32::try_from(slot).unwrap_or(OUT), Ordering::Relaxed);
-        self.index
-            .store(u32::try_from(index).unwrap_or(OUT), Ordering::Relaxed);
-    }
-
-    fn is_in(&self) -> bool {
-        self.slot.load(Ordering::Relaxed) != OUT
+        self.slot.store(slot as u32 + 1, Ordering::Relaxed);
+        self.index.store(index as u32, Ordering::Relaxed);
     }
 
     fn due(&self) -> Instant {
@@ -88,10 +71,7 @@ impl<T: Marked + Clone> Wheel<T> {
 
     /// Removes an item. Returns `None` if it is not in the wheel.
     pub(crate) fn remove(&mut self, mark: &Mark) -> Option<T> {
-        if !mark.is_in() {
-            return None;
-        }
-        let slot = mark.slot.load(Ordering::Relaxed) as usize;
+        let slot = mark.slot.load(Ordering::Relaxed).checked_sub(1)? as usize;
         let index = mark.index.load(Ordering::Relaxed) as usize;
         Some(self.take(slot, index))
     }
@@ -116,7 +96,7 @@ impl<T: Marked + Clone> Wheel<T> {
             // memory.
             self.slots[slot] = Vec::new();
         }
-        item.mark().slot.store(OUT, Ordering::Relaxed);
+        item.mark().slot.store(0, Ordering::Relaxed);
         self.len -= 1;
         item
     }

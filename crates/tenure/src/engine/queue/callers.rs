@@ -97,13 +97,9 @@ impl Event for Arrived<'_> {
         }
         effects.releases.extend(after);
         let id = queue.places.last();
-        queue.contention().waiters.insert(Waiter {
-            id,
-            request: self.request.clone(),
-            arrived: now,
-            route: Route::Local,
-            state: WaiterState::Waiting(Some(self.waker.clone())),
-        });
+        let state = WaiterState::Waiting(Some(self.waker.clone()));
+        let waiters = &mut queue.contention().waiters;
+        waiters.add(id, self.request, now, Route::Local, state);
         if is_free || queue.phase == Phase::Idle {
             queue.wake_poller(effects);
         }
@@ -206,16 +202,12 @@ impl Event for CallAdopted<'_> {
         }
         let waiters = &mut queue.contention().waiters;
         if waiters.get_mut(self.id).is_none() {
-            waiters.insert(Waiter {
-                id: self.id,
-                request: self.request.clone(),
-                arrived: now,
-                route: match self.kind {
-                    CallerKind::Waits => Route::Local,
-                    CallerKind::Tries | CallerKind::Queues => Route::Call,
-                },
-                state: WaiterState::Calling(self.waker),
-            });
+            let route = match self.kind {
+                CallerKind::Waits => Route::Local,
+                CallerKind::Tries | CallerKind::Queues => Route::Call,
+            };
+            let state = WaiterState::Calling(self.waker);
+            waiters.add(self.id, self.request, now, route, state);
         }
         None
     }
@@ -272,20 +264,18 @@ impl Event for Polled<'_> {
         let reply = match waiter.state {
             WaiterState::Offered(offer) if offer.is_good(now) => PollReply::Held(offer.hold, offer.nth),
             WaiterState::Offered(offer) => {
-                let is_local = matches!(waiter.route, Route::Local);
-                if is_local {
+                let reply = if matches!(waiter.route, Route::Local) {
                     queue.contention().waiters.insert(Waiter {
                         state: WaiterState::Waiting(Some(self.waker.clone())),
                         ..waiter
                     });
                     queue.wake_poller(effects);
-                }
-                queue.give_up(now, &offer.hold, effects);
-                if is_local {
                     PollReply::Waiting
                 } else {
                     PollReply::Missed
-                }
+                };
+                queue.give_up(now, &offer.hold, effects);
+                reply
             }
             WaiterState::Invited(_) => PollReply::Ask(Ask {
                 id: self.id,
@@ -329,13 +319,7 @@ impl Event for CallerLeft<'_> {
         let waiters = &mut queue.contention().waiters;
         match waiters.remove(self.id) {
             None if !is_calling => {}
-            None => waiters.insert(Waiter {
-                id: self.id,
-                request: self.request.clone(),
-                arrived: now,
-                route: Route::Call,
-                state: WaiterState::Left,
-            }),
+            None => waiters.add(self.id, self.request, now, Route::Call, WaiterState::Left),
             Some(waiter) => match waiter.state {
                 WaiterState::Calling(_) | WaiterState::Left => waiters.insert(Waiter {
                     state: WaiterState::Left,
@@ -373,13 +357,7 @@ impl KeyQueue {
                 effects.wakes.extend(waker);
             }
         } else {
-            waiters.insert(Waiter {
-                id,
-                request: request.clone(),
-                arrived: now,
-                route,
-                state: WaiterState::Waiting(None),
-            });
+            waiters.add(id, request, now, route, WaiterState::Waiting(None));
         }
     }
 }

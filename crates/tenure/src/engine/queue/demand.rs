@@ -7,7 +7,6 @@ use tenure_backend::{Claim, Fairness};
 use tokio::sync::Notify;
 
 use super::effects::SuccessorRequest;
-use super::policy::Turn;
 use super::polls::{IsWanted, PollFailed, PollGranted, PollerLooks, PollerStep, QueueFailed, QueueGranted};
 use super::shared::SharedQueue;
 use super::waiter::WaiterId;
@@ -56,7 +55,7 @@ struct LocalDemand {
 
 impl Demand for LocalDemand {
     fn signal(&self) -> &Notify {
-        self.queue.signal()
+        &self.queue.signal
     }
 
     fn next(&mut self) -> Next {
@@ -64,13 +63,9 @@ impl Demand for LocalDemand {
             PollerStep::Exit => Next::Exit,
             PollerStep::Rest(time) => Next::Rest(time),
             PollerStep::Verify(hold) => Next::Verify(hold, self.queue.clone()),
-            PollerStep::Ask(SuccessorRequest { request, reserve }, turn) => {
+            PollerStep::Ask(SuccessorRequest { request, reserve }, pause) => {
                 let claim = self.queue.claim(&request, Fairness::Unfair, reserve);
                 self.request = Some(request);
-                let pause = match turn {
-                    Turn::Ours { after, others } => Pause::UntilWakeUp { time: after, others },
-                    Turn::Others(time) => Pause::Fixed(time),
-                };
                 Next::Ask(claim, pause)
             }
         }

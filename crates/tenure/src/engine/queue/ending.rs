@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::effects::ReleaseOrder;
 use super::holders::HoldEnded;
 use super::shared::SharedQueue;
-use super::state::{Close, Closed};
+use super::state::Close;
 use crate::engine::hold::Hold;
 use crate::engine::releaser::Release;
 use crate::error::{Error, LostCause};
@@ -66,27 +66,24 @@ impl SharedQueue {
                 hold.lose(LostCause::Closed);
             }
         }
-        let mut releases = Vec::new();
-        for hold in self.lose_all() {
-            if hold.depart() {
-                releases.push(self.release(ReleaseOrder {
-                    hold,
-                    successor: None,
-                    token: self.services.tasks.token(),
-                }));
-            }
-        }
-        releases
+        let release = |hold| {
+            self.release(ReleaseOrder {
+                hold,
+                successor: None,
+                token: self.services.tasks.token(),
+            })
+        };
+        let lost = self.lose_all().into_iter();
+        lost.filter(|hold| hold.depart()).map(release).collect()
     }
 
     /// Closes the queue and marks its holds as lost. Returns the holds unreleased, because no runtime may be left to do
     /// that.
     pub(crate) fn lose_all(self: &Arc<Self>) -> Vec<Arc<Hold>> {
-        let Closed { mut held, lingering } = self.apply(Close);
-        for hold in &held {
-            hold.lose(LostCause::Closed);
+        let holders = self.apply(Close);
+        for holder in holders.iter().filter(|holder| !holder.lingers()) {
+            holder.hold.lose(LostCause::Closed);
         }
-        held.extend(lingering);
-        held
+        holders.into_iter().map(|holder| holder.hold).collect()
     }
 }

@@ -56,9 +56,8 @@ impl Event for Downgraded<'_> {
     type Reply = ();
 
     fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) {
-        let mut holders = queue.holders.iter_mut();
-        if let Some(holder) = holders.find(|holder| Arc::ptr_eq(&holder.hold, self.0)) {
-            holder.request.mode = Mode::Read;
+        if let Some(at) = queue.holder(self.0) {
+            queue.holders[at].request.mode = Mode::Read;
         }
         queue.notify_poller(effects);
     }
@@ -69,12 +68,16 @@ impl KeyQueue {
         self.holders.iter().map(|holder| holder.hold.clone()).collect()
     }
 
+    /// The index of a hold among the holders.
+    fn holder(&self, hold: &Arc<Hold>) -> Option<usize> {
+        self.holders
+            .iter()
+            .position(|holder| Arc::ptr_eq(&holder.hold, hold))
+    }
+
     /// Handles an unlock: hands the claim to the next local waiter, keeps it, or returns the release to send.
     pub(super) fn holder_done(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) -> Exit {
-        let at = self
-            .holders
-            .iter()
-            .position(|holder| Arc::ptr_eq(&holder.hold, hold));
+        let at = self.holder(hold);
         if at.is_some_and(|at| self.hand_over(now, at, effects)) {
             return Exit::HandedOver;
         }
@@ -153,9 +156,8 @@ impl KeyQueue {
     /// Offers a read claim that was just granted to the next local waiters too, as far as it may be handed over to them:
     /// they share it, each with a token of its own.
     pub(super) fn share(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) {
-        let is_granted =
-            |holder: &Holder| Arc::ptr_eq(&holder.hold, hold) && holder.request.mode == Mode::Read;
-        let Some(at) = self.holders.iter().position(is_granted) else {
+        let at = self.holder(hold);
+        let Some(at) = at.filter(|at| self.holders[*at].request.mode == Mode::Read) else {
             return;
         };
         while self.hand_over(now, at, effects) {
@@ -210,7 +212,7 @@ impl KeyQueue {
         });
         if let Some(contention) = &mut self.contention {
             let Contention { waiters, policy, .. } = &mut **contention;
-            policy.run_began(now, || waiters.local());
+            policy.run_began(now, || waiters.next().count());
         }
     }
 }

@@ -81,26 +81,9 @@ impl KeyQueue {
             .linger()
             .map_or(1, |_| self.last_run.saturating_mul(2).max(2))
     }
-
-    /// Releases lingering claims whose time is over. Returns the end of the next one's time.
-    pub(super) fn end_lingering(&mut self, now: Instant, effects: &mut Effects) -> Option<Instant> {
-        let is_over = |holder: &&Holder| holder.lingers_until.is_some_and(|until| until <= now);
-        let over = self.holders.iter().filter(is_over);
-        let over: SmallVec<[Arc<Hold>; 1]> = over.map(|holder| holder.hold.clone()).collect();
-        for hold in over {
-            self.give_up(now, &hold, effects);
-        }
-        let next = self
-            .holders
-            .iter()
-            .filter_map(|holder| holder.lingers_until)
-            .min();
-        self.has_linger_timer = next.is_some();
-        next
-    }
 }
 
-/// Queue event: a claim's time to linger may be over.
+/// Queue event: a claim's time to linger may be over. Then it is released.
 pub(crate) struct LingerOver;
 
 impl Event for LingerOver {
@@ -108,6 +91,15 @@ impl Event for LingerOver {
     type Reply = Option<Instant>;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Option<Instant> {
-        queue.end_lingering(now, effects)
+        let is_over = |holder: &&Holder| holder.lingers_until.is_some_and(|until| until <= now);
+        let over = queue.holders.iter().filter(is_over);
+        let over: SmallVec<[Arc<Hold>; 1]> = over.map(|holder| holder.hold.clone()).collect();
+        for hold in over {
+            queue.give_up(now, &hold, effects);
+        }
+        let lingering = queue.holders.iter().filter_map(|holder| holder.lingers_until);
+        let next = lingering.min();
+        queue.has_linger_timer = next.is_some();
+        next
     }
 }

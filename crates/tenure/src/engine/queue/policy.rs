@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tenure_backend::{Instant, TURN};
 
+use crate::engine::poller::Pause;
+
 /// If the store cannot report other waiters, the client lets them go first after this many of its claims.
 const RUNS_PER_YIELD: u32 = 4;
 
@@ -58,15 +60,6 @@ pub(crate) struct PolicyLimits {
     pub(crate) reports_waiters: bool,
     /// Whether other hosts may use the store.
     pub(crate) is_on_network: bool,
-}
-
-/// Whether this client may ask the store, or other clients go first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// The client asks after the time `after`, or at a wake-up. `others` clients have waited for longer, and ask first.
-    Ours { after: Duration, others: u32 },
-    /// The client leaves the store alone for this time.
-    Others(Duration),
 }
 
 impl HandoverPolicy {
@@ -158,14 +151,14 @@ impl HandoverPolicy {
         }
     }
 
-    /// Whether and when the client may ask the store.
-    pub(crate) fn turn(&mut self, now: Instant) -> Turn {
+    /// The pause before the client asks the store.
+    pub(crate) fn pause(&mut self, now: Instant) -> Pause {
         match self.pause_until - now {
-            Duration::ZERO => Turn::Ours {
-                after: self.yield_until - now,
+            Duration::ZERO => Pause::UntilWakeUp {
+                time: self.yield_until - now,
                 others: mem::take(&mut self.others_first),
             },
-            pause => Turn::Others(pause),
+            pause => Pause::Fixed(pause),
         }
     }
 }
@@ -188,8 +181,8 @@ mod tests {
         is_on_network: false,
     };
 
-    fn ours(after: Duration) -> Turn {
-        Turn::Ours { after, others: 0 }
+    fn woken_or_after(time: Duration) -> Pause {
+        Pause::UntilWakeUp { time, others: 0 }
     }
 
     fn at(time: Duration) -> Instant {
@@ -273,8 +266,11 @@ mod tests {
             assert!(policy.names_successor(at(ms * MS)), "{ms} ms");
         }
         assert!(!policy.names_successor(at(STREAK)));
-        assert_eq!(policy.turn(at(STREAK)), Turn::Others(STREAK_PAUSE));
-        assert_eq!(policy.turn(at(STREAK + STREAK_PAUSE)), ours(Duration::ZERO));
+        assert_eq!(policy.pause(at(STREAK)), Pause::Fixed(STREAK_PAUSE));
+        assert_eq!(
+            policy.pause(at(STREAK + STREAK_PAUSE)),
+            woken_or_after(Duration::ZERO)
+        );
         assert!(policy.names_successor(at(STREAK + 6 * MS)), "a new streak");
     }
 
@@ -283,8 +279,8 @@ mod tests {
         let mut policy = HandoverPolicy::new(UNCOUNTED);
         let named: Vec<bool> = (0..8).map(|_| policy.names_successor(at(MS))).collect();
         assert_eq!(named, [true, true, true, false, true, true, true, false]);
-        assert_eq!(policy.turn(at(MS)), ours(TURN));
-        assert_eq!(policy.turn(at(MS + TURN)), ours(Duration::ZERO));
+        assert_eq!(policy.pause(at(MS)), woken_or_after(TURN));
+        assert_eq!(policy.pause(at(MS + TURN)), woken_or_after(Duration::ZERO));
     }
 
     #[test]
@@ -293,8 +289,8 @@ mod tests {
             let mut policy = HandoverPolicy::new(limits);
             policy.successor_answered(at(MS), Some(7), true);
             for others in expected {
-                let after = Duration::ZERO;
-                assert_eq!(policy.turn(at(MS + TURN)), Turn::Ours { after, others });
+                let time = Duration::ZERO;
+                assert_eq!(policy.pause(at(MS + TURN)), Pause::UntilWakeUp { time, others });
             }
         }
     }
@@ -304,7 +300,7 @@ mod tests {
         let mut policy = HandoverPolicy::new(COUNTED);
         assert!(policy.names_successor(at(MS)));
         policy.successor_answered(at(2 * MS), None, true);
-        assert_eq!(policy.turn(at(2 * MS)), ours(TURN));
+        assert_eq!(policy.pause(at(2 * MS)), woken_or_after(TURN));
         assert!(policy.names_successor(at(STREAK + MS)), "the streak began again");
     }
 }

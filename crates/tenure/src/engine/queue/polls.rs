@@ -7,10 +7,10 @@ use std::time::Duration;
 use tenure_backend::{HANDOVER_WINDOW, Instant, Mode};
 
 use super::effects::{Effects, Granted, SuccessorRequest};
-use super::policy::Turn;
 use super::state::{Contention, Event, Holder, KeyQueue, OfferWatch, Phase};
-use super::waiter::{Offer, WaiterId, WaiterState, Waiters};
+use super::waiter::{Offer, WaiterId, WaiterState};
 use crate::engine::hold::Hold;
+use crate::engine::poller::Pause;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
@@ -52,8 +52,8 @@ impl Event for PollerLooks {
         if !queue.admits(now, request.mode) {
             return queue.behind_holders(now, rest);
         }
-        let (reserve, turn) = (queue.reserve(&request), queue.contention().policy.turn(now));
-        PollerStep::Ask(SuccessorRequest { request, reserve }, turn)
+        let (reserve, pause) = (queue.reserve(&request), queue.contention().policy.pause(now));
+        PollerStep::Ask(SuccessorRequest { request, reserve }, pause)
     }
 }
 
@@ -64,8 +64,8 @@ pub(crate) enum PollerStep {
     Rest(Duration),
     /// Ask the store whether this holder, whose lease is not renewed, was evicted.
     Verify(Arc<Hold>),
-    /// Ask the store on behalf of the first local waiter, when it is this client's turn.
-    Ask(SuccessorRequest, Turn),
+    /// Ask the store on behalf of the first local waiter, after this pause.
+    Ask(SuccessorRequest, Pause),
 }
 
 /// Queue event: the poller checks whether a waiter still wants the claim that it asks for.
@@ -108,11 +108,8 @@ impl Event for PollFailed<'_> {
     type Reply = ();
 
     fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) {
-        let waiters = queue
-            .contention
-            .as_mut()
-            .map(|contention| &mut contention.waiters);
-        let first = waiters.and_then(|waiters| waiters.next_mut().next());
+        let contention = queue.contention.as_mut();
+        let first = contention.and_then(|contention| contention.waiters.next_mut().next());
         if let Some(first) = first.filter(|first| first.request == *self.request) {
             first.set(WaiterState::Answered(Err(self.error)), effects);
         }
@@ -206,11 +203,13 @@ impl KeyQueue {
     pub(super) fn deliver(&mut self, now: Instant, grant: Granted, effects: &mut Effects) -> bool {
         let confirmed = grant.hold.confirmed();
         let is_fresh = now - confirmed < HANDOVER_WINDOW;
-        let waiters = self.contention.as_ref().map(|contention| &contention.waiters);
-        let first = waiters
-            .and_then(Waiters::first)
-            .filter(|first| first.request == grant.request && (is_fresh || first.arrived <= confirmed));
-        if let Some(id) = first.map(|first| first.id) {
+        let contention = self.contention.as_ref();
+        let first = contention.and_then(|contention| contention.waiters.first());
+        if let Some(first) = first
+            && first.request == grant.request
+            && (is_fresh || first.arrived <= confirmed)
+        {
+            let id = first.id;
             let hold = grant.hold.clone();
             let is_offered = self.offer_to(now, id, grant, effects);
             self.share(now, &hold, effects);
@@ -304,7 +303,7 @@ impl KeyQueue {
         };
         for Holder { hold, .. } in &self.holders {
             until = until.min(hold.deadline());
-            if !hold.is_lease_renewed() {
+            if !hold.renewed {
                 let last = contention.asked_about.max(hold.confirmed());
                 let ask_at = last + ASK_ABOUT.min(hold.lease() / 3);
                 if ask_at <= now {

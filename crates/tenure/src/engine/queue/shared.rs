@@ -16,7 +16,7 @@ use super::state::{Event, KeyQueue, Rules};
 use super::waiter::WaiterId;
 use crate::engine::context::Context;
 use crate::engine::hold::Hold;
-use crate::engine::releaser::{NamedSuccessor, Origin, Release, Releaser, SuccessorAnswer};
+use crate::engine::releaser::{NamedSuccessor, Origin, Release, Releaser};
 use crate::engine::renewer::HoldObserver;
 use crate::engine::request::LockRequest;
 use crate::engine::services::Services;
@@ -31,7 +31,7 @@ pub(crate) struct SharedQueue {
     /// Metrics of this key, if keys have metrics of their own.
     meters: Option<Arc<Meters>>,
     /// Wakes the poller of the local waiters.
-    signal: Notify,
+    pub(super) signal: Notify,
     state: Mutex<KeyQueue>,
 }
 
@@ -125,10 +125,6 @@ impl SharedQueue {
 
     pub(crate) fn meters(&self) -> &Meters {
         self.meters.as_deref().unwrap_or_else(|| self.context().meters())
-    }
-
-    pub(crate) fn signal(&self) -> &Notify {
-        &self.signal
     }
 
     /// Makes a new claim on this key, under a name not used before.
@@ -277,13 +273,13 @@ impl Origin for SharedQueue {
         SharedQueue::meters(self)
     }
 
-    fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer) {
-        let NamedSuccessor { claim, request } = successor;
-        let SuccessorAnswer {
-            others,
-            standing,
-            may_be_placed,
-        } = answer;
+    fn successor_answered(
+        self: Arc<Self>,
+        NamedSuccessor { claim, request }: NamedSuccessor,
+        others: Option<u32>,
+        standing: Option<AcquireReply>,
+        may_be_placed: bool,
+    ) {
         if may_be_placed {
             self.withdraw_unanswered(claim.clone());
         }

@@ -198,19 +198,13 @@ pub(crate) trait Event {
 }
 
 /// Queue event: the client closes, and its waiters end.
-pub(crate) struct Close;
-
-/// The claims of a closed queue. All must be released.
-pub(crate) struct Closed {
-    /// Claims that guards hold, that are offered to waiters, or that are kept for `at_least`.
-    pub(crate) held: Vec<Arc<Hold>>,
-    pub(crate) lingering: Vec<Arc<Hold>>,
-}
+pub(super) struct Close;
 
 impl Event for Close {
-    type Reply = Closed;
+    /// The claims of the closed queue. All must be released.
+    type Reply = SmallVec<[Holder; 1]>;
 
-    fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) -> Closed {
+    fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) -> Self::Reply {
         queue.notify_poller(effects);
         queue.phase = Phase::Closed;
         queue.asking.clear();
@@ -222,13 +216,6 @@ impl Event for Close {
                 effects.notify.push(signal);
             }
         }
-        let (lingering, held): (Vec<_>, Vec<_>) = mem::take(&mut queue.holders)
-            .into_iter()
-            .partition(Holder::lingers);
-        let holds = |holders: Vec<Holder>| holders.into_iter().map(|holder| holder.hold).collect();
-        Closed {
-            held: holds(held),
-            lingering: holds(lingering),
-        }
+        mem::take(&mut queue.holders)
     }
 }

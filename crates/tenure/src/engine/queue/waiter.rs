@@ -109,6 +109,24 @@ pub(crate) struct Offer {
 pub(crate) struct Waiters(VecDeque<Waiter>);
 
 impl Waiters {
+    /// Adds a waiter that arrived at `now`.
+    pub(crate) fn add(
+        &mut self,
+        id: WaiterId,
+        request: &LockRequest,
+        now: Instant,
+        route: Route,
+        state: WaiterState,
+    ) {
+        self.insert(Waiter {
+            id,
+            request: request.clone(),
+            arrived: now,
+            route,
+            state,
+        });
+    }
+
     pub(crate) fn insert(&mut self, waiter: Waiter) {
         let at = self.0.partition_point(|other| other.id < waiter.id);
         self.0.insert(at, waiter);
@@ -128,26 +146,25 @@ impl Waiters {
         self.0.remove(at)
     }
 
-    /// The first local waiter that can be offered a grant.
-    pub(crate) fn first(&self) -> Option<&Waiter> {
-        self.0.iter().find(|waiter| waiter.is_next())
+    /// The local waiters that can be offered a grant, in order.
+    pub(crate) fn next(&self) -> impl Iterator<Item = &Waiter> {
+        self.0.iter().filter(|waiter| waiter.is_next())
     }
 
-    /// The local waiters that can be offered a grant, in order.
+    /// The first local waiter that can be offered a grant.
+    pub(crate) fn first(&self) -> Option<&Waiter> {
+        self.next().next()
+    }
+
+    /// As [`next`](Self::next), to change them.
     pub(crate) fn next_mut(&mut self) -> impl Iterator<Item = &mut Waiter> {
         self.0.iter_mut().filter(|waiter| waiter.is_next())
     }
 
     /// Number of local waiters with this request before the first with another.
     pub(crate) fn in_front(&self, request: &LockRequest) -> u32 {
-        let waiters = self.0.iter().filter(|waiter| waiter.is_next());
-        let count = waiters.take_while(|waiter| waiter.request == *request).count();
-        u32::try_from(count).unwrap_or(u32::MAX)
-    }
-
-    /// Number of local waiters that can be offered a grant.
-    pub(crate) fn local(&self) -> usize {
-        self.0.iter().filter(|waiter| waiter.is_next()).count()
+        let waiters = self.next().take_while(|waiter| waiter.request == *request);
+        u32::try_from(waiters.count()).unwrap_or(u32::MAX)
     }
 
     /// The first waiter that was offered a grant, or invited, and was not polled within `window`.

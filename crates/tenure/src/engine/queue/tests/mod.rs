@@ -19,13 +19,14 @@ use tokio::sync::Notify;
 use self::caller::{Caller, CallerState, WakeFlag, request};
 use self::store::{Holder, Store};
 use crate::engine::hold::Hold;
+use crate::engine::poller::Pause;
 use crate::engine::queue::callers::{
     Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
 };
 use crate::engine::queue::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
 use crate::engine::queue::holders::{Downgraded, Exit, HoldEnded, HolderDone};
-use crate::engine::queue::policy::{PolicyLimits, Turn};
+use crate::engine::queue::policy::PolicyLimits;
 use crate::engine::queue::polls::{
     IsWanted, PollGranted, PollerLooks, PollerStep, QueueGranted, SuccessorAnswered,
 };
@@ -354,9 +355,11 @@ impl Fixture {
                 let reserve = asked.reserve;
                 self.poller_asks = Some(asked);
                 self.reply(match turn {
-                    Turn::Ours { after, .. } if after.is_zero() => format!("asks for {reserve}"),
-                    Turn::Ours { after, .. } => format!("asks for {reserve} in {after:?}, or when woken"),
-                    Turn::Others(time) => format!("asks for {reserve} in {time:?}"),
+                    Pause::UntilWakeUp { time, .. } if time.is_zero() => format!("asks for {reserve}"),
+                    Pause::UntilWakeUp { time, .. } => {
+                        format!("asks for {reserve} in {time:?}, or when woken")
+                    }
+                    Pause::Fixed(time) => format!("asks for {reserve} in {time:?}"),
                 });
             }
             PollerStep::Rest(Duration::MAX) => self.reply("sleeps"),
@@ -446,8 +449,9 @@ impl Fixture {
 
     fn close(&mut self) {
         let closed = self.apply(Close);
-        let (held, lingering) = (closed.held.len(), closed.lingering.len());
-        for hold in closed.held.iter().chain(&closed.lingering) {
+        let lingering = closed.iter().filter(|holder| holder.lingers()).count();
+        let held = closed.len() - lingering;
+        for hold in closed.iter().map(|holder| &holder.hold) {
             hold.lose(LostCause::Closed);
             hold.depart();
             self.store.free(hold);
