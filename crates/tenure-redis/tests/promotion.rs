@@ -169,6 +169,25 @@ async fn sentinels_that_cannot_be_listened_to_are_asked() {
     granted(&store, &claim("k", 1)).await;
 }
 
+/// The client connects on one runtime, which ends, and is then used on another.
+#[test]
+fn sentinels_are_listened_to_after_the_first_runtime_ended() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
+    let store = runtime().block_on(connect(&group.url()));
+    let store = store.expect("the master is found");
+    runtime().block_on(async {
+        granted(&store, &claim("k", 1)).await;
+        for sentinel in group.sentinels() {
+            wait_until(|| is_heard(sentinel));
+        }
+        store.clone().close().await.expect("it closes");
+        for sentinel in group.sentinels() {
+            wait_until(|| !is_heard(sentinel));
+        }
+    });
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_that_disagree_do_not_keep_a_client_busy() {
     let mut urls = Vec::new();
