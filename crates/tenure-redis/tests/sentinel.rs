@@ -2,69 +2,19 @@
 
 mod fixture;
 
-use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 
 use fixture::{
-    acquire, assert_error, assert_finding, assert_tokens_rise, behind_a_sentinel, config, connect, examine,
-    release, renew, unlock_of, wait_for_wake, wait_until,
+    acquire, assert_error, assert_finding, assert_tokens_rise, behind_a_sentinel, claim, config, connect,
+    examine, granted, release, renew, replicate, unlock_of, wait_for_wake, wait_until, within_a_minute,
 };
-use tenure_backend::{
-    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, Grant, LockKey, RenewReply,
-    RenewRequest, Severity,
-};
+use tenure_backend::{AcquireReply, Backend, Effect, Fault, RenewReply, RenewRequest, Severity};
 use tenure_redis::RedisStore;
 use tenure_servers::{MASTER, Redis, Replicated, start_sentinel};
 
 tenure_testkit::conformance!(behind_a_sentinel);
-
-/// The first claim of the client with this number.
-fn claim(key: &str, client: u8) -> Arc<Claim> {
-    let id = ClaimId::new(ClientId::from_random([client; 16]), 1);
-    let key = LockKey::new(key).expect("a key");
-    Arc::new(Claim::of(ClaimRef { key, id }, Duration::from_secs(60)))
-}
-
-/// Acquires a claim, and retries while the store is unavailable.
-async fn granted(store: &Arc<RedisStore>, claim: &Arc<Claim>) -> Grant {
-    within_a_minute(async {
-        loop {
-            match acquire(store, claim).await {
-                Ok(AcquireReply::Granted(grant)) => return grant,
-                Err(error) if error.is_transient() => {}
-                other => panic!("{other:?}"),
-            }
-            // sleep: no event tells the test that the store is available again.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await
-}
-
-async fn within_a_minute<T>(coming: impl Future<Output = T>) -> T {
-    let came = tokio::time::timeout(Duration::from_secs(60), coming).await;
-    came.expect("it has not come within a minute")
-}
-
-/// Waits until the replicas of the server with the index `master` have all its writes.
-fn replicate(group: &mut Replicated, master: usize) {
-    let number = |server: &Redis, name: &str| {
-        let info = server.ask(&["INFO", "replication"]).expect("it answers");
-        let value = info.lines().find_map(|line| line.strip_prefix(name));
-        value.map(|value| value.trim().parse::<u64>().expect("a number"))
-    };
-    let servers = group.servers();
-    let written = number(&servers[master], "master_repl_offset:");
-    for server in servers
-        .iter()
-        .filter(|server| number(server, "slave_repl_offset:").is_some())
-    {
-        wait_until(|| number(server, "slave_repl_offset:") >= written);
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn holders_and_waiters_survive_failovers() {
@@ -131,100 +81,6 @@ async fn a_silent_master_is_left_when_another_is_announced() {
     );
 }
 
-/// Lets one sentinel begin a failover that does not end: the replica that it chooses refuses to be promoted. Returns
-/// once the sentinel waits for the promotion. The other sentinels know nothing of that.
-fn begin_promotion(group: &mut Replicated, leader: usize, chosen: usize) {
-    for replica in [1, 2].into_iter().filter(|replica| *replica != chosen) {
-        let unwanted = group.servers()[replica].ask(&["CONFIG", "SET", "replica-priority", "0"]);
-        unwanted.expect("it obeys");
-    }
-    let refuses = group.servers()[chosen].ask(&["ACL", "SETUSER", "default", "-slaveof"]);
-    refuses.expect("it obeys");
-    let sentinel = &group.sentinels()[leader];
-    let ask = |question: &[&str]| sentinel.ask(question).expect("it answers");
-    ask(&["SENTINEL", "SET", MASTER, "failover-timeout", "60000"]);
-    let wait_for = |question, pair: &str| wait_until(|| ask(&["SENTINEL", question, MASTER]).contains(pair));
-    wait_for("REPLICAS", "slave-priority\n0\n");
-    ask(&["SENTINEL", "FAILOVER", MASTER]);
-    wait_for("MASTER", "failover-state\nwait_promotion\n");
-}
-
-/// Ends a failover that `begin_promotion` began.
-fn promote(group: &mut Replicated, chosen: usize) {
-    let obeys = group.servers()[chosen].ask(&["REPLICAOF", "NO", "ONE"]);
-    obeys.expect("it obeys");
-}
-
-/// Waits until only the sentinels, the replicas and this test are connected to the server.
-fn wait_until_left(server: &Redis) {
-    wait_until(|| {
-        let clients = server
-            .ask(&["CLIENT", "LIST", "TYPE", "NORMAL"])
-            .expect("it answers");
-        let is_sentinel = |client: &&str| client.contains("name=sentinel-") || client.contains("cmd=client");
-        clients.lines().all(|client| is_sentinel(&client))
-    });
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_master_is_left_before_a_replica_is_promoted() {
-    let mut group = Replicated::start(&[]).expect("all start");
-    let store = connect(&group.url()).await.expect("the master is found");
-    let held = claim("held", 1);
-    granted(&store, &held).await;
-    replicate(&mut group, 0);
-    begin_promotion(&mut group, 2, 1);
-    wait_until_left(&group.servers()[0]);
-    promote(&mut group, 1);
-    granted(&store, &claim("later", 2)).await;
-    let [before, after] = [0, 1].map(|server| group.servers()[server].ask(&["EXISTS", "held", "later"]));
-    assert_eq!(before.expect("it answers"), "1");
-    assert_eq!(after.expect("it answers"), "2");
-    let renewed = renew(&store, RenewRequest::of(&held)).await;
-    assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn connecting_waits_while_a_replica_is_promoted() {
-    let mut group = Replicated::start(&[]).expect("all start");
-    begin_promotion(&mut group, 2, 1);
-    // Otherwise the client may also learn of the promotion as it begins to listen.
-    let deaf = group.sentinels()[2].ask(&["ACL", "SETUSER", "default", "-subscribe"]);
-    deaf.expect("it obeys");
-    // A promoted replica has left its master.
-    let leaves = group.servers()[1].ask(&["REPLICAOF", "127.0.0.1", "1"]);
-    leaves.expect("it obeys");
-    wait_until(|| {
-        let role = group.servers()[0].ask(&["ROLE"]).expect("it answers");
-        !role.contains(&group.servers()[1].address().port().to_string())
-    });
-    let url = group.url();
-    let mut connecting = tokio::spawn(async move { connect(&url).await });
-    let early = tokio::time::timeout(Duration::from_millis(500), &mut connecting).await;
-    assert!(
-        early.is_err(),
-        "the sentinel that is asked first names the old master: {early:?}"
-    );
-    promote(&mut group, 1);
-    let store = within_a_minute(connecting).await.expect("no panic");
-    granted(&store.expect("the new master is found"), &claim("k", 1)).await;
-    assert_eq!(group.servers()[1].ask(&["EXISTS", "k"]).expect("it answers"), "1");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_master_is_used_again_if_none_is_promoted() {
-    let mut group = Replicated::start(&[]).expect("all start");
-    let store = connect(&group.url()).await.expect("the master is found");
-    begin_promotion(&mut group, 0, 1);
-    wait_until_left(&group.servers()[0]);
-    granted(&store, &claim("k", 1)).await;
-    assert_eq!(group.servers()[0].ask(&["EXISTS", "k"]).expect("it answers"), "1");
-    let state = group.sentinels()[0]
-        .ask(&["SENTINEL", "MASTER", MASTER])
-        .expect("it answers");
-    assert!(state.contains("wait_promotion"), "{state}");
-}
-
 #[tokio::test]
 async fn a_replica_that_a_sentinel_names_is_refused_until_promoted() {
     let mut group = Replicated::start_servers(&[]).expect("all start");
@@ -241,7 +97,13 @@ async fn errors_say_what_is_wrong_with_the_sentinels() {
     let server = Redis::start().expect("it starts");
     let sentinel = start_sentinel(server.address(), 1, "requirepass s3cr3t").expect("it starts");
     let gone = Redis::start().expect("it starts").address();
-    let (sentinel, server) = (sentinel.address(), server.address());
+    let limited = start_sentinel(
+        server.address(),
+        1,
+        "user default on nopass ~* &* +@all -sentinel|sentinels",
+    );
+    let limited = limited.expect("it starts");
+    let (sentinel, limited, server) = (sentinel.address(), limited.address(), server.address());
     for (hosts, fault, words) in [
         (
             gone.to_string(),
@@ -257,6 +119,11 @@ async fn errors_say_what_is_wrong_with_the_sentinels() {
             sentinel.to_string(),
             Fault::Denied,
             "name their user in `sentinel_user` and the file of their password".to_owned(),
+        ),
+        (
+            limited.to_string(),
+            Fault::Denied,
+            "the sentinels refuse the login or the command `SENTINEL`".to_owned(),
         ),
         (
             format!("{gone},{sentinel}"),
@@ -352,6 +219,22 @@ async fn examining_reports_sentinels_and_replicas() {
         "1 of 3 sentinels answer, and a failover needs 2",
         Severity::Danger,
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_set_up_again_are_believed_while_one_is_silent() {
+    let [before, after] = [Redis::start(), Redis::start()].map(|server| server.expect("it starts"));
+    let newest = format!("sentinel config-epoch {MASTER} 5");
+    let newest = start_sentinel(before.address(), 3, &newest);
+    let again = start_sentinel(after.address(), 3, "");
+    let [mut newest, again] = [newest, again].map(|sentinel| sentinel.expect("it starts"));
+    let (newest_address, again_address) = (newest.address(), again.address());
+    let url = format!("redis+sentinel://{newest_address},{again_address}/{MASTER}");
+    let store = connect(&url).await.expect("the master is found");
+    newest.process().pause();
+    drop(before);
+    granted(&store, &claim("k", 1)).await;
+    assert_eq!(after.ask(&["EXISTS", "k"]).expect("it answers"), "1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -98,6 +98,14 @@ pub(crate) fn timed_out(config: &Config) -> BackendError {
     ))
 }
 
+/// Error for an attempt that took too long because a sentinel promotes a replica.
+pub(crate) fn promoting(config: &Config) -> BackendError {
+    let (address, limit) = (config.address(), config.connect_timeout);
+    unavailable(format!(
+        "a replica is being promoted to the master {address}, and that has taken longer than {limit:?}: try again"
+    ))
+}
+
 /// Error if the server was reached, but the TLS handshake failed.
 #[cfg(feature = "tls")]
 pub(crate) fn no_tls(server: &Host, error: impl fmt::Display) -> BackendError {

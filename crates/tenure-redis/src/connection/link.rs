@@ -69,12 +69,10 @@ impl Link {
             follower: JoinSet::new(),
             replaced: watch::Sender::new(()),
         };
-        let state = Arc::new(Mutex::new(state));
-        if let Some(sentinels) = dialer.sentinels().cloned() {
-            let following = async move { sentinels.follow().await };
-            state.lock().follower.spawn(following);
+        Link {
+            dialer,
+            state: Arc::new(Mutex::new(state)),
         }
-        Link { dialer, state }
     }
 
     /// Returns the current session, or connects if there is none or its connection has broken.
@@ -122,10 +120,21 @@ impl Link {
         {
             return Ok(Current::Attempt(attempt.clone()));
         }
+        self.follow_sentinels(&mut state);
         let (done, attempt) = watch::channel(None);
         state.attempt = Some(attempt.clone());
         tokio::spawn(connect(self.dialer.clone(), self.state.clone(), done));
         Ok(Current::Attempt(attempt))
+    }
+
+    /// Starts the task that listens to the sentinels, unless it runs. It may have ended with its runtime.
+    fn follow_sentinels(&self, state: &mut State) {
+        while state.follower.try_join_next().is_some() {}
+        if let Some(sentinels) = self.dialer.sentinels().cloned()
+            && state.follower.is_empty()
+        {
+            state.follower.spawn(async move { sentinels.follow().await });
+        }
     }
 }
 

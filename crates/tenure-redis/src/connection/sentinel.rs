@@ -15,7 +15,7 @@
 
 mod answer;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use tenure_backend::BackendError;
 use tenure_endpoint::Host;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::connection::driver::{Driver, log_in};
 use crate::connection::stream::Streams;
@@ -44,7 +44,7 @@ const NEXT_AFTER: Duration = Duration::from_millis(250);
 /// Interval of the pings that find a sentinel that has died in silence.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Pause before the client subscribes again to a sentinel that it lost.
+/// Pause before the client asks a sentinel again to which it cannot listen, and tries again to listen.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest time without a server while a replica is promoted. A sentinel looks at the replica every second. If it
@@ -63,7 +63,7 @@ const STEPS: [&str; 4] = [
 pub(crate) struct Sentinels {
     config: SentinelConfig,
     streams: Streams,
-    /// Time limit for each step of listening to a sentinel.
+    /// Time limit for each step of listening to a sentinel. Also that of an attempt to connect to the master.
     limit: Duration,
     state: Mutex<State>,
     /// Changes with each answer that is accepted.
@@ -76,8 +76,8 @@ struct State {
     /// The configuration epoch of the last answer that was accepted.
     epoch: u64,
     replicas: u64,
-    /// The sentinel that is promoting a replica, and when the client learned of it.
-    promotion: Option<(Host, Instant)>,
+    /// The sentinels that are promoting a replica, each with the time until which the client waits for that.
+    promotions: HashMap<Host, Instant>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -85,8 +85,8 @@ enum Master {
     /// No sentinel has answered.
     Unknown,
     Named(Host),
-    /// A sentinel is promoting a replica, so there is no master to use now.
-    Promoting,
+    /// A sentinel is promoting a replica, so there is no master to use before this time.
+    Promoting(Instant),
 }
 
 impl Sentinels {
@@ -95,7 +95,7 @@ impl Sentinels {
             known: config.sentinels.clone(),
             epoch: 0,
             replicas: 0,
-            promotion: None,
+            promotions: HashMap::new(),
         };
         Sentinels {
             config,
@@ -120,7 +120,15 @@ impl Sentinels {
     pub(crate) fn master(&self) -> Option<Host> {
         match &*self.master.borrow() {
             Master::Named(host) => Some(host.clone()),
-            Master::Unknown | Master::Promoting => None,
+            Master::Unknown | Master::Promoting(_) => None,
+        }
+    }
+
+    /// The time until which the client waits for a promotion. `None` if it does not wait now.
+    pub(crate) fn promoting_until(&self) -> Option<Instant> {
+        match *self.master.borrow() {
+            Master::Promoting(until) => Some(until).filter(|until| Instant::now() < *until),
+            Master::Unknown | Master::Named(_) => None,
         }
     }
 
@@ -128,20 +136,23 @@ impl Sentinels {
     pub(crate) async fn replaced(&self, server: &Host) {
         let is_replaced = |master: &Master| match master {
             Master::Named(host) => host != server,
-            Master::Promoting => true,
+            Master::Promoting(_) => true,
             Master::Unknown => false,
         };
         // Fails only if the sender is gone, and `self` has it.
         let _ = self.master.subscribe().wait_for(is_replaced).await;
     }
 
-    /// Returns the address of the master. While a sentinel promotes a replica, waits for the end of that, up to
-    /// [`PROMOTION`].
+    /// Returns the address of the master. While a sentinel promotes a replica, waits for the end of that, until
+    /// [`PROMOTION`] has passed since the client learned of it.
     pub(crate) async fn locate(&self) -> Result<Host, BackendError> {
         loop {
             let mut master = self.master.subscribe();
-            // If the sentinel dies meanwhile, it announces nothing.
-            let _ = timeout(PROMOTION, master.wait_for(|master| *master != Master::Promoting)).await;
+            if let Some(until) = self.promoting_until() {
+                let named = master.wait_for(|master| matches!(master, Master::Named(_)));
+                // If the sentinel dies meanwhile, it announces nothing.
+                let _ = timeout_at(until, named).await;
+            }
             if let Master::Named(host) = self.ask_in_turn().await? {
                 return Ok(host);
             }
@@ -154,22 +165,26 @@ impl Sentinels {
         let mut next = known.iter();
         let mut asked: FuturesUnordered<_> = next.by_ref().take(1).map(|host| self.ask(host)).collect();
         let (mut behind, mut failures) = (None::<Answer>, Vec::new());
+        // A sentinel that is silent may know more than those that are behind. Half of the time is left to connect.
+        let patience = Instant::now() + self.limit / 2;
         loop {
             let answer = tokio::select! {
+                biased;
                 answer = asked.next() => match answer {
                     Some(answer) => Some(answer),
                     None => break,
                 },
                 () = sleep(NEXT_AFTER), if next.len() > 0 => None,
+                () = sleep_until(patience), if next.len() == 0 && behind.is_some() => break,
             };
             match answer {
-                Some(Ok(answer)) if self.state.lock().accepts(&answer) => {
-                    return Ok(self.learn(answer));
-                }
-                Some(Ok(answer)) => {
-                    let is_newest = behind.as_ref().is_none_or(|other| other.epoch < answer.epoch);
-                    behind = if is_newest { Some(answer) } else { behind };
-                }
+                Some(Ok(answer)) => match self.consider(answer) {
+                    Ok(master) => return Ok(master),
+                    Err(answer) => {
+                        let is_newest = behind.as_ref().is_none_or(|other| other.epoch < answer.epoch);
+                        behind = if is_newest { Some(answer) } else { behind };
+                    }
+                },
                 Some(Err(failure)) => failures.push(failure),
                 None => {}
             }
@@ -177,18 +192,22 @@ impl Sentinels {
         }
         // The sentinels may have been set up again, with epochs that start at 0.
         match behind {
-            Some(newest) => Ok(self.learn(newest)),
+            Some(newest) => Ok(self.learn(&mut self.state.lock(), newest)),
             None => Err(no_master(&self.config.master, &known, &failures)),
         }
     }
 
-    /// Asks all sentinels at once, and learns from those that answer soon.
+    /// Asks all sentinels at once, and learns from those that answer soon and know of a failover.
     pub(crate) async fn ask_again(&self) {
         let known = self.known();
         let mut asked: FuturesUnordered<_> = known.iter().map(|host| self.ask(host)).collect();
         let learning = async {
             while let Some(answer) = asked.next().await {
-                answer.into_iter().for_each(|answer| self.consider(answer));
+                // Two sentinels may contradict each other: the client stays with the one that it asked.
+                let is_news = |answer: &Answer| answer.is_promoting || answer.epoch > self.state.lock().epoch;
+                if let Some(answer) = answer.ok().filter(is_news) {
+                    let _ = self.consider(answer);
+                }
             }
         };
         let _ = timeout(NEXT_AFTER, learning).await;
@@ -222,26 +241,30 @@ impl Sentinels {
         Ok(log_in(stream, login, settings).await?)
     }
 
-    /// Learns from an answer, unless it is behind.
-    fn consider(&self, answer: Answer) {
-        if self.state.lock().accepts(&answer) {
-            self.learn(answer);
+    /// Learns from an answer. Returns the answer as the error if it is behind an earlier one.
+    fn consider(&self, answer: Answer) -> Result<Master, Answer> {
+        let mut state = self.state.lock();
+        if answer.epoch < state.epoch {
+            return Err(answer);
         }
+        Ok(self.learn(&mut state, answer))
     }
 
     /// Records an answer, and puts its sentinel first.
-    fn learn(&self, answer: Answer) -> Master {
-        let mut state = self.state.lock();
+    fn learn(&self, state: &mut State, answer: Answer) -> Master {
         state.known = vec![answer.sentinel.clone()];
         for other in answer.others.iter().chain(&self.config.sentinels) {
             if !state.known.contains(other) {
                 state.known.push(other.clone());
             }
         }
+        if answer.epoch != state.epoch {
+            state.promotions.clear();
+        }
         (state.epoch, state.replicas) = (answer.epoch, answer.replicas);
-        let master = match state.waits_for(&answer) {
-            true => Master::Promoting,
-            false => Master::Named(answer.master),
+        let master = match state.record_promotion(&answer) {
+            Some(until) => Master::Promoting(until),
+            None => Master::Named(answer.master),
         };
         self.master.send_replace(master.clone());
         master
@@ -251,29 +274,33 @@ impl Sentinels {
     pub(crate) async fn follow(&self) {
         let mut learned = self.master.subscribe();
         let (mut followed, mut listening) = (HashSet::new(), FuturesUnordered::new());
+        // Fails only if the sender is gone, and `self` has it.
+        let _ = learned.wait_for(|master| *master != Master::Unknown).await;
         loop {
-            tokio::select! {
-                // Fails only if the sender is gone, and `self` has it.
-                _ = learned.changed() => {}
-                Some(sentinel) = listening.next() => {
-                    followed.remove(&sentinel);
-                }
-            }
             for sentinel in self.known() {
                 if followed.insert(sentinel.clone()) {
                     listening.push(self.listen_while_known(sentinel));
                 }
             }
+            tokio::select! {
+                _ = learned.changed() => {}
+                Some(sentinel) = listening.next() => {
+                    followed.remove(&sentinel);
+                }
+            }
         }
     }
 
-    /// Listens to a sentinel, and subscribes again when the connection ends, until the other sentinels no longer name
-    /// it.
+    /// Listens to a sentinel until the other sentinels no longer name it. While the client cannot listen, it asks.
     async fn listen_while_known(&self, sentinel: Host) -> Host {
         while self.state.lock().known.contains(&sentinel) {
             let Err(failure) = self.listen(&sentinel).await;
-            tracing::debug!(%sentinel, %failure, "the client no longer listens to this sentinel");
+            tracing::debug!(%sentinel, %failure, "the client does not listen to this sentinel");
             sleep(RETRY_PAUSE).await;
+            // A sentinel that refuses RESP3 or SUBSCRIBE still answers.
+            if let Ok(answer) = self.within(self.ask(&sentinel)).await {
+                let _ = self.consider(answer);
+            }
         }
         sentinel
     }
@@ -290,7 +317,7 @@ impl Sentinels {
         loop {
             // Asks before the first message too: the client may have missed one while it was not subscribed.
             let asking = Answer::ask(&mut connection, sentinel, &self.config.master);
-            self.consider(self.within(asking).await?);
+            let _ = self.consider(self.within(asking).await?);
             while !self.has_announced(&mut connection, &mut announced).await? {}
         }
     }
@@ -320,27 +347,20 @@ impl Sentinels {
 }
 
 impl State {
-    /// Returns whether an answer is not behind an earlier one. While one sentinel promotes a replica, the others know
-    /// nothing of that, so their answers are behind.
-    fn accepts(&self, answer: &Answer) -> bool {
-        let may_know_less = self
-            .promotion
-            .as_ref()
-            .is_some_and(|(leader, begun)| *leader != answer.sentinel && begun.elapsed() < PROMOTION);
-        answer.epoch > self.epoch || answer.epoch == self.epoch && !may_know_less
-    }
-
-    /// Records whether the sentinel promotes a replica. Returns whether the client waits for the end of that.
-    fn waits_for(&mut self, answer: &Answer) -> bool {
-        if !answer.is_promoting {
-            self.promotion = None;
-            return false;
+    /// Records whether the sentinel promotes a replica. Returns the time until which the client waits for a promotion:
+    /// while one sentinel promotes a replica, the others know nothing of that.
+    fn record_promotion(&mut self, answer: &Answer) -> Option<Instant> {
+        let now = Instant::now();
+        if answer.is_promoting {
+            let sentinel = answer.sentinel.clone();
+            self.promotions.entry(sentinel).or_insert(now + PROMOTION);
+        } else {
+            self.promotions.remove(&answer.sentinel);
         }
-        let known = self.promotion.take();
-        let known = known.filter(|(leader, _)| *leader == answer.sentinel);
-        let (_, begun) = self
-            .promotion
-            .insert(known.unwrap_or_else(|| (answer.sentinel.clone(), Instant::now())));
-        begun.elapsed() < PROMOTION
+        self.promotions
+            .values()
+            .max()
+            .filter(|until| now < **until)
+            .copied()
     }
 }

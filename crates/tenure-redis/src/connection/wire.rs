@@ -59,7 +59,10 @@ impl Wire {
         let opening = timeout(config.connect_timeout, Self::connect(dialer));
         match opening.await {
             Ok(wire) => wire.map_err(|error| error.translate(config)),
-            Err(_) => Err(connect_error::timed_out(config)),
+            Err(_) => Err(match dialer.sentinels().and_then(|all| all.promoting_until()) {
+                Some(_) => connect_error::promoting(config),
+                None => connect_error::timed_out(config),
+            }),
         }
     }
 

@@ -64,7 +64,7 @@ impl Answer {
 pub(crate) enum Failure {
     UnknownMaster,
     NotASentinel,
-    /// The sentinel refused the user or the password, or asks for one.
+    /// The sentinel refused the user, the password or a command, or asks for a password.
     Login,
     /// Any other failure, such as a sentinel that cannot be reached. The text says why.
     Silent(String),
@@ -90,7 +90,7 @@ impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
         let words = error.to_string();
         let is_login = error.kind() == ErrorKind::AuthenticationFailed
-            || ["NOAUTH", "WRONGPASS", "NOPERM", "AUTH "]
+            || ["NOAUTH", "WRONGPASS", "NoPerm", "AUTH "]
                 .iter()
                 .any(|word| words.contains(word));
         if words.contains("unknown command") {
@@ -110,7 +110,7 @@ impl fmt::Display for Failure {
         f.write_str(match self {
             Failure::UnknownMaster => "a sentinel monitors no master of this name",
             Failure::NotASentinel => "a host is no sentinel",
-            Failure::Login => "a sentinel refuses the login",
+            Failure::Login => "a sentinel refuses the login or a command",
             Failure::Silent(why) => why,
         })
     }
@@ -138,8 +138,9 @@ pub(super) fn no_master(master: &str, asked: &[Host], failures: &[Failure]) -> B
         );
         (Fault::Invalid, message)
     } else if all(&Failure::Login) {
-        let message = "the sentinels refuse the login: name their user in `sentinel_user` and the file of their \
-                       password in `sentinel_password_file`; the URL's user and password are those of the servers";
+        let message = "the sentinels refuse the login or the command `SENTINEL`: name their user in `sentinel_user` and \
+                       the file of their password in `sentinel_password_file`; the URL's user and password are those \
+                       of the servers";
         (Fault::Denied, message.to_owned())
     } else {
         let message = format!("no sentinel names the master `{master}`: see whether they run at {hosts}");

@@ -1,0 +1,212 @@
+//! Redis behind Sentinel: what the client does while a replica is promoted.
+
+mod fixture;
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+
+use fixture::{
+    acquire, assert_error, claim, config, connect, granted, renew, replicate, wait_until, within_a_minute,
+};
+use tenure_backend::{Backend, Effect, Fault, RenewReply, RenewRequest};
+use tenure_redis::RedisStore;
+use tenure_servers::{MASTER, Proxy, Redis, Replicated, Way, start_sentinel};
+
+/// Lets one sentinel begin a failover that does not end: the replica that it chooses refuses to be promoted. Returns
+/// once the sentinel waits for the promotion. The other sentinels know nothing of that.
+fn begin_promotion(group: &mut Replicated, leader: usize, chosen: usize) {
+    for replica in [1, 2].into_iter().filter(|replica| *replica != chosen) {
+        let unwanted = group.servers()[replica].ask(&["CONFIG", "SET", "replica-priority", "0"]);
+        unwanted.expect("it obeys");
+    }
+    let refuses = group.servers()[chosen].ask(&["ACL", "SETUSER", "default", "-slaveof"]);
+    refuses.expect("it obeys");
+    let sentinel = &group.sentinels()[leader];
+    let ask = |question: &[&str]| sentinel.ask(question).expect("it answers");
+    ask(&["SENTINEL", "SET", MASTER, "failover-timeout", "60000"]);
+    let wait_for = |question, pair: &str| wait_until(|| ask(&["SENTINEL", question, MASTER]).contains(pair));
+    wait_for("REPLICAS", "slave-priority\n0\n");
+    ask(&["SENTINEL", "FAILOVER", MASTER]);
+    wait_for("MASTER", "failover-state\nwait_promotion\n");
+}
+
+/// Ends a failover that `begin_promotion` began.
+fn promote(group: &mut Replicated, chosen: usize) {
+    let obeys = group.servers()[chosen].ask(&["REPLICAOF", "NO", "ONE"]);
+    obeys.expect("it obeys");
+}
+
+/// Waits until only the sentinels, the replicas and this test are connected to the server.
+fn wait_until_left(server: &Redis) {
+    wait_until(|| {
+        let clients = server
+            .ask(&["CLIENT", "LIST", "TYPE", "NORMAL"])
+            .expect("it answers");
+        let is_sentinel = |client: &&str| client.contains("name=sentinel-") || client.contains("cmd=client");
+        clients.lines().all(|client| is_sentinel(&client))
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_is_left_before_a_replica_is_promoted() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    let store = connect(&group.url()).await.expect("the master is found");
+    let held = claim("held", 1);
+    granted(&store, &held).await;
+    replicate(&mut group, 0);
+    begin_promotion(&mut group, 2, 1);
+    wait_until_left(&group.servers()[0]);
+    promote(&mut group, 1);
+    granted(&store, &claim("later", 2)).await;
+    let [before, after] = [0, 1].map(|server| group.servers()[server].ask(&["EXISTS", "held", "later"]));
+    assert_eq!(before.expect("it answers"), "1");
+    assert_eq!(after.expect("it answers"), "2");
+    let renewed = renew(&store, RenewRequest::of(&held)).await;
+    assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connecting_waits_while_a_replica_is_promoted() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    begin_promotion(&mut group, 2, 1);
+    // Otherwise the client may also learn of the promotion as it begins to listen.
+    let deaf = group.sentinels()[2].ask(&["ACL", "SETUSER", "default", "-subscribe"]);
+    deaf.expect("it obeys");
+    // A promoted replica has left its master.
+    let leaves = group.servers()[1].ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    leaves.expect("it obeys");
+    wait_until(|| {
+        let role = group.servers()[0].ask(&["ROLE"]).expect("it answers");
+        !role.contains(&group.servers()[1].address().port().to_string())
+    });
+    let url = group.url();
+    let mut connecting = tokio::spawn(async move { connect(&url).await });
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut connecting).await;
+    assert!(
+        early.is_err(),
+        "the sentinel that is asked first names the old master: {early:?}"
+    );
+    promote(&mut group, 1);
+    let store = within_a_minute(connecting).await.expect("no panic");
+    granted(&store.expect("the new master is found"), &claim("k", 1)).await;
+    assert_eq!(group.servers()[1].ask(&["EXISTS", "k"]).expect("it answers"), "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_master_is_used_again_if_none_is_promoted() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    let store = connect(&group.url()).await.expect("the master is found");
+    begin_promotion(&mut group, 0, 1);
+    wait_until_left(&group.servers()[0]);
+    granted(&store, &claim("k", 1)).await;
+    assert_eq!(group.servers()[0].ask(&["EXISTS", "k"]).expect("it answers"), "1");
+    let state = group.sentinels()[0]
+        .ask(&["SENTINEL", "MASTER", MASTER])
+        .expect("it answers");
+    assert!(state.contains("wait_promotion"), "{state}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_old_master_is_used_again_if_the_leader_dies() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    // Each attempt to connect is shorter than the promotion that it waits for.
+    let config = config(&group.url()).expect("a URL");
+    let config = config.connect_timeout(Duration::from_secs(1));
+    let store = RedisStore::connect(config).await.expect("the master is found");
+    begin_promotion(&mut group, 2, 1);
+    wait_until_left(&group.servers()[0]);
+    let refused = acquire(&store, &claim("k", 1)).await.expect_err("it waits");
+    assert_error(
+        &refused,
+        (Fault::Unavailable, Effect::None),
+        "a replica is being promoted",
+    );
+    group.sentinels()[2].process().kill();
+    granted(&store, &claim("k", 1)).await;
+    assert_eq!(group.servers()[0].ask(&["EXISTS", "k"]).expect("it answers"), "1");
+}
+
+/// Returns whether a client of this test listens to the sentinel, and has asked it since.
+fn is_heard(sentinel: &Redis) -> bool {
+    let clients = sentinel.ask(&["CLIENT", "LIST"]).expect("it answers");
+    let mut clients = clients.lines();
+    clients.any(|client| client.contains(" sub=4 ") && client.contains(" cmd=sentinel"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promotion_that_does_not_end_is_waited_for_once() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    let store = connect(&group.url()).await.expect("the master is found");
+    begin_promotion(&mut group, 0, 1);
+    wait_until_left(&group.servers()[0]);
+    granted(&store, &claim("first", 1)).await;
+    // A sentinel that knows nothing of the promotion answers, and then the one that leads it.
+    for sentinel in [1, 0] {
+        let sentinel = &group.sentinels()[sentinel];
+        let closed = sentinel.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        closed.expect("it obeys");
+        wait_until(|| is_heard(sentinel));
+    }
+    let again = tokio::time::timeout(Duration::from_secs(1), granted(&store, &claim("second", 2))).await;
+    again.expect("the client stays with the old master");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_that_cannot_be_listened_to_are_asked() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    for sentinel in group.sentinels() {
+        let refuses = sentinel.ask(&["ACL", "SETUSER", "default", "-subscribe"]);
+        refuses.expect("it obeys");
+    }
+    // The master does not answer, and the time limit is long: only a sentinel's answer can end the connection.
+    let config = config(&group.url()).expect("a URL");
+    let config = config.command_timeout(Duration::from_secs(600));
+    let store = RedisStore::connect(config).await.expect("the master is found");
+    let mut reconnects = store.reconnects().expect("Redis reports them");
+    group.servers()[0].process().pause();
+    assert_eq!(within_a_minute(reconnects.next()).await, Some(()));
+    granted(&store, &claim("k", 1)).await;
+}
+
+/// The client connects on one runtime, which ends, and is then used on another.
+#[test]
+fn sentinels_are_listened_to_after_the_first_runtime_ended() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
+    let store = runtime().block_on(connect(&group.url()));
+    let store = store.expect("the master is found");
+    runtime().block_on(async {
+        granted(&store, &claim("k", 1)).await;
+        for sentinel in group.sentinels() {
+            wait_until(|| is_heard(sentinel));
+        }
+        store.clone().close().await.expect("it closes");
+        for sentinel in group.sentinels() {
+            wait_until(|| !is_heard(sentinel));
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_that_disagree_do_not_keep_a_client_busy() {
+    let mut urls = Vec::new();
+    let mut kept = Vec::new();
+    for delay in [0, 20] {
+        let mut group = Replicated::start_servers(&[]).expect("all start");
+        let sentinel = start_sentinel(group.servers()[0].address(), 3, "").expect("it starts");
+        let ask = || sentinel.ask(&["SENTINEL", "MASTER", MASTER]).expect("it answers");
+        wait_until(|| ask().contains("num-slaves\n2\n"));
+        // The master shows fewer replicas than its sentinel counts, so the client asks all sentinels again.
+        group.servers()[1].process().kill();
+        let mut info = || group.servers()[0].ask(&["INFO", "replication"]);
+        wait_until(|| info().expect("it answers").contains("connected_slaves:1"));
+        let proxy = Proxy::start(sentinel.address()).await.expect("it starts");
+        proxy.delay(Way::ToClient, Duration::from_millis(delay));
+        urls.push(proxy.address().to_string());
+        kept.push((group, sentinel, proxy));
+    }
+    let url = format!("redis+sentinel://{}/{MASTER}", urls.join(","));
+    let store = connect(&url).await.expect("one of the masters is found");
+    granted(&store, &claim("k", 1)).await;
+}
