@@ -5,12 +5,17 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::RedisError;
-use tenure_backend::{BackendError, Effect, Fairness, Fault};
+use tenure_backend::{BackendError, Batch, Effect, Fairness, Fault};
 use tenure_endpoint::PasswordFileError;
 
 /// Error for what the caller has to change. Nothing was sent.
 pub(crate) fn invalid(message: impl fmt::Display) -> BackendError {
     BackendError::new(Fault::Invalid, Effect::None, message.to_string())
+}
+
+/// The same error for each of `count` requests of a batch.
+pub(crate) fn refused<T>(count: usize, error: &BackendError, reply: fn(BackendError) -> T) -> Batch<T> {
+    (0..count).map(|_| reply(error.clone())).collect()
 }
 
 /// Error for a call without a reply: the connection broke, or the reply took too long. The cause is flattened to

@@ -82,7 +82,10 @@ pub(crate) fn grants(claim: &Claim) -> u64 {
 }
 
 /// Checks a claim before it is sent. Returns the scripts that serve it.
-pub(crate) fn check_claim<'a>(claim: &Claim, layout: &'a Layout) -> Result<&'a ScriptSet, BackendError> {
+pub(crate) fn check_claim(
+    claim: &Claim,
+    layout: &'static Layout,
+) -> Result<&'static ScriptSet, BackendError> {
     if is_reserved(claim.at.key.as_str()) {
         return Err(invalid(
             "a key of that name stores what belongs to other locks: choose another key",
@@ -107,7 +110,7 @@ pub(crate) fn check_claim<'a>(claim: &Claim, layout: &'a Layout) -> Result<&'a S
     Ok(scripts)
 }
 
-pub(crate) fn check_release(request: &ReleaseRequest, layout: &Layout) -> Result<(), BackendError> {
+pub(crate) fn check_release(request: &ReleaseRequest, layout: &'static Layout) -> Result<(), BackendError> {
     match request.checked_successor()? {
         Some(successor) => check_claim(successor, layout).map(drop),
         None => Ok(()),

@@ -11,7 +11,7 @@ use tenure_backend::{BackendError, Claim, ClaimRef, Clock, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::claims::arguments::{COUNTER, ttl_ms, write_client};
+use crate::claims::arguments::{COUNTER, write_client, write_record};
 use crate::claims::names::Owner;
 use crate::claims::refusal::lacks_key_permission;
 use crate::claims::reply::{integer, list};
@@ -237,7 +237,14 @@ fn encode(batch: &[Queued], wire: &Wire) -> Command {
         .number(with_record as u64)
         .number(tokens)
         .number(first_not_after.map_or(0, |not_after| wire.clock.at(not_after)));
-    write_client_record(&mut command, batch);
+    let mut records = batch.iter().filter_map(|queued| match &queued.entry {
+        BatchEntry::Acquire { client, .. } => client.as_ref(),
+        BatchEntry::Release { .. } => None,
+    });
+    match records.next() {
+        Some(record) => write_record(&mut command, record),
+        None => _ = command.text("").text(""),
+    }
     match shared {
         Some((lease, grants)) => command.number(lease).number(grants),
         None => command.text("").text(""),
@@ -257,18 +264,6 @@ fn encode(batch: &[Queued], wire: &Wire) -> Command {
 fn if_all_equal<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
     let first = items.next()?;
     items.all(|other| other == first).then_some(first)
-}
-
-/// Adds the client's record to the call if an entry has one, otherwise two empty arguments.
-fn write_client_record(command: &mut Command, batch: &[Queued]) {
-    let record = batch.iter().find_map(|queued| match &queued.entry {
-        BatchEntry::Acquire { client, .. } => client.as_ref(),
-        BatchEntry::Release { .. } => None,
-    });
-    match record {
-        Some(ClientRecord { ttl, label }) => command.number(ttl_ms(*ttl)).text(label),
-        None => command.text("").text(""),
-    };
 }
 
 impl BatchEntry {
