@@ -55,7 +55,12 @@ impl RedisCluster {
             ));
         };
         let seeds = [slice::from_ref(node), others].concat();
-        check_settings(&config)?;
+        if matches!(config.layout, Layout::Spring { .. }) {
+            return Err(BackendError::unsupported(
+                "the layout `spring` is not served on a cluster, where its channels are in other slots than its keys: use the \
+                 layout `redisson` or `plain`, or a single server",
+            ));
+        }
         let moves = Arc::new(Notify::new());
         let dialer = Dialer::new(config)?.for_cluster(moves.clone());
         let cluster = Arc::new(RedisCluster {
@@ -145,17 +150,6 @@ impl RedisCluster {
         let inspect = |node: Arc<RedisStore>| async move { node.inspect_query(query.clone()).await };
         let until = self.now() + self.dialer.config.command_timeout;
         self.call_routed(key, until, inspect).await
-    }
-}
-
-/// Fails for settings that a cluster does not serve.
-fn check_settings(config: &Config) -> Result<(), BackendError> {
-    match &config.layout {
-        Layout::Redisson | Layout::Plain => Ok(()),
-        Layout::Spring { .. } => Err(BackendError::unsupported(
-            "the layout `spring` is not served on a cluster, where its channels are in other slots than its keys: use the layout \
-             `redisson` or `plain`, or a single server",
-        )),
     }
 }
 

@@ -129,22 +129,29 @@ impl RedisStore {
         }
         let Some(successor) = &request.successor else {
             let released = self.release_alone(session, scripts, request, end, None).await?;
-            if !request.cooldown.is_zero() {
-                self.wake_after_cooldown(wire, request).await;
+            if !request.cooldown.is_zero()
+                && let Err(error) = self.wake_after_cooldown(wire, request).await
+            {
+                let key = request.target.key();
+                tracing::debug!(%key, %error, "the head of the queue is not woken after the cooldown: it polls by itself");
             }
             return Ok(released);
         };
         let scripts = self
             .layout
             .scripts_or_mutex(kind.or(Some(successor.claim.mode.kind())));
-        match self
-            .claims
-            .begin_placement(&successor.claim, self.now(), successor.not_after, wire.number)
-        {
+        let lookup =
+            self.claims
+                .begin_placement(&successor.claim, self.now(), successor.not_after, wire.number);
+        let placement = match &lookup {
+            Lookup::Ask(placement) => Some(placement),
+            Lookup::Ended | Lookup::Granted(_) => None,
+        };
+        let released = self
+            .release_alone(session, scripts, request, end, placement)
+            .await;
+        match lookup {
             Lookup::Ask(placement) => {
-                let released = self
-                    .release_alone(session, scripts, request, end, Some(&placement))
-                    .await;
                 placement.answered(successor_reply(&released), &wire.clock);
                 // If replicas do not acknowledge the grant, the error makes the client repeat the release and ask again
                 // for the successor.
@@ -153,13 +160,10 @@ impl RedisStore {
                 }
                 released
             }
-            Lookup::Ended => {
-                let released = self.release_alone(session, scripts, request, end, None).await?;
-                Ok(with_successor(released, AcquireReply::Ended))
-            }
+            Lookup::Ended => Ok(with_successor(released?, AcquireReply::Ended)),
             // This release is repeated: the earlier one has granted the successor.
             Lookup::Granted(run) => {
-                let released = self.release_alone(session, scripts, request, end, None).await?;
+                let released = released?;
                 let successor = self.poll_granted(&successor.claim, run).await?;
                 Ok(with_successor(released, successor))
             }
@@ -270,31 +274,27 @@ impl RedisStore {
     /// Wakes the first fair waiter once more after an eviction's cooldown; in the layouts `plain` and `spring` all
     /// waiters. A Java client that was woken during the cooldown found the key held, and may sleep for minutes or for
     /// ever.
-    async fn wake_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) {
-        let key = request.target.key();
-        let woken = async {
-            if let Some(channels) = self.format().channels(key) {
-                sleep(request.cooldown + LIMITS.expiry_slack).await;
-                for channel in channels {
-                    wire.publish(&channel, &self.format().key(key.as_str())).await?;
-                }
-                return Ok(());
+    async fn wake_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) -> Result<(), BackendError> {
+        let (key, pause) = (request.target.key(), request.cooldown + LIMITS.expiry_slack);
+        if let Some(channels) = self.format().channels(key) {
+            sleep(pause).await;
+            for channel in channels {
+                wire.publish(&channel, &self.format().key(key.as_str())).await?;
             }
-            let mut head = redis::cmd("LINDEX");
-            head.arg(queue(key)).arg(0);
-            if text(&wire.query(&head).await?).is_none() {
-                return Ok(());
+            return Ok(());
+        }
+        let mut head = redis::cmd("LINDEX");
+        head.arg(queue(key)).arg(0);
+        if text(&wire.query(&head).await?).is_none() {
+            return Ok(());
+        }
+        sleep(pause).await;
+        match text(&wire.query(&head).await?) {
+            Some(head) => {
+                let channel = tagged(MUTEX_CHANNEL, key);
+                wire.publish(&format!("{channel}:{head}"), "0").await
             }
-            sleep(request.cooldown + LIMITS.expiry_slack).await;
-            let Some(head) = text(&wire.query(&head).await?).map(str::to_owned) else {
-                return Ok(());
-            };
-            let channel = tagged(MUTEX_CHANNEL, key);
-            wire.publish(&format!("{channel}:{head}"), "0").await
-        };
-        let woken: Result<(), BackendError> = woken.await;
-        if let Err(error) = woken {
-            tracing::debug!(%key, %error, "the head of the queue is not woken after the cooldown: it polls by itself");
+            None => Ok(()),
         }
     }
 

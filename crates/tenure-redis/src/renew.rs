@@ -10,8 +10,7 @@ use tenure_backend::{BackendError, Batch, Effect, Fault, Instant, Loss, Phase, R
 use tokio::time::timeout;
 
 use crate::backend::RedisStore;
-use crate::claims::arguments::COUNTER;
-use crate::claims::names::{Owner, client_key};
+use crate::claims::names::{COUNTER, Owner, client_key};
 use crate::claims::refusal::{Refusal, lacks_key_permission};
 use crate::claims::reply::{integer, list, text};
 use crate::claims::script::ScriptSet;

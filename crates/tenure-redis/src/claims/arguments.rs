@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use tenure_backend::{ClientId, Fairness, Mode};
 
-pub(crate) use crate::claims::names::COUNTER;
 use crate::claims::names::{Owner, client_key, doubts_key};
 use crate::claims::script::Command;
 use crate::claims::table::{ClientRecord, Placement};

@@ -3,6 +3,7 @@
 //! Callers put entries into a queue. Sender tasks, as many as [`ConcurrencyLimit`] allows, take up to 64 entries each
 //! and send them as one call. No timer is involved: a batch holds what came while the senders were busy.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use futures_util::future::join_all;
@@ -11,8 +12,8 @@ use tenure_backend::{BackendError, Claim, ClaimRef, Clock, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::claims::arguments::{COUNTER, write_client, write_record};
-use crate::claims::names::Owner;
+use crate::claims::arguments::{write_client, write_record};
+use crate::claims::names::{COUNTER, Owner};
 use crate::claims::refusal::lacks_key_permission;
 use crate::claims::reply::{integer, list};
 use crate::claims::script::{BATCH, Command, Dialect};
@@ -142,7 +143,7 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
         if wire.dialect == Dialect::Alone {
             send_and_answer(batch, &wire, &*clock, &queue.limit).await;
         } else {
-            let calls = by_slot(batch).into_iter();
+            let calls = by_slot(batch);
             join_all(calls.map(|batch| send_and_answer(batch, &wire, &*clock, &queue.limit))).await;
         }
     }
@@ -150,17 +151,13 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
 
 /// Splits a batch into one for each slot, because a node of a cluster refuses keys of several slots. Keeps the order
 /// within a slot.
-fn by_slot(mut batch: Vec<Queued>) -> Vec<Vec<Queued>> {
-    let slot_of = |queued: &Queued| slot(queued.entry.at().key.as_str().as_bytes());
-    batch.sort_by_key(slot_of);
-    let mut batches: Vec<Vec<Queued>> = Vec::new();
+fn by_slot(batch: Vec<Queued>) -> impl Iterator<Item = Vec<Queued>> {
+    let mut batches: BTreeMap<u16, Vec<Queued>> = BTreeMap::new();
     for queued in batch {
-        match batches.last_mut() {
-            Some(batch) if batch.first().map(slot_of) == Some(slot_of(&queued)) => batch.push(queued),
-            _ => batches.push(vec![queued]),
-        }
+        let slot = slot(queued.entry.at().key.as_str().as_bytes());
+        batches.entry(slot).or_default().push(queued);
     }
-    batches
+    batches.into_values()
 }
 
 /// Sends a batch in one call, and passes each reply to its caller.

@@ -1,6 +1,5 @@
 //! Errors of attempts to connect. Their effect is `None`, because no call was sent.
 
-use std::error::Error;
 use std::fmt;
 
 use redis::{ErrorKind, RedisError, ServerError};
@@ -9,6 +8,7 @@ use tenure_endpoint::Host;
 
 use crate::claims::refusal::{Refusal, WRONG_PASSWORD};
 use crate::config::Config;
+use crate::error::cause_of;
 
 pub(crate) enum ConnectError {
     Redis(RedisError),
@@ -46,8 +46,12 @@ impl ConnectError {
                 _ => return unreachable(&error, config),
             },
         };
-        let why = refusal.source().map(ToString::to_string).unwrap_or_default();
-        BackendError::because(refusal.fault(), Effect::None, refusal.to_string(), why)
+        BackendError::because(
+            refusal.fault(),
+            Effect::None,
+            refusal.to_string(),
+            cause_of(&refusal),
+        )
     }
 }
 
