@@ -228,21 +228,17 @@ impl Config {
 
     /// Sets how long it may take to connect: 5 s by default, enough if TCP repeats the first packet twice.
     #[must_use]
-    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
-        Config {
-            connect_timeout,
-            ..self
-        }
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
+        self
     }
 
     /// Sets how long the server may take to reply: 3 s by default, as in Redisson. A connection that exceeds the limit
     /// is closed, at most a quarter of the limit later, and all its calls fail.
     #[must_use]
-    pub fn command_timeout(self, command_timeout: Duration) -> Self {
-        Config {
-            command_timeout,
-            ..self
-        }
+    pub fn command_timeout(mut self, command_timeout: Duration) -> Self {
+        self.command_timeout = command_timeout;
+        self
     }
 
     /// Connects with TLS; the default is plain text.

@@ -72,15 +72,12 @@ impl Default for Nodes {
 }
 
 impl Nodes {
-    /// The nodes that serve slots, in the order of their addresses.
-    pub(super) fn all(&self) -> Result<Vec<(String, Arc<RedisStore>)>, BackendError> {
-        if self.closed {
-            return Err(BackendError::closed());
+    /// The nodes that serve slots, by address.
+    pub(super) fn all(&self) -> Result<BTreeMap<String, Arc<RedisStore>>, BackendError> {
+        match self.closed {
+            true => Err(BackendError::closed()),
+            false => Ok(self.by_address.clone()),
         }
-        let nodes = self.by_address.iter();
-        Ok(nodes
-            .map(|(address, node)| (address.clone(), node.clone()))
-            .collect())
     }
 
     /// The node that serves a slot; `None` if no known node does.
@@ -112,7 +109,7 @@ impl RedisCluster {
     pub(super) async fn look(&self) -> Result<(), BackendError> {
         let known = self.nodes.lock().all()?;
         if !known.is_empty() {
-            match ask_first(known.into_iter().map(|(_, node)| node)).await {
+            match ask_first(known.into_values()).await {
                 Ok(served) => return self.adopt(served),
                 Err(error) => tracing::debug!(%error, "no known node of the cluster answers"),
             }

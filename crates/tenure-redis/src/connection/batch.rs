@@ -135,11 +135,7 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
         if batch.is_empty() {
             continue;
         }
-        // Releases come first, so that a claim in the same batch can take a freed key.
-        batch.sort_by_key(|queued| match queued.entry {
-            BatchEntry::Release { with_record, .. } => u8::from(!with_record),
-            BatchEntry::Acquire { .. } => 2,
-        });
+        batch.sort_by_key(|queued| queued.entry.rank());
         if wire.dialect == Dialect::Alone {
             send_and_answer(batch, &wire, &*clock, &queue.limit).await;
         } else {
@@ -203,16 +199,8 @@ async fn send(batch: &[Queued], wire: &Wire, clock: &dyn Clock) -> Result<Vec<Ba
 }
 
 fn encode(batch: &[Queued], wire: &Wire) -> Command {
-    let with_record = batch.partition_point(|queued| {
-        matches!(
-            queued.entry,
-            BatchEntry::Release {
-                with_record: true,
-                ..
-            }
-        )
-    });
-    let releases = batch.partition_point(|queued| matches!(queued.entry, BatchEntry::Release { .. }));
+    let with_record = batch.partition_point(|queued| queued.entry.rank() < 1);
+    let releases = batch.partition_point(|queued| queued.entry.rank() < 2);
     let placements = || {
         batch[releases..]
             .iter()
@@ -268,6 +256,15 @@ impl BatchEntry {
         match self {
             BatchEntry::Acquire { claim, .. } => &claim.at,
             BatchEntry::Release { claim, .. } => claim,
+        }
+    }
+
+    /// The order in a batch: releases with a record, other releases, placements. So a claim can take a key that is freed
+    /// in the same batch.
+    fn rank(&self) -> u8 {
+        match self {
+            BatchEntry::Release { with_record, .. } => u8::from(!with_record),
+            BatchEntry::Acquire { .. } => 2,
         }
     }
 

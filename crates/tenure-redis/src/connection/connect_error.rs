@@ -37,20 +37,20 @@ impl ConnectError {
         if error.kind() == ErrorKind::AuthenticationFailed {
             return BackendError::new(Fault::Denied, Effect::None, WRONG_PASSWORD);
         }
-        let refusal = match ServerError::try_from(error.clone()) {
-            Ok(refusal) => handshake_error(Refusal::of(&refusal).during_handshake(), config),
+        let reply = ServerError::try_from(error);
+        let refusal = match &reply {
+            Ok(reply) => Refusal::of(reply),
             Err(error) => match (error.code(), error.detail()) {
-                (Some(code), Some(why)) => {
-                    handshake_error(Refusal::new(code, why).during_handshake(), config)
-                }
-                _ => return unreachable(&error, config),
+                (Some(code), Some(details)) => Refusal::new(code, details),
+                _ => return unreachable(error, config),
             },
         };
+        let refused = handshake_error(refusal.during_handshake(), config);
         BackendError::because(
-            refusal.fault(),
+            refused.fault(),
             Effect::None,
-            refusal.to_string(),
-            cause_of(&refusal),
+            refused.to_string(),
+            cause_of(&refused),
         )
     }
 }
