@@ -6,12 +6,9 @@
 local own_kind, CHANNEL, mode, payload = 0, 'redisson_lock__channel:', '', '0'
 --: include redisson_owners
 
--- Returns whether the claim holds the lock. A key of another type has no holder. Other errors say nothing about the claim.
+-- Returns whether the claim holds the lock.
 local function holds(owner)
-    local found = redis.pcall('HMGET', name, owner, 'mode')
-    if found.err and not string.find(found.err, 'WRONGTYPE', 1, true) then
-        error(found)
-    end
+    local found = fields_of(owner, 'mode')
     return found[1] and not found[2]
 end
 
@@ -36,11 +33,6 @@ local downgrade
 -- Returns whether a grant leaves the lock open for other claims.
 local function is_open()
     return false
-end
-
--- Returns the rest of the last holder's lease (ms).
-local function last_left()
-    return redis.call('PTTL', name)
 end
 
 -- Returns whether the claim holds. If not: for how many ms the lock cannot be granted to it (-2 if it can, -1 without end),

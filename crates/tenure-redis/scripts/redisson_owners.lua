@@ -5,6 +5,21 @@
 -- value is the hold count. A read-write lock also has the field `mode`; see redisson_read_write. Hashes with many fields are
 -- not read, because reading them would block the server: a mutex has at most 64. A lock usually expires; Java leaves one
 -- without expiry if it asked for a lease that the server does not accept.
+
+-- Returns fields of the hash; none if the key has another type. Other errors say nothing about the lock.
+local function fields_of(...)
+    local found = redis.pcall('HMGET', name, ...)
+    if found.err and not string.find(found.err, 'WRONGTYPE', 1, true) then
+        error(found)
+    end
+    return found
+end
+
+-- Returns the rest of the last holder's lease (ms).
+local function last_left()
+    return redis.call('PTTL', name)
+end
+
 local function hold_key(owner, number)
     return tag .. ':' .. owner .. ':rwlock_timeout:' .. number
 end

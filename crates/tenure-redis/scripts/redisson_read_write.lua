@@ -33,10 +33,8 @@ end
 
 -- Returns whether the claim holds the lock, and sets `mode`. A reader whose lease has ended loses its field here.
 local function holds(owner)
-    local found = redis.pcall('HMGET', name, 'mode', owner .. ':write', owner)
-    if found.err and not string.find(found.err, 'WRONGTYPE', 1, true) then
-        error(found)
-    elseif not found[1] then
+    local found = fields_of('mode', owner .. ':write', owner)
+    if not found[1] then
         return false
     elseif found[2] then
         mode = 'W'
@@ -94,10 +92,6 @@ end
 
 local function is_open()
     return mode == 'R'
-end
-
-local function last_left()
-    return redis.call('PTTL', name)
 end
 
 local function look(owner)

@@ -18,7 +18,7 @@ local now_ms = math.floor(now / 1000)
 local counter, claims = KEYS[1], KEYS[2]
 local reply = { now }
 local longest = 0
-local name, tag
+local name, tag, queue, timeouts, waiters
 --: include kind
 
 local function raise_counter(last)
@@ -31,7 +31,6 @@ end
 -- Makes the queue's keys live at least 1 s longer than the renewed lease, or a day longer if Java's clients wait in the
 -- queue.
 local function extend_queue(lease)
-    local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local left = redis.call('PTTL', queue)
     if left < 0 then
         return
@@ -47,14 +46,31 @@ end
 
 local function renew(owner, lease, phase, shorten, last, granted)
     local record = 'tenure_claim:' .. tag .. ':' .. owner
-    if holds(owner) then
-        if phase == 'W' then
-            return 4
-        elseif phase == 'D' and own_kind ~= -1 then
-            return 5
-        elseif last and last >= 2 ^ 53 then
-            return 3
+    local held, ends = holds(owner), nil
+    if not held then
+        local found = redis.call('GET', record)
+        local kind = found and string.sub(found, 1, 1)
+        if not found or kind == 'E' then
+            return 1
+        elseif kind == 'G' then
+            redis.call('DEL', record)
+            return 1
+        elseif kind == 'V' then
+            return found
         end
+        ends = redis.call('ZSCORE', waiters, owner)
+        if not ends or tonumber(ends) < now_ms then
+            return 2
+        end
+    end
+    if held and phase == 'W' or not held and (phase == 'G' or phase == 'D') then
+        return 4
+    elseif phase == 'D' and own_kind ~= -1 then
+        return 5
+    elseif last and last >= 2 ^ 53 then
+        return 3
+    end
+    if held then
         local left = shorten and left_of(owner) or -1
         if left >= 0 and left <= lease then
             lease = left
@@ -64,51 +80,27 @@ local function renew(owner, lease, phase, shorten, last, granted)
         elseif lease ~= left then
             extend(owner, lease)
         end
-        extend_queue(lease)
         longest = math.max(longest, lease)
-        if last then
-            raise_counter(last)
+    else
+        if shorten then
+            lease = math.min(lease, ends - now_ms)
         end
-        -- A server with full memory refuses to write the record. The claim is alive nevertheless.
-        if granted ~= '' then
-            redis.pcall('SET', record, granted, 'PX', math.max(lease, 1))
-        else
-            redis.pcall('PEXPIRE', record, lease)
+        redis.call('ZADD', waiters, now_ms + lease, owner)
+        -- Moves the waiter's score for Java by as much as the end of its lease moved.
+        if redis.call('ZSCORE', timeouts, owner) then
+            redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
         end
-        return -1 - lease
+        redis.call('PEXPIRE', record, lease + 12000)
     end
-    local found = redis.call('GET', record)
-    local kind = found and string.sub(found, 1, 1)
-    if not found or kind == 'E' then
-        return 1
-    elseif kind == 'G' then
-        redis.call('DEL', record)
-        return 1
-    elseif kind == 'V' then
-        return found
-    end
-    local waiters = 'tenure_waiters:' .. tag
-    local ends = redis.call('ZSCORE', waiters, owner)
-    if not ends or tonumber(ends) < now_ms then
-        return 2
-    elseif phase == 'G' or phase == 'D' then
-        return 4
-    elseif last and last >= 2 ^ 53 then
-        return 3
-    end
-    local timeouts = 'redisson_lock_timeout:' .. tag
-    if shorten then
-        lease = math.min(lease, ends - now_ms)
-    end
-    redis.call('ZADD', waiters, now_ms + lease, owner)
-    -- Moves the waiter's score for Java by as much as the end of its lease moved.
-    if redis.call('ZSCORE', timeouts, owner) then
-        redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
-    end
-    redis.call('PEXPIRE', record, lease + 12000)
     extend_queue(lease)
     if last then
         raise_counter(last)
+    end
+    -- A server with full memory refuses to write the record. The claim is alive nevertheless.
+    if held and granted ~= '' then
+        redis.pcall('SET', record, granted, 'PX', math.max(lease, 1))
+    elseif held then
+        redis.pcall('PEXPIRE', record, lease)
     end
     return -1 - lease
 end
@@ -118,6 +110,7 @@ for i = 3, #KEYS do
     local owner, lease, phase, shorten, last, granted = unpack(ARGV, at, at + 5)
     name = KEYS[i]
     tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
+    queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local ok, code = pcall(renew, owner, tonumber(lease), phase, shorten == '1', tonumber(last), granted)
     reply[i - 1] = ok and code or 'R' .. (type(code) == 'table' and code.err or tostring(code))
 end

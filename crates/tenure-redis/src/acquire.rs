@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, BackendError, Claim, Effect, Fairness, Fault, Grant, Instant, RenewReply, RenewRequest,
-    TURN, TokenRange,
+    TokenRange,
 };
 
 use crate::backend::RedisStore;
-use crate::claims::arguments::{write_claim, write_client};
+use crate::claims::arguments::{write_client, write_placement};
 use crate::claims::refusal::{NOT_A_LOCK, OTHER_FORMAT};
-use crate::claims::reply::{PlaceReply, decode, numbers, token_range};
+use crate::claims::reply::{kind, numbers, token_range};
 use crate::claims::script::ScriptSet;
-use crate::claims::table::{ClientRecord, Lookup};
+use crate::claims::table::{Lookup, Placement};
 use crate::connection::batch::{BatchEntry, BatchReply};
 use crate::connection::session::Session;
+use crate::connection::wire::Wire;
 use crate::error::{tokens_exhausted, unexpected_reply};
 use crate::profile::{check_claim, grants, lease_ms};
 
@@ -39,9 +40,7 @@ impl RedisStore {
             Lookup::Granted(run) => return self.poll_granted(claim, run).await,
             Lookup::Ask(placement) => placement,
         };
-        let reply = self
-            .acquire_on(&session, scripts, claim, not_after, placement.client.as_ref())
-            .await;
+        let reply = self.acquire_on(&session, scripts, &placement).await;
         placement.answered(reply.as_ref(), &wire.clock);
         if matches!(reply, Ok(AcquireReply::Granted(_))) {
             wire.acknowledged(&claim.at.key).await?;
@@ -53,28 +52,22 @@ impl RedisStore {
     pub(crate) async fn acquire_on(
         &self,
         session: &Session,
-        scripts: &ScriptSet,
-        claim: &Arc<Claim>,
-        not_after: Instant,
-        record: Option<&ClientRecord>,
+        scripts: &'static ScriptSet,
+        placement: &Placement<'_>,
     ) -> Result<AcquireReply, BackendError> {
         // Fair claims are never batched: each is sent alone, so that they queue in the order of their calls.
         if scripts.batches
-            && claim.fairness == Fairness::Unfair
+            && placement.claim.fairness == Fairness::Unfair
             && session.is_busy()
-            && let Some(reply) = self.acquire_in_batch(session, claim, not_after, record).await?
+            && let Some(reply) = self.acquire_in_batch(session, placement).await?
         {
             return Ok(reply);
         }
-        let first = self
-            .acquire_alone(session, scripts, claim, not_after, record)
-            .await?;
+        let first = self.acquire_alone(session, scripts, placement).await?;
         // The time limit was too strict, because it was computed from a lower bound of the server's clock. The reply
         // has raised that bound, and the server has placed nothing, so try again.
-        if matches!(first, AcquireReply::TooLate) && self.now() < not_after {
-            return self
-                .acquire_alone(session, scripts, claim, not_after, record)
-                .await;
+        if matches!(first, AcquireReply::TooLate) && self.now() < placement.not_after {
+            return self.acquire_alone(session, scripts, placement).await;
         }
         Ok(first)
     }
@@ -86,11 +79,11 @@ impl RedisStore {
         run: TokenRange,
     ) -> Result<AcquireReply, BackendError> {
         let renewal = RenewRequest::of(claim);
+        let session = self.link.session().await?;
+        let scripts = self.layout.scripts_or_mutex(Some(claim.mode.kind()));
         // Boxed: this future is rarely needed, and larger than the rest of its caller.
-        match Box::pin(self.renew_in_one_call(claim.mode.kind(), &[&renewal]))
-            .await?
-            .pop()
-        {
+        let mut renewed = Box::pin(self.renew_on(&session.wire, scripts, &[&renewal])).await?;
+        match renewed.pop() {
             Some(RenewReply::Alive { held_from, lease }) => {
                 Ok(AcquireReply::Granted(Grant::new(Some(run), held_from, lease)))
             }
@@ -105,81 +98,84 @@ impl RedisStore {
     async fn acquire_in_batch(
         &self,
         session: &Session,
-        claim: &Arc<Claim>,
-        not_after: Instant,
-        record: Option<&ClientRecord>,
+        placement: &Placement<'_>,
     ) -> Result<Option<AcquireReply>, BackendError> {
+        let (claim, not_after) = (placement.claim, placement.not_after);
         let sent = self.now();
         let entry = BatchEntry::Acquire {
             claim: claim.clone(),
             not_after,
-            client: record.cloned(),
+            client: placement.client.clone(),
         };
-        let reply = match session.call_batched(entry).await? {
-            BatchReply::NotDone => return Ok(None),
-            // The claim's own limit has passed: a call of its own would be too late as well.
-            BatchReply::TooLate if not_after <= self.now() => PlaceReply::TooLate,
-            BatchReply::TooLate => return Ok(None),
+        Ok(match session.call_batched(entry).await? {
+            BatchReply::NotDone => None,
+            // If the claim's own limit has passed, a call of its own would be too late as well.
+            BatchReply::TooLate => (not_after <= self.now()).then_some(AcquireReply::TooLate),
             BatchReply::Done(first) => {
-                PlaceReply::Granted(token_range(first, grants(claim)).ok_or_else(unexpected_reply)?)
+                let run = token_range(first, grants(claim)).ok_or_else(unexpected_reply)?;
+                Some(granted(claim, run, sent))
             }
-            BatchReply::Busy(poll_after) => PlaceReply::Waiting {
+            BatchReply::Busy(poll_after) => Some(AcquireReply::Waiting {
                 ahead: None,
                 // The client polls again within the claim's own lease, because Java may shorten the holder's.
                 poll_after: Duration::from_millis(poll_after.min(lease_ms(claim.lease))),
-            },
-        };
-        Ok(Some(acquire_reply(reply, claim, sent)))
+            }),
+        })
     }
 
     async fn acquire_alone(
         &self,
         session: &Session,
-        scripts: &ScriptSet,
-        claim: &Claim,
-        not_after: Instant,
-        record: Option<&ClientRecord>,
+        scripts: &'static ScriptSet,
+        placement: &Placement<'_>,
     ) -> Result<AcquireReply, BackendError> {
-        let wire = &session.wire;
+        let (claim, wire) = (placement.claim, &session.wire);
         let mut command = scripts.acquire.command(4, 8, 320 + claim.label.len());
-        command
-            .text(&self.format().key(claim.at.key.as_str()))
-            .text(&self.counter(&claim.at.key));
+        command.text(&self.format().key(claim.at.key.as_str()));
+        command.text(&self.counter(&claim.at.key));
         write_client(&mut command, claim.at.id.client());
-        let labelled = self.format().is_string();
-        write_claim(&mut command, claim, wire.clock.at(not_after), record, labelled);
+        write_placement(&mut command, placement, &wire.clock, self.format().is_string());
         let sent = self.now();
         let reply = session.call_limited(&command).await?;
-        let [code, first, second, time] = numbers(&reply).ok_or_else(unexpected_reply)?;
+        let placed = numbers(&reply).and_then(|reply| self.placed(reply, claim, sent, wire));
+        placed.ok_or_else(unexpected_reply)?
+    }
+
+    /// Decodes a script's reply for a claim, whose request was sent at `sent`: a code, two numbers that depend on it,
+    /// and the server's time. `None` if it is malformed.
+    pub(crate) fn placed(
+        &self,
+        [code, first, second, time]: [i64; 4],
+        claim: &Claim,
+        sent: Instant,
+        wire: &Wire,
+    ) -> Option<Result<AcquireReply, BackendError>> {
         wire.clock.learn(time.unsigned_abs(), self.now());
-        match decode(code, first, second).ok_or_else(unexpected_reply)? {
-            PlaceReply::OtherKind(held) => Err(BackendError::mismatch(held, claim.mode.kind())),
-            PlaceReply::TokensExhausted => Err(tokens_exhausted(claim.fairness)),
-            PlaceReply::NotALock if labelled => {
+        Some(match code {
+            0 => Ok(AcquireReply::Waiting {
+                // The script sends -1 for an unfair claim, which has no place in a queue.
+                ahead: u32::try_from(second).ok(),
+                poll_after: Duration::from_millis(u64::try_from(first).ok()?),
+            }),
+            1 => {
+                let run = token_range(u64::try_from(first).ok()?, u64::try_from(second).ok()?)?;
+                Ok(granted(claim, run, sent))
+            }
+            2 => Ok(AcquireReply::Ended),
+            3 => Ok(AcquireReply::TooLate),
+            4 => Err(BackendError::mismatch(kind(first)?, claim.mode.kind())),
+            5 => Err(tokens_exhausted(claim.fairness)),
+            6 if self.format().is_string() => {
                 Err(BackendError::new(Fault::UnknownKind, Effect::None, OTHER_FORMAT))
             }
-            PlaceReply::NotALock => Err(BackendError::new(Fault::Store, Effect::None, NOT_A_LOCK)),
-            reply => Ok(acquire_reply(reply, claim, sent)),
-        }
+            6 => Err(BackendError::new(Fault::Store, Effect::None, NOT_A_LOCK)),
+            _ => return None,
+        })
     }
 }
 
-/// Translates a script's reply for a claim. A granted lease counts from `sent`, when the request was sent.
-pub(crate) fn acquire_reply(reply: PlaceReply, claim: &Claim, sent: Instant) -> AcquireReply {
-    match reply {
-        PlaceReply::Waiting { ahead, poll_after } => AcquireReply::Waiting { ahead, poll_after },
-        PlaceReply::Granted(tokens) => {
-            let lease = Duration::from_millis(lease_ms(claim.lease));
-            AcquireReply::Granted(Grant::new(Some(tokens), sent, lease))
-        }
-        PlaceReply::Ended => AcquireReply::Ended,
-        PlaceReply::TooLate => AcquireReply::TooLate,
-        // Only a release's successor gets these replies. It counts as waiting, and its next poll gets the error.
-        PlaceReply::OtherKind(_) | PlaceReply::TokensExhausted | PlaceReply::NotALock => {
-            AcquireReply::Waiting {
-                ahead: None,
-                poll_after: TURN,
-            }
-        }
-    }
+/// The reply for a claim that was granted these tokens. Its lease counts from `sent`, when the request was sent.
+fn granted(claim: &Claim, run: TokenRange, sent: Instant) -> AcquireReply {
+    let lease = Duration::from_millis(lease_ms(claim.lease));
+    AcquireReply::Granted(Grant::new(Some(run), sent, lease))
 }

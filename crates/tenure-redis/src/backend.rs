@@ -10,8 +10,7 @@ use tenure_backend::{
     LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
-use crate::claims::arguments::COUNTER;
-use crate::claims::names::lock_counter;
+use crate::claims::names::{COUNTER, lock_counter};
 use crate::claims::script::Layout;
 use crate::claims::table::ClaimTable;
 use crate::config::Config;

@@ -29,10 +29,11 @@ use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
 use crate::connection::link::wakes_at;
-use crate::error::invalid;
+use crate::error::{invalid, refused};
 use crate::layout::Layout;
 use crate::profile::LIMITS;
-use crate::renew::MIN_TIMEOUT;
+use crate::release::release_each;
+use crate::renew::time_limit;
 use crate::topology::Topology;
 pub use nodes::RedisCluster;
 use nodes::keep_looking;
@@ -54,7 +55,12 @@ impl RedisCluster {
             ));
         };
         let seeds = [slice::from_ref(node), others].concat();
-        check_settings(&config)?;
+        if matches!(config.layout, Layout::Spring { .. }) {
+            return Err(BackendError::unsupported(
+                "the layout `spring` is not served on a cluster, where its channels are in other slots than its keys: use the \
+                 layout `redisson` or `plain`, or a single server",
+            ));
+        }
         let moves = Arc::new(Notify::new());
         let dialer = Dialer::new(config)?.for_cluster(moves.clone());
         let cluster = Arc::new(RedisCluster {
@@ -87,7 +93,7 @@ impl RedisCluster {
     /// Renews the claims of each slot in calls of their own, which run concurrently.
     async fn renew_all(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
-            return batch.iter().map(|_| RenewReply::Unknown(error.clone())).collect();
+            return refused(batch.len(), &error, RenewReply::Unknown);
         }
         // Claims on keys whose braces leave them without a slot form a group of their own, which is refused.
         let mut by_slot: BTreeMap<Option<u16>, Vec<usize>> = BTreeMap::new();
@@ -111,8 +117,7 @@ impl RedisCluster {
         let Some(first) = renewals.first() else {
             return Batch::new();
         };
-        let shortest = renewals.iter().map(|renewal| renewal.lease).min();
-        let until = self.now() + (shortest.unwrap_or_default() / 6).max(MIN_TIMEOUT);
+        let until = self.now() + time_limit(renewals.iter());
         let renew = |node: Arc<RedisStore>| async move {
             let replies = node.renew_all(renewals.iter().cloned().collect()).await;
             // A node that does not serve the slot refuses the whole call.
@@ -123,10 +128,7 @@ impl RedisCluster {
             refused.map_or(Ok(replies), Err)
         };
         let renewed = self.call_routed(&first.claim.key, until, renew).await;
-        renewed.unwrap_or_else(|error| {
-            let unknown = renewals.iter().map(|_| RenewReply::Unknown(error.clone()));
-            unknown.collect()
-        })
+        renewed.unwrap_or_else(|error| refused(renewals.len(), &error, RenewReply::Unknown))
     }
 
     async fn release_one(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
@@ -136,17 +138,7 @@ impl RedisCluster {
     }
 
     async fn release_all(&self, batch: Batch<ReleaseRequest>) -> Batch<ReleaseReply> {
-        if let Err(error) = LIMITS.check_batch(batch.len()) {
-            return batch
-                .iter()
-                .map(|_| ReleaseReply::Unknown(error.clone()))
-                .collect();
-        }
-        let released = join_all(batch.iter().map(|request| self.release_one(request))).await;
-        let replies = released.into_iter();
-        replies
-            .map(|reply| reply.unwrap_or_else(ReleaseReply::Unknown))
-            .collect()
+        release_each(&batch, |request| self.release_one(request)).await
     }
 
     async fn inspect_query(&self, query: Query) -> Result<Page<LockStatus>, BackendError> {
@@ -158,17 +150,6 @@ impl RedisCluster {
         let inspect = |node: Arc<RedisStore>| async move { node.inspect_query(query.clone()).await };
         let until = self.now() + self.dialer.config.command_timeout;
         self.call_routed(key, until, inspect).await
-    }
-}
-
-/// Fails for settings that a cluster does not serve.
-fn check_settings(config: &Config) -> Result<(), BackendError> {
-    match &config.layout {
-        Layout::Redisson | Layout::Plain => Ok(()),
-        Layout::Spring { .. } => Err(BackendError::unsupported(
-            "the layout `spring` is not served on a cluster, where its channels are in other slots than its keys: use the layout \
-             `redisson` or `plain`, or a single server",
-        )),
     }
 }
 

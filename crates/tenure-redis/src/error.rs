@@ -5,12 +5,22 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::RedisError;
-use tenure_backend::{BackendError, Effect, Fairness, Fault};
+use tenure_backend::{BackendError, Batch, Effect, Fairness, Fault};
 use tenure_endpoint::PasswordFileError;
 
 /// Error for what the caller has to change. Nothing was sent.
 pub(crate) fn invalid(message: impl fmt::Display) -> BackendError {
     BackendError::new(Fault::Invalid, Effect::None, message.to_string())
+}
+
+/// The same error for each of `count` requests of a batch.
+pub(crate) fn refused<T>(count: usize, error: &BackendError, reply: fn(BackendError) -> T) -> Batch<T> {
+    (0..count).map(|_| reply(error.clone())).collect()
+}
+
+/// The text of an error's cause; empty if it has none.
+pub(crate) fn cause_of(error: &dyn Error) -> String {
+    error.source().map(ToString::to_string).unwrap_or_default()
 }
 
 /// Error for a call without a reply: the connection broke, or the reply took too long. The cause is flattened to
@@ -60,8 +70,7 @@ pub(crate) fn not_subscribed() -> BackendError {
 /// the file now.
 pub(crate) fn no_password(error: &PasswordFileError) -> BackendError {
     let message = format!("{error}; it is read again at the next try");
-    let why = error.source().map(ToString::to_string).unwrap_or_default();
-    BackendError::because(Fault::Unavailable, Effect::None, message, why)
+    BackendError::because(Fault::Unavailable, Effect::None, message, cause_of(error))
 }
 
 /// Error for a call in a child made by `fork`, whose parent opened the connection.
@@ -90,11 +99,10 @@ pub(crate) fn no_acknowledgement() -> BackendError {
 
 /// Error for a grant, or a renewal, after which the server refused the write that replicas were to acknowledge.
 pub(crate) fn not_counted(refused: &BackendError) -> BackendError {
-    let why = refused.source().map(ToString::to_string).unwrap_or_default();
     let message = format!(
         "replicas could not be asked whether they have the lock, so it does not count as held: {refused}"
     );
-    BackendError::because(refused.fault(), Effect::Unknown, message, why)
+    BackendError::because(refused.fault(), Effect::Unknown, message, cause_of(refused))
 }
 
 /// Error for a call whose reply cannot come, because the runtime has ended.

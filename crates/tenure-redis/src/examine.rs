@@ -16,8 +16,7 @@ use tenure_endpoint::Host;
 use tokio::time::timeout;
 
 use crate::backend::RedisStore;
-use crate::claims::arguments::COUNTER;
-use crate::claims::names::MUTEX_CHANNEL;
+use crate::claims::names::{COUNTER, MUTEX_CHANNEL};
 use crate::claims::reply::{list, text};
 use crate::claims::script::Layout;
 use crate::connection::dial::Dialer;

@@ -234,9 +234,9 @@ async fn inspect_names(
     let together = |a: &String, b: &String| !in_cluster || slot(a.as_bytes()) == slot(b.as_bytes());
     let chunks = names.chunk_by(together).flat_map(|names| names.chunks(CHUNK));
     let mut statuses = Vec::new();
-    for shown in join_all(chunks.map(|names| inspect_chunk(wire, store, names))).await {
-        match shown {
-            Ok(shown) => statuses.extend(shown),
+    for locks in join_all(chunks.map(|names| call_script(wire, store, names))).await {
+        match locks {
+            Ok(locks) => statuses.extend(locks.iter().filter_map(|lock| status(lock, store.format()))),
             // The slot has moved, or is being moved: the listing leaves its locks out.
             Err(error) if in_cluster && error.fault() == Fault::Unsupported => {}
             Err(error) => return Err(error),
@@ -245,27 +245,11 @@ async fn inspect_names(
     Ok(statuses)
 }
 
-async fn inspect_chunk(
-    wire: &Wire,
-    store: &RedisStore,
-    names: &[String],
-) -> Result<Vec<LockStatus>, BackendError> {
-    let bytes = names.iter().map(String::len).sum();
-    let mut command = store.layout.inspect.command(names.len(), 0, bytes);
-    for name in names {
-        command.text(name);
-    }
-    let reply = wire.call(&command).await?;
-    let locks = list(&reply).ok_or_else(unexpected_reply)?.iter();
-    Ok(locks.filter_map(|lock| status(lock, store.format())).collect())
-}
-
 /// Returns the status of one lock. Fails if the key exists and is no lock: it is not free, and its holder is unknown.
 async fn inspect_one(wire: &Wire, store: &RedisStore, name: &str) -> Result<Vec<LockStatus>, BackendError> {
     let format = store.format();
-    let mut command = store.layout.inspect.command(1, 0, name.len());
-    let reply = wire.call(command.text(&format.key(name))).await?;
-    match list(&reply).ok_or_else(unexpected_reply)? {
+    let locks = call_script(wire, store, &[format.key(name)]).await?;
+    match &locks[..] {
         [Value::Array(fields)] if fields.len() == 1 => {
             let message = match format.is_string() {
                 true => OTHER_FORMAT,
@@ -275,7 +259,24 @@ async fn inspect_one(wire: &Wire, store: &RedisStore, name: &str) -> Result<Vec<
             };
             Err(BackendError::new(Fault::UnknownKind, Effect::None, message))
         }
-        statuses => Ok(statuses.iter().filter_map(|lock| status(lock, format)).collect()),
+        locks => Ok(locks.iter().filter_map(|lock| status(lock, format)).collect()),
+    }
+}
+
+/// Calls the layout's script for locks with these names in Redis. Returns its replies for those that are in use.
+async fn call_script(
+    wire: &Wire,
+    store: &RedisStore,
+    names: &[impl AsRef<str>],
+) -> Result<Vec<Value>, BackendError> {
+    let bytes = names.iter().map(|name| name.as_ref().len()).sum();
+    let mut command = store.layout.inspect.command(names.len(), 0, bytes);
+    for name in names {
+        command.text(name.as_ref());
+    }
+    match wire.call(&command).await? {
+        Value::Array(locks) => Ok(locks),
+        _ => Err(unexpected_reply()),
     }
 }
 

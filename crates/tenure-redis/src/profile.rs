@@ -28,17 +28,11 @@ const HAZARDS: &[Hazard] = &[
 ];
 
 pub(crate) static PROFILE: Profile = {
-    let liveness = Liveness::Lease(LeaseClock::ServerWall);
-    let mut profile = Profile::new("redis", "redisson", liveness, HAZARDS, LIMITS);
-    profile.reach = Reach::Network;
+    let mut profile = profile("redisson");
     profile.mutex = Order::Both;
     profile.read_write = Order::Both;
     profile.semaphore = Order::Both;
-    profile.fencing = Fencing::UntilDataLossAndBackwardClock;
-    profile.wake_up = WakeUp::Lossy;
-    profile.remembers_ended = true;
     profile.reports_waiters = true;
-    profile.inspection = Inspection::ALL;
     // The first renewal writes a record of tokens and label, for listings. Most locks are released within 100 ms, so
     // they have no record.
     profile.first_renewal = Some(Duration::from_millis(100));
@@ -57,16 +51,22 @@ pub(crate) static SPRING: Profile = string_profile("spring");
 /// The profile of a layout that keeps a mutex as a string. Each grant of ours has tokens; foreign holders have none.
 /// Foreign waiters are not seen, so a release reports only waiters that are known.
 const fn string_profile(layout: &'static str) -> Profile {
+    let mut profile = profile(layout);
+    profile.fuller_layout = Some("redisson");
+    profile.mutex = Order::Unfair;
+    profile.inspection.queue = false;
+    profile
+}
+
+/// What holds in every layout.
+const fn profile(layout: &'static str) -> Profile {
     let liveness = Liveness::Lease(LeaseClock::ServerWall);
     let mut profile = Profile::new("redis", layout, liveness, HAZARDS, LIMITS);
     profile.reach = Reach::Network;
-    profile.fuller_layout = Some("redisson");
-    profile.mutex = Order::Unfair;
     profile.fencing = Fencing::UntilDataLossAndBackwardClock;
     profile.wake_up = WakeUp::Lossy;
     profile.remembers_ended = true;
     profile.inspection = Inspection::ALL;
-    profile.inspection.queue = false;
     profile
 }
 
@@ -82,7 +82,10 @@ pub(crate) fn grants(claim: &Claim) -> u64 {
 }
 
 /// Checks a claim before it is sent. Returns the scripts that serve it.
-pub(crate) fn check_claim<'a>(claim: &Claim, layout: &'a Layout) -> Result<&'a ScriptSet, BackendError> {
+pub(crate) fn check_claim(
+    claim: &Claim,
+    layout: &'static Layout,
+) -> Result<&'static ScriptSet, BackendError> {
     if is_reserved(claim.at.key.as_str()) {
         return Err(invalid(
             "a key of that name stores what belongs to other locks: choose another key",
@@ -107,7 +110,7 @@ pub(crate) fn check_claim<'a>(claim: &Claim, layout: &'a Layout) -> Result<&'a S
     Ok(scripts)
 }
 
-pub(crate) fn check_release(request: &ReleaseRequest, layout: &Layout) -> Result<(), BackendError> {
+pub(crate) fn check_release(request: &ReleaseRequest, layout: &'static Layout) -> Result<(), BackendError> {
     match request.checked_successor()? {
         Some(successor) => check_claim(successor, layout).map(drop),
         None => Ok(()),

@@ -1,6 +1,7 @@
 //! Releasing: withdrawals, releases and evictions, with a successor or without. The requests of a batch run
 //! concurrently.
 
+use std::future::Future;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +10,20 @@ use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
     AcquireReply, BackendError, Batch, Cause, Effect, Fault, HolderId, Kind, ReleaseReply, ReleaseRequest,
-    ReleaseTarget, Successor, TURN,
+    ReleaseTarget, TURN,
 };
 use tokio::time::sleep;
 
-use crate::acquire::acquire_reply;
 use crate::backend::RedisStore;
-use crate::claims::arguments::{write_claim, write_client};
+use crate::claims::arguments::{write_client, write_placement};
 use crate::claims::names::{MUTEX_CHANNEL, Owner, queue, tagged};
-use crate::claims::reply::{self, decode, integer, list, numbers, text};
+use crate::claims::reply::{integer, kind, list, numbers, text};
 use crate::claims::script::{Command, ScriptSet};
-use crate::claims::table::{ClientRecord, EndState, Lookup};
+use crate::claims::table::{EndState, Lookup, Placement};
 use crate::connection::batch::{BatchEntry, BatchReply};
 use crate::connection::session::Session;
 use crate::connection::wire::Wire;
-use crate::error::unexpected_reply;
+use crate::error::{refused, unexpected_reply};
 use crate::layout::{foreign_name, foreign_value};
 use crate::profile::{LIMITS, check_claim, check_release};
 
@@ -33,24 +33,15 @@ const MAX_COOLDOWN: u64 = 365 * 24 * 3600 * 1000;
 const HELD_BY_REDISSON: &str = "the key is held by another kind of client, whose waiters only a client of its own layout wakes: \
      evict it with `layout=redisson`";
 
+/// The reply for a successor that was refused: it counts as waiting, and its next poll gets the error.
+const POLLS: AcquireReply = AcquireReply::Waiting {
+    ahead: None,
+    poll_after: TURN,
+};
+
 impl RedisStore {
     pub(crate) async fn release_all(&self, batch: Batch<ReleaseRequest>) -> Batch<ReleaseReply> {
-        if let Err(error) = LIMITS.check_batch(batch.len()) {
-            return batch
-                .iter()
-                .map(|_| ReleaseReply::Unknown(error.clone()))
-                .collect();
-        }
-        if let [request] = &batch[..] {
-            return Batch::from_iter([self.release_one(request).await]);
-        }
-        Batch::from_vec(join_all(batch.iter().map(|request| self.release_one(request))).await)
-    }
-
-    async fn release_one(&self, request: &ReleaseRequest) -> ReleaseReply {
-        self.try_release(request)
-            .await
-            .unwrap_or_else(ReleaseReply::Unknown)
+        release_each(&batch, |request| self.try_release(request)).await
     }
 
     /// Releases a holder in a batch. Returns `None` if nothing was done: the caller then sends the request alone.
@@ -79,11 +70,9 @@ impl RedisStore {
             return Ok(None);
         };
         let receivers = one_more - 1;
-        Ok(Some(ReleaseReply::Done {
-            freed: Batch::from_iter([HolderId::Claim(target.id)]),
-            others: u32::try_from(receivers.saturating_sub(own)).ok(),
-            successor: None,
-        }))
+        let freed = Batch::from_iter([HolderId::Claim(target.id)]);
+        let others = u32::try_from(receivers.saturating_sub(own)).ok();
+        Ok(Some(done(freed, others, None)))
     }
 
     pub(crate) async fn try_release(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
@@ -91,11 +80,7 @@ impl RedisStore {
         let session = self.link.session().await?;
         if matches!(&request.target, ReleaseTarget::Foreign { id, .. } if id.is_empty()) {
             // With an empty owner, the script would release all holders.
-            return Ok(ReleaseReply::Done {
-                freed: Batch::new(),
-                others: None,
-                successor: None,
-            });
+            return Ok(done(Batch::new(), None, None));
         }
         if request.successor.is_some() && session.is_recovering(self.now()) {
             let alone = ReleaseRequest {
@@ -103,21 +88,17 @@ impl RedisStore {
                 ..request.clone()
             };
             // Boxed: this future contains itself.
-            let mut released = Box::pin(self.try_release(&alone)).await?;
-            if let ReleaseReply::Done { successor, .. } = &mut released {
-                *successor = Some(AcquireReply::Recovering);
-            }
-            return Ok(released);
+            let released = Box::pin(self.try_release(&alone)).await?;
+            return Ok(with_successor(released, AcquireReply::Recovering));
         }
-        let released_id = match (&request.target, &request.cause) {
-            (ReleaseTarget::Claim(_), Cause::Evicted { .. }) => None,
-            (ReleaseTarget::Claim(target), _) => Some(target.id),
-            _ => None,
-        };
-        let (end, kind) = match (released_id, &request.target) {
-            (Some(id), _) => self.claims.begin_release(id, self.now()),
-            (None, ReleaseTarget::Claim(target)) => (EndState::Unknown, self.claims.kind(target.id)),
-            (None, _) => (EndState::Unknown, None),
+        let (released_id, (end, kind)) = match (&request.target, &request.cause) {
+            (ReleaseTarget::Claim(target), Cause::Evicted { .. }) => {
+                (None, (EndState::Unknown, self.claims.kind(target.id)))
+            }
+            (ReleaseTarget::Claim(target), _) => {
+                (Some(target.id), self.claims.begin_release(target.id, self.now()))
+            }
+            _ => (None, (EndState::Unknown, None)),
         };
         let released = self.release_on(&session, request, end, kind).await;
         match (released_id, &released) {
@@ -148,23 +129,29 @@ impl RedisStore {
         }
         let Some(successor) = &request.successor else {
             let released = self.release_alone(session, scripts, request, end, None).await?;
-            if !request.cooldown.is_zero() {
-                self.wake_after_cooldown(wire, request).await;
+            if !request.cooldown.is_zero()
+                && let Err(error) = self.wake_after_cooldown(wire, request).await
+            {
+                let key = request.target.key();
+                tracing::debug!(%key, %error, "the head of the queue is not woken after the cooldown: it polls by itself");
             }
             return Ok(released);
         };
         let scripts = self
             .layout
             .scripts_or_mutex(kind.or(Some(successor.claim.mode.kind())));
-        match self
-            .claims
-            .begin_placement(&successor.claim, self.now(), successor.not_after, wire.number)
-        {
+        let lookup =
+            self.claims
+                .begin_placement(&successor.claim, self.now(), successor.not_after, wire.number);
+        let placement = match &lookup {
+            Lookup::Ask(placement) => Some(placement),
+            Lookup::Ended | Lookup::Granted(_) => None,
+        };
+        let released = self
+            .release_alone(session, scripts, request, end, placement)
+            .await;
+        match lookup {
             Lookup::Ask(placement) => {
-                let successor = Some((successor, placement.client.as_ref()));
-                let released = self
-                    .release_alone(session, scripts, request, end, successor)
-                    .await;
                 placement.answered(successor_reply(&released), &wire.clock);
                 // If replicas do not acknowledge the grant, the error makes the client repeat the release and ask again
                 // for the successor.
@@ -173,13 +160,10 @@ impl RedisStore {
                 }
                 released
             }
-            Lookup::Ended => {
-                let released = self.release_alone(session, scripts, request, end, None).await?;
-                Ok(with_successor(released, AcquireReply::Ended))
-            }
+            Lookup::Ended => Ok(with_successor(released?, AcquireReply::Ended)),
             // This release is repeated: the earlier one has granted the successor.
             Lookup::Granted(run) => {
-                let released = self.release_alone(session, scripts, request, end, None).await?;
+                let released = released?;
                 let successor = self.poll_granted(&successor.claim, run).await?;
                 Ok(with_successor(released, successor))
             }
@@ -192,16 +176,17 @@ impl RedisStore {
     async fn release_alone(
         &self,
         session: &Session,
-        scripts: &ScriptSet,
+        scripts: &'static ScriptSet,
         request: &ReleaseRequest,
         end: EndState,
-        successor: Option<(&Successor, Option<&ClientRecord>)>,
+        successor: Option<&Placement<'_>>,
     ) -> Result<ReleaseReply, BackendError> {
-        let same_kind = |successor: &Successor| {
-            let serve = self.layout.scripts(successor.claim.mode.kind());
+        let kind = |successor: &Placement<'_>| successor.claim.mode.kind();
+        let is_served = |successor: &&Placement<'_>| {
+            let serve = self.layout.scripts(kind(successor));
             serve.is_some_and(|serve| ptr::eq(serve, scripts))
         };
-        let mut together = successor.filter(|(successor, _)| same_kind(successor));
+        let mut together = successor.filter(is_served);
         let mut released = self.try_scripts(session, scripts, request, end, together).await?;
         if let Err(held) = released
             && let Some(others) = self.layout.scripts(held)
@@ -210,13 +195,11 @@ impl RedisStore {
             together = None;
             released = Box::pin(self.try_scripts(session, others, request, end, None)).await?;
         }
-        let released = released.map_err(|held| {
-            let asked = successor.map_or(Kind::Mutex, |(successor, _)| successor.claim.mode.kind());
-            BackendError::mismatch(held, asked)
-        })?;
+        let released =
+            released.map_err(|held| BackendError::mismatch(held, successor.map_or(Kind::Mutex, kind)))?;
         match successor {
-            Some((successor, record)) if together.is_none() => {
-                Box::pin(self.place_after(session, released, successor, record)).await
+            Some(successor) if together.is_none() => {
+                Box::pin(self.place_after(session, released, successor)).await
             }
             _ => Ok(released),
         }
@@ -227,22 +210,12 @@ impl RedisStore {
         &self,
         session: &Session,
         released: ReleaseReply,
-        successor: &Successor,
-        record: Option<&ClientRecord>,
+        successor: &Placement<'_>,
     ) -> Result<ReleaseReply, BackendError> {
-        let Successor { claim, not_after } = successor;
-        let scripts = check_claim(claim, self.layout)?;
-        let placed = self.acquire_on(session, scripts, claim, *not_after, record).await;
-        Ok(match placed {
+        let scripts = check_claim(successor.claim, self.layout)?;
+        Ok(match self.acquire_on(session, scripts, successor).await {
             Ok(placed) => with_successor(released, placed),
-            // The successor's next poll gets the error.
-            Err(error) if error.effect() == Effect::None => with_successor(
-                released,
-                AcquireReply::Waiting {
-                    ahead: None,
-                    poll_after: TURN,
-                },
-            ),
+            Err(error) if error.effect() == Effect::None => with_successor(released, POLLS),
             Err(error) => ReleaseReply::Unknown(error),
         })
     }
@@ -251,50 +224,42 @@ impl RedisStore {
     async fn try_scripts(
         &self,
         session: &Session,
-        scripts: &ScriptSet,
+        scripts: &'static ScriptSet,
         request: &ReleaseRequest,
         end: EndState,
-        successor: Option<(&Successor, Option<&ClientRecord>)>,
+        successor: Option<&Placement<'_>>,
     ) -> Result<Result<ReleaseReply, Kind>, BackendError> {
-        let (wire, target) = (&session.wire, &request.target);
+        let wire = &session.wire;
         let command = self.encode(wire, scripts, request, end, successor);
         let sent = self.now();
         let reply = session.call_limited(&command).await?;
         if let Some([freed, others]) = list(&reply) {
-            return Ok(Ok(ReleaseReply::Done {
-                freed: freed_holders(freed).ok_or_else(unexpected_reply)?,
-                others: self.reported_others(
-                    integer(others)
-                        .and_then(|others| others.try_into().ok())
-                        .unwrap_or_default(),
-                ),
-                successor: None,
-            }));
+            let freed = freed_holders(freed).ok_or_else(unexpected_reply)?;
+            let others = integer(others).and_then(|others| others.try_into().ok());
+            let others = self.reported_others(others.unwrap_or_default());
+            return Ok(Ok(done(freed, others, None)));
         }
-        if numbers(&reply) == Some([-2, 0]) {
-            return Err(BackendError::new(
-                Fault::UnknownKind,
-                Effect::None,
-                HELD_BY_REDISSON,
-            ));
-        }
-        if let Some([-1, held]) = numbers(&reply) {
-            return reply::kind(held).map(Err).ok_or_else(unexpected_reply);
-        }
-        let (freed, others, successor) = if let Some((successor, _)) = successor {
-            let [freed, others, code, first, second, time] = numbers(&reply).ok_or_else(unexpected_reply)?;
-            wire.clock.learn(time.unsigned_abs(), self.now());
-            let placed = decode(code, first, second).ok_or_else(unexpected_reply)?;
-            (freed, others, Some(acquire_reply(placed, &successor.claim, sent)))
-        } else {
-            let [freed, others] = numbers(&reply).ok_or_else(unexpected_reply)?;
-            (freed, others, None)
+        let (freed, others, successor) = match (successor, numbers(&reply)) {
+            (_, Some([-2, 0])) => {
+                return Err(BackendError::new(
+                    Fault::UnknownKind,
+                    Effect::None,
+                    HELD_BY_REDISSON,
+                ));
+            }
+            (_, Some([-1, held])) => return kind(held).map(Err).ok_or_else(unexpected_reply),
+            (None, Some([freed, others])) => (freed, others, None),
+            (None, None) | (Some(_), Some(_)) => return Err(unexpected_reply()),
+            (Some(successor), None) => {
+                let [freed, others, placed @ ..] = numbers::<6>(&reply).ok_or_else(unexpected_reply)?;
+                let placed = self.placed(placed, successor.claim, sent, wire);
+                let placed = placed.ok_or_else(unexpected_reply)?;
+                (freed, others, Some(placed.unwrap_or(POLLS)))
+            }
         };
-        Ok(Ok(ReleaseReply::Done {
-            freed: target_id(target).filter(|_| freed == 1).into_iter().collect(),
-            others: self.reported_others(others),
-            successor,
-        }))
+        let freed = target_id(&request.target).filter(|_| freed == 1);
+        let others = self.reported_others(others);
+        Ok(Ok(done(freed.into_iter().collect(), others, successor)))
     }
 
     /// The number of other waiters. `None` if Redis counted none, but may not know of all: in the layouts `plain` and
@@ -309,55 +274,46 @@ impl RedisStore {
     /// Wakes the first fair waiter once more after an eviction's cooldown; in the layouts `plain` and `spring` all
     /// waiters. A Java client that was woken during the cooldown found the key held, and may sleep for minutes or for
     /// ever.
-    async fn wake_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) {
-        let key = request.target.key();
-        let woken = async {
-            if let Some(channels) = self.format().channels(key) {
-                sleep(request.cooldown + LIMITS.expiry_slack).await;
-                for channel in channels {
-                    wire.publish(&channel, &self.format().key(key.as_str())).await?;
-                }
-                return Ok(());
+    async fn wake_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) -> Result<(), BackendError> {
+        let (key, pause) = (request.target.key(), request.cooldown + LIMITS.expiry_slack);
+        if let Some(channels) = self.format().channels(key) {
+            sleep(pause).await;
+            for channel in channels {
+                wire.publish(&channel, &self.format().key(key.as_str())).await?;
             }
-            let mut head = redis::cmd("LINDEX");
-            head.arg(queue(key)).arg(0);
-            if text(&wire.query(&head).await?).is_none() {
-                return Ok(());
+            return Ok(());
+        }
+        let mut head = redis::cmd("LINDEX");
+        head.arg(queue(key)).arg(0);
+        if text(&wire.query(&head).await?).is_none() {
+            return Ok(());
+        }
+        sleep(pause).await;
+        match text(&wire.query(&head).await?) {
+            Some(head) => {
+                let channel = tagged(MUTEX_CHANNEL, key);
+                wire.publish(&format!("{channel}:{head}"), "0").await
             }
-            sleep(request.cooldown + LIMITS.expiry_slack).await;
-            let Some(head) = text(&wire.query(&head).await?).map(str::to_owned) else {
-                return Ok(());
-            };
-            let channel = tagged(MUTEX_CHANNEL, key);
-            wire.publish(&format!("{channel}:{head}"), "0").await
-        };
-        let woken: Result<(), BackendError> = woken.await;
-        if let Err(error) = woken {
-            tracing::debug!(%key, %error, "the head of the queue is not woken after the cooldown: it polls by itself");
+            None => Ok(()),
         }
     }
 
     fn encode(
         &self,
         wire: &Wire,
-        scripts: &ScriptSet,
+        scripts: &'static ScriptSet,
         request: &ReleaseRequest,
         end: EndState,
-        successor: Option<(&Successor, Option<&ClientRecord>)>,
+        successor: Option<&Placement<'_>>,
     ) -> Command {
-        let ReleaseRequest {
-            target,
-            cause,
-            cooldown,
-            ..
-        } = request;
+        let (target, cooldown) = (&request.target, request.cooldown);
         let key = target.key();
         let mut command = match successor {
             Some(_) => scripts.release.command(4, 13, 448),
             None => scripts.release.command(1, 5, 192),
         };
         command.text(&self.format().key(key.as_str()));
-        if let Some((successor, _)) = successor {
+        if let Some(successor) = successor {
             command.text(&self.counter(key));
             write_client(&mut command, successor.claim.at.id.client());
         }
@@ -376,7 +332,7 @@ impl RedisStore {
                 None
             }
         };
-        match (cause, end) {
+        match (&request.cause, end) {
             (Cause::Evicted { by }, _) => command.text(&format!("V{}", by.as_deref().unwrap_or_default())),
             (_, EndState::Settled) => command.text(""),
             (_, EndState::SettledWithRecord) => command.text("N"),
@@ -390,21 +346,41 @@ impl RedisStore {
             None => command.bytes(client.as_ref().map_or(&[][..], Owner::client)),
         };
         if successor.is_some() || !cooldown.is_zero() {
-            command.number(
-                u64::try_from(cooldown.as_millis())
-                    .map_or(MAX_COOLDOWN, |cooldown| cooldown.min(MAX_COOLDOWN)),
-            );
+            command
+                .number(u64::try_from(cooldown.as_millis()).map_or(MAX_COOLDOWN, |ms| ms.min(MAX_COOLDOWN)));
         }
-        if let Some((successor, record)) = successor {
-            write_claim(
-                &mut command,
-                &successor.claim,
-                wire.clock.at(successor.not_after),
-                record,
-                self.format().is_string(),
-            );
+        if let Some(successor) = successor {
+            write_placement(&mut command, successor, &wire.clock, self.format().is_string());
         }
         command
+    }
+}
+
+/// Releases the requests of a batch concurrently, each by a call of `release`.
+pub(crate) async fn release_each<'a, F>(
+    batch: &'a [ReleaseRequest],
+    release: impl Fn(&'a ReleaseRequest) -> F,
+) -> Batch<ReleaseReply>
+where
+    F: Future<Output = Result<ReleaseReply, BackendError>>,
+{
+    if let Err(error) = LIMITS.check_batch(batch.len()) {
+        return refused(batch.len(), &error, ReleaseReply::Unknown);
+    }
+    if let [request] = batch {
+        return Batch::from_iter([release(request).await.unwrap_or_else(ReleaseReply::Unknown)]);
+    }
+    let released = join_all(batch.iter().map(release)).await.into_iter();
+    released
+        .map(|reply| reply.unwrap_or_else(ReleaseReply::Unknown))
+        .collect()
+}
+
+fn done(freed: Batch<HolderId>, others: Option<u32>, successor: Option<AcquireReply>) -> ReleaseReply {
+    ReleaseReply::Done {
+        freed,
+        others,
+        successor,
     }
 }
 
@@ -422,11 +398,7 @@ fn successor_reply(released: &Result<ReleaseReply, BackendError>) -> Result<&Acq
 
 fn with_successor(released: ReleaseReply, placed: AcquireReply) -> ReleaseReply {
     match released {
-        ReleaseReply::Done { freed, others, .. } => ReleaseReply::Done {
-            freed,
-            others,
-            successor: Some(placed),
-        },
+        ReleaseReply::Done { freed, others, .. } => done(freed, others, Some(placed)),
         unknown => unknown,
     }
 }

@@ -6,19 +6,16 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use redis::Value;
-use tenure_backend::{
-    BackendError, Batch, Effect, Fault, Instant, Kind, Loss, Phase, RenewReply, RenewRequest,
-};
+use tenure_backend::{BackendError, Batch, Effect, Fault, Instant, Loss, Phase, RenewReply, RenewRequest};
 use tokio::time::timeout;
 
 use crate::backend::RedisStore;
-use crate::claims::arguments::COUNTER;
-use crate::claims::names::{Owner, client_key};
+use crate::claims::names::{COUNTER, Owner, client_key};
 use crate::claims::refusal::{Refusal, lacks_key_permission};
 use crate::claims::reply::{integer, list, text};
 use crate::claims::script::ScriptSet;
 use crate::connection::wire::Wire;
-use crate::error::{renewal_timed_out, unexpected_reply};
+use crate::error::{refused, renewal_timed_out, unexpected_reply};
 use crate::profile::{LIMITS, lease_ms};
 
 /// The most claims in one call. The server runs such a call for about 3 ms, and serves no other client meanwhile.
@@ -28,68 +25,52 @@ const MAX_CHUNK: usize = 640;
 const WRONG_PHASE: u64 = 4;
 
 /// Shortest time limit of a renewal, used if a sixth of the lease is less.
-pub(crate) const MIN_TIMEOUT: Duration = Duration::from_millis(50);
+const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A renewal with its place in the caller's batch and the scripts of its claim's kind.
-type Numbered<'a> = (usize, &'a RenewRequest, &'a ScriptSet);
+type Numbered<'a> = (usize, &'a RenewRequest, &'static ScriptSet);
 
 impl RedisStore {
     pub(crate) async fn renew_all(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
-            return batch.iter().map(|_| RenewReply::Unknown(error.clone())).collect();
+            return refused(batch.len(), &error, RenewReply::Unknown);
+        }
+        let (mut valid, mut replies): (Vec<Numbered<'_>>, Vec<_>) = (Vec::new(), Vec::new());
+        for (number, renewal) in batch.iter().enumerate() {
+            match renewal.check(self.format().profile()) {
+                Ok(()) => {
+                    let kind = self.claims.kind(renewal.claim.id);
+                    valid.push((number, renewal, self.layout.scripts_or_mutex(kind)));
+                }
+                Err(error) => replies.push((number, RenewReply::Unknown(error))),
+            }
         }
         // One call carries claims of one client only, and of one kind of lock.
-        let scripts =
-            |renewal: &RenewRequest| self.layout.scripts_or_mutex(self.claims.kind(renewal.claim.id));
-        let mut sorted: Vec<Numbered<'_>> = (0..)
-            .zip(&batch)
-            .map(|(number, renewal)| (number, renewal, scripts(renewal)))
-            .collect();
-        sorted.sort_by_key(|(.., scripts)| ptr::from_ref(*scripts));
+        valid.sort_by_key(|(.., scripts)| ptr::from_ref(*scripts));
         let travel_together = |(_, a, of_a): &Numbered<'_>, (_, b, of_b): &Numbered<'_>| {
             a.claim.id.client() == b.claim.id.client() && ptr::eq(*of_a, *of_b)
         };
-        let chunks = sorted
+        let chunks = valid
             .chunk_by(travel_together)
             .flat_map(|same| same.chunks(MAX_CHUNK));
-        let replies = join_all(chunks.map(|chunk| self.renew_chunk(chunk))).await;
-        let mut replies: Vec<_> = sorted.iter().zip(replies.into_iter().flatten()).collect();
-        replies.sort_by_key(|((number, ..), _)| *number);
+        let renewed = join_all(chunks.map(|chunk| self.renew_chunk(chunk))).await;
+        let numbers = valid.iter().map(|(number, ..)| *number);
+        replies.extend(numbers.zip(renewed.into_iter().flatten()));
+        replies.sort_by_key(|(number, _)| *number);
         replies.into_iter().map(|(_, reply)| reply).collect()
     }
 
-    /// Renews one chunk. A call is given up after a sixth of the shortest lease, or after [`MIN_TIMEOUT`] if that is
-    /// longer, so that there is time for another attempt. A call that was given up may reach the server later, which
-    /// does no harm.
+    /// Renews one chunk, within [`time_limit`]. A call that was given up may reach the server later, which does no harm.
     async fn renew_chunk(&self, chunk: &[Numbered<'_>]) -> Batch<RenewReply> {
         let Some((.., scripts)) = chunk.first() else {
             return Batch::new();
         };
-        let checked: Batch<Result<(), BackendError>> = chunk
-            .iter()
-            .map(|(_, renewal, _)| renewal.check(self.format().profile()))
-            .collect();
-        let valid: Vec<&RenewRequest> = chunk
-            .iter()
-            .zip(&checked)
-            .filter_map(|((_, renewal, _), checked)| checked.is_ok().then_some(*renewal))
-            .collect();
-        let shortest = valid.iter().map(|renewal| renewal.lease).min();
-        let limit = (shortest.unwrap_or_default() / 6).max(MIN_TIMEOUT);
-        let replies = match self.link.session().await {
-            Ok(session) => self.renew_each(&session.wire, scripts, &valid, limit).await,
-            Err(error) => all_unknown(&valid, &error),
-        };
-        let mut replies = replies.into_iter();
-        checked
-            .into_iter()
-            .map(|checked| match checked {
-                Ok(()) => replies
-                    .next()
-                    .unwrap_or_else(|| RenewReply::Unknown(unexpected_reply())),
-                Err(error) => RenewReply::Unknown(error),
-            })
-            .collect()
+        let renewals: Vec<&RenewRequest> = chunk.iter().map(|(_, renewal, _)| *renewal).collect();
+        let limit = time_limit(renewals.iter().copied());
+        match self.link.session().await {
+            Ok(session) => self.renew_each(&session.wire, scripts, &renewals, limit).await,
+            Err(error) => refused(renewals.len(), &error, RenewReply::Unknown),
+        }
     }
 
     /// Renews in one call. If the server refuses the call because the user may not access one of its keys, splits it
@@ -97,7 +78,7 @@ impl RedisStore {
     async fn renew_each(
         &self,
         wire: &Wire,
-        scripts: &ScriptSet,
+        scripts: &'static ScriptSet,
         renewals: &[&RenewRequest],
         limit: Duration,
     ) -> Batch<RenewReply> {
@@ -117,24 +98,15 @@ impl RedisStore {
                 replies.extend(others);
                 replies
             }
-            Err(error) => all_unknown(renewals, &error),
+            Err(error) => refused(renewals.len(), &error, RenewReply::Unknown),
         }
     }
 
-    pub(crate) async fn renew_in_one_call(
-        &self,
-        kind: Kind,
-        renewals: &[&RenewRequest],
-    ) -> Result<Batch<RenewReply>, BackendError> {
-        let session = self.link.session().await?;
-        let scripts = self.layout.scripts_or_mutex(Some(kind));
-        self.renew_on(&session.wire, scripts, renewals).await
-    }
-
-    async fn renew_on(
+    /// Renews in one call. Returns a reply for each request.
+    pub(crate) async fn renew_on(
         &self,
         wire: &Wire,
-        scripts: &ScriptSet,
+        scripts: &'static ScriptSet,
         renewals: &[&RenewRequest],
     ) -> Result<Batch<RenewReply>, BackendError> {
         let Some(first) = renewals.first() else {
@@ -183,6 +155,9 @@ impl RedisStore {
         let [time, codes @ ..] = parts else {
             return Err(unexpected_reply());
         };
+        if codes.len() != count {
+            return Err(unexpected_reply());
+        }
         let (shown, now) = (integer(time).ok_or_else(unexpected_reply)?, self.now());
         wire.clock.learn(shown, now);
         let renewed = renewals.iter().zip(codes).map(|(renewal, code)| {
@@ -207,7 +182,7 @@ impl RedisStore {
             }
             renewed
         });
-        let renewed: Batch<RenewReply> = renewed.collect();
+        let mut renewed: Batch<RenewReply> = renewed.collect();
         let is_held = |(renewal, reply): (&&RenewRequest, &RenewReply)| {
             renewal.only != Phase::Waiting && matches!(reply, RenewReply::Alive { .. })
         };
@@ -215,27 +190,21 @@ impl RedisStore {
             && let Err(error) = wire.acknowledged(&first.claim.key).await
         {
             // A claim that is gone stays gone. A lease that was renewed on the master alone does not count.
-            return Ok(renewed
-                .into_iter()
-                .map(|reply| unless_alive(reply, &error))
-                .collect());
+            for reply in &mut renewed {
+                if matches!(reply, RenewReply::Alive { .. }) {
+                    *reply = RenewReply::Unknown(error.clone());
+                }
+            }
         }
         Ok(renewed)
     }
 }
 
-fn unless_alive(reply: RenewReply, error: &BackendError) -> RenewReply {
-    match reply {
-        RenewReply::Alive { .. } => RenewReply::Unknown(error.clone()),
-        other => other,
-    }
-}
-
-fn all_unknown(renewals: &[&RenewRequest], error: &BackendError) -> Batch<RenewReply> {
-    renewals
-        .iter()
-        .map(|_| RenewReply::Unknown(error.clone()))
-        .collect()
+/// The time after which a renewal is given up: a sixth of the shortest lease, but at least [`MIN_TIMEOUT`]. So there is
+/// time for another attempt.
+pub(crate) fn time_limit<'a>(renewals: impl Iterator<Item = &'a RenewRequest>) -> Duration {
+    let shortest = renewals.map(|renewal| renewal.lease).min();
+    (shortest.unwrap_or_default() / 6).max(MIN_TIMEOUT)
 }
 
 /// The server's error for one claim, if its renewal failed.

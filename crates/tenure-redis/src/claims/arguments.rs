@@ -1,14 +1,13 @@
 //! Encodes a claim and its client as keys and arguments of a script call.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
-use tenure_backend::{Claim, ClientId, Fairness, Mode};
+use tenure_backend::{ClientId, Fairness, Mode};
 
-pub(crate) use crate::claims::names::COUNTER;
 use crate::claims::names::{Owner, client_key, doubts_key};
 use crate::claims::script::Command;
-use crate::claims::table::ClientRecord;
+use crate::claims::table::{ClientRecord, Placement};
+use crate::connection::clock::ServerClock;
 use crate::profile::{grants, lease_ms};
 
 /// Adds two keys to a call: that of the client's record, and the one that exists while requests of the client's ended
@@ -17,20 +16,19 @@ pub(crate) fn write_client(command: &mut Command, client: ClientId) {
     command.bytes(&client_key(client)).bytes(&doubts_key(client));
 }
 
-/// Adds the arguments from which a script places a claim. `not_after` is in microseconds on the server's clock.
-/// `record` is the client's record, if the script shall write it. `labelled` scripts, those of strings, need the label
-/// of every claim.
-pub(crate) fn write_claim(
+/// Adds the arguments from which a script places a claim. `labelled` scripts, those of strings, need the label of every
+/// claim.
+pub(crate) fn write_placement(
     command: &mut Command,
-    claim: &Claim,
-    not_after: u64,
-    record: Option<&ClientRecord>,
+    placement: &Placement<'_>,
+    clock: &ServerClock,
     labelled: bool,
 ) {
+    let (claim, record) = (placement.claim, &placement.client);
     command
         .bytes(Owner::of(claim.at.id).as_bytes())
         .number(lease_ms(claim.lease))
-        .number(not_after)
+        .number(clock.at(placement.not_after))
         .number(grants(claim));
     let mode = mode_code(claim.mode);
     match claim.fairness {
@@ -42,22 +40,23 @@ pub(crate) fn write_claim(
     if !mode.is_empty() {
         command.text(&mode);
     }
-    if let Some(ClientRecord { ttl, label }) = record {
-        command.number(ttl_ms(*ttl)).text(label);
+    if let Some(record) = record {
+        write_record(command, record);
     }
 }
 
+/// Adds the time to live and the label of a client's record.
+pub(crate) fn write_record(command: &mut Command, record: &ClientRecord) {
+    let ttl = u64::try_from(record.ttl.as_millis()).unwrap_or(u64::MAX);
+    command.number(ttl).text(&record.label);
+}
+
 /// A claim's mode as scripts know it: empty for a mutex, `R` or `W` for a reader or a writer, `TAKE/SIZE` for permits.
-pub(crate) fn mode_code(mode: Mode) -> Cow<'static, str> {
+fn mode_code(mode: Mode) -> Cow<'static, str> {
     match mode {
         Mode::Exclusive => "".into(),
         Mode::Read => "R".into(),
         Mode::Write => "W".into(),
         Mode::Permits { take, of } => format!("{take}/{of}").into(),
     }
-}
-
-/// Converts a time to live to milliseconds, rounded down.
-pub(crate) fn ttl_ms(ttl: Duration) -> u64 {
-    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,27 +1,9 @@
 //! Decodes the replies of the scripts.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use redis::Value;
 use tenure_backend::{FencingToken, Kind, Mode, TokenRange};
-
-/// A script's reply to a request that places or polls a claim.
-pub(crate) enum PlaceReply {
-    Waiting {
-        ahead: Option<u32>,
-        poll_after: Duration,
-    },
-    Granted(TokenRange),
-    Ended,
-    TooLate,
-    /// The key is used as a lock of this kind, and the claim is of another.
-    OtherKind(Kind),
-    /// The key holds data that is not a lock.
-    NotALock,
-    /// The token counter is so high that the next tokens cannot be counted exactly.
-    TokensExhausted,
-}
 
 /// Decodes an unsigned integer, sent as a number or as text.
 pub(crate) fn integer(value: &Value) -> Option<u64> {
@@ -56,27 +38,6 @@ pub(crate) fn numbers<const COUNT: usize>(value: &Value) -> Option<[i64; COUNT]>
         *number = words.next()?.parse().ok()?;
     }
     words.next().is_none().then_some(numbers)
-}
-
-/// Decodes the reply for a claim: a code, and two numbers that depend on it.
-pub(crate) fn decode(code: i64, first: i64, second: i64) -> Option<PlaceReply> {
-    Some(match code {
-        0 => PlaceReply::Waiting {
-            // The script sends -1 for an unfair claim, which has no place in a queue.
-            ahead: u32::try_from(second).ok(),
-            poll_after: Duration::from_millis(u64::try_from(first).ok()?),
-        },
-        1 => PlaceReply::Granted(token_range(
-            u64::try_from(first).ok()?,
-            u64::try_from(second).ok()?,
-        )?),
-        2 => PlaceReply::Ended,
-        3 => PlaceReply::TooLate,
-        4 => PlaceReply::OtherKind(kind(first)?),
-        5 => PlaceReply::TokensExhausted,
-        6 => PlaceReply::NotALock,
-        _ => return None,
-    })
 }
 
 /// Decodes a kind of lock: 0 is a mutex, -1 a read-write lock, a positive number the size of a semaphore.
@@ -115,7 +76,7 @@ pub(crate) fn parse_waiting_record(record: &str) -> Option<(Mode, &str)> {
     Some((parse_mode(mode)?, label))
 }
 
-/// Decodes what [`mode_code`](super::arguments::mode_code) encodes.
+/// Decodes a claim's mode as scripts know it, see `mode_code` in `arguments.rs`.
 pub(crate) fn parse_mode(code: &str) -> Option<Mode> {
     Some(match code {
         "" => Mode::Exclusive,

@@ -80,21 +80,7 @@ macro_rules! script {
     };
 }
 
-static ACQUIRE: Script = script!("redisson_acquire");
-static RELEASE: Script = script!("redisson_release");
-static RENEW: Script = script!("redisson_renew", "redisson_mutex");
-static INSPECT: Script = script!("redisson_inspect");
 pub(crate) static BATCH: Script = script!("redisson_batch");
-static RW_ACQUIRE: Script = script!("redisson_acquire_any", "redisson_read_write");
-static RW_RELEASE: Script = script!("redisson_release_any", "redisson_read_write");
-static RW_RENEW: Script = script!("redisson_renew", "redisson_read_write");
-static SEMAPHORE_ACQUIRE: Script = script!("redisson_acquire_any", "redisson_semaphore");
-static SEMAPHORE_RELEASE: Script = script!("redisson_release_any", "redisson_semaphore");
-static SEMAPHORE_RENEW: Script = script!("redisson_renew", "redisson_semaphore");
-static STRING_ACQUIRE: Script = script!("string_acquire");
-static STRING_RELEASE: Script = script!("string_release");
-static STRING_RENEW: Script = script!("string_renew");
-static STRING_INSPECT: Script = script!("string_inspect");
 
 /// The scripts of one layout. A kind of lock that the layout does not serve has none.
 pub(crate) struct Layout {
@@ -102,7 +88,7 @@ pub(crate) struct Layout {
     read_write: Option<ScriptSet>,
     semaphore: Option<ScriptSet>,
     /// Shows locks of every kind.
-    pub(crate) inspect: &'static Script,
+    pub(crate) inspect: Script,
 }
 
 /// The scripts of one kind of lock.
@@ -110,9 +96,9 @@ pub(crate) struct Layout {
 /// All sets reply in the same form. Their arguments differ in two ways: a mutex's claims have no mode, and scripts of
 /// strings take the label of every claim, and at a release the lock's channels.
 pub(crate) struct ScriptSet {
-    pub(crate) acquire: &'static Script,
-    pub(crate) release: &'static Script,
-    pub(crate) renew: &'static Script,
+    pub(crate) acquire: Script,
+    pub(crate) release: Script,
+    pub(crate) renew: Script,
     /// Prefix of the channel on which unfair waiters are woken.
     pub(crate) channel: &'static str,
     /// Under load, unfair claims are placed and holders released in calls of [`BATCH`].
@@ -121,42 +107,42 @@ pub(crate) struct ScriptSet {
 
 pub(crate) static REDISSON: Layout = Layout {
     mutex: ScriptSet {
-        acquire: &ACQUIRE,
-        release: &RELEASE,
-        renew: &RENEW,
+        acquire: script!("redisson_acquire"),
+        release: script!("redisson_release"),
+        renew: script!("redisson_renew", "redisson_mutex"),
         channel: MUTEX_CHANNEL,
         batches: true,
     },
     read_write: Some(ScriptSet {
-        acquire: &RW_ACQUIRE,
-        release: &RW_RELEASE,
-        renew: &RW_RENEW,
+        acquire: script!("redisson_acquire_any", "redisson_read_write"),
+        release: script!("redisson_release_any", "redisson_read_write"),
+        renew: script!("redisson_renew", "redisson_read_write"),
         channel: READ_WRITE_CHANNEL,
         batches: false,
     }),
     semaphore: Some(ScriptSet {
-        acquire: &SEMAPHORE_ACQUIRE,
-        release: &SEMAPHORE_RELEASE,
-        renew: &SEMAPHORE_RENEW,
+        acquire: script!("redisson_acquire_any", "redisson_semaphore"),
+        release: script!("redisson_release_any", "redisson_semaphore"),
+        renew: script!("redisson_renew", "redisson_semaphore"),
         channel: SEMAPHORE_CHANNEL,
         batches: false,
     }),
-    inspect: &INSPECT,
+    inspect: script!("redisson_inspect"),
 };
 
 /// The scripts of the layouts `plain` and `spring`.
 pub(crate) static STRING: Layout = Layout {
     mutex: ScriptSet {
-        acquire: &STRING_ACQUIRE,
-        release: &STRING_RELEASE,
-        renew: &STRING_RENEW,
+        acquire: script!("string_acquire"),
+        release: script!("string_release"),
+        renew: script!("string_renew"),
         // Not used: each of these layouts has its own channels, see `layout.rs`.
         channel: MUTEX_CHANNEL,
         batches: false,
     },
     read_write: None,
     semaphore: None,
-    inspect: &STRING_INSPECT,
+    inspect: script!("string_inspect"),
 };
 
 impl Layout {
@@ -167,20 +153,16 @@ impl Layout {
 
     /// The scripts of mutexes, which a client loads when it connects. The server learns each other one at its first
     /// call.
-    pub(crate) fn first(&self) -> impl Iterator<Item = &'static Script> {
-        let ScriptSet {
-            acquire,
-            release,
-            renew,
-            batches,
-            ..
-        } = &self.mutex;
-        let batch = batches.then_some(&BATCH);
-        [*acquire, *release, *renew].into_iter().chain(batch)
+    pub(crate) fn first(&self) -> impl Iterator<Item = &Script> {
+        let mutex = &self.mutex;
+        let batch = mutex.batches.then_some(&BATCH);
+        [&mutex.acquire, &mutex.release, &mutex.renew]
+            .into_iter()
+            .chain(batch)
     }
 
     /// The scripts for claims of this kind; `None` if the layout does not serve it.
-    pub(crate) fn scripts(&self, kind: Kind) -> Option<&ScriptSet> {
+    pub(crate) fn scripts(&'static self, kind: Kind) -> Option<&'static ScriptSet> {
         match kind {
             Kind::Mutex => Some(&self.mutex),
             Kind::ReadWrite => self.read_write.as_ref(),
@@ -190,7 +172,7 @@ impl Layout {
 
     /// The scripts for a claim of this kind; the mutex's if the kind is unknown or not served. The mutex's release
     /// script then reports which kind the key has.
-    pub(crate) fn scripts_or_mutex(&self, kind: Option<Kind>) -> &ScriptSet {
+    pub(crate) fn scripts_or_mutex(&'static self, kind: Option<Kind>) -> &'static ScriptSet {
         kind.and_then(|kind| self.scripts(kind)).unwrap_or(&self.mutex)
     }
 }
@@ -350,8 +332,8 @@ mod tests {
                 layout.semaphore.as_ref(),
             ];
             let of_kinds = sets.into_iter().flatten();
-            let scripts = of_kinds.flat_map(|set| [set.acquire, set.release, set.renew]);
-            for script in scripts.chain([layout.inspect, &BATCH]) {
+            let scripts = of_kinds.flat_map(|set| [&set.acquire, &set.release, &set.renew]);
+            for script in scripts.chain([&layout.inspect, &BATCH]) {
                 for dialect in [Dialect::Alone, Dialect::Cluster, Dialect::ShardedCluster] {
                     let ScriptText { text, hash } = script.text(dialect);
                     assert!(text.len() < 16_384, "{hash}: {}", text.len());
@@ -371,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_call_in_a_cluster_has_keys_of_one_slot_only() {
-        let mut command = ACQUIRE.command(4, 1, 0);
+        let mut command = REDISSON.mutex.acquire.command(4, 1, 0);
         let keys = ["tenure_tokens", "{k}:a", "tenure_claims:u", "tenure_doubts:u"];
         keys.iter().for_each(|key| _ = command.text(key));
         command.text("owner");
@@ -390,7 +372,7 @@ mod tests {
 
     #[test]
     fn keys_of_several_slots_are_never_sent() {
-        let mut command = INSPECT.command(2, 0, 0);
+        let mut command = REDISSON.inspect.command(2, 0, 0);
         command.text("a").text("b");
         assert!(command.in_dialect(Dialect::ShardedCluster).is_err());
         assert!(command.with_source(Dialect::ShardedCluster).is_err());

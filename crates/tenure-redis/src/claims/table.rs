@@ -97,8 +97,8 @@ pub(crate) enum Lookup<'a> {
 /// effect, the table notes that the request may be in flight.
 pub(crate) struct Placement<'a> {
     table: &'a ClaimTable,
-    claim: &'a Claim,
-    not_after: Instant,
+    pub(crate) claim: &'a Arc<Claim>,
+    pub(crate) not_after: Instant,
     /// The client's record, if this placement shall write it.
     pub(crate) client: Option<ClientRecord>,
     answered: bool,

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::FutureExt;
+use futures_util::future::select_ok;
 use parking_lot::Mutex;
 use redis::Value;
 use tenure_backend::{BackendError, Effect, Fault};
@@ -72,15 +72,12 @@ impl Default for Nodes {
 }
 
 impl Nodes {
-    /// The nodes that serve slots, in the order of their addresses.
-    pub(super) fn all(&self) -> Result<Vec<(String, Arc<RedisStore>)>, BackendError> {
-        if self.closed {
-            return Err(BackendError::closed());
+    /// The nodes that serve slots, by address.
+    pub(super) fn all(&self) -> Result<BTreeMap<String, Arc<RedisStore>>, BackendError> {
+        match self.closed {
+            true => Err(BackendError::closed()),
+            false => Ok(self.by_address.clone()),
         }
-        let nodes = self.by_address.iter();
-        Ok(nodes
-            .map(|(address, node)| (address.clone(), node.clone()))
-            .collect())
     }
 
     /// The node that serves a slot; `None` if no known node does.
@@ -111,34 +108,14 @@ impl RedisCluster {
     /// Learns which node serves which slot: from the known nodes, or if none answers, from those that the URL names.
     pub(super) async fn look(&self) -> Result<(), BackendError> {
         let known = self.nodes.lock().all()?;
-        match self.ask_first(known.into_iter().map(|(_, node)| node)).await {
-            Some(Ok(served)) => return self.adopt(served),
-            Some(Err(error)) => tracing::debug!(%error, "no known node of the cluster answers"),
-            None => {}
+        if !known.is_empty() {
+            match ask_first(known.into_values()).await {
+                Ok(served) => return self.adopt(served),
+                Err(error) => tracing::debug!(%error, "no known node of the cluster answers"),
+            }
         }
         let seeds = self.seeds.iter().map(|host| self.node_at(host));
-        let served = self
-            .ask_first(seeds)
-            .await
-            .unwrap_or_else(|| Err(BackendError::closed()))?;
-        self.adopt(served)
-    }
-
-    /// Asks all these nodes at once which node serves which slot. Returns the first answer, or an error if none
-    /// answers; `None` without nodes.
-    async fn ask_first(
-        &self,
-        nodes: impl Iterator<Item = Arc<RedisStore>>,
-    ) -> Option<Result<Vec<Served>, BackendError>> {
-        let mut asked: FuturesUnordered<_> = nodes.map(ask_for_slots).collect();
-        let mut answer = None;
-        while let Some(next) = asked.next().await {
-            if next.is_ok() {
-                return Some(next);
-            }
-            answer = Some(next);
-        }
-        answer
+        self.adopt(ask_first(seeds).await?)
     }
 
     /// Replaces the map of slots. Nodes that serve none are dropped.
@@ -218,6 +195,13 @@ pub(super) async fn keep_looking(cluster: Weak<RedisCluster>, moves: Arc<Notify>
         drop(cluster);
         sleep(LOOK_INTERVAL).await;
     }
+}
+
+/// Asks all these nodes at once which node serves which slot. Returns the first answer, or an error if none answers.
+async fn ask_first(nodes: impl Iterator<Item = Arc<RedisStore>>) -> Result<Vec<Served>, BackendError> {
+    let asked = nodes.map(|node| ask_for_slots(node).boxed());
+    let (served, _) = select_ok(asked).await?;
+    Ok(served)
 }
 
 pub(super) async fn ask_for_slots(node: Arc<RedisStore>) -> Result<Vec<Served>, BackendError> {

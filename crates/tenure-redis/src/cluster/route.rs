@@ -5,7 +5,6 @@
 //! answer `TRYAGAIN` after `ASKING`, which serves calls of a single key only. So the call waits until the slot has
 //! moved.
 
-use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use tokio::time::sleep;
 use crate::backend::RedisStore;
 use crate::claims::slot::slot_of;
 use crate::cluster::nodes::RedisCluster;
+use crate::error::cause_of;
 
 /// Pause before a call is repeated because its slot moves. Each pause is twice the one before, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -34,7 +34,7 @@ pub(super) enum Redirect {
 
 /// Returns why a node did not serve a call; `None` if the error is no redirection.
 pub(super) fn redirect(error: &BackendError) -> Option<Redirect> {
-    let cause = error.source()?.to_string();
+    let cause = cause_of(error);
     let mut words = cause.split(' ');
     match (words.next()?, words.nth(1)) {
         ("MOVED", Some(address)) => Some(Redirect::Moved(address.to_owned())),
@@ -106,8 +106,7 @@ impl Route<'_> {
             Some(Redirect::Moving) => self.cluster.moves.notify_one(),
         }
         if self.until <= self.cluster.now() + self.pause {
-            let cause = error.source().map(ToString::to_string).unwrap_or_default();
-            return Err(not_served(self.slot, error.effect(), cause));
+            return Err(not_served(self.slot, error.effect(), cause_of(&error)));
         }
         sleep(self.pause).await;
         self.pause = (2 * self.pause).min(LAST_PAUSE);
@@ -117,7 +116,7 @@ impl Route<'_> {
     /// The error of a call that is not repeated. Also asks for a look at the map of slots, if another node may serve
     /// the slot.
     fn outcome(&self, error: BackendError) -> BackendError {
-        let cause = error.source().map(ToString::to_string).unwrap_or_default();
+        let cause = cause_of(&error);
         // A script that was stopped at a key of another node reports this.
         let stopped = cause.contains("non local key");
         if stopped || cause.starts_with("CLUSTERDOWN") {

@@ -3,6 +3,7 @@
 //! Callers put entries into a queue. Sender tasks, as many as [`ConcurrencyLimit`] allows, take up to 64 entries each
 //! and send them as one call. No timer is involved: a batch holds what came while the senders were busy.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use futures_util::future::join_all;
@@ -11,8 +12,8 @@ use tenure_backend::{BackendError, Claim, ClaimRef, Clock, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::claims::arguments::{COUNTER, ttl_ms, write_client};
-use crate::claims::names::Owner;
+use crate::claims::arguments::{write_client, write_record};
+use crate::claims::names::{COUNTER, Owner};
 use crate::claims::refusal::lacks_key_permission;
 use crate::claims::reply::{integer, list};
 use crate::claims::script::{BATCH, Command, Dialect};
@@ -134,15 +135,11 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
         if batch.is_empty() {
             continue;
         }
-        // Releases come first, so that a claim in the same batch can take a freed key.
-        batch.sort_by_key(|queued| match queued.entry {
-            BatchEntry::Release { with_record, .. } => u8::from(!with_record),
-            BatchEntry::Acquire { .. } => 2,
-        });
+        batch.sort_by_key(|queued| queued.entry.rank());
         if wire.dialect == Dialect::Alone {
             send_and_answer(batch, &wire, &*clock, &queue.limit).await;
         } else {
-            let calls = by_slot(batch).into_iter();
+            let calls = by_slot(batch);
             join_all(calls.map(|batch| send_and_answer(batch, &wire, &*clock, &queue.limit))).await;
         }
     }
@@ -150,17 +147,13 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
 
 /// Splits a batch into one for each slot, because a node of a cluster refuses keys of several slots. Keeps the order
 /// within a slot.
-fn by_slot(mut batch: Vec<Queued>) -> Vec<Vec<Queued>> {
-    let slot_of = |queued: &Queued| slot(queued.entry.at().key.as_str().as_bytes());
-    batch.sort_by_key(slot_of);
-    let mut batches: Vec<Vec<Queued>> = Vec::new();
+fn by_slot(batch: Vec<Queued>) -> impl Iterator<Item = Vec<Queued>> {
+    let mut batches: BTreeMap<u16, Vec<Queued>> = BTreeMap::new();
     for queued in batch {
-        match batches.last_mut() {
-            Some(batch) if batch.first().map(slot_of) == Some(slot_of(&queued)) => batch.push(queued),
-            _ => batches.push(vec![queued]),
-        }
+        let slot = slot(queued.entry.at().key.as_str().as_bytes());
+        batches.entry(slot).or_default().push(queued);
     }
-    batches
+    batches.into_values()
 }
 
 /// Sends a batch in one call, and passes each reply to its caller.
@@ -206,16 +199,8 @@ async fn send(batch: &[Queued], wire: &Wire, clock: &dyn Clock) -> Result<Vec<Ba
 }
 
 fn encode(batch: &[Queued], wire: &Wire) -> Command {
-    let with_record = batch.partition_point(|queued| {
-        matches!(
-            queued.entry,
-            BatchEntry::Release {
-                with_record: true,
-                ..
-            }
-        )
-    });
-    let releases = batch.partition_point(|queued| matches!(queued.entry, BatchEntry::Release { .. }));
+    let with_record = batch.partition_point(|queued| queued.entry.rank() < 1);
+    let releases = batch.partition_point(|queued| queued.entry.rank() < 2);
     let placements = || {
         batch[releases..]
             .iter()
@@ -237,7 +222,14 @@ fn encode(batch: &[Queued], wire: &Wire) -> Command {
         .number(with_record as u64)
         .number(tokens)
         .number(first_not_after.map_or(0, |not_after| wire.clock.at(not_after)));
-    write_client_record(&mut command, batch);
+    let mut records = batch.iter().filter_map(|queued| match &queued.entry {
+        BatchEntry::Acquire { client, .. } => client.as_ref(),
+        BatchEntry::Release { .. } => None,
+    });
+    match records.next() {
+        Some(record) => write_record(&mut command, record),
+        None => _ = command.text("").text(""),
+    }
     match shared {
         Some((lease, grants)) => command.number(lease).number(grants),
         None => command.text("").text(""),
@@ -259,23 +251,20 @@ fn if_all_equal<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
     items.all(|other| other == first).then_some(first)
 }
 
-/// Adds the client's record to the call if an entry has one, otherwise two empty arguments.
-fn write_client_record(command: &mut Command, batch: &[Queued]) {
-    let record = batch.iter().find_map(|queued| match &queued.entry {
-        BatchEntry::Acquire { client, .. } => client.as_ref(),
-        BatchEntry::Release { .. } => None,
-    });
-    match record {
-        Some(ClientRecord { ttl, label }) => command.number(ttl_ms(*ttl)).text(label),
-        None => command.text("").text(""),
-    };
-}
-
 impl BatchEntry {
     fn at(&self) -> &ClaimRef {
         match self {
             BatchEntry::Acquire { claim, .. } => &claim.at,
             BatchEntry::Release { claim, .. } => claim,
+        }
+    }
+
+    /// The order in a batch: releases with a record, other releases, placements. So a claim can take a key that is freed
+    /// in the same batch.
+    fn rank(&self) -> u8 {
+        match self {
+            BatchEntry::Release { with_record, .. } => u8::from(!with_record),
+            BatchEntry::Acquire { .. } => 2,
         }
     }
 

@@ -1,6 +1,5 @@
 //! Errors of attempts to connect. Their effect is `None`, because no call was sent.
 
-use std::error::Error;
 use std::fmt;
 
 use redis::{ErrorKind, RedisError, ServerError};
@@ -9,6 +8,7 @@ use tenure_endpoint::Host;
 
 use crate::claims::refusal::{Refusal, WRONG_PASSWORD};
 use crate::config::Config;
+use crate::error::cause_of;
 
 pub(crate) enum ConnectError {
     Redis(RedisError),
@@ -37,17 +37,21 @@ impl ConnectError {
         if error.kind() == ErrorKind::AuthenticationFailed {
             return BackendError::new(Fault::Denied, Effect::None, WRONG_PASSWORD);
         }
-        let refusal = match ServerError::try_from(error.clone()) {
-            Ok(refusal) => handshake_error(Refusal::of(&refusal).during_handshake(), config),
+        let reply = ServerError::try_from(error);
+        let refusal = match &reply {
+            Ok(reply) => Refusal::of(reply),
             Err(error) => match (error.code(), error.detail()) {
-                (Some(code), Some(why)) => {
-                    handshake_error(Refusal::new(code, why).during_handshake(), config)
-                }
-                _ => return unreachable(&error, config),
+                (Some(code), Some(details)) => Refusal::new(code, details),
+                _ => return unreachable(error, config),
             },
         };
-        let why = refusal.source().map(ToString::to_string).unwrap_or_default();
-        BackendError::because(refusal.fault(), Effect::None, refusal.to_string(), why)
+        let refused = handshake_error(refusal.during_handshake(), config);
+        BackendError::because(
+            refused.fault(),
+            Effect::None,
+            refused.to_string(),
+            cause_of(&refused),
+        )
     }
 }
 

@@ -17,7 +17,10 @@ pub(crate) async fn recovers_until(wire: &Wire, config: &Config) -> Result<Optio
         return Ok(None);
     };
     let uptime = wire.info("server").await?.get("uptime_in_seconds");
-    let uptime = uptime.map(Duration::from_secs).ok_or_else(no_uptime)?;
+    let uptime = uptime.map(Duration::from_secs).ok_or_else(|| {
+        let message = "the server does not tell its uptime, which a quorum needs of its servers";
+        BackendError::new(Fault::Store, Effect::None, message)
+    })?;
     let until = config.clock.now() + missing(max_lease, uptime);
     if until <= config.clock.now() || syncs_every_write(wire).await {
         return Ok(None);
@@ -35,11 +38,6 @@ fn missing(max_lease: Duration, uptime: Duration) -> Duration {
 async fn syncs_every_write(wire: &Wire) -> bool {
     wire.setting("appendonly").await.as_deref() == Some("yes")
         && wire.setting("appendfsync").await.as_deref() == Some("always")
-}
-
-fn no_uptime() -> BackendError {
-    let message = "the server does not tell its uptime, which a quorum needs of its servers";
-    BackendError::new(Fault::Store, Effect::None, message)
 }
 
 #[cfg(test)]
