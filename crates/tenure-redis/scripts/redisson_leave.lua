@@ -33,7 +33,7 @@ local function end_claim(one, left)
         return
     end
     if evicted and client == '' and not is_ours(one) then
-        -- The owner is a Java thread, which does not read our records.
+        -- The owner is a Redisson thread, which does not read our records.
         return
     end
     local doubts, ttl = 'tenure_doubts:' .. string.sub(one, 1, 36) .. SCOPE, RECORD_TTL + left
@@ -77,7 +77,7 @@ if held and before then
     set_queue_expiry()
 end
 if held and tonumber(cooldown or 0) > 0 then
-    -- During the cooldown the field `tenure:bar`, which belongs to no client, holds the key. Java respects it like any holder.
+    -- During the cooldown the field `tenure:bar`, which belongs to no client, holds the key. Redisson respects it like any holder.
     hold('tenure:bar', cooldown)
 end
 local opened = held and (settle() or evicted)
@@ -106,8 +106,8 @@ local head = call('LINDEX', queue, 0)
 if head and (opened or head ~= before) then
     wake_head(head)
 end
--- For read-write locks and semaphores, Java has no queue: its waiters only listen to the channel. So it gets a message even
--- if our claims are queued.
+-- For read-write locks and semaphores, Redisson has no queue: its waiters only listen to the channel. So the
+-- script publishes a message for them, also if claims of ours are queued.
 if (opened or head ~= before) and (not head or own_kind ~= 0) then
     call('PUBLISH', channel, payload)
 end

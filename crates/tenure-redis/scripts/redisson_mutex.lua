@@ -57,23 +57,24 @@ local function settle()
     return true
 end
 
--- The time (ms) for which Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by Java's clock.
-local JAVA_TIMEOUT = 300000
+-- The time (ms) for which Redisson lets a waiter stand at the head of the queue (fairLockWaitTimeout), by the
+-- clock of that waiter's machine.
+local REDISSON_TIMEOUT = 300000
 
--- Returns the slack of our waiter: the ms by which its score for Java exceeds the end of its lease. Java subtracts
--- this time when Java waiters ahead leave.
+-- Returns the slack of our waiter: the ms by which its score for Redisson exceeds the end of its lease. Redisson subtracts
+-- this time when Redisson waiters ahead leave.
 local function slack_of(owner)
     local score, ends = redis.call('ZSCORE', timeouts, owner), redis.call('ZSCORE', waiters, owner)
     return score and ends and math.max(score - ends, 0) or 0
 end
 
--- Returns the slack of a claim that enters the queue: that of our last waiter, plus JAVA_TIMEOUT for each Java waiter
+-- Returns the slack of a claim that enters the queue: that of our last waiter, plus REDISSON_TIMEOUT for each Redisson waiter
 -- behind our last one.
 local function slack_of_newcomer()
     local slack, at = 0, -1
     local other = redis.call('LINDEX', queue, at)
     while other and not redis.call('ZSCORE', waiters, other) do
-        slack, at = slack + JAVA_TIMEOUT, at - 1
+        slack, at = slack + REDISSON_TIMEOUT, at - 1
         other = redis.call('LINDEX', queue, at)
     end
     return other and slack + slack_of(other) or slack

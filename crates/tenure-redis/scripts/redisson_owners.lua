@@ -1,9 +1,9 @@
 -- Finds the holders of a lock. Included in scripts that may meet the hash of another program: such a hash has no holders, so
 -- it is neither listed nor changed. They define `name` and `tag`.
 --
--- A mutex is a hash with a field for each owner: `uuid:number`, in a Java transaction followed by `:` and hex digits. The
+-- A mutex is a hash with a field for each owner: `uuid:number`, in a Redisson transaction followed by `:` and hex digits. The
 -- value is the hold count. A read-write lock also has the field `mode`; see redisson_read_write. Hashes with many fields are
--- not read, because reading them would block the server: a mutex has at most 64. A lock usually expires; Java leaves one
+-- not read, because reading them would block the server: a mutex has at most 64. A lock usually expires; Redisson leaves one
 -- without expiry if it asked for a lease that the server does not accept.
 
 -- Returns fields of the hash; none if the key has another type. Other errors say nothing about the lock.

@@ -27,7 +27,7 @@ local function kind_of_key()
     return head and kind_of_waiter(head)
 end
 
--- Removes a waiter from the queue. The scores of waiters behind it stay: a Java waiter whose score fell below its
+-- Removes a waiter from the queue. The scores of waiters behind it stay: a Redisson waiter whose score fell below its
 -- clock would move itself to the tail.
 local function remove_from_queue(owner)
     call('LREM', queue, 1, owner)
@@ -36,8 +36,8 @@ local function remove_from_queue(owner)
 end
 
 -- Sets when the queue's keys expire, so that dead waiters do not stay for ever: 1 s after the last lease of our waiters
--- and of the holder. If Java uses the lock too, a day after our last waiter's lease, because a Java waiter may enter
--- meanwhile and must not expire with ours. With Java's waiters only, the keys do not expire, as in Redisson. Called
+-- and of the holder. If Redisson uses the lock too, a day after our last waiter's lease, because a Redisson waiter may enter
+-- meanwhile and must not expire with ours. With Redisson's waiters only, the keys do not expire, as in Redisson. Called
 -- after each change of the queue.
 local function set_queue_expiry()
     local last = call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')[2]
@@ -55,8 +55,8 @@ local function set_queue_expiry()
     end
 end
 
--- Removes dead waiters: ours whose lease has ended, at any place in the queue, and Java's at the head whose score has
--- passed or is missing (which would block Java for ever). Returns the head after that.
+-- Removes dead waiters: ours whose lease has ended, at any place in the queue, and Redisson's at the head whose score has
+-- passed or is missing (which would block Redisson for ever). Returns the head after that.
 local function sweep()
     local dead = call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms, 'LIMIT', 0, MAX_SWEPT)
     for _, owner in ipairs(dead) do
@@ -100,7 +100,7 @@ end
 
 -- Returns after how many ms a waiting claim shall poll: when the lease of the holder or of one of our queued waiters
 -- ends, or on a free key, when the head is dead. `left` is the rest of the holder's lease (ms); -1 if the lock has no
--- expiry (Java leaves some), -2 if it has no holder.
+-- expiry (Redisson leaves some), -2 if it has no holder.
 local function poll_after(left, head)
     local soonest = left >= 0 and left + 1 or 1000
     if left == -2 and head then
@@ -156,7 +156,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         end
     end
     if left ~= -2 and not (fair or cools) then
-        -- The claim waits no longer than its own lease, because Java may shorten the holder's.
+        -- The claim waits no longer than its own lease, because Redisson may shorten the holder's.
         return 0, unfair_poll(left >= 0 and left + 1 or 1000, lease), -1
     end
     local before = call('LINDEX', queue, 0)
@@ -190,7 +190,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     if not fair then
         return 0, yields and TURN or unfair_poll(poll_after(left, head), lease), -1
     end
-    -- If Java took a live waiter of ours for dead and removed it, puts it back at the head: Java removes only heads.
+    -- If Redisson took a live waiter of ours for dead and removed it, puts it back at the head: Redisson removes only heads.
     local javas = own_kind == 0 and call('ZCARD', timeouts) - call('ZCARD', waiters) or 0
     local slack = javas > 0 and (waits and slack_of(owner) or slack_of_newcomer()) or 0
     -- LPOS reads the whole queue to find that a new claim is not in it, so this asks for its score first.
@@ -201,17 +201,17 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     elseif not ahead then
         ahead = call('RPUSH', queue, owner) - 1
     end
-    -- Java takes a waiter for dead when its score has passed. So our score is the end of our lease, plus what Java will
-    -- subtract as its waiters ahead leave: at most JAVA_TIMEOUT for each, and nothing at the head. Each poll sets the
-    -- score again, so Java does not take a live waiter for dead.
-    slack = ahead > 0 and javas > 0 and math.min(slack, javas * JAVA_TIMEOUT) or 0
+    -- Redisson takes a waiter for dead when its score has passed. So our score is the end of our lease, plus what Redisson will
+    -- subtract as its waiters ahead leave: at most REDISSON_TIMEOUT for each, and nothing at the head. Each poll sets the
+    -- score again, so Redisson does not take a live waiter for dead.
+    slack = ahead > 0 and javas > 0 and math.min(slack, javas * REDISSON_TIMEOUT) or 0
     call('ZADD', timeouts, now_ms + lease + slack, owner)
     call('ZADD', waiters, now_ms + lease, owner)
     call('SET', records .. owner, 'W' .. mode .. ':' .. label, 'PX', lease + RECORD_TTL)
     set_queue_expiry()
     local poll = yields and left == -2 and TURN or poll_after(left, ahead > 0 and head or nil)
     if javas > 0 and ahead > 0 and not call('ZSCORE', waiters, call('LINDEX', queue, ahead - 1)) then
-        -- A Java waiter that gives up publishes nothing, so the waiter behind it polls.
+        -- A Redisson waiter that gives up publishes nothing, so the waiter behind it polls.
         poll = math.min(poll, FOREIGN_POLL)
     elseif ahead == 0 and poll > FOREIGN_POLL and left ~= -2 and (own_kind > 0 or is_held_by_foreign(name)) then
         poll = FOREIGN_POLL

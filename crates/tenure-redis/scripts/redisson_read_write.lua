@@ -3,7 +3,7 @@
 -- The hash has the field `mode` (`read` or `write`), and for each holder the number of its holds: a reader's field is its
 -- owner, a writer's has `:write` behind it. A writer's lease is that of the hash. Each hold of a reader has a key of its own,
 -- which expires with that hold's lease; the hash expires with the last of them, so that it exists only while a holder
--- lives. Our claims have one hold each; Java's threads may have several, and a writing thread may read too.
+-- lives. Our claims have one hold each; Redisson's threads may have several, and a writing thread may read too.
 local own_kind, CHANNEL, mode, payload = -1, 'redisson_rwlock:', '', '0'
 --: include redisson_owners
 

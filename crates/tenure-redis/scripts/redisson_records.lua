@@ -1,9 +1,9 @@
 -- Keys of a lock's queue, and functions for the records of claims and clients. Included in scripts before the part `kind`;
 -- they define `name`, `tag` and `now` (µs).
 --
--- A lock's queue has Redisson's keys (the list `queue`, the zset `timeouts` of scores for Java) and one of ours:
+-- A lock's queue has Redisson's keys (the list `queue`, the zset `timeouts` of scores for Redisson) and one of ours:
 --   waiters            zset: the members of the queue that are our claims, with the time (ms) when each one's lease ends.
---                      From then on the claim is dead, whatever its score for Java says.
+--                      From then on the claim is dead, whatever its score for Redisson says.
 local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
 --
 -- For each claim, at most one record:

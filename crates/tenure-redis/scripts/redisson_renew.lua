@@ -28,7 +28,7 @@ local function raise_counter(last)
     end
 end
 
--- Makes the queue's keys live at least 1 s longer than the renewed lease, or a day longer if Java's clients wait in the
+-- Makes the queue's keys live at least 1 s longer than the renewed lease, or a day longer if Redisson's clients wait in the
 -- queue.
 local function extend_queue(lease)
     local left = redis.call('PTTL', queue)
@@ -86,7 +86,7 @@ local function renew(owner, lease, phase, shorten, last, granted)
             lease = math.min(lease, ends - now_ms)
         end
         redis.call('ZADD', waiters, now_ms + lease, owner)
-        -- Moves the waiter's score for Java by as much as the end of its lease moved.
+        -- Moves the waiter's score for Redisson by as much as the end of its lease moved.
         if redis.call('ZSCORE', timeouts, owner) then
             redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
         end

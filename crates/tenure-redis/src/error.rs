@@ -8,7 +8,7 @@ use redis::RedisError;
 use tenure_backend::{BackendError, Batch, Effect, Fairness, Fault};
 use tenure_endpoint::PasswordFileError;
 
-/// Error for what the caller has to change. Nothing was sent.
+/// Error for a setting or an argument that is not valid. Nothing was sent.
 pub(crate) fn invalid(message: impl fmt::Display) -> BackendError {
     BackendError::new(Fault::Invalid, Effect::None, message.to_string())
 }

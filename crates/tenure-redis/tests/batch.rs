@@ -258,8 +258,8 @@ async fn a_batched_release_wakes_the_head_of_its_queue() {
     join_all(claims.iter().map(|claim| proxied.granted(claim))).await;
     let renewals = claims.iter().map(|claim| RenewRequest::of(claim));
     store.clone().renew(renewals.collect()).await;
-    // The last claims are unusual: Java queues for one and subscribes to another; one was evicted, one key is no lock
-    // any more, and one was unlocked by force and taken by Java.
+    // The keys of the last claims are unusual. In the order of the names below: Redisson has forced the lock open and
+    // holds it; the key is no lock any more; the claim was evicted; Redisson listens to the channel; Redisson waits.
     let [.., robbed, text, evicted, heard, queued] = &claims[..] else {
         unreachable!("there are many");
     };

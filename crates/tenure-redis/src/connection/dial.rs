@@ -39,7 +39,7 @@ impl Dialer {
         config.check()?;
         let streams = Streams::new(&config)?;
         let servers = match &config.topology {
-            // A node of a cluster is dialed by a copy of the dialer: see `Dialer::to`.
+            // For a cluster: the node that is asked for the others first. `Dialer::to` makes a copy for each node.
             Topology::Single(server) | Topology::Cluster(server, _) => Servers::One(server.clone()),
             Topology::Sentinel(named) => {
                 let sentinels = Sentinels::new(named.clone(), streams.clone(), config.connect_timeout);
