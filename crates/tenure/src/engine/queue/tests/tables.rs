@@ -382,6 +382,11 @@ fn waiting_readers_and_permits_are_served_together() {
         # if other clients wait, permits are asked for one after the other
         other client; a locks for a permit; a answered; b locks for a permit; c locks for a permit; other client
         poller looks; poller answered: wakes a
+        # while an invited caller asks, a grant invites no other caller
+        a locks to write; a answered; b locks to read; c locks to read with label; d locks to read with label; a unlocks
+        successor answered; b polls; c polls; e locks to read: waits, notifies the poller
+        c answered: holds 4, notifies the poller
+        d polls; d answered: holds 6, wakes e, notifies the poller
         # a caller that is refused keeps its place
         a locks to write; a answered; b locks to read; c locks to read with label; d locks to write; a unlocks
         successor answered; b polls; b unlocks; other client; c polls; c answered: waits, notifies the poller
