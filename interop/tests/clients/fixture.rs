@@ -20,7 +20,7 @@ pub(crate) const PROMPT: Duration = Duration::from_secs(3);
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// The lease of tests that wait for its end.
-pub(crate) const SHORT: Duration = Duration::from_millis(1_500);
+pub(crate) const SHORT: Duration = Duration::from_secs(3);
 
 /// The kind of lock and the client with which a case runs.
 #[derive(Clone, Copy, Debug)]
