@@ -13,7 +13,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     step("tidy", tidy::run)?;
     step("lean", lean::run)?;
     step("packages", publish::run)?;
-    let options = "--all-targets --all-features -- -D warnings";
+    // `--locked`: without it cargo would mend a stale lock file here, and CI would not notice it.
+    let options = "--locked --all-targets --all-features -- -D warnings";
     step("clippy", || everywhere("clippy", "--workspace", options))?;
     step("features", features)?;
     step("docs", docs)?;
