@@ -1,5 +1,5 @@
-//! Links the unwinder of GCC into `tenure` where it can. `tenure run` starts three processes of this program, and loading
-//! the shared `libgcc_s` takes an eighth of the start of each.
+//! Links GCC's unwinder statically into `tenure`, where this is possible. `tenure run` consists of three processes of
+//! this program, and loading the shared `libgcc_s` would take an eighth of the start time of each.
 
 use std::env;
 use std::path::Path;
@@ -14,15 +14,16 @@ fn main() {
     if !is_native || !links_by_cc || target("OS") != "linux" || target("ENV") != "gnu" {
         return;
     }
-    // Prints the bare name if there is no such library. Then the program uses the shared one.
+    // `cc` prints the bare name if it has no such library. Then `tenure` uses the shared one.
     let asked = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
     let library = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).trim().to_owned());
     if let Ok(library) = library
         && Path::new(&library).is_absolute()
     {
-        // The next version of GCC has it elsewhere.
+        // An update of GCC moves the library. Then this script must run again.
         println!("cargo::rerun-if-changed={library}");
-        // All of it, because the linker reads it before the code that calls it. A path may contain a comma.
+        // Link the whole archive: the linker reads it before the code that calls it, and would drop what is not yet
+        // called. The path stands outside of `-Wl`, which would split it at a comma.
         for argument in ["-Wl,--push-state,--whole-archive", &library, "-Wl,--pop-state"] {
             println!("cargo::rustc-link-arg-bins={argument}");
         }

@@ -18,12 +18,13 @@ pub fn script(shell: Shell) -> String {
     }
 }
 
-/// Lets zsh complete options after a key. The generated script completes none after the first of several keys.
+/// Lets zsh complete options after a key. The generated script completes no options after the first of several keys.
 fn options_after_arguments(script: &str) -> String {
     script.replace("\n'*::", "\n'*:")
 }
 
-/// Lets fish complete the values of a verb's arguments. The generated script completes only the values of options.
+/// Returns lines that let fish complete the values of a verb's positional arguments. The generated script completes
+/// only the values of options.
 fn fish_values(command: &Command) -> String {
     let lines = command.get_subcommands().flat_map(|verb| {
         let values = verb.get_positionals().flat_map(Arg::get_possible_values);

@@ -162,7 +162,7 @@ fn print_line(text: &str) {
 /// Example URLs in our own messages. They hold no password and are not masked.
 const ADVICE: [&str; 2] = ["redis://USER:PASSWORD@HOST", "redis://:PASSWORD@HOST"];
 
-/// Shortens a text that is too long to be a key to its first 40 characters.
+/// Returns only the first 40 characters of a text that is too long to be a key. Returns any other text as it is.
 pub fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= LockKey::MAX_BYTES {
         return Cow::Borrowed(text);
@@ -172,10 +172,10 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
 
 /// Masks every possible password of a URL, in text that repeats a user's input.
 ///
-/// In each line, masks the text from the first `:` after `://` to the last `@`. A password may hold spaces, quotes and
-/// other special characters, so the mask may cover too much. Without such a `:`, masks the user name, because it may
-/// be a password whose colon is missing; inside quotes it may hold spaces. Does not change a line that holds no URL
-/// except our own examples.
+/// In each line, masks the text from the first `:` after `://` to the last `@`. A password may hold spaces, quotes
+/// and other special characters, so the mask may cover too much. Without such a `:`, masks the user name, because it
+/// may be a password whose colon is missing. Inside quotes, the user name may hold spaces. Does not change a line
+/// whose only URLs are the examples in `ADVICE`.
 ///
 /// Also masks the values of unknown options: they may be misspelled credentials.
 pub fn without_passwords(text: &str) -> String {
@@ -221,7 +221,8 @@ fn first_query(line: &str) -> Option<usize> {
     })
 }
 
-/// Returns the first quotation mark in the last word of `before`: the URL that follows ends at the same mark.
+/// Returns the first quotation mark in the last word of `before`. The URL in this word ends at the last such mark of
+/// the line.
 fn quote_before_the_url(before: &str) -> Option<char> {
     let word = before.rsplit(char::is_whitespace).next()?;
     word.chars().find(|c| matches!(c, '\'' | '"' | '`'))
@@ -240,7 +241,7 @@ fn masked(line: &str) -> String {
     let Some((before, after)) = rest.rsplit_once('@') else {
         return line.to_owned();
     };
-    // Outside of quotes a URL ends at a space, so the `@` belongs to other text.
+    // Outside of quotes a URL ends at a space, so an `@` after a space belongs to other text.
     let has_ended = before.contains(char::is_whitespace) && !scheme.contains(['\'', '"', '`']);
     match before.split_once(':') {
         Some((user, _)) => format!("{scheme}://{user}:***@{after}"),

@@ -1,5 +1,5 @@
-//! A line on stderr that is updated in place while a verb waits, as cargo does while it waits for its lock. All other
-//! output to stderr must call [`clear`] first, or it would be appended to the line.
+//! A line on stderr that is updated in place while a verb waits. All other output to stderr must call [`clear`]
+//! first, or it would be appended to the line.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -20,8 +20,8 @@ pub fn is_available() -> bool {
 
 /// Replaces the line by `text`, cut to the terminal's width.
 ///
-/// Prints nothing while another job has the terminal, or while the terminal takes no output (Ctrl-S): a blocked write
-/// would stop the caller.
+/// Prints nothing while another job has the terminal, which the line would disturb. Prints nothing while the terminal
+/// takes no output (Ctrl-S) either, because the write would block the caller.
 pub fn draw(text: &str) {
     if takes_output() {
         // An error means that the terminal is gone.
@@ -37,7 +37,7 @@ pub fn clear() {
     }
 }
 
-/// Erases the line when it is dropped.
+/// Erases the status line when this value is dropped.
 #[derive(Debug)]
 pub struct ClearOnDrop;
 

@@ -113,7 +113,7 @@ pub enum NoStore {
     /// The variable or file is not UTF-8.
     #[error("{0} is not UTF-8; percent-encode odd bytes")]
     NotText(String),
-    /// A file names a lock file by a relative path.
+    /// A URL file names a lock file by a relative path.
     #[error(
         "{0} says {1}, which would be another lock file in each working directory; write an absolute path"
     )]
@@ -274,7 +274,8 @@ fn in_url(path: &Path) -> impl fmt::Display {
     percent_encode(path.as_os_str().as_encoded_bytes(), IN_PATH)
 }
 
-/// Returns an absolute path. Ignores a relative one, as the XDG specification demands for variables that name folders.
+/// Returns the path if it is absolute. Ignores a relative one, as the XDG specification demands for variables that
+/// name folders.
 fn absolute(value: Option<&OsStr>) -> Option<PathBuf> {
     value.map(PathBuf::from).filter(|path| path.is_absolute())
 }

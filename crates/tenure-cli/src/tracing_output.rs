@@ -27,7 +27,7 @@ pub enum Verbosity {
     Everything,
 }
 
-/// Prints the library's events from now on. Only the first call in a process has an effect.
+/// Starts to print the library's events on stderr. Only the first call in a process has an effect.
 pub fn listen(verbosity: Verbosity) {
     if verbosity == Verbosity::Nothing {
         return;

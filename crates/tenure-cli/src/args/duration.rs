@@ -1,12 +1,12 @@
-//! Parses the durations of options, as the library does, with a message of its own for negative ones.
+//! Parses the durations of options as the library does, but reports negative ones with a separate message.
 
 use std::time::Duration;
 
 /// Parses a duration: `500ms`, `5s`, `2m`, `1h30m`.
 ///
 /// # Errors
-/// What is wrong, and for most errors what to write instead. The parser prints this text after "invalid value '…' for
-/// '…': ".
+/// A text that says what is wrong, and in most cases what to write instead. The parser prints this text after
+/// "invalid value '…' for '…': ".
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let is_negative = text
         .strip_prefix('-')

@@ -136,7 +136,7 @@ impl LockArgs {
         }
     }
 
-    /// Returns what is wrong with the keys and options, as far as the parser could not find it.
+    /// Returns an error of the keys and options that the parser itself cannot detect.
     pub(super) fn contradiction(&self) -> Option<String> {
         let keys = self.keys();
         if keys.is_empty() {

@@ -26,7 +26,7 @@ pub struct BadUsage {
 /// Parses the arguments. The first one is the program's name.
 ///
 /// # Errors
-/// Help, the version, or a usage error. Passwords of URLs in the wrong place are masked.
+/// Help, the version, or a usage error. Masks passwords, because the text may quote a URL among the arguments.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> {
     let args: Vec<OsString> = args.into_iter().collect();
     let verb = || verb_of(&args);
@@ -120,7 +120,7 @@ fn verb_of(args: &[OsString]) -> Option<String> {
         let text = word.to_string_lossy();
         let value = words.get(at + 1).copied();
         if text == "--url" || text == "--url-file" {
-            // In `--url run k` the URL is missing: `run` is the verb, unless a later word is one.
+            // In `--url run k` the URL is missing: `run` is the verb, unless a later word is a verb.
             swallowed = swallowed.or(value);
             at += 2;
         } else if text.starts_with('-') {

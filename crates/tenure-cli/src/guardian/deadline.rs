@@ -21,7 +21,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Computes the deadline that keeps the promise of `tenure run`.
+    /// Computes the deadline that keeps the promise of `tenure run`: the command ends before its lock does.
     ///
     /// KILL is due at `local_deadline - max(lease / 30, 100 ms)`, TERM earlier by `grace`. No TERM if `grace` is zero.
     pub fn before(local_deadline: Instant, lease: Duration, grace: Duration) -> Deadline {
@@ -40,7 +40,7 @@ pub enum StopReason {
     Deadline,
     /// `tenure` learned that the lock was lost.
     Lost,
-    /// The command had run for as long as `--max-hold` allows.
+    /// The lock had been held for as long as `--max-hold` allows.
     MaxHold,
     /// The guardian died while the command ran.
     GuardianDied,
@@ -90,8 +90,8 @@ impl DeadlineState {
         self.armed = Armed::Waived;
     }
 
-    /// Decides to stop the command: TERM now, KILL after `grace` or at the deadline, whichever is sooner. Has no
-    /// effect after an earlier decision.
+    /// Decides to stop the command: TERM now, KILL after `grace` or at the deadline, whichever is sooner. If `grace`
+    /// is zero: KILL now. Has no effect after an earlier decision.
     pub(super) fn stop(&mut self, why: StopReason, grace: Duration, now: Instant) {
         if self.pending.is_none() {
             self.pending = Some(PendingStop {
@@ -135,8 +135,8 @@ impl DeadlineState {
         }
     }
 
-    /// Returns the time of the signal after the last one that `due` returned. `None` while there is neither a deadline
-    /// nor a stop.
+    /// Returns the time of the next signal. Call `due` first, because a TERM that is already due is not counted.
+    /// `None` while there is neither a deadline nor a stop.
     pub(super) fn next_at(&self) -> Option<Instant> {
         match (self.pending, self.armed) {
             (None, Armed::At(deadline)) => Some(deadline.term_at),

@@ -133,8 +133,8 @@ impl Guardian {
         }
     }
 
-    /// Sleeps until an order or a message of the stub arrives, a child changes or a signal is due, but at most one
-    /// second. Queued reports are sent afterwards, or as soon as the socket takes them.
+    /// Sleeps until an order or a message of the stub arrives, a child changes, a signal is due, or the socket can
+    /// take queued reports, but at most one second. Then sends the reports that the socket takes.
     fn sleep(&mut self) {
         let due = if self.command.is_some() {
             self.deadline_state.next_at()
@@ -238,7 +238,8 @@ impl Guardian {
         let Some(command) = &mut self.command else {
             return Next::GoOn;
         };
-        // Check for the stub's end before reading its message. An ended stub has sent its message, so none is missed.
+        // Check first whether the stub has ended, and read its message afterwards: an ended stub has already sent its
+        // message, so none is missed.
         let leader_ended = ended(command.leader);
         match command.read_stub() {
             Some(Ok(())) => self.caller.report(&Report::Started),
@@ -341,8 +342,8 @@ impl Command {
         }
     }
 
-    /// Returns once how the stub ended: `Some(Ok)` if it has become the command or died, `Some(Err)` with the error
-    /// number if `exec` failed. Returns `None` before and afterwards.
+    /// Returns what became of the stub, and returns it only once: `Some(Ok)` if the stub has become the command or
+    /// died, `Some(Err)` with the error number if `exec` failed. Returns `None` before and afterwards.
     fn read_stub(&mut self) -> Option<Result<(), i32>> {
         let mut errno = [0; 4];
         let read = self.stub.as_mut()?.read(&mut errno);
@@ -360,7 +361,8 @@ impl Command {
 }
 
 impl Caller {
-    /// Returns the next order, `None` if none has arrived. An error means that `tenure` is gone or sent no order.
+    /// Returns the next order, `None` if none has arrived. An error means that `tenure` is gone, or has sent
+    /// something that is no order.
     fn next_order(&mut self) -> io::Result<Option<Order>> {
         loop {
             match self.incoming.next() {

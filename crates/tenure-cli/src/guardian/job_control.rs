@@ -36,8 +36,8 @@ pub(super) enum JobAction {
 impl JobControl {
     /// Starts to listen for the signals of a shell with job control. Returns `None` without a terminal.
     ///
-    /// If the command shares the terminal, TSTP keeps its default action in `tenure`, which is in the background while
-    /// the command has the terminal.
+    /// If the command shares the terminal, TSTP keeps its default action in `tenure`: the key Ctrl-Z then signals
+    /// only the command, because `tenure` is in the background.
     pub(super) fn open(shares_terminal: bool) -> io::Result<Option<JobControl>> {
         if !terminal::exists() {
             return Ok(None);
@@ -65,7 +65,8 @@ impl JobControl {
         self.suspended = false;
     }
 
-    /// Handles a report that `signal` stopped the command. `continued` is the number of CONTs sent before the stop.
+    /// Handles a report that `signal` stopped the command. `continued` is the number of CONTs that the guardian had
+    /// sent to the command by then.
     pub(super) fn command_stopped(&mut self, signal: i32, continued: u64) -> JobAction {
         let by_terminal = [SIGTSTP, SIGTTIN, SIGTTOU].contains(&signal);
         if continued != self.continued || (!by_terminal && !self.shares_terminal) {
@@ -74,7 +75,8 @@ impl JobControl {
             return JobAction::Nothing;
         }
         if self.shares_terminal && signal != SIGTSTP && by_terminal && terminal::is_ours_to_give() {
-            // A shell has moved this process to the foreground since, without CONT: `fg` sends it to stopped jobs only.
+            // After the stop, a shell has moved this process to the foreground. It sent no CONT, because `fg` sends
+            // CONT only to stopped jobs.
             return self.continue_command();
         }
         if terminal::shell_can_continue_us() {
@@ -121,7 +123,7 @@ impl JobControl {
         self.suspended = true;
         // Cannot fail: a process may signal itself and its own group.
         let _ = match Signal::from_named_raw(signal) {
-            // This process handles TSTP, so it needs STOP. The terminal has sent TSTP to the rest of the group.
+            // This process handles TSTP, so only STOP stops it. The terminal has sent TSTP to the rest of the group.
             Some(Signal::TSTP) if !self.shares_terminal => kill_process(getpid(), Signal::STOP),
             Some(signal) => kill_current_process_group(signal),
             None => Ok(()),

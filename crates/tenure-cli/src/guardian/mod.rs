@@ -27,9 +27,9 @@
 //!                                                  TERM sent       KILL is due, or leader ended
 //! ```
 //!
-//! - The deadline is two times, of TERM and of KILL, computed from the end of the lease as the client believes it
-//!   (`deadline`). It is set before the command starts. Each renewal moves it. `Stop` (lock lost, `--max-hold`) sets an
-//!   earlier one.
+//! - The deadline consists of two times, of TERM and of KILL, computed from the lock's local deadline (`deadline`).
+//!   It is set before the command starts. Each renewal moves it. `Stop` (lock lost, `--max-hold`) sets an earlier
+//!   one.
 //! - A stop is final: a renewal that succeeds after TERM does not save the command.
 //! - If `tenure` dies, its socket closes, and the guardian goes to `killing` at once.
 //! - `killing` sends KILL to every descendant and repeats until no child is left, or only processes of other users
@@ -37,8 +37,8 @@
 //!   The leader, the command's first process, is reaped last: until then no other process can get its id
 //!   (`process_tree`).
 //! - `tenure` watches the guardian in turn. If the guardian dies, or has not reported KILL 50 ms after KILL was due,
-//!   `tenure` kills the guardian and all descendants (`Supervisor`). If `tenure` and the guardian are both killed, only
-//!   the leader is sure to die: the stub has asked the kernel for a parent-death signal.
+//!   `tenure` kills the guardian and the command's processes (`Supervisor`). If `tenure` and the guardian are both
+//!   killed, only the leader is sure to die: the stub has asked the kernel for a parent-death signal.
 //! - `tenure` and the guardian keep to the caller's job control: they hand over the terminal and take it back
 //!   (`terminal`), and stop and continue together with the command (`job_control`).
 

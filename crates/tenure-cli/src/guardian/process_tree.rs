@@ -1,9 +1,10 @@
-//! Finds all descendants of this process. Identifies each so that a signal cannot reach a later process with its id.
+//! Finds all descendants of this process. Identifies each so that a signal cannot reach a later process with the same
+//! id.
 //!
 //! Only this process reaps its direct children, so their process ids are safe to use. Any other descendant can be
 //! reaped by its own parent at any time, and its id can be reused. Such a process is identified by a pidfd, which is
-//! opened *before* the process's parent is read from /proc. If the process still lives *after* that, the parent that
-//! was read is its own.
+//! opened *before* the process's parent is read from /proc. If the process still lives *after* the read, the parent
+//! that was read is that of the identified process, and not that of a later process with the same id.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -40,7 +41,7 @@ impl Descendant {
     }
 }
 
-/// Returns the direct children of this process, including zombies.
+/// Returns the direct children of this process, including zombies. Always empty on systems other than Linux.
 pub(super) fn children() -> Vec<Pid> {
     proc::children_of(rustix::process::getpid())
 }
@@ -138,8 +139,8 @@ mod proc {
 
     /// Returns the descendants of a direct child that can be identified safely, nearest first.
     ///
-    /// A process can be missed because it has just been created, has died, or because no descriptor was free. A missed
-    /// process becomes a direct child once its ancestors are dead.
+    /// A process can be missed because it has just been created, has died, or because no descriptor was free. A
+    /// missed process becomes a direct child of this process once all processes between the two are dead.
     pub(in super::super) fn below(child: Pid) -> Vec<Descendant> {
         let Ok(handle) = pidfd_open(child, PidfdFlags::empty()) else {
             return Vec::new();

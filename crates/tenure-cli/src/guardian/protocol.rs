@@ -11,11 +11,11 @@ use super::{Deadline, StopReason};
 /// A message from `tenure` to the guardian.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Sets or moves the deadline. This or `Waive` must come before `Start`.
+    /// Sets or moves the deadline. `Arm` or `Waive` must come before `Start`.
     Arm(Deadline),
     /// Removes the deadline. The guardian still kills the command when `tenure` dies.
     Waive,
-    /// Gives the stub its command line. It waits for `Go` before it becomes the command.
+    /// Gives the stub its command line. The stub waits for `Go` before it becomes the command.
     Start(Launch),
     /// Lets the stub become the command. Before this, `tenure` gives the terminal to a command that may have it.
     Go,
@@ -37,9 +37,9 @@ pub(super) enum Report {
     Spawned {
         pid: i32,
     },
-    /// The stub has become the command.
+    /// The stub has become the command, or has died: then `Ended` follows.
     Started,
-    /// The stub or the command could not be executed. No process is left.
+    /// The stub or the command could not be executed. No process of the command is left.
     ExecFailed {
         errno: i32,
     },
@@ -67,7 +67,7 @@ pub(super) enum Report {
 /// The command to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
-    /// The program, looked up in `PATH`, and its arguments. Any bytes are allowed.
+    /// The program, looked up in `PATH`, and its arguments. They need not be UTF-8.
     pub argv: Vec<OsString>,
     /// Variables added to the environment that `tenure` was started with.
     pub env: Vec<(OsString, OsString)>,
@@ -111,7 +111,7 @@ impl Status {
             Status::Exited(code) => code,
             Status::Signaled(signal) => 128 + signal,
         };
-        // Both fit in eight bits: an exit code has eight, and signal numbers end at 64.
+        // Every code fits in eight bits: an exit code has eight, and signal numbers end at 64.
         u8::try_from(code).unwrap_or(u8::MAX)
     }
 }

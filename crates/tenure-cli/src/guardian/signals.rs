@@ -38,8 +38,8 @@ impl Ignored {
 ///
 /// Installs handlers that do nothing. Unlike "ignore", a handler is reset by `exec`, so the command starts with the
 /// signal actions that the caller of `tenure` had set. A signal that the caller ignored gets no handler, and so stays
-/// ignored. Two signals always have their default action in the command: PIPE, because the standard library resets it,
-/// and CHLD, because a process that ignores CHLD cannot wait for its children, so `tenure` handles it.
+/// ignored. Two signals always have their default action in the command: PIPE, because the standard library resets
+/// it, and CHLD, because `tenure` always installs a handler for CHLD: it could not wait for its children otherwise.
 pub(super) fn ignore_terminal_signals() -> io::Result<()> {
     install_empty_handlers(&[
         SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGTTIN, SIGTTOU,

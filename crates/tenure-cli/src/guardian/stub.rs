@@ -20,18 +20,18 @@ use super::helper::{STUB, helper, own_binary};
 use super::protocol::Launch;
 use super::stdin_passing;
 
-/// Longest time for which the stub may take nothing of the command line, for example because it is stopped.
+/// Time limit of a write of the command line to the stub, which blocks, for example, while the stub is stopped.
 const TAKE_LIMIT: Duration = Duration::from_secs(1);
 
-/// A stub as the guardian sees it.
+/// The guardian's handle of a stub.
 pub(super) struct Stub {
     pub(super) pid: Pid,
     pub(super) socket: UnixStream,
 }
 
 impl Stub {
-    /// Starts a stub in a process group of its own. It waits for [`take`](Self::take), then for the command's standard
-    /// input.
+    /// Starts a stub in a process group of its own. The stub waits for [`take`](Self::take), then for the command's
+    /// standard input.
     pub(super) fn spawn() -> io::Result<Stub> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_write_timeout(Some(TAKE_LIMIT))?;
@@ -45,7 +45,8 @@ impl Stub {
         })
     }
 
-    /// Sends the command line and its environment. Afterwards, reads of the socket do not block.
+    /// Sends the stub the command line and the additional environment variables. Afterwards, reads of the socket do
+    /// not block.
     pub(super) fn take(&mut self, launch: &Launch) -> io::Result<()> {
         let launch = serde_json::to_vec(launch)?;
         self.socket.write_all(&(launch.len() as u64).to_ne_bytes())?;
@@ -59,8 +60,8 @@ const UNKNOWN: i32 = Errno::IO.raw_os_error();
 
 /// Runs `tenure-stub GUARDIAN-PID`, with the guardian's socket as standard input.
 ///
-/// Returns only if the command did not start. If there is a guardian, it then gets an error number over the socket.
-/// When the command does start, `exec` closes the socket.
+/// Returns only if the command did not start. In this case the guardian, if it lives, gets an error number over the
+/// socket. If the command starts, `exec` closes the socket, and the guardian gets no number.
 pub(super) fn main(mut args: ArgsOs) -> ExitCode {
     let guardian = args
         .next()
@@ -110,8 +111,8 @@ fn read_launch(socket: &mut UnixStream) -> io::Result<Launch> {
     Ok(serde_json::from_slice(&launch)?)
 }
 
-/// Asks the kernel to kill this process when its parent dies. Returns false if the kernel refuses, or if the parent is
-/// not the guardian.
+/// Asks the kernel to kill this process when its parent dies (Linux). Returns false if the kernel refuses, or if the
+/// parent is not the guardian.
 fn dies_with(guardian: Pid) -> bool {
     #[cfg(target_os = "linux")]
     if rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).is_err() {

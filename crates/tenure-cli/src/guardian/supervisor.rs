@@ -47,8 +47,8 @@ pub enum Event {
 /// Dropping it kills the command: the socket closes, and the guardian acts as if `tenure` had died.
 ///
 /// If the guardian dies, this process kills all its own descendants, except those that existed when the command was
-/// started. No guarantee for processes that the excepted ones start later: as children of this process, they look like
-/// the command's.
+/// started. No guarantee for processes that the excepted ones start later: once they become children of this process,
+/// they look like the command's.
 #[derive(Debug)]
 pub struct Supervisor {
     guardian: Child,
@@ -57,7 +57,7 @@ pub struct Supervisor {
     socket: UnixStream,
     incoming: MessageBuffer,
     leader: Option<Pid>,
-    /// Descendants of this process that existed before the command, without the guardian.
+    /// Descendants of this process that existed before the command, except the guardian. A sweep spares them.
     spared: Vec<process_tree::ProcessIdentity>,
     /// Copy of what the guardian was sent: the deadline, and the decision to stop.
     deadline_state: DeadlineState,
@@ -116,7 +116,7 @@ impl Supervisor {
         self.guardian.id()
     }
 
-    /// Sets or moves the deadline. This or [`waive`](Self::waive) must come before [`start`](Self::start).
+    /// Sets or moves the deadline. Call `arm` or [`waive`](Self::waive) before [`start`](Self::start).
     ///
     /// A later deadline does not save a command that already got TERM.
     pub fn arm(&mut self, deadline: Deadline) {
@@ -130,7 +130,7 @@ impl Supervisor {
         self.order(&Order::Waive);
     }
 
-    /// Starts the command and returns its process id. Gives the command the terminal if the two share it.
+    /// Starts the command and returns its process id. Gives the command the terminal if `tenure` shares it.
     ///
     /// # Cancel safety
     /// Not cancel safe: drop the supervisor afterwards, which kills the command.
@@ -150,7 +150,7 @@ impl Supervisor {
             match read_report(&mut self.incoming, &mut self.socket).await {
                 Some(Report::Spawned { pid }) => {
                     self.leader = Pid::from_raw(pid);
-                    // The stub may have existed already.
+                    // The stub, which becomes the command, may have existed when `spared` was listed.
                     self.spared.retain(|spared| Some(spared.pid) != self.leader);
                     self.order_with_terminal(&Order::Go);
                 }
@@ -265,11 +265,11 @@ impl Supervisor {
         }
     }
 
-    /// Waits, for a limited time, for a guardian that has reported the command's end to exit, and reaps it. Returns at
-    /// once if it has not: dropping the supervisor ends it.
+    /// Waits, for at most a second, until the guardian has exited, and reaps it. Returns at once if the guardian has
+    /// not reported the command's end: then dropping the supervisor ends the guardian.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the guardian, which exits, to be reaped by the process that adopts it.
+    /// If the future is dropped, the guardian still exits, but is reaped only after this process has ended.
     pub async fn reap_guardian(mut self) {
         if !self.guardian_exits {
             return;
@@ -308,7 +308,7 @@ impl Supervisor {
         None
     }
 
-    /// Gives the terminal to the command if the two share it, then sends the order that lets the command run.
+    /// Gives the terminal to the command if `tenure` shares it, then sends the order that lets the command run.
     fn order_with_terminal(&mut self, order: &Order) {
         if let (Some(job), Some(leader)) = (&self.job, self.leader)
             && job.shares_terminal
@@ -318,8 +318,8 @@ impl Supervisor {
         self.order(order);
     }
 
-    /// Returns the time by which the guardian must report KILL. `None` if it has done so, or if no KILL is due: without
-    /// a command, or without a deadline and a stop.
+    /// Returns the time by which the guardian must report KILL. `None` if it has done so, and while no KILL is due,
+    /// because there is no command, or neither a deadline nor a stop.
     fn guardian_silent_until(&self) -> Option<Instant> {
         self.leader?;
         if self.killing.is_some() {

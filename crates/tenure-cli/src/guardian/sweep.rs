@@ -14,7 +14,8 @@ use super::protocol::Status;
 /// How long a sweep tries to kill processes of other users before it reports them as unreached.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
 
-/// Shortest pause between two rounds of kills. Each pause doubles, up to `LONGEST_PAUSE`.
+/// Shortest pause between two rounds of kills, and the first. Each later pause is twice as long, up to
+/// `LONGEST_PAUSE`.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -23,11 +24,12 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 pub(super) enum RoundResult {
     /// At least one process that another round may kill. That round follows after this pause.
     Running(Duration),
-    /// Nothing, or only these processes of other users, which have refused KILL for `REFUSAL_LIMIT`.
+    /// Nothing (the list is empty), or only these processes of other users. For `REFUSAL_LIMIT` the kernel has not
+    /// allowed this process to kill them.
     Unreachable(Vec<i32>),
 }
 
-/// Kills a command's first process (its leader) and all descendants of this process, in rounds.
+/// Kills a command's first process (its leader) and all descendants of this process that are not spared, in rounds.
 ///
 /// The leader is reaped last. Until then no other process can get its process group id.
 #[derive(Debug)]
@@ -86,7 +88,7 @@ impl Sweep {
         RoundResult::Running(pause)
     }
 
-    /// Returns the processes that refuse KILL, empty if all ended. `None`: try another round.
+    /// Returns the processes that this process is not allowed to kill, empty if all ended. `None`: try another round.
     fn unreachable(&mut self, refused: &[Pid], now: Instant) -> Option<Vec<i32>> {
         let dead_leader = self.leader.filter(|&leader| ended(leader));
         let left: Vec<Pid> = self

@@ -36,7 +36,8 @@ pub(super) fn hand_to(group: Pid) {
 /// Gives the terminal back to the process group `owner` if the group of `leader` or of another descendant has it.
 ///
 /// The kernel stops (TTOU) a background process that sets the foreground group, and only `unsafe` code could ignore
-/// that signal. So this process joins the foreground group for the length of one call. A session leader cannot do that.
+/// that signal. So this process joins the foreground group for the length of one call. A session leader cannot join
+/// another group, and then the terminal is not given back.
 pub(super) fn take_back(leader: Pid, owner: Pid) {
     let terminal = stdin();
     let Ok(foreground) = tcgetpgrp(terminal.as_fd()) else {
@@ -59,7 +60,8 @@ fn is_below(group: Pid, leader: Pid) -> bool {
 /// Returns whether a shell would notice that this process group has stopped, and could continue it.
 ///
 /// The kernel's rule: a group can be stopped from a terminal only if some member has a parent in another group of the
-/// same session. This function checks only the ancestors of this process, because a shell with job control is one.
+/// same session. This function checks only this process and its ancestors, because a shell with job control is an
+/// ancestor.
 pub(super) fn shell_can_continue_us() -> bool {
     let (Ok(session), group) = (getsid(None), getpgrp()) else {
         return false;

@@ -172,8 +172,8 @@ mod tests {
         }
     }
 
-    /// The help of all events and fields is tested on the binary (`tests/command/objects.rs`), which cannot produce
-    /// every cause of a loss.
+    /// A test of the binary (`tests/command/objects.rs`) checks the help for all events and fields, but it cannot
+    /// produce every cause of a loss.
     #[test]
     fn every_cause_of_a_loss_is_in_the_help() {
         let command = crate::args::Cli::command();

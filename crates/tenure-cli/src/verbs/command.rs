@@ -26,7 +26,7 @@ pub(super) enum Ending {
     Stopped {
         /// The reason for the stop.
         why: StopReason,
-        /// An INT, TERM, HUP or QUIT that came after the stop had begun. `None` if none came.
+        /// The first INT, TERM, HUP or QUIT that came after the stop had begun. `None` if none came.
         late_signal: Option<i32>,
     },
 }
@@ -117,7 +117,8 @@ pub(super) fn ended_by(signal: i32) -> u8 {
     Status::Signaled(signal).exit_code()
 }
 
-/// Returns the variables that tell the command about its lock. For several keys each variable has one value per line.
+/// Returns the variables that tell the command about its lock. For several keys, each variable except `TENURE_STORE`
+/// has one line for each key.
 fn environment(held: &HeldLock, store: &ChosenStore) -> Vec<(OsString, OsString)> {
     let lines = |value: fn(&Guard) -> String| {
         let values: Vec<String> = held.members().iter().map(value).collect();

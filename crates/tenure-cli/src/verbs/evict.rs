@@ -29,8 +29,8 @@ pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure>
         .await
         .map_err(|error| Failure::of(format!("cannot evict from {key:?}"), &error))?;
     if !freed.is_empty() {
-        // No client can acquire the key for this time after an eviction. Wait, so that the key is free when this verb
-        // ends.
+        // After an eviction, no client can acquire the key during the cooldown. Wait for its end, so that the key is
+        // free when this verb ends.
         tokio::time::sleep(HANDOVER_WINDOW).await;
     }
     disconnect(&client).await;

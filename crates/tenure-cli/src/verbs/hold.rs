@@ -126,8 +126,8 @@ fn not_held(why: &Event) -> Result<u8, Failure> {
     Ok(NOT_HELD)
 }
 
-/// Holds the lock until stdin ends (and `--at-least` is over), a signal comes, or the lock is lost. Then releases a
-/// lock that was not lost.
+/// Holds the lock until stdin ends (and `--at-least` is over), a signal comes, or the lock is lost. Then releases the
+/// lock, unless it was lost.
 async fn hold_until_end(
     held: HeldLock,
     hold: &Hold,
@@ -161,7 +161,8 @@ async fn hold_until_end(
 fn report_loss(lost: &Lost) -> Result<u8, Failure> {
     warn(&lost.to_string());
     let cause = match &lost.cause {
-        // Does not happen, because `hold` closes its client later. `Missing` is a documented cause.
+        // Does not happen, because `hold` closes its client only afterwards. If it did, `hold` would report
+        // `Missing`, because its help does not list `Closed`.
         LostCause::Closed => &LostCause::Missing,
         cause => cause,
     };

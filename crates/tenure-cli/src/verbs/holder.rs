@@ -79,8 +79,8 @@ impl<'a> HolderSearch<'a> {
         self.record(status.as_ref(), now());
     }
 
-    /// Describes the holder for a verb that gives up. First queries the store, with a time limit, unless a query has
-    /// ended that began within the last second.
+    /// Describes the holder for a verb that gives up. First queries the store, with a time limit, unless the last
+    /// query has ended and began less than a second ago.
     async fn last_words(&mut self) -> Option<String> {
         let is_recent = self.began.is_some_and(|began| now() - began < LOOK_INTERVAL);
         if self.query.is_some() || !is_recent {
@@ -95,7 +95,8 @@ impl<'a> HolderSearch<'a> {
         Some(format!("{subject}{}", holder.describe(now())))
     }
 
-    /// Returns the sentence to show while the lock is awaited: the key, and the holder if one was found.
+    /// Returns the sentence to show while the verb waits for the lock: the key and its holder if a holder was found,
+    /// otherwise all keys.
     pub(super) fn sentence(&self) -> String {
         let text = match &self.found {
             Some(holder) => format!("waiting for {:?}: {}", holder.key, holder.describe(now())),
@@ -199,7 +200,7 @@ impl SeenHolder {
     }
 }
 
-/// Formats a duration in whole seconds: `12s`, `2m05s`, `1h02m`.
+/// Formats a duration in whole seconds, or in whole minutes from an hour on: `12s`, `2m05s`, `1h02m`.
 fn in_words(span: Duration) -> String {
     match span.as_secs() {
         seconds @ ..60 => format!("{seconds}s"),

@@ -16,7 +16,8 @@ use crate::args::{Kind, LockArgs, Wait};
 use crate::messages::Failure;
 use crate::output;
 
-/// Shortest time limit of a release just before the local deadline. The store keeps the lock beyond that deadline.
+/// Shortest time limit of a release. It may reach beyond the local deadline: the store keeps the lock a little
+/// longer, so the release may still free the lock.
 const MIN_RELEASE_LIMIT: Duration = Duration::from_millis(100);
 const MAX_RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// Time limit of the release of a lost lock. This release still calls the store, to learn how the lock was lost.
@@ -34,7 +35,7 @@ pub(super) struct HeldLock {
     guards: Guards,
     /// The lease, after it was rounded to the store's limits.
     pub(super) lease: Duration,
-    /// Time from the first attempt to the grant.
+    /// Time from the request for the lock to the grant.
     pub(super) waited: Duration,
 }
 
@@ -98,7 +99,7 @@ impl<'a> LockRequest<'a> {
         HolderSearch::new(client, &self.keys, self.waiting.clone())
     }
 
-    /// Acquires the lock. Waits as long as the options say. The claim ends after `max_hold`.
+    /// Acquires the lock. Waits as long as the options say. The lock is lost once it was held for `max_hold`.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the claim. Closing the client waits for the withdrawal.
@@ -110,7 +111,7 @@ impl<'a> LockRequest<'a> {
     ) -> Result<Outcome, Failure> {
         let waiting = self.waiting.clone();
         let on_waiting = move |claim: &ClaimRef| {
-            // Cannot fail: there is one attempt, and an attempt calls this at most once.
+            // Cannot fail: a request is acquired once, and its `acquire` calls this closure at most once.
             let _ = waiting.set(claim.clone());
             on_waiting(claim);
         };
@@ -256,7 +257,7 @@ impl HeldLock {
         }
     }
 
-    /// Returns one guard for each key, in the order of the keys on the command line.
+    /// Returns one guard for each key, in the order of [`LockArgs::keys`].
     pub(super) fn members(&self) -> &[Guard] {
         match &self.guards {
             Guards::One(guard) => std::slice::from_ref(guard),
@@ -321,8 +322,8 @@ impl HeldLock {
     }
 }
 
-/// Computes the time limit of a release: the longest time left of a member's lease, but between 100 ms and 5 s. If all
-/// members are lost: 1 s.
+/// Computes the time limit of a release from the time that each member has left until its local deadline: the longest
+/// of these times, but at least 100 ms and at most 5 s. If all members are lost: 1 s.
 fn release_limit(left: impl Iterator<Item = Duration>) -> Duration {
     match left.max().unwrap_or_default() {
         Duration::ZERO => LOST_RELEASE_LIMIT,
@@ -341,7 +342,7 @@ mod tests {
             (&[3], 100),
             (&[2_000], 2_000),
             (&[20_000], 5_000),
-            // One of two locks was lost. What is left of the other one's lease counts.
+            // One of two locks was lost. The time that the other lock has left counts.
             (&[0, 700], 700),
             (&[3_000, 400], 3_000),
             (&[0], 1_000),

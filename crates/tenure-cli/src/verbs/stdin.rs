@@ -29,7 +29,8 @@ impl Stdin {
         Stdin { open: None }
     }
 
-    /// Starts a thread that reads stdin. It ends with stdin or with the process: a blocking read cannot be cancelled.
+    /// Starts a thread that reads stdin. The thread ends with stdin or with the process: a blocking read cannot be
+    /// cancelled.
     pub(super) fn watched() -> io::Result<Stdin> {
         let (ends, open) = watch::channel(());
         thread::Builder::new().name("stdin".to_owned()).spawn(move || {
@@ -56,7 +57,8 @@ impl Stdin {
 fn read_to_end() {
     let mut chunk = [0; 4096];
     loop {
-        // Wait for input first. A blocking read would stop this process if it were moved to the background meanwhile.
+        // Wait for input first. The kernel would stop this process if a shell moved it to the background during a
+        // blocking read.
         let looked = poll(&mut [PollFd::new(&stdin(), PollFlags::IN)], None);
         if looked.is_ok() && is_anothers_terminal() {
             thread::sleep(RECHECK_INTERVAL);

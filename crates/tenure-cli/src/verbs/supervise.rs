@@ -224,8 +224,8 @@ fn reason(why: StopReason) -> Option<&'static str> {
 
 /// Returns the local deadline to send to the guardian, if it differs from the one that the guardian has.
 ///
-/// A renewal moves the deadline to an earlier time if the store keeps the lock for less time than before. If `local` is
-/// the clock's origin, the lock is lost: then `on_loss` stops the command.
+/// A renewal moves the deadline to an earlier time if the store keeps the lock for less time than before. If `local`
+/// is the clock's origin, the lock is lost: no deadline is sent, because `on_loss` stops the command.
 fn deadline_to_arm(armed: Instant, local: Instant) -> Option<Instant> {
     (local != armed && local != Instant::ORIGIN).then_some(local)
 }

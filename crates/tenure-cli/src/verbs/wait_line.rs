@@ -12,7 +12,7 @@ use crate::args::Global;
 use crate::messages::note_as_is;
 use crate::status_line;
 
-/// Time until the first query for the holder. A shorter wait for a lock prints nothing.
+/// Time until the first query for the holder. During a shorter wait for a lock, no line is shown.
 const FIRST_LOOK_AFTER: Duration = Duration::from_secs(1);
 /// Time until the plain line is printed, if stderr is not a terminal.
 const PLAIN_LINE_AFTER: Duration = Duration::from_secs(10);

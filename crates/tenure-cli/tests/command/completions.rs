@@ -44,7 +44,8 @@ fn output(shell: &str, args: &[&str], path: &OsString, fixture: &Fixture) -> Don
     done
 }
 
-/// Runs the shell for each case, with the typed words as the last argument. Asserts that it prints exactly the offers.
+/// Runs the shell for each case, with the typed words as the last argument. Asserts that the shell prints exactly the
+/// completions of the case.
 fn assert_offers(shell: &str, script: &str, args: &[&str]) {
     if !needs(shell, shell) {
         return;
@@ -125,7 +126,8 @@ fn zsh_offers_verbs_options_and_values() {
         zpty -d inner
     "#;
     for (typed, offers) in CASES {
-        // The terminal echoes the typed text. An offer at its end would be found there without any completion.
+        // The terminal echoes the typed text. If this text ended with an offer, the test would find the offer in the
+        // echo.
         assert!(offers.iter().all(|offer| !typed.ends_with(offer)));
         let args = [&["-f", "-c", outer, "zsh", typed], *offers].concat();
         output("zsh", &args, &path, &fixture);

@@ -1,4 +1,5 @@
-//! `tenure run` when the lock is lost or `tenure` is killed: no command outlives its lock.
+//! `tenure run` when the lock is lost or `tenure` is killed: no command outlives its lock, unless `--on-lost ignore`
+//! is given.
 
 use std::time::{Duration, Instant};
 

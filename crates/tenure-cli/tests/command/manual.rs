@@ -1,4 +1,4 @@
-//! `tenure man`: the program `mandoc` reads the pages.
+//! `tenure man`: the program `mandoc` checks and formats the pages.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `tenure run` without a failure: exit codes, environment, waiting, and how long the lock is kept.
+//! `tenure run`: exit codes, environment, waiting, signals, and how long the lock is kept.
 
 use std::time::{Duration, Instant};
 
@@ -139,7 +139,7 @@ fn a_lease_beyond_the_limits_is_rounded_and_the_command_runs() {
     }
 }
 
-/// If a failing store were reported as busy, a user would wait for a holder, and cron would take all for well.
+/// If `run` reported a failing store as a busy lock, a user would wait for a holder, and cron would see a success.
 #[test]
 fn a_store_that_does_not_answer_exits_125_not_124() {
     let fixture = Fixture::new();

@@ -8,7 +8,7 @@ use crate::common;
 use crate::fixture::{Fixture, Process, wait_for};
 
 /// Runs the script in a shell with job control on a new terminal. Returns the shell and the terminal's other side, to
-/// which the test writes keys.
+/// which the test writes keystrokes.
 fn at_a_terminal(fixture: &Fixture, script: &str) -> (Process, File) {
     let mut shell = Command::new("setsid");
     shell.args(["--ctty", "--wait", "bash", "--norc", "-mc", script]);
@@ -46,7 +46,7 @@ fn a_background_hold_goes_on_and_reads_no_key() {
     });
     assert!(!has_printed(&fixture, "released"));
     fixture.write("go", "", 0o600);
-    // In the foreground `hold` reads all keys, including those that were typed while it was in the background.
+    // In the foreground, `hold` also reads the keystrokes that were typed while it was in the background.
     assert_eq!(fixture.lines("code", 1), ["0"]);
     assert!(has_printed(&fixture, "released"));
     shell.finish();

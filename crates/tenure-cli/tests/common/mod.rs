@@ -56,7 +56,7 @@ impl Fixture {
     }
 }
 
-/// Starts a program on a new terminal. Returns the terminal's other side, for keys and output.
+/// Starts a program on a new terminal. Returns the terminal's other side, for keystrokes and output.
 pub(crate) fn at_a_terminal(mut program: Command) -> (Child, File) {
     let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
     grantpt(&keys).expect("it is ours");
@@ -81,7 +81,7 @@ pub(crate) struct Done {
 }
 
 impl Process {
-    /// Waits until the process has ended, and until no process holds its output open.
+    /// Closes the process's input. Waits until the process has ended, and until no process holds its output open.
     pub(crate) fn finish(mut self) -> Done {
         self.close_stdin();
         let text = |line: String| line + "\n";

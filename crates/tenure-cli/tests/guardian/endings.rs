@@ -33,7 +33,7 @@ trials![
 ];
 
 /// A script that starts processes outside the command's group in three ways (setsid, double fork, new group), and
-/// writes the shell's and their process ids to the file `pids`.
+/// writes its own process id and then theirs to the file `pids`.
 pub(crate) const ESCAPE: &str = "setsid sleep 600 & a=$!; (setsid sh -c 'sleep 600 & echo $! > daemon' &); \
     while ! [ -s daemon ]; do sleep 0.01; done; timeout 600 sleep 600 & \
     echo $$ $a $(cat daemon) $! > pids";
@@ -207,7 +207,7 @@ fn a_command_that_keeps_forking_is_ended() {
     // Every process of the command has this marker among its arguments, so the test can count them.
     let marker = format!("600.{}", std::process::id());
     for script in [
-        // Each process leaves the group, and another is always being created.
+        // Each process leaves the group, and the shell never stops starting others.
         format!("touch begun; while :; do setsid sleep {marker} & done"),
         // Each process starts the next in a new session and ends, so that no process id lives for long.
         format!("sh ./{marker}; touch begun; exec sleep 600"),
@@ -274,7 +274,8 @@ fn a_stub_of_another_parent_never_runs_the_command() {
             .spawn();
         Process::of(stub.expect("the stub starts")).exit_code();
         let mut error = Vec::new();
-        // A stub that leaves its standard input unread resets the connection after its error.
+        // A read may fail: a stub that ends without reading all of its standard input resets the connection after it
+        // has sent its error.
         let _ = ours.read_to_end(&mut error);
         assert_ne!(
             fixture.path("ran").exists(),

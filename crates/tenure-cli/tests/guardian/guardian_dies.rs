@@ -53,8 +53,9 @@ fn a_stopped_guardian_does_not_save_the_command() {
     assert_ends_everything(&fixture, run, Signal::STOP, "Some(Deadline)");
 }
 
-/// Runs the script `shell`, which leaves a process behind, writes its id to the file `before`, and becomes a probe.
-/// Lets `adopt` make that process a child of the probe, kills the guardian, and asserts that the process lives on.
+/// Runs the script `shell`, which starts a process and writes its id to the file `before`. Afterwards the shell
+/// becomes a probe. Calls `adopt`, which must return only once the process is a child of the probe. Then kills the
+/// guardian, and asserts that the process lives on.
 fn assert_outlives_the_guardian(shell: &str, adopt: impl Fn(&Fixture, &Process, i32)) {
     let fixture = Fixture::new();
     let probe = std::env::current_exe().expect("our own path");
@@ -95,7 +96,7 @@ fn an_orphan_from_before_the_command_outlives_the_guardian() {
 
 /// Python program that starts the program in its arguments, and attaches as a debugger to the process whose id is in
 /// the file `trace`. When that process dies, its parent cannot reap it until the debugger has done so. The debugger
-/// first waits for the file `release`.
+/// does so only once the file `release` exists.
 const DEBUGGER: &str = "\
 import ctypes, os, subprocess, sys, threading
 def wait_for(name):

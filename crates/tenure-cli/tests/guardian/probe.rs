@@ -2,7 +2,7 @@
 //!
 //! `guardian-probe [WORD=MS]… -- CMD ARG…`, with times in milliseconds: `term` and `kill` (the deadline), `renew`
 //! (interval at which the deadline is sent again), `waive` (no deadline), `stop` (when the lock is lost) and `grace`
-//! (time from TERM to KILL then), `back` (when the deadline moves back to the present).
+//! (time from TERM to KILL after this loss), `back` (when the deadline moves back to the present).
 
 use std::collections::HashMap;
 use std::env;

@@ -1,4 +1,6 @@
 //! Tests on a pseudo-terminal, under a shell with job control: the tests type keys.
+//!
+//! No command that a test suspends may fork: a shell that waits for a vfork cannot stop.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -122,7 +124,7 @@ impl Drop for Screen {
 
 const INTERRUPT: &str = "\u{3}";
 const SUSPEND: &str = "\u{1a}";
-/// A deadline that no test reaches. No command that a test suspends forks: a shell that waits for a vfork cannot stop.
+/// A deadline that no test reaches.
 const FAR: &str = "term=600000 kill=600000";
 
 fn the_command_has_the_terminal_and_gives_it_back() {
