@@ -31,12 +31,13 @@ use crate::{Instant, TokenRange};
 pub enum AcquireReply {
     /// The claim holds the key.
     Granted(Grant),
-    /// The claim does not hold the key. A `Fifo` claim is in the queue; an `Unfair` one leaves nothing in the store.
+    /// The claim does not hold the key. A `Fifo` claim is in the queue. An `Unfair` one leaves nothing in the store,
+    /// unless the store queues unfair claims too.
     Waiting {
         /// Number of queued claims before this one; `None` if this one is not queued or the store cannot count.
         ahead: Option<u32>,
-        /// Time to the next poll if no wake-up comes first. At most what is left of the lease of the holder or of the
-        /// claim ahead: that client may have died.
+        /// Time to the next poll if no wake-up comes first. At most slightly longer than what is left of the lease of
+        /// the holder or of the claim ahead, because the client of that claim may have died.
         poll_after: Duration,
     },
     /// The claim was released, was evicted or has expired, and can never hold the key. The store did nothing.
@@ -68,8 +69,8 @@ pub struct Grant {
     /// Start of the lease on the client's clock: the moment before the request was sent, so not later than the start of
     /// the store's own count (B3).
     ///
-    /// A store that ties claims to a session or shared lease states its last confirmed keep-alive. A quorum of stores
-    /// states the earliest `held_from` in its majority.
+    /// A store that ties claims to a session or shared lease sets the time of the last confirmed keep-alive. A quorum
+    /// of stores sets the earliest `held_from` in its majority.
     pub held_from: Instant,
     /// Length of the lease from `held_from` on, after rounding to the store's limits.
     pub lease: Duration,
@@ -89,7 +90,7 @@ impl Grant {
     }
 }
 
-/// Proof of a grant. Only its backend knows the type.
+/// Proof of a grant: a value whose type only the backend knows.
 ///
 /// # Examples
 /// ```

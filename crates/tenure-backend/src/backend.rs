@@ -49,7 +49,7 @@ use crate::{
 /// - **B12 Leases end.** A claim that is not renewed ends with its lease, at most
 ///   [`Limits::expiry_slack`](crate::Limits) late. A renewed claim lives for the lease that the renewal asked for.
 /// - **B13 Eviction.** An evicted claim is gone. Its next renewal is answered with [`Loss::Evicted`](crate::Loss), which
-///   names the evictor, if the store remembers it. The store then grants the key to no claim for the
+///   names the evictor, if the store remembers the eviction. The store then grants the key to no claim for the
 ///   [`cooldown`](crate::ReleaseRequest::cooldown).
 /// - **B14 A release wakes waiters.** If the store has wake-ups, a release, a withdrawal or an eviction wakes the
 ///   claims that can be granted next.
@@ -107,7 +107,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// If this call fails, the engine only polls.
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes>;
 
-    /// A wake-up each time a connection to the store was replaced; `None` if the store has no connections.
+    /// Wake-ups, one for each replaced connection to the store; `None` if the store has no connections.
     ///
     /// The engine then renews every claim that it holds, because the server behind the new connection may have lost
     /// some of them.

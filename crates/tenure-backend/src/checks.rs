@@ -26,7 +26,7 @@ impl Limits {
     /// Checks that the store can give a lease this long.
     ///
     /// # Errors
-    /// [`Fault::Limit`] if the lease is longer than `max_lease`: ask for less, and renew it.
+    /// [`Fault::Limit`] if the lease is longer than `max_lease`: ask for a shorter lease, and renew it.
     pub fn check_lease(&self, asked: Duration) -> Result<(), BackendError> {
         let most = self.max_lease;
         if asked <= most {

@@ -15,7 +15,7 @@ pub const MAX_NOT_AFTER: Duration = Duration::from_secs(10);
 ///
 /// This time is the same for every client of every store. An eviction pauses the key for as long
 /// ([`ReleaseRequest::cooldown`](crate::ReleaseRequest)). So every local hand-over of the evicted claim happens before
-/// the store grants the key again, and tokens are used in the order in which they rise.
+/// the store grants the key again, and tokens are used in ascending order.
 pub const HANDOVER_WINDOW: Duration = Duration::from_millis(10);
 
 /// How long a freed key is reserved for the client that goes next: 10 ms, enough for a wake-up and a request.
@@ -54,7 +54,7 @@ pub struct Claim {
     pub label: Arc<str>,
     /// How the claim holds the key: alone, shared, or with permits.
     pub mode: Mode,
-    /// Whether the claim queues in the store.
+    /// Whether the claim is fair. A fair claim queues in the store.
     pub fairness: Fairness,
     /// How long the store keeps the claim, waiting or granted, without a renewal.
     pub lease: Duration,

@@ -43,7 +43,7 @@ pub enum Guarantee {
     Fencing,
     /// Tokens rise through every crash of the store.
     DurableFencing,
-    /// The store wakes waiters, so they need not rely on polling.
+    /// The store sends wake-ups to waiters, although some may be lost.
     PromptWakeUp,
     /// The store can list its keys.
     Listing,

@@ -67,7 +67,7 @@ pub struct Profile {
     /// What `inspect` can show.
     pub inspection: Inspection,
     /// Time after a grant at which the engine must renew the claim, even one with a fixed lease; `None` if it need not.
-    /// Until then [`inspect`](crate::Backend::inspect) may show the holder without label and token.
+    /// Until that renewal [`inspect`](crate::Backend::inspect) may show the holder without label and token.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "first_renewal_ms", serialize_with = "crate::json::opt_ms")
@@ -232,8 +232,8 @@ pub enum Fencing {
     None,
     /// Tokens rise as long as this process lives.
     Process,
-    /// Tokens rise unless the store loses its data and its clock is then behind the lost counter, for example because
-    /// the clock ran backward.
+    /// A store that loses its token counter continues from its clock. Tokens rise unless that clock is behind the
+    /// lost counter, for example because the clock ran backward.
     UntilDataLossAndBackwardClock,
     /// Tokens rise through every crash, because each is on stable storage before it is granted. A token can repeat only if
     /// the data is lost or replaced by an older copy and the clock also runs backward.
@@ -274,8 +274,8 @@ pub enum WakeUp {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Whether `inspect` lists keys by any prefix. A store that cannot list all keys may still accept a prefix that is not
-    /// empty.
+    /// Whether `inspect` lists keys by any prefix, even an empty one, which matches all keys. A store that cannot
+    /// list all keys may still accept a prefix that is not empty.
     pub lists: bool,
     /// Whether `inspect` shows waiters, in their order.
     pub queue: bool,
@@ -370,8 +370,8 @@ impl Limits {
 impl Profile {
     /// Creates the profile of a store that promises nothing: it serves no kind of lock until its orders are set.
     ///
-    /// What must not be forgotten is an argument: how the store detects a dead holder, and every event that can make two
-    /// clients hold a lock at once.
+    /// `liveness` and `hazards` are arguments, so that no author forgets them: how the store detects a dead holder,
+    /// and every event that can make two clients hold a lock at once.
     pub const fn new(
         store: &'static str,
         layout: &'static str,

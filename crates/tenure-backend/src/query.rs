@@ -87,7 +87,8 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Cursor of the next page; `None` on the last page, even if that is full.
     ///
-    /// A store that would have to look at very many keys to find out may announce one more page that is then empty.
+    /// A store that would have to read very many keys to know whether more match may announce another page, which is
+    /// then empty.
     pub next: Option<Cursor>,
 }
 

@@ -96,11 +96,11 @@ pub struct Successor {
 pub enum ReleaseTarget {
     /// A claim of a Tenure client, waiting or granted.
     Claim(ClaimRef),
-    /// A holder that is not a Tenure claim, such as a Java thread or a row of another tool.
+    /// A holder or waiter that is not a Tenure claim, such as a Java thread or a row of another tool.
     Foreign {
-        /// The key that the holder holds.
+        /// The key that the target holds or waits for.
         key: LockKey,
-        /// The text of [`HolderId::Foreign`] for this holder.
+        /// The text of [`HolderId::Foreign`] for this target.
         id: Arc<str>,
     },
     /// All holders of the key. Its waiters stay.
@@ -132,7 +132,7 @@ impl ReleaseTarget {
 pub enum HolderId {
     /// A claim of a Tenure client.
     Claim(ClaimId),
-    /// The store's name for a holder that is not a Tenure claim.
+    /// The store's name for a holder or waiter that is not a Tenure claim.
     Foreign(Arc<str>),
 }
 
@@ -219,8 +219,8 @@ pub enum ReleaseReply {
     Done {
         /// Holders and queued claims that this call removed; empty if there was nothing to remove.
         freed: Batch<HolderId>,
-        /// Number of waiting claims of other clients, perhaps with one that has just left; `None` if the store cannot
-        /// know.
+        /// Number of claims of other clients that queue, or that wait and watch for wake-ups. The store may count a
+        /// claim that has just left. `None` if the store cannot know.
         others: Option<u32>,
         /// State of the successor, if the request named one.
         successor: Option<AcquireReply>,

@@ -145,7 +145,8 @@ pub enum RenewReply {
         /// Length of the new lease, as in [`Grant::lease`](crate::Grant).
         lease: Duration,
     },
-    /// The claim is gone for good: no renewal brings it back (B6).
+    /// The claim is gone, and no renewal brings it back (B6); or the claim is in another phase than the renewal asked
+    /// for, and stays as it is.
     Gone(Loss),
     /// The renewal failed. Whether it took effect depends on the error's [`Effect`]. The holder may rely on the claim
     /// until its last known local deadline.

@@ -1,10 +1,10 @@
-//! Fencing tokens: numbers that rise with every grant of a key.
+//! Fencing tokens: numbers that rise from each grant of a key to the next conflicting one.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// A number that is greater than every token granted on the same key before it.
+/// A number that is greater than the token of every conflicting grant of the same key before it.
 ///
 /// Send it to the protected resource with each write. A resource that remembers the greatest token it has seen can refuse
 /// the writes of a holder that was paused beyond its lease. A token is between 1 and `i64::MAX`, so it fits a signed

@@ -9,7 +9,7 @@ use crate::{ClaimId, Instant, MAX_NOT_AFTER};
 /// `not_after` is read on, may run slower than the store's.
 const REMEMBERED: Duration = MAX_NOT_AFTER.saturating_mul(2);
 
-/// With fewer ranges than this the set forgets none.
+/// The set forgets no range while it has fewer ranges than this.
 const MIN_RANGES: usize = 64;
 
 /// A set of ended claims, so that no delayed request is granted one of them again (B5).
@@ -33,7 +33,7 @@ const MIN_RANGES: usize = 64;
 pub struct Tombstones {
     /// Ranges by their first claim. No two ranges are adjacent.
     ranges: BTreeMap<ClaimId, Range>,
-    /// Number of ranges at which the next new range makes the set forget old ones.
+    /// Once the set has this many ranges, it forgets old ones before it adds the next range.
     forget_at: usize,
 }
 

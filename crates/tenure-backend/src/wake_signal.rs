@@ -39,7 +39,7 @@ struct State {
 }
 
 impl WakeSignal {
-    /// Wakes the listener, if one waits, and makes its next poll ready.
+    /// Wakes the listener, if one waits, and makes the next poll ready.
     ///
     /// Release your own locks before the call: a waker may run any code.
     pub fn notify(&self) {

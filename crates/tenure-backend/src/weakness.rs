@@ -3,7 +3,9 @@
 use crate::{Fencing, Finding, Hazard, Profile, Reach};
 
 impl Profile {
-    /// Findings that hold for every store with this profile, whatever its setup. `tenure doctor` prints them first.
+    /// Findings that hold for every store with this profile, whatever its setup.
+    ///
+    /// `tenure doctor` prints them before it examines the store itself.
     ///
     /// A [note](crate::Severity::Note) names events after which two clients can hold a lock, and clients that the locks
     /// do not exclude. A [warning](crate::Severity::Warning) names a protection that other stores give and this one

@@ -14,7 +14,7 @@ use tenure_backend::{
 use crate::Dice;
 use crate::faulty::{Exchange, Faults, FaultyBackend, Reply, Request, When};
 
-/// Maximum number of requests kept for a late repetition. Beyond it, the next call repeats the oldest.
+/// Maximum number of requests kept for a late repetition. If there are more, the next call repeats the oldest ones.
 const MAX_LATE: usize = 32;
 
 /// How often [`Chaos`] injects each fault. Rates are percentages of single calls and of batch elements.
@@ -69,7 +69,7 @@ impl FaultRates {
 /// Injects random faults between a client and a backend.
 ///
 /// The seed decides everything: the same calls in the same order get the same faults. A correct store stays correct
-/// behind these faults, so the whole conformance suite passes through them.
+/// behind these faults, so it passes the whole conformance suite behind them too.
 ///
 /// # Guarantees
 /// - An error before the effect is `Unavailable` with [`Effect::None`], and the store did not receive the request. An
@@ -79,7 +79,7 @@ impl FaultRates {
 ///   store remembers ended claims. Evictions of all holders or of foreign holders are not repeated.
 /// - The placement of an unfair claim is never repeated once the client knows that the store refused it, neither as a
 ///   claim of its own nor as a successor. A refused unfair claim leaves nothing in the store, so its client forgets it
-///   without a withdrawal. The contract does not allow an answered request to be sent again.
+///   without a withdrawal: nothing would withdraw the claim if a repetition placed it.
 /// - The profile is that of the store, but reliable wake-ups become lossy.
 ///
 /// # Examples

@@ -2,9 +2,9 @@
 //!
 //! An attempt *holds* its key from its `acquired` event up to its `release` event, its `lost` event or its local
 //! deadline, whichever comes first. The end is exclusive: another attempt may be granted at that very time. From its
-//! `downgrade` event on, a writer holds its key as a reader. An attempt with an unknown outcome proves nothing. The
-//! check is complete: a correct lock can have produced the history if and only if holding periods whose modes
-//! [`Mode::admits`] refuses do not overlap.
+//! `downgrade` event on, a writer holds its key as a reader. The checker concludes nothing from an attempt with an
+//! unknown outcome. For mutual exclusion the check is complete: a correct lock can have produced the history if and
+//! only if holding periods whose modes [`Mode::admits`] refuses do not overlap.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -211,7 +211,7 @@ impl Checker {
         }
     }
 
-    /// Starts the holding period of a granted attempt. V1 fails if a conflicting attempt holds the key.
+    /// Starts the holding period of a granted attempt. Reports V1 if a conflicting attempt holds the key.
     fn start_holding(&mut self, event: &Event, mode: Mode, until: Instant) {
         let (_, one) = self.state_of(event.attempt);
         let witness = one.holders.conflicting(mode);
@@ -223,7 +223,7 @@ impl Checker {
         }
     }
 
-    /// Checks L3: no conflicting attempt still waits that queued before the granted one began.
+    /// Checks L3: no conflicting attempt that queued before the granted one began still waits.
     fn check_order(&mut self, event: &Event, mode: Mode, invoked: Instant) {
         let (_, one) = self.state_of(event.attempt);
         let ahead: Vec<u64> = one
@@ -290,8 +290,8 @@ impl Checker {
         }
     }
 
-    /// Checks V2: a guard says "held" only if asked before its deadline and its loss. Conflicting attempts of other
-    /// owners do not hold the key from the question to the answer.
+    /// Checks V2: a guard that says "held" was asked before its deadline and before its loss, and no conflicting
+    /// attempt of another owner held the key for the whole time from the question to the answer.
     fn sampled(&mut self, event: &Event, since: Instant) {
         self.summary.samples += 1;
         let (attempt, one) = self.state_of(event.attempt);

@@ -50,7 +50,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// Clock that follows tokio's time, which tests can pause, plus the suspends that they add. Clones share one time.
+/// Clock that follows tokio's time, which tests can pause, plus the suspends that tests add. Clones share one time.
 ///
 /// [`advance`](SimClock::advance) moves tokio's time and this clock together, like ordinary time.
 /// [`suspend`](SimClock::suspend) moves only this clock, like a suspended machine: timers do not count that time.

@@ -64,8 +64,8 @@ pub enum EventKind {
         /// Mode in which the attempt wants to hold the key.
         mode: Mode,
     },
-    /// The attempt is known to wait in a first-come, first-served queue. Recorded again if it was placed again at the
-    /// tail.
+    /// The attempt is known to wait in a first-come, first-served queue. Recorded again if the attempt lost its place
+    /// and was placed again at the tail.
     Queued,
     /// The attempt was granted the key.
     Acquired {
@@ -98,7 +98,7 @@ pub enum EventKind {
         /// Token sent with the write.
         token: FencingToken,
     },
-    /// An inspection of the store showed this many holders and waiters of the key.
+    /// An inspection of the store showed the holders and waiters of the key.
     Seen {
         /// Number of holders.
         holders: u32,

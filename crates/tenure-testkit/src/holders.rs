@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use tenure_backend::{FencingToken, Instant, Mode};
 
-/// List with one entry per mode, of which a key uses few.
+/// List with one entry per mode. A key uses few modes.
 type ByMode<T> = Vec<(Mode, T)>;
 
 fn entry_for<T: Default>(groups: &mut ByMode<T>, mode: Mode) -> &mut T {

@@ -1,11 +1,11 @@
 //! Tests for authors of Tenure stores: conformance suite, fault injection, history checker, test clocks.
 //!
-//! - [`conformance!`] and [`conformance_under_chaos!`] expand to one named test for each rule of the backend contract.
-//!   Each test runs on a fresh store, which a [`Subject`] makes.
+//! - [`conformance!`] and [`conformance_under_chaos!`] expand to one named test for each case of the conformance
+//!   suite. Each test runs on a fresh store, which a [`Subject`] makes.
 //! - [`agrees_with_the_model!`] sends random requests to the store and compares every reply with a model of the
 //!   contract.
-//! - [`Chaos`] injects faults at given [`FaultRates`] between a client and any backend, decided by a seed.
-//!   [`FaultyBackend`] is the decorator below it, for tests that decide on faults themselves.
+//! - [`Chaos`] injects random faults between a client and any backend, at given [`FaultRates`] and from a seed. It is
+//!   built on the decorator [`FaultyBackend`], which tests that choose their faults use directly.
 //! - [`Recorder`] records the events of locks as a history, and [`check`] searches a history for violations of mutual
 //!   exclusion, fencing and order.
 //! - [`ManualClock`], [`SimClock`] and [`JumpingClock`] are clocks that a test controls.

@@ -30,13 +30,14 @@ pub trait Subject: Send + Sync + 'static {
     /// Creates a client on `clock`, with a store that reads the same clock. Returns `None` if the store has its own
     /// clock.
     ///
-    /// The client may have a store of its own, so a test case that calls this method calls no other client.
+    /// The client may have a store of its own, so a test case that calls this method uses no other client.
     fn client_on(&self, clock: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>>;
 
     /// Shuts the store down in an orderly way and starts it again with its stored data. Returns `None` if the store
     /// keeps no data or cannot be restarted by a test.
     ///
-    /// A store within one machine restarts together with the machine. Earlier clients need not work afterwards.
+    /// Clients created before need not work afterwards. A store within one machine restarts only with that machine,
+    /// and so with its clients.
     fn restart(&self) -> Option<Call<()>> {
         None
     }

@@ -26,7 +26,7 @@ pub struct Summary {
     pub samples: u64,
 }
 
-/// Rule that a history of locks must keep.
+/// Rule that a history of locks must keep. Each variant's text says how a history breaks that rule.
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ pub enum Rule {
     /// key.
     V2,
     /// A token was not greater than that of a conflicting grant made before the attempt began, or two conflicting
-    /// grants had the same one.
+    /// grants had the same token.
     V3,
     /// The guarded resource accepted an older token after a newer one.
     V4,

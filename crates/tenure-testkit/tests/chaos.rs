@@ -1,5 +1,4 @@
-//! `Chaos`: which calls fail, which requests are repeated, which wake-ups are lost, and that the seed decides all of
-//! this.
+//! Tests of `Chaos`: failed calls, repeated requests, lost wake-ups, and the seed that decides all of them.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -15,8 +14,8 @@ use tenure_backend::{
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Chaos, Exchange, FaultRates, Faults, FaultyBackend, Reply, Request, When};
 
-/// Store that records the requests that reach it. It refuses readers and inspections, replies that other claims have
-/// ended, and sends a hundred wake-ups to each watch.
+/// Store that records the placements, renewals and releases that reach it. It refuses readers and inspections,
+/// replies that other claims have ended, and sends a hundred wake-ups to each watch.
 #[derive(Debug)]
 struct CallLog {
     store: Arc<dyn Backend>,
@@ -72,7 +71,7 @@ impl CallLog {
     }
 }
 
-/// Rates at which every request is repeated.
+/// Rates at which every request that may be repeated is repeated.
 const REPEATS: FaultRates = FaultRates {
     repeats: 100,
     ..FaultRates::NONE

@@ -147,7 +147,7 @@ fn any_mode(dice: &mut Dice, kind: u64) -> Mode {
     }
 }
 
-/// Random history. Times are distinct where the rules do not order events at the same time.
+/// Random history. Writes have distinct times, because the rules do not order writes at the same time.
 fn any_history(dice: &mut Dice) -> Vec<Attempt> {
     let kind = dice.below(3);
     let attempts = 2 + dice.below(3);

@@ -3,8 +3,8 @@
 
 use tenure_testkit::{Event, Rule, check};
 
-/// Histories with a rule as title. With the line `wrong`, a history violates that rule; with the line `right` instead,
-/// none.
+/// Histories, each with a rule as its title. With the line `wrong`, a history violates that rule. With the line
+/// `right` instead, it violates none.
 const PLANTED: &str = "\
 V1: holding periods that overlap by one nanosecond
   0 1 invoked owner=1 mode=exclusive key=k

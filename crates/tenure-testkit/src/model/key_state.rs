@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tenure_backend::{Claim, ClaimId, ClientId, FencingToken, Instant, Kind, Mode, TokenRange};
 
-/// Time for which the store may reserve a key that a claim has left, for a waiter that the store woke. Until then it
-/// may answer `Waiting` to other claims although nothing else prevents a grant.
+/// Time for which the store may reserve a key that a claim has left, for a waiter that the store woke. In this time
+/// it may answer `Waiting` to other claims although nothing else prevents a grant.
 const RESERVATION: Duration = Duration::from_millis(200);
 
 /// Time before a call was made, and time after its reply arrived.
@@ -33,8 +33,8 @@ pub(super) struct KeyState {
     reserved_until: Option<Instant>,
     /// Greatest token issued for the key so far.
     greatest: Option<FencingToken>,
-    /// Greatest token when the key was last free or was downgraded. New grants need to exceed only this one, because
-    /// claims that hold together may have equal tokens.
+    /// Greatest token when the key was last free or its writer downgraded. New grants need to exceed only this one,
+    /// because claims that hold together may have equal tokens.
     floor: Option<FencingToken>,
 }
 
@@ -123,13 +123,13 @@ impl KeyState {
         self.reserved_until = self.reserved_until.max(Some(now + RESERVATION));
     }
 
-    /// Starts a cooldown. In the store it started at some time within the call.
+    /// Starts a cooldown. The store started it at some time during the call.
     pub(super) fn start_cooldown(&mut self, at: CallTimes, cooldown: Duration) {
         self.cooldown_until = self.cooldown_until.max(Some(at.before + cooldown));
         self.note_departure(at.after + cooldown);
     }
 
-    /// Latest time at which all leases on the key must have ended.
+    /// Time by which all leases on the key must have ended.
     pub(super) fn last_end(&self) -> Option<Instant> {
         self.placed.iter().map(|one| one.ends.latest).max()
     }

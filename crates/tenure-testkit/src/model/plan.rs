@@ -50,7 +50,7 @@ pub(super) enum Step {
         is_withdrawal: bool,
         successor: Option<ClaimPlan>,
     },
-    /// Releases a claim and names an existing claim of the same client and key as its successor.
+    /// Releases a claim and names an existing claim as its successor, if both have the same client and key.
     HandOver {
         slot: usize,
         to: usize,
@@ -69,7 +69,7 @@ pub(super) enum Step {
 struct StepGenerator {
     dice: Dice,
     served: Vec<(Mode, Fairness)>,
-    /// For each key, a mode of the kind that most of its claims have: claims of other kinds are mismatches.
+    /// For each key, a mode of the kind that most of its claims have. Some have another kind, to cause mismatches.
     preferred: [Mode; KEYS],
     /// The short and the long lease that claims and renewals request.
     leases: [Duration; 2],

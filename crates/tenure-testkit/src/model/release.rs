@@ -68,8 +68,8 @@ impl ModelState {
             key_state.start_cooldown(at, release.cooldown);
         }
         for one in &gone {
-            // The store reports an eviction to a holder until its lease ends. A waiter's next poll only says that the
-            // claim ended.
+            // The store must report an eviction to a holder until the holder's lease would have ended. To an evicted
+            // waiter it need not report the eviction, only that the claim is gone.
             let until = if one.holds() {
                 one.ends.earliest
             } else {

@@ -20,8 +20,8 @@ const SHRINK_LIMIT: Duration = Duration::from_secs(20);
 ///
 /// # Panics
 /// Panics if the store gives a reply that the contract does not allow; the message has the seed, and the fewest steps
-/// found that lead to such a reply. Panics also if more than half of all steps could not be checked, because the store
-/// could not be reached or was so slow that leases expired during calls.
+/// found that lead to such a reply. Panics also if a walk takes longer than a minute, or if more than half of all
+/// steps could not be checked: the store could not be reached, or was so slow that leases expired during calls.
 ///
 /// # Examples
 /// ```

@@ -13,9 +13,9 @@ use tenure_backend::{
 use super::key_state::{CallTimes, ExpiryRange, KeyState, Phase, PlacedClaim};
 use crate::{Reply, Request};
 
-/// A lease must have ended this long after its time and the store's `expiry_slack`.
+/// Extra time that a lease may last beyond its end and the store's `expiry_slack`.
 const GRACE: Duration = Duration::from_millis(100);
-/// Expected maximum duration of a call. Walks start no call if a lease may end within it.
+/// Expected maximum duration of a call. Walks start no call if a lease may end within this time.
 const CALL_TIME: Duration = Duration::from_millis(100);
 
 /// Result of checking a reply. The error says what is wrong with the reply.
@@ -92,7 +92,7 @@ impl ModelState {
         placed.any(|one| one.ends.earliest <= at.after)
     }
 
-    /// Removes claims whose leases have certainly ended, and records that.
+    /// Removes claims whose leases have certainly ended, and records them as expired.
     pub(super) fn expire_leases(&mut self, now: Instant) {
         for key_state in self.keys.values_mut() {
             let dead: Vec<PlacedClaim> = key_state

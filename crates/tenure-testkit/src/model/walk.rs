@@ -46,7 +46,7 @@ pub(super) async fn walk(
     transcript: &mut Vec<String>,
 ) -> Result<usize, String> {
     let mut clients = Vec::new();
-    // One client more than the steps use: the last one inspects and evicts.
+    // One client more than place claims: the last one inspects and evicts.
     for _ in 0..=CLIENTS {
         clients.push(fixture.client().await);
     }
@@ -213,7 +213,7 @@ impl Walk<'_> {
         self.fixture.profile().remembers_ended || !self.state.ended.contains_key(&claim.at)
     }
 
-    /// Request by which its client releases a claim. Leaves out a successor that the contract does not allow.
+    /// Returns a claim's client, and the request to release the claim. Leaves out a successor that is not allowed.
     fn release_by_client(
         &self,
         leaving: &WalkClaim,

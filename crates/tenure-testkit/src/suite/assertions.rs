@@ -93,8 +93,8 @@ impl TestClient {
         }
     }
 
-    /// Polls a claim until it is granted, for at most 200 ms: the store may reserve the key for that long for another
-    /// waiter or a cooldown.
+    /// Polls a claim until it is granted, for at most 200 ms. Until then, a cooldown or a reservation of the key for
+    /// another waiter may delay the grant.
     pub async fn granted_soon(&self, claim: &Arc<Claim>) -> Grant {
         self.granted_within(claim, Duration::from_millis(200)).await
     }
@@ -106,7 +106,7 @@ impl TestClient {
         self.release(&claim).await;
     }
 
-    /// Asserts that the store shows nothing of a key, and grants it to an exclusive claim.
+    /// Asserts that the store shows nothing of a key, and that it grants the key to an exclusive claim.
     pub async fn finds_nothing(&self, key: &LockKey) {
         assert_eq!(self.status(key).await, None, "nothing is left of a claim");
         self.finds_free(key, Mode::Exclusive).await;
@@ -124,7 +124,8 @@ impl TestClient {
         self.stays_alive_as(claim, phase, |_| {}).await
     }
 
-    /// Renews a claim, as `change` says. Asserts that it is alive. Returns `held_from` and the lease.
+    /// Renews a claim, after `change` has modified the request. Asserts that the claim is alive. Returns `held_from`
+    /// and the lease.
     pub async fn stays_alive_as(
         &self,
         claim: &Claim,

@@ -241,7 +241,8 @@ impl TestClient {
         answers.into_iter().map(released).collect()
     }
 
-    /// Sends releases. Returns each reply that is no transient error, and whether its release was repeated.
+    /// Sends releases, and repeats those that fail with a transient error. Returns each release's last reply, and
+    /// whether the release was repeated.
     pub(super) async fn release_replies(&self, releases: &[ReleaseRequest]) -> Vec<(ReleaseReply, bool)> {
         let release = |backend: Arc<dyn Backend>, batch| backend.release(batch);
         let is_transient =
@@ -254,7 +255,7 @@ impl TestClient {
         self.renew_as(claim, Phase::Granted, |_| {}).await
     }
 
-    /// Renews a claim in the given phase. `change` may modify the request.
+    /// Renews a claim, if it is in the given phase. `change` may modify the request.
     pub async fn renew_as(
         &self,
         claim: &Claim,
@@ -288,7 +289,7 @@ impl TestClient {
         answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
-    /// Asks the store for wake-ups of a claim's waiter. Returns `None` if the store can only be polled.
+    /// Subscribes to wake-ups for a claim. Returns `None` if the store can only be polled.
     pub async fn watch(&self, claim: &Arc<Claim>) -> Option<Wakes> {
         let watched = self.retry(|backend| backend.watch(claim.clone())).await;
         if let Err(error) = &watched {

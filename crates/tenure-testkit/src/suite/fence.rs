@@ -53,7 +53,7 @@ pub async fn tokens_rise_over_eviction(fixture: Fixture) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// Tokens rise from before a restart of the store to after it, if the profile promises that (R12).
+/// Tokens rise across a restart of the store, if the profile promises that (R12).
 pub async fn tokens_rise_over_a_restart(fixture: Fixture) {
     let key = fixture.key();
     let before = fixture.client().await;
@@ -109,7 +109,8 @@ pub async fn a_grant_reserves_the_requested_token_range(fixture: Fixture) {
     }
 }
 
-/// A renewal with `raise` lifts the key's token counter and replaces the claim's tokens. `inspect` shows them.
+/// A renewal with `raise` lifts the key's token counter and replaces the claim's tokens. `inspect` then shows the
+/// first of the new tokens.
 pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
@@ -168,7 +169,8 @@ pub async fn a_raise_never_lowers_the_counter(fixture: Fixture) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// A renewal with `raise` of an absent claim, or of a claim in another phase, does not lift the token counter.
+/// A renewal with `raise` does not lift the token counter if the claim has ended, or is in another phase than the
+/// renewal asks for.
 pub async fn a_raise_of_an_ended_claim_has_no_effect(fixture: Fixture) {
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);

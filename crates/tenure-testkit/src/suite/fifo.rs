@@ -224,7 +224,7 @@ pub async fn a_reader_does_not_overtake_a_waiting_writer(fixture: Fixture) {
     granted_one_by_one(&fixture, [Mode::Read, Mode::Write, Mode::Read]).await;
 }
 
-/// A claim for few permits does not overtake one for many, even if enough permits for it are free.
+/// A claim for few permits does not overtake one for many, even if enough permits for the small claim are free.
 pub async fn a_small_claim_does_not_overtake_a_large_one(fixture: Fixture) {
     skip_if!(fixture.refuses(permits(2, 3), Fairness::Fifo).await);
     granted_one_by_one(&fixture, [permits(2, 3), permits(3, 3), permits(1, 3)]).await;

@@ -9,7 +9,7 @@ use tenure_backend::{Backend, Fairness, LockKey, Mode, Profile};
 
 use crate::Subject;
 
-/// Interval at which a case checks whether a lease has ended, including the time of the check itself.
+/// Longest time between two checks whether a lease has ended: a pause of up to 50 ms, and the time of the check.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Store under test, with the leases, keys and clients that a case uses.

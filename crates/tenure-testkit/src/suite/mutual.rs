@@ -52,7 +52,8 @@ pub async fn a_writer_excludes_readers_and_writers(fixture: Fixture) {
     b.finds_free(&key, Mode::Read).await;
 }
 
-/// A downgrade lets readers in at once and keeps writers out. The claim keeps its tokens, and repeating is safe (B20).
+/// A downgrade lets readers in at once and keeps writers out. The claim keeps its tokens, and a repeated downgrade is
+/// safe (B20).
 pub async fn a_downgraded_writer_holds_together_with_readers(fixture: Fixture) {
     skip_if!(fixture.refuses_mode(Mode::Write).await);
     let ([a, b, c], key) = (fixture.three().await, fixture.key());
@@ -115,7 +116,7 @@ pub async fn permits_are_granted_up_to_the_semaphores_size(fixture: Fixture) {
     a.finds_free(&key, permits(3, 3)).await;
 }
 
-/// Clients that acquire and release a key as fast as they can never hold it at the same time, and the tokens rise.
+/// Several clients acquire and release one key at full speed. No two hold it at the same time, and the tokens rise.
 pub async fn competing_clients_never_hold_at_the_same_time(fixture: Fixture) {
     skip_if!(fixture.refuses_mode(Mode::Exclusive).await);
     let key = fixture.key();
@@ -149,8 +150,8 @@ async fn compete(client: TestClient, recorder: Recorder, key: LockKey, owner: u6
                 tokio::task::yield_now().await;
                 recorder.record(attempt, EventKind::ReleaseInvoked);
             }
-            // A quorum whose members were split between the competitors ends the claim, and a repeated request learns
-            // that.
+            // A quorum ends a claim if its members were split between the competitors. A repeated request then gets
+            // `Ended`.
             AcquireReply::Waiting { .. } | AcquireReply::Recovering | AcquireReply::Ended => {}
             other => panic!("the reply to a new claim is {other:?}"),
         }

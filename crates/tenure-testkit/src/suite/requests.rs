@@ -19,7 +19,7 @@ pub struct ReleaseOutcome {
     pub others: Option<u32>,
     /// The reply for the successor, if one was named.
     pub successor: Option<AcquireReply>,
-    /// True if the request was sent more than once. An earlier one may have freed the claim, so `freed` may be empty.
+    /// True if the request was sent more than once. If an earlier one freed the claim, `freed` is empty.
     pub repeated: bool,
 }
 

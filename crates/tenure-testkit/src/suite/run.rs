@@ -44,7 +44,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// All cases, sorted by group.
+/// All cases, group by group.
 pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     crate::__groups! { [] __list cases }

@@ -13,7 +13,7 @@ pub async fn a_release_lets_a_watching_waiter_proceed(fixture: Fixture) {
     proceeds_after(&fixture, async |holder, held| holder.release(held).await).await;
 }
 
-/// An eviction wakes a watching waiter, which is granted after the cooldown.
+/// An eviction wakes a watching waiter, which is then granted. If the store may lose wake-ups, polling is enough.
 pub async fn an_eviction_lets_a_watching_waiter_proceed(fixture: Fixture) {
     proceeds_after(&fixture, async |holder, held| holder.evict(held, "alice").await).await;
 }
@@ -58,7 +58,7 @@ pub async fn a_waiter_without_wake_ups_proceeds_by_polling(fixture: Fixture) {
     waiter.granted_soon(&waiting).await;
 }
 
-/// Watching a claim neither places it nor extends its lease.
+/// Watching a claim does not place it, and a watch that starts or is dropped does not end it.
 pub async fn watching_does_not_change_the_claim(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);

@@ -18,9 +18,9 @@ use tenure_testkit::{Exchange, Faults, Reply, Request, StoreFailure, When};
 use crate::bug::Bug::{self, *};
 use crate::store::SlowLink;
 
-/// Time for which `ForgetsEndedSoon` remembers an ended claim.
+/// Time for which the bug `ForgetsEndedSoon` remembers an ended claim.
 const SOON: Duration = Duration::from_secs(1);
-/// Chunk size of `LongBatchesAreShuffled`.
+/// Chunk size of the bug `LongBatchesAreShuffled`.
 const CHUNK: usize = 100;
 
 /// Connection of one client, with at most one bug.
@@ -39,7 +39,7 @@ pub(crate) struct SharedState {
     pub(crate) failure: Mutex<Option<StoreFailure>>,
     granted: Mutex<HashSet<ClaimRef>>,
     released: Mutex<HashMap<ClaimRef, Instant>>,
-    /// Status of each key after its last grant, for `ShowsTheExpired`.
+    /// Status of each key after its last grant, for the bug `ShowsTheExpired`.
     shown: Mutex<HashMap<LockKey, LockStatus>>,
 }
 
@@ -82,7 +82,7 @@ impl BuggyConnection {
         self.store.clock().now()
     }
 
-    /// Reply of a store that the test makes fail, otherwise `None`.
+    /// Reply of the store while the test makes it fail; `None` while the store works.
     fn set_failure(&self, request: &Request) -> Option<Result<Reply, BackendError>> {
         let failure = (*self.shared.failure.lock())?;
         let fault = match (self.bug, request) {

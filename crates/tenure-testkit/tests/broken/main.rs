@@ -11,7 +11,7 @@ use store::BuggyStore;
 use tenure_testkit::model::walks;
 use tenure_testkit::suite::{Case, all, run};
 
-/// Returns whether a case fails on a store with this bug, or with none.
+/// Returns whether a case fails on a store with this bug. `None` is a store without a bug.
 fn fails(case: Case, bug: Option<Bug>) -> bool {
     let attempt = || {
         run(

@@ -117,8 +117,8 @@ pub async fn a_waiter_can_be_evicted_from_the_queue(fixture: Fixture) {
     c.granted_soon(&next).await;
 }
 
-/// After an eviction, the store grants no claim for the cooldown of 10 ms: until then the evicted client may hand over
-/// the claim in memory.
+/// After an eviction, the store grants the key to no claim until the cooldown of 10 ms has passed. In this time the
+/// evicted client may still hand over the claim in memory.
 pub async fn an_eviction_starts_a_cooldown(fixture: Fixture) {
     let ([holder, operator, other], key) = (fixture.three().await, fixture.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;

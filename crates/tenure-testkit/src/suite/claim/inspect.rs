@@ -64,8 +64,7 @@ pub async fn inspect_shows_all_holders_of_a_shared_key(fixture: Fixture) {
     assert_eq!(shown, expected.collect());
 }
 
-/// `inspect` shows waiters in the order of the queue, if the profile says that `inspect`
-/// shows the queue.
+/// `inspect` shows waiters in the order of the queue, if the profile says that `inspect` shows the queue.
 pub async fn inspect_shows_waiters_in_queue_order(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let ([a, b, c], key) = (fixture.three().await, fixture.key());
@@ -101,7 +100,8 @@ pub async fn inspect_does_not_show_a_free_key(fixture: Fixture) {
     }
 }
 
-/// A listing shows each key that starts with the prefix exactly once, over all its pages. The prefix has no wildcards.
+/// A listing shows each key that starts with the prefix exactly once, over all its pages. Characters
+/// such as `*` and `%` in the prefix match only themselves.
 pub async fn a_listing_shows_each_matching_key_once(fixture: Fixture) {
     let client = fixture.client().await;
     if !fixture.profile().inspection.lists {
@@ -128,7 +128,8 @@ pub async fn a_listing_shows_each_matching_key_once(fixture: Fixture) {
     }
 }
 
-/// A page announces a next page only if the next page has keys. A full page or a released key is no reason.
+/// A page announces a next page only if the next page has keys. A full page or a released key is no reason to
+/// announce one.
 pub async fn a_page_never_announces_an_empty_page(fixture: Fixture) {
     let client = fixture.client().await;
     if !fixture.profile().inspection.lists {

@@ -11,7 +11,7 @@ use crate::suite::{Fixture, TestClient};
 use crate::{JumpingClock, Link};
 
 /// Delay of a message: longer than the timing error of a case, and shorter than a sixth of the lease, after which a
-/// store abandons a renewal.
+/// store may abandon a renewal.
 const LATE: Duration = Duration::from_millis(120);
 
 /// The local deadline is not after the end of the lease that the store shows.

@@ -207,7 +207,8 @@ pub async fn a_shorten_only_renewal_never_lengthens(fixture: Fixture) {
         let renewed = holder.stays_alive_as(claim, Phase::Granted, shorten_only).await;
         renewed.1
     };
-    // Under chaos, a repeated `acquire` restarts the lease. So only one of five claims must get the remaining time.
+    // Under chaos, a repeated `acquire` may restart the lease. So it is enough if one of five claims gets the
+    // remaining time.
     let mut shortened = false;
     for _ in 0..5 {
         let short_lease = holder.short_lease(&fixture.key(), Mode::Exclusive);
@@ -232,7 +233,7 @@ pub async fn a_shorten_only_renewal_never_lengthens(fixture: Fixture) {
     is_free_after(&fixture, &other, &long_lease.at.key, left).await;
 }
 
-/// The `poll_after` of a waiter is not after the end of the holder's lease.
+/// A waiter's `poll_after` is at most the holder's lease plus the fixture's grace.
 pub async fn a_waiter_polls_by_the_end_of_the_holders_lease(fixture: Fixture) {
     skip_if!(fixture.lives_by_session().await);
     let ([silent, other], key) = (fixture.two().await, fixture.key());
@@ -243,7 +244,7 @@ pub async fn a_waiter_polls_by_the_end_of_the_holders_lease(fixture: Fixture) {
     other.granted_within(&waiter, lease + fixture.grace()).await;
 }
 
-/// Asserts that the key is held now, and free after `time`.
+/// Asserts that the key is held now, and becomes free within `time` plus the fixture's grace.
 async fn is_free_after(fixture: &Fixture, other: &TestClient, key: &LockKey, time: Duration) {
     other.finds_busy(key, Mode::Exclusive).await;
     let next = other.claim(key, Mode::Exclusive);
