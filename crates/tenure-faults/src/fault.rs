@@ -13,7 +13,7 @@ use tenure_testkit::Dice;
 pub struct FaultSet {
     /// Workers are paused for less than a lease, or killed.
     pub workers: bool,
-    /// Workers are paused between reading and writing a counter, until another worker writes it.
+    /// Workers are paused between reading and writing a counter, until another worker writes it or 4 s have passed.
     pub stalls: bool,
     /// Holders are killed after the other faults have ended, to measure how soon their locks are granted again.
     pub successions: bool,
@@ -41,9 +41,9 @@ impl FaultSet {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerFault {
-    /// The worker is paused for this time, less than its lease.
+    /// The worker is paused for this time, which is shorter than every lease.
     Pause(Duration),
-    /// The worker is paused between reading and writing a counter, until another worker has written it.
+    /// The worker is paused between reading and writing a counter, until another worker writes it or 4 s have passed.
     Stall,
     Kill,
 }
@@ -69,7 +69,7 @@ pub(crate) enum LinkFault {
 /// Server that a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Whether a master is hit, or another server. If all are masters, any server.
+    /// True to hit a master, false to hit another server, or any server if all are masters.
     pub(crate) master: bool,
     pub(crate) number: usize,
 }
@@ -89,18 +89,18 @@ pub(crate) enum StoreFault {
     Step(i64),
 }
 
-/// What the faults of a store can do.
+/// Which faults a store's servers allow, and what these faults can do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowed {
     /// The clock of the only server can be set.
     pub(crate) steps: bool,
     /// Restarts that delete all data are injected.
     pub(crate) loses: bool,
-    /// Every restart may lose data, because not every server writes it to disk before it replies.
+    /// Restarts may lose data, because not every server writes its data to disk before it replies.
     pub(crate) forgets: bool,
     /// Replicas take over from masters.
     pub(crate) replicated: bool,
-    /// The store promises that none of these faults makes two clients hold a key.
+    /// The store promises that no injected fault makes two clients hold a key.
     pub(crate) withstands_all: bool,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct InjectedFault {
 /// Part of the description of a fault after which other servers are masters.
 pub(crate) const REPLACED: &str = "masters replaced";
 
-/// Random duration of `from` to `to` milliseconds.
+/// Random duration of at least `from` and less than `to` milliseconds.
 pub(crate) fn millis(dice: &mut Dice, from: u64, to: u64) -> Duration {
     Duration::from_millis(from + dice.below(to - from))
 }
@@ -177,13 +177,14 @@ impl StoreFault {
         let fault = match dice.below(7) {
             0 | 1 => StoreFault::Pause(target, millis(dice, 50, 3_000)),
             2 if allowed.loses && behind == 0 => StoreFault::Restart(target, Data::Lost, down),
-            // A replicated master that forgets must not come back as the master.
+            // A master that forgets its data must come back as a replica: as the master, it would make its replicas
+            // forget too.
             2 | 3 if allowed.replicated && master && (allowed.forgets || number % 2 == 0) => {
                 StoreFault::Replace(number)
             }
             2 | 3 if behind == 0 || !allowed.forgets => StoreFault::Restart(target, Data::Kept, down),
             2 | 3 => StoreFault::Pause(target, down),
-            // Sets the clock beyond its largest offset, which smaller steps would rarely reach.
+            // Sets the clock ahead of its largest offset so far. Smaller steps would rarely get there.
             4 if allowed.steps => StoreFault::Step(behind + step),
             5 if allowed.steps => StoreFault::Step(-step),
             4 | 5 if allowed.replicated => StoreFault::Move(number),

@@ -67,7 +67,7 @@ impl Key {
     }
 }
 
-/// Returns whether the mode excludes all other holders. Only then a holder writes.
+/// Returns whether the mode excludes all other holders. Only holders in such a mode write to resources.
 pub(crate) fn is_alone(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive | Mode::Write)
 }

@@ -30,7 +30,7 @@ pub(crate) fn now() -> Instant {
     SystemClock.now()
 }
 
-/// Entry of a worker's log that is no event of the history.
+/// Entry of a worker's log that is not an event of the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Observation {
     #[serde(with = "nanos")]
@@ -55,7 +55,7 @@ pub(crate) enum ObservationKind {
     Bumped,
     /// The fenced register refused a write, because its token was too old.
     Refused,
-    /// The process did not run from `since` until it logged this.
+    /// The process did not run from `since` until it logged this observation.
     Stalled {
         #[serde(with = "nanos")]
         since: Instant,

@@ -14,7 +14,7 @@ use crate::keys::KEYS;
 use crate::store::Store;
 use crate::worker::{Args, PlantedBug, Resources};
 
-/// Defaults of a run: number of worker processes, tasks of each, and time with faults.
+/// Number of worker processes of a run, number of tasks of each process, and default time with faults.
 const PROCESSES: usize = 4;
 const TASKS: u64 = 5;
 const SPAN: Duration = Duration::from_secs(15);
@@ -139,7 +139,7 @@ impl Run {
         }
     }
 
-    /// Ends the workers. Checks that none ended earlier, and that nothing is left in the store.
+    /// Ends the workers. Checks that none ended earlier, that all end in time, and that nothing is left in the store.
     async fn end(
         &self,
         workers: &mut Workers,

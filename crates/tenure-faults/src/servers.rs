@@ -14,23 +14,24 @@ use crate::keys::KEYS;
 use crate::log::now;
 
 /// Time limit for a replica to take over, and for all servers to agree and be in sync after a fault. A sentinel that
-/// was paused for 2 s, or delayed as long by a busy machine, acts only 30 s later.
+/// was paused for 2 s, or delayed as long by a busy machine, does nothing for the next 30 s (TILT mode).
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Interval of checks of the servers.
 const PACE: Duration = Duration::from_millis(50);
 
-/// Time for which a master that was replaced during a pause goes on as a second master.
+/// Time for which a master that was replaced during its pause acts as a second master, before `settle` demotes it.
 const SECOND_MASTER_TIME: Duration = Duration::from_secs(1);
 
-/// Pause before each of the two steps that move the keys of a slot. During the second pause, the keys are at two nodes.
+/// Pause before each of the two steps that move the keys of a slot to another node. During the second pause, the keys
+/// are divided between both nodes.
 const STEP: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
 pub(crate) enum Group {
     /// Servers that know nothing of each other.
     Members(Vec<Redis>),
-    /// A master and its replicas, followed by the sentinels.
+    /// A master, its replicas and sentinels. The sentinels have the last server numbers.
     Sentinel(Replicated),
     Cluster(RedisCluster),
 }
@@ -39,8 +40,8 @@ pub(crate) enum Group {
 pub(crate) struct Servers {
     pub(crate) group: Group,
     pub(crate) allowed: Allowed,
-    /// The masters when the servers last settled, after a fault or when a failover was looked for, and that time.
-    /// `None` before that.
+    /// The masters when the servers last settled, and that time. Set after each fault and by `unexpected_failover`.
+    /// `None` before.
     settled: Option<(Vec<usize>, Instant)>,
 }
 
@@ -102,7 +103,8 @@ impl Servers {
         }
     }
 
-    /// A failover since the last fault, if there was one: a busy machine can delay a master's answers for too long.
+    /// Returns the failover that happened without a fault since the last fault or call, if there was one. On a busy
+    /// machine, a master may answer so late that a replica takes over.
     pub(crate) async fn unexpected_failover(&mut self) -> io::Result<Option<InjectedFault>> {
         let masters = self.settle().await?;
         let before = self.settled.replace((masters.clone(), now()));
@@ -133,8 +135,8 @@ impl Servers {
     /// Injects a fault, and waits until the servers have recovered. Returns the fault's hazard, if it can make two
     /// clients hold a key at the same time, and a description.
     ///
-    /// A pause or a restart cannot, unless data is lost or a replica takes over; nor can a clock that is set back. They
-    /// make leases last longer.
+    /// A pause, a restart that loses no data and a clock that is set back cannot do so, unless a replica takes over:
+    /// they only make leases last longer.
     pub(crate) async fn inject(&mut self, fault: StoreFault) -> io::Result<(Option<Hazard>, String)> {
         let masters = self.settle().await?;
         let mut what = format!("{fault:?}");
@@ -213,7 +215,7 @@ impl Servers {
             Group::Members(_) => Ok(String::new()),
             Group::Sentinel(group) => {
                 let ordered = block_in_place(|| group.sentinels()[0].ask(&["SENTINEL", "FAILOVER", MASTER]));
-                // Fails if the sentinel does not know yet of a replica that can take over.
+                // The command fails if the sentinel does not know a replica that can take over.
                 Ok(ordered.map_or_else(|error| format!(", refused: {error}"), |_| String::new()))
             }
             Group::Cluster(cluster) => {

@@ -14,7 +14,7 @@ const OPTIONS: [&str; 2] = ["", "connect_timeout=500ms&command_timeout=400ms"];
 /// Start of the names of token counters. They have no time to live, because tokens must always rise.
 const COUNTER: &str = "tenure_tokens";
 
-/// Time without an answer after which the nodes of a cluster take another for dead, in milliseconds.
+/// Time without an answer after which the nodes of a cluster consider a node dead, in milliseconds.
 const NODE_TIMEOUT: &str = "1000";
 
 /// Store of a run.
@@ -22,7 +22,7 @@ const NODE_TIMEOUT: &str = "1000";
 pub struct Store {
     /// URL that leads directly to the store, not over a link.
     url: String,
-    /// Servers of the store. `None` for a file, which all workers use: then faults are injected into workers only.
+    /// Servers of the store. `None` for a file, which all workers open: then only workers have faults.
     pub(crate) servers: Option<Servers>,
     /// Links of each worker, one to each server. Empty for a file, and if clients learn the servers' addresses from the
     /// servers.
@@ -185,7 +185,7 @@ impl Store {
         Ok(kept)
     }
 
-    /// Returns a failover that no fault caused, as a fault, if there was one since the last fault.
+    /// Returns the failover that happened without a fault since the last fault or call, if there was one.
     pub(crate) async fn unexpected_failover(&mut self) -> io::Result<Option<InjectedFault>> {
         match &mut self.servers {
             Some(servers) => servers.unexpected_failover().await,

@@ -1,4 +1,4 @@
-//! A long fair queue on Redis: waiters of many processes are granted the lock in order, even if some of them are
+//! A long fair queue on Redis: waiters of several processes are granted the lock in order, even if one process is
 //! killed.
 
 use std::env;
@@ -57,7 +57,7 @@ impl WaiterProcess {
     }
 }
 
-/// Body of a waiter process. In an ordinary test run, the variable is not set, and this test does nothing.
+/// Body of a waiter process. In an ordinary test run, `TENURE_FAIR_QUEUE` is not set, and this test does nothing.
 #[tokio::test]
 async fn waiter_process() {
     let Ok(url) = env::var(URL) else { return };

@@ -7,7 +7,7 @@ use tenure_testkit::Rule;
 
 const SHORT: Duration = Duration::from_secs(6);
 
-/// Length from which a run must find its bug. On a busy machine, short runs make few steps.
+/// Length of the last run, which must find the bug. On a busy machine, shorter runs may make too few steps.
 const LONGEST: Duration = Duration::from_secs(48);
 
 fn every_fault() -> Run {

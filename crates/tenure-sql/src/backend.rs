@@ -1,4 +1,4 @@
-//! [`Backend`] for a lock file: each method sends a request to the file's thread and returns a future of the reply.
+//! [`Backend`] for a lock file: each call sends a request to the file's thread and waits for the reply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,9 @@ use crate::request::{Pending, Request, Write};
 
 /// Locks in an SQL database.
 ///
-/// Keeps all rules of [`Backend`], for all modes, fair and unfair. Open one with
-/// [`sqlite::open`](crate::sqlite::open). A thread of its own serves the file, and ends when the store is dropped.
+/// Keeps all rules of [`Backend`], for all modes, fair and unfair. Open a store with
+/// [`sqlite::open`](crate::sqlite::open). Each store has a thread that serves its file and ends when the store is
+/// dropped.
 ///
 /// # Examples
 /// ```
@@ -53,8 +54,8 @@ impl SqlStore {
         }
     }
 
-    /// Sends a request to the file's thread and waits for the reply, at first by polling, with yields to other tasks.
-    /// Returns `None` if the thread ended without a reply.
+    /// Sends a request to the file's thread and waits for the reply. A lone caller first polls for the reply, and
+    /// yields to other tasks between polls. Returns `None` if the thread ended without a reply.
     async fn send<Q, A>(&self, request: Q, wrap: impl FnOnce(Pending<Q, A>) -> Request) -> Option<A> {
         let (pending, mut answer) = Pending::new(request);
         let caller_spin = self.mailbox.caller_spin();

@@ -29,7 +29,7 @@ struct Subscriber {
     signal: WakeSignal,
     /// Time to check the key again even if nothing changes: a cooldown or a reservation ends then.
     check_at: Option<Instant>,
-    /// True if the claim has a row of phase `Watching` in the table, which must be renewed and later deleted.
+    /// True if the claim may have a row of phase `Watching` in the table, which must be renewed and later deleted.
     registered: bool,
 }
 

@@ -112,7 +112,7 @@ async fn a_file_that_is_no_database_is_refused() {
 async fn a_damaged_lock_file_is_refused() {
     let (_dir, path) = temp_lock_file();
     create_lock_file(&path).await;
-    // Moves the log into the file.
+    // Reading and closing the file moves the log into it.
     let file = Connection::open(&path).unwrap();
     file.query_row("SELECT count(*) FROM claim", [], |_| Ok(()))
         .unwrap();
@@ -138,8 +138,8 @@ async fn a_damaged_lock_file_is_refused() {
     open(&path).await.expect("an intact file opens");
 }
 
-/// The last process leaves a short log to the next one, which reads it: the token of the next grant is greater. A long log is
-/// moved into the file.
+/// The last process leaves a short log to the next one, which reads it: the token of the next grant is greater. A long
+/// log is moved into the file.
 #[tokio::test]
 async fn only_a_short_log_stays_when_the_file_is_closed() {
     let (_dir, path) = temp_lock_file();

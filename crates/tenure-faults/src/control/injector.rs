@@ -14,14 +14,14 @@ use crate::fault::{ClockOffset, FaultSet, InjectedFault, LinkFault, Scope, Store
 use crate::log::now;
 use crate::store::Store;
 
-/// Pause up to which a worker that blocks the SQLite file costs no waiter its place in the queue: less than is left of
-/// a lease at a renewal.
+/// Longest pause of a worker, within a transaction on the SQLite file, that costs no other waiter its place in the
+/// queue. A waiter polls while more than this is left of its lease.
 const HARMLESS_PAUSE: Duration = Duration::from_secs(1);
 
-/// Time limit of a `Stall` fault for pausing the worker between reading and writing a counter.
+/// Time for which a `Stall` fault tries to pause the worker between reading and writing a counter.
 const STALL_TIME_LIMIT: Duration = Duration::from_secs(15);
 
-/// Pause after a stall in which no other worker wrote the counter, before the next try.
+/// Time from a stall in which no other worker wrote the counter to the next try.
 const RECOVERY: Duration = Duration::from_millis(500);
 
 /// Maximum duration of a stall if no other worker writes the counter.
@@ -78,7 +78,7 @@ pub(crate) async fn inject(
         inject_until(end, link_dice, interval, inject).await
     };
     let interval = |dice: &mut Dice| match dice.chance(30) {
-        // An interval that is long enough to check the order of waiters.
+        // Long enough that some waits are undisturbed by faults. Only their order is checked.
         true => millis(dice, 4_000, 8_000),
         false => millis(dice, 500, 2_500),
     };
@@ -96,7 +96,7 @@ pub(crate) async fn inject(
     Ok(fault_log)
 }
 
-/// Calls `fault` repeatedly until `end`, each time after a random `interval`. Returns the log.
+/// Calls `fault`, which injects a fault, until `end`: each time after a random `interval`. Returns the fault log.
 async fn inject_until(
     end: Instant,
     mut dice: Dice,
@@ -159,7 +159,8 @@ async fn inject_worker_fault(
 }
 
 /// Pauses a worker that holds a lock, between reading and writing a counter, until another worker writes the counter.
-/// Tries again if none does, because the pause may have blocked the store. Returns the number of failed tries.
+/// If no worker does so within 4 s, tries again: the pause may have blocked the store. Returns the number of failed
+/// tries.
 async fn stall(workers: &mut Workers, seat: usize) -> io::Result<u32> {
     let end = now() + STALL_TIME_LIMIT;
     let mut failed_tries = 0;

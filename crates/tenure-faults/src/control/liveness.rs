@@ -1,4 +1,5 @@
-//! Liveness checks after the faults: every task gets a lock, dead holders are succeeded, and nothing is left behind.
+//! Liveness checks after the faults: every task gets a lock, locks of dead holders are granted again, and the workers
+//! leave nothing in the store.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -46,8 +47,8 @@ pub(crate) async fn every_task_gets_a_lock(
     Ok(Some(Finding { law: Law::L2, what }))
 }
 
-/// Checks law L1: kills and replaces a worker that holds a lock, and waits until another task is granted the lock. Adds
-/// the time to `takeovers`.
+/// Checks law L1: kills and replaces a worker that holds a lock, and waits until another task is granted the lock.
+/// Adds the time from the death to the grant to `takeovers`.
 pub(crate) async fn a_dead_holder_is_succeeded(
     workers: &mut Workers,
     seat: usize,

@@ -22,7 +22,7 @@ pub(crate) struct LogReader {
     open: HashMap<u64, Open>,
     /// Time of the latest grant, by task number.
     tasks: HashMap<u64, Instant>,
-    /// For each key, the times of the latest grant and (`bumped`) of the latest write of its counter.
+    /// Time of the latest grant of each key. `bumped` has the time of the latest write of each key's counter.
     granted: HashMap<LockKey, Instant>,
     bumped: HashMap<LockKey, Instant>,
 }
@@ -52,7 +52,7 @@ impl LogReader {
         })
     }
 
-    /// Reads the lines that were completed since the last call. A killed worker may leave an incomplete line.
+    /// Reads the lines that were completed since the last call. Keeps the start of an incomplete line for the next.
     pub(crate) fn read(&mut self) -> io::Result<()> {
         self.file.read_to_end(&mut self.rest)?;
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -67,7 +67,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Returns a key that the worker holds, and whose counter it has read but not written yet.
+    /// Returns a key that the worker holds, and whose counter it has begun to read but not written yet.
     pub(crate) fn between_reading_and_writing(&self) -> Option<&LockKey> {
         let bumping = self.open.values().find(|open| open.holds && open.bumping);
         bumping.map(|open| &open.key)
@@ -88,7 +88,8 @@ impl LogReader {
         self.granted.get(key).is_some_and(|at| *at > moment)
     }
 
-    /// Returns whether the worker wrote the counter of `key` after `moment`, in an attempt that had not ended.
+    /// Returns whether the worker wrote the counter of `key` after `moment`, in an attempt that had not ended before
+    /// the write.
     pub(crate) fn bumped_since(&self, key: &LockKey, moment: Instant) -> bool {
         self.bumped.get(key).is_some_and(|at| *at > moment)
     }

@@ -1,4 +1,4 @@
-//! Worker processes of a run. Each has a numbered seat; when it is killed, another worker takes the seat.
+//! Worker processes of a run. Each has a numbered seat. A worker that replaces a killed one takes its seat.
 
 use std::io;
 use std::path::Path;

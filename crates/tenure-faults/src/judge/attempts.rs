@@ -11,7 +11,7 @@ use crate::log::{Observation, ObservationKind, process_of};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
-    /// Latest time at which the attempt was known to queue.
+    /// Time at which the worker logged that the attempt waits in a queue.
     pub(super) queued: Option<Instant>,
     /// End of the attempt's wait: it was granted or refused, gave up, or its process died.
     pub(super) waited: Instant,
@@ -19,7 +19,7 @@ pub(super) struct Attempt {
     pub(super) granted: Option<Instant>,
     /// Local deadline at the grant.
     pub(super) until: Instant,
-    /// Latest local deadline, after all renewals.
+    /// Latest local deadline that the guard reported.
     pub(super) extended: Instant,
     /// Lease of the claim in the store.
     pub(super) lease: Duration,

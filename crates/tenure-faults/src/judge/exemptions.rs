@@ -18,7 +18,7 @@ use crate::log::{Observation, ObservationKind, process_of};
 const STALL_EXEMPTION: Duration = Duration::from_millis(200);
 
 /// Longest silence of the store in which no waiting claim expires: waiters poll at least three times per lease. A disk
-/// that needs seconds for a write causes a longer one. The compiler evaluates the division.
+/// that needs seconds for a write causes a longer silence. The compiler evaluates the `unwrap`, so it cannot panic.
 const LONGEST_SILENCE: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
 /// Time within which a Redis client detects a silent connection: 1.25 times the default `command_timeout` (3 s),
@@ -77,13 +77,14 @@ impl Exemptions {
     ///
     /// - *The data is lost* ([`Hazard::DataLoss`]), or *the latest writes* in a restart ([`Hazard::Restart`]) or a
     ///   failover ([`Hazard::Failover`]): the store forgets the holders and grants their keys to others. Holders learn
-    ///   it at their next renewal.
+    ///   of the loss at their next renewal.
     /// - *The clock is set forward* ([`Hazard::ClockSet`]): the store ends leases early, and holders cannot detect it.
     ///
-    /// V1 and V2 ignore these holders from the start of the fault. Later grants are checked in full. A grant whose
-    /// request was sent before the end of the fault is exempt even if it arrives after the start: the reply was slow,
-    /// or the client handed the claim over locally within 10 ms. Its token may be older than that of a new grant, so V3
-    /// ignores it. V4 has no exemption.
+    /// The checks of overlapping holds (V1) and of the guards' answers (V2) ignore these holders from the start of the
+    /// fault. Later grants are checked in full. A grant whose request was sent before the end of the fault is exempt
+    /// even if the grant arrives after the start: the reply was slow, or the client handed the claim over locally
+    /// within 10 ms. The token of such a grant may be older than that of a later grant, so the check of rising tokens
+    /// (V3) ignores it. The check of the fenced registers (V4) has no exemption.
     pub(super) fn holding_periods(
         &mut self,
         attempts: &HashMap<u64, Attempt>,
@@ -95,8 +96,8 @@ impl Exemptions {
             for (&number, attempt) in attempts {
                 let Some(granted) = attempt.granted else { continue };
                 let before = granted <= fault.from;
-                // Time at which the grant was requested, slightly too early: the local deadline is before the end of
-                // the lease.
+                // A time slightly before the request for the grant was sent: the local deadline is a little less
+                // than a lease after the request.
                 let confirmed = attempt.until - attempt.lease;
                 if attempt.ended > fault.from && (before || confirmed <= fault.to) {
                     let exemption = self.0.entry(number).or_default();

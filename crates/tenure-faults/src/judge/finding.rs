@@ -7,11 +7,11 @@ use tenure_testkit::{Rule, Violation};
 pub enum Law {
     /// A rule of the history.
     History(Rule),
-    /// After the death of a holder, another task is granted the lock within the lease and a grace period.
+    /// After the death of a holder, another task is granted the lock within the longest lease and a grace period.
     L1,
     /// Without faults, every task gets a lock.
     L2,
-    /// The workers leave nothing in the store.
+    /// The workers leave nothing in the store except token counters.
     L4,
     /// Workers end when they receive SIGTERM, and not before.
     WorkerExit,

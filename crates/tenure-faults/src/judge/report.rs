@@ -17,7 +17,7 @@ pub struct Report {
     pub(crate) span: Duration,
     /// Folder with the workers' logs.
     pub(crate) folder: PathBuf,
-    /// Injected faults, in order.
+    /// Injected faults, and failovers that no fault caused, in order of time.
     pub(crate) fault_log: Vec<InjectedFault>,
     /// Findings and counts.
     pub verdict: Verdict,

@@ -87,7 +87,7 @@ fn a_renewal_extends_a_holding_period() {
     let broken = |notes: &[Observation]| broken(history(TWO_HOLDERS), notes, None, &[]);
     assert_eq!(broken(&[]), []);
     assert_eq!(broken(&[deadline(1, 101, 103), deadline(1, 102, 104)]), []);
-    // A guard reports the deadline 0 after a loss. The earlier one, 106 s, still counts.
+    // A guard reports the deadline 0 after a loss. The deadline that it reported before, 106 s, still counts.
     assert_eq!(broken(&[deadline(1, 103, 106), deadline(1, 106, 0)]), [Rule::V1]);
 }
 

@@ -1,5 +1,6 @@
-//! A task that holds a lock alone writes to both resources without checking whether it still holds the lock, like a
-//! careless program. Meanwhile every holder asks its guard every 20 ms whether the lock is held.
+//! What a task does while it holds a lock. An exclusive holder writes to the key's counter and register without
+//! checking whether it still holds the lock, like a careless program. Meanwhile each holder asks its guard every 20 ms
+//! whether the lock is held.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,10 +20,11 @@ use crate::log::now;
 /// Interval at which a task asks whether its lock is held.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Time limit for acquiring a held lock again, which returns at once unless the lock was lost.
+/// Time limit for acquiring a held lock again. The call returns at once unless the lock was lost.
 const NESTING: Duration = Duration::from_secs(2);
 
-/// Writes, acquires the inner lock and verifies the guard under the lock, as planned. The caller releases the guard.
+/// Does what `plan` says under the lock: writes, acquires the lock again, verifies the guard. The caller releases the
+/// guard.
 pub(crate) async fn work(
     guard: &Guard,
     entry: &Entry,
@@ -42,7 +44,7 @@ pub(crate) async fn work(
             nest(guard, plan, lock, inner).await?;
         }
         if plan.verifies {
-            // The guard reports a loss, which `watch` logs.
+            // The result is not needed: if the lock was lost, `watch` logs that.
             let _ = guard.verify().await;
         }
         sleep(plan.extra_hold).await;
@@ -55,8 +57,8 @@ pub(crate) async fn work(
     }
 }
 
-/// Asks the guard at each interval whether the lock is held, and logs the answers. Continues after a loss, because the
-/// guard must stay lost.
+/// Asks the guard every 20 ms whether the lock is held, and logs the answers. Continues after a loss, to show that the
+/// guard stays lost.
 async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
     let mut loss_logged = false;
     loop {
@@ -72,8 +74,8 @@ async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
     }
 }
 
-/// Acquires the lock again for the same owner. While the lock is held, this returns the same claim, and no attempt is
-/// logged. If the lock was lost, it returns a new claim, which is logged.
+/// Acquires the lock again for the same owner. While the lock is held, the second guard has the same claim, and no
+/// attempt is logged. If the lock was lost, the second guard has another claim, which is logged as an attempt.
 async fn nest(guard: &Guard, plan: &LockPlan, lock: &AnyLock, other: Entry) -> io::Result<()> {
     let begun = now();
     let Ok(inner) = lock.lock(Some(NESTING)).await else {

@@ -22,7 +22,7 @@ impl AnyLock {
             _ => plan.lease,
         };
         let is_fair = plan.key.fair && plant != Some(PlantedBug::SkipQueue);
-        // A macro: the lock types share these options, but no trait.
+        // A macro, because the lock types share these options but no trait.
         macro_rules! with_options {
             ($lock:expr) => {{
                 let lock = match plan.renewed {

@@ -40,7 +40,8 @@ impl LockPlan {
     pub(crate) fn make(keys: &[Key], dice: &mut Dice) -> LockPlan {
         let key = keys[dice.below(keys.len() as u64) as usize];
         let mode = key.choose_mode(dice);
-        // Fair waiters keep their places by renewals. With short leases, a busy machine would cost them their places.
+        // A fair waiter keeps its place by polling within each lease. With short leases, a busy machine would cost
+        // waiters their places.
         let leases = if key.fair { &LEASES_MS[2..] } else { &LEASES_MS[..] };
         let lease = Duration::from_millis(leases[dice.below(leases.len() as u64) as usize]);
         let millis = |dice: &mut Dice, bound| Duration::from_millis(dice.below(bound));
@@ -51,7 +52,8 @@ impl LockPlan {
             _ => Patience::Endless,
         };
         let renewed = !dice.chance(10);
-        // 1.2 leases outlast a lease without renewals, and otherwise span some renewals.
+        // A hold of 1.2 leases: a lease without renewals ends before the release, and a renewed lease is renewed
+        // several times.
         let extra_hold = match dice.below(60) {
             0 => lease.mul_f64(1.2),
             1..15 if !renewed => lease.mul_f64(1.2),

@@ -22,15 +22,15 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Interval of the stall detector, and the delay from which it logs a stall. The delay is shorter than the 100 ms after
-/// which an offered lock goes to the next waiter, so that each place lost to a busy machine is known.
+/// Interval of the stall detector, and the delay from which it logs a stall. The delay is shorter than the 100 ms
+/// after which an offered lock goes to the next waiter, so each stall that costs a waiter its place is logged.
 const STALL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const STALL_DELAY: Duration = Duration::from_millis(50);
 
-/// Works until it receives SIGTERM.
+/// Runs the tasks of a worker until the process receives SIGTERM.
 ///
 /// # Cancel safety
-/// If the future is dropped, its locks may stay until their leases end.
+/// If the future is dropped, locks that its tasks hold may stay until their leases end.
 ///
 /// # Errors
 /// Returns an error if the log or a file cannot be used, if connecting fails with an error that is not transient, or if

@@ -22,7 +22,7 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// Uses the resources in `folder`. `first` is the number of the task's first attempt.
+    /// Uses the resources in `folder`. `first`, the number of the task's first attempt, names its temporary file.
     pub(crate) fn of(folder: &Path, first: u64) -> Resources {
         Resources {
             folder: folder.to_owned(),

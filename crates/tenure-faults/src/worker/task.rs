@@ -112,7 +112,7 @@ async fn request(plan: &LockPlan, lock: &AnyLock, entry: Entry) -> Result<Option
 /// Completes when the task must drop its future: after the time in `DroppedAfter`, or when the worker ends.
 async fn given_up(patience: Patience, ends: &mut watch::Receiver<bool>) {
     let end = async {
-        // Never fails: the sender lives as long as the process.
+        // Never fails: the sender lives until the worker ends.
         let _ = ends.wait_for(|ends| *ends).await;
     };
     match patience {

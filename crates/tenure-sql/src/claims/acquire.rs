@@ -29,7 +29,7 @@ pub(super) enum GrantPolicy {
     Withhold,
 }
 
-/// Places the claim, or polls it if it has a row. An error changes no row of the claim.
+/// Places the claim, or polls it if it has a row. An error does not change the claim's phase.
 pub(crate) fn acquire(
     view: &mut View,
     claim: &Claim,
@@ -135,8 +135,8 @@ fn queue_before(view: &View, position: Option<i64>) -> impl Iterator<Item = &Row
         .take_while(move |row| position.is_none_or(|position| row.position < position))
 }
 
-/// Earliest end of a lease that keeps a claim [`Blocked`](Admission::Blocked): of one ahead in the queue, or a
-/// holder.
+/// Earliest end of a lease that keeps a claim [`Blocked`](Admission::Blocked): the lease of a claim ahead in the
+/// queue, or of a holder if the holders exclude the claim.
 fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     let holders = || view.holders().map(|row| row.expires_at);
     let queue = queue_before(view, position).map(|row| row.expires_at);
@@ -178,7 +178,7 @@ fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) ->
     waiting(ahead, (at - now).min(lease(claim) / 3))
 }
 
-/// Ends the reservations of the key for this client, whose poll has used them.
+/// Ends the reservations of the key for this client, because the client's poll has used them.
 fn clear_reservations(view: &mut View, client: ClientId) {
     let now = view.now();
     let of_client = |row: &&Row| row.id.client() == client && now < row.reserved_until;
@@ -191,8 +191,8 @@ fn clear_reservations(view: &mut View, client: ClientId) {
     }
 }
 
-/// Makes an unfair waiter that missed its reservation eligible again, since its poll proves that its process is
-/// alive. It keeps its time of registration, and so goes before later ones.
+/// Makes an unfair waiter that missed its reservation eligible again, because its poll proves that its process is
+/// alive. The waiter keeps its time of registration, and so goes before waiters that registered later.
 fn forgive_missed_reservation(view: &mut View, row_before: Option<Row>) {
     let now = view.now();
     if let Some(row) = row_before.filter(|row| row.missed_reservation(now)) {

@@ -35,7 +35,7 @@ pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply
     let others = count_others(view, client);
     let place = |view: &mut View, successor: &Successor| place_successor(view, successor, others);
     let (early, late) = match &request.successor {
-        // A fair successor is queued before the key is reserved for unfair waiters, because a queue goes before them.
+        // A fair successor is queued first: while a claim is queued, the key is not reserved for unfair waiters.
         Some(successor) if successor.claim.fairness == Fairness::Fifo => (Some(successor), None),
         successor => (None, successor.as_ref()),
     };
@@ -132,7 +132,8 @@ fn count_others(view: &View, client: Option<ClientId>) -> u32 {
 }
 
 /// Reserves a freed key for [`TURN`] (10 ms) for the oldest unfair waiters of other clients that can hold it together.
-/// So a client that asks again at once does not starve them. Reserves nothing if claims are queued: they go first.
+/// So a client that acquires again at once does not starve them. Reserves nothing if claims are queued, because these
+/// go first.
 fn reserve_for_watchers(view: &mut View, client: Option<ClientId>) {
     if view.queue().next().is_some() {
         return;

@@ -184,7 +184,7 @@ fn a_downgrade_wakes_readers_here_and_in_other_processes() {
             assert!(matches!(renew(view, &request), RenewReply::Alive { .. }));
             view.needs_wake()
         });
-        // Other processes compare the fingerprints.
+        // Other processes notice a change of the key by its fingerprint.
         let is_seen = key.visit(|view| view.fingerprint()) != before;
         assert_eq!(
             (woken, is_seen),

@@ -15,7 +15,7 @@ use crate::profile::LIMITS;
 /// A view with at least this many unexpired rows is cached for later transactions.
 const MIN_CACHED_ROWS: usize = 32;
 
-/// The time on two clocks. Each transaction reads them once, after it has taken the write lock.
+/// The time on two clocks. A write transaction reads both after it has taken the write lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// Time of the lease clock.
@@ -51,7 +51,7 @@ type ActiveRow = (Phase, i64, usize);
 #[derive(Debug)]
 struct Entry {
     row: Row,
-    /// True if a request deleted the row.
+    /// True if the row must be deleted from the table.
     removed: bool,
     /// The phase of the row in the table; `None` if it is not in the table.
     stored: Option<Phase>,
@@ -87,7 +87,7 @@ impl View {
         }
     }
 
-    /// Moves a cached view to a later time. The caller ensures that no other connection has changed the rows since.
+    /// Moves a cached view to a later time. The caller ensures that no other connection changed the rows meanwhile.
     pub(crate) fn advance_to(mut self, at: Moment) -> Self {
         self.at = at;
         self.needs_wake = false;
@@ -110,7 +110,7 @@ impl View {
 
     /// Adds a row read from the table, with its column `lease`, which rows of older builds do not have.
     ///
-    /// A row that is surely from before a restart of the machine is deleted at once.
+    /// A row that is surely from before a restart of the machine is marked as deleted.
     pub(crate) fn add(&mut self, row: Row, lease: Option<Duration>) {
         let is_of_earlier_boot = lease.is_some_and(|lease| row.is_of_earlier_boot(lease, self.now()));
         let stored = Some(row.phase);
@@ -141,8 +141,8 @@ impl View {
         at
     }
 
-    /// Sort key of a row that affects other claims: an evicted row during its cooldown, any other that is not
-    /// ended or expired. `None` for the rest.
+    /// Sort key of a row that affects other claims: an evicted row during its cooldown, or another row that has
+    /// neither ended nor expired. `None` for the rest.
     fn active_row(&self, at: usize) -> Option<ActiveRow> {
         let Entry { row, removed, .. } = &self.entries[at];
         let is_active = match row.phase {
@@ -213,7 +213,7 @@ impl View {
         self.counter_changed = false;
     }
 
-    /// Records that another claim may be grantable, so that the key's waiters are woken after the commit.
+    /// Records that another claim may be grantable, so that the key's waiters are checked after the commit.
     pub(crate) fn request_wake(&mut self) {
         self.needs_wake = true;
     }
@@ -229,8 +229,8 @@ impl View {
             .map(|row| row.id)
     }
 
-    /// A hash of the claims, phases, modes and reservations in the key's unexpired rows. Of the renewals, only
-    /// downgrades change it.
+    /// A hash of the claims, phases, modes and reservations in the key's unexpired rows. A renewal changes the hash
+    /// only if it is a downgrade.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for row in self.active_rows(Phase::Evicted..=Phase::Granted) {
@@ -274,7 +274,7 @@ impl View {
             .max()
     }
 
-    /// Refuses a mode of another kind, such as a semaphore, than the key's holders and queued claims have.
+    /// Refuses a mode if the key's holders or queued claims use the key as another kind of lock, such as a semaphore.
     pub(crate) fn check_kind(&self, asked: Mode) -> Result<(), BackendError> {
         let mut kinds = self.holders().chain(self.queue()).map(|row| row.mode.kind());
         match kinds.find(|held| *held != asked.kind()) {
@@ -283,7 +283,7 @@ impl View {
         }
     }
 
-    /// The kind of lock that the key is; `None` without holders and queued claims.
+    /// The kind of lock that the key is used as; `None` without holders and queued claims.
     pub(crate) fn kind(&self) -> Option<Kind> {
         let row = self.holders().chain(self.queue()).next();
         row.map(|row| row.mode.kind())

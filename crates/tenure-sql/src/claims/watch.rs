@@ -7,13 +7,13 @@ use tenure_backend::{Claim, Fairness, Instant};
 use super::acquire::{Admission, admission};
 use super::{Phase, Row, View};
 
-/// How long an unfair waiter stays registered. If its process dies, it counts as a waiter for up to this long.
+/// How long an unfair waiter stays registered. After its process dies, the waiter still counts for up to this long.
 const REGISTRATION_LEASE: Duration = Duration::from_secs(10);
 
 /// How often a process renews the registrations of its unfair waiters: three times in their 10 s.
 pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Time at which a waiting claim should poll, for its wake-ups.
+/// When a waiting claim should poll. The claim's subscribers are woken at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextPoll {
     /// At once: the claim can be granted or has ended, or a poll must update its row.

@@ -1,8 +1,8 @@
 //! Makes the times in a lock file comparable with the clock of the process that opens it.
 //!
-//! A transaction that reads a row of an earlier boot recognizes the row by its lease and deletes it. This file deletes
-//! all such rows, also those without a lease (of older builds) if the boot id differs, and converts times of another
-//! time namespace. It does so only while no other process has the lock file open.
+//! A transaction that reads a row of an earlier boot recognizes the row by its column `lease` and deletes it. This
+//! module deletes all such rows, and converts times of another time namespace. If the boot id differs, it also deletes
+//! the rows of older builds, which have no lease. It does all this only while no other connection has the file open.
 
 use std::path::Path;
 
@@ -27,8 +27,8 @@ UPDATE claim SET
 /// Deletes the rows of an earlier boot. ?1 is the current time of the lease clock.
 const DELETE_EARLIER_BOOTS: &str = "DELETE FROM claim WHERE max(until, reserved, forget) - ?1 > lease";
 
-/// Refuses a file of another machine, and a file of this boot and another time namespace whose clock's offset is
-/// unknown.
+/// Refuses a file of another machine. Also refuses a file of this boot and another time namespace, if the offset of
+/// the file's clock is unknown.
 pub(super) fn check(path: &Path, there: &Origin, here: &Origin) -> Result<(), BackendError> {
     if there.machine != here.machine {
         let why = format!(
@@ -60,7 +60,7 @@ pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
     there.boot != here.boot || !here.shares_clock_with(there)
 }
 
-/// Changes the file for this boot and clock, unless another process has it open.
+/// Changes the file for this boot and clock, unless another connection has it open.
 ///
 /// Deletes rows of an earlier boot and, if the boot id differs, rows without a lease. Converts the times of the other
 /// rows to this clock, if the offsets of both clocks are known.
@@ -199,7 +199,7 @@ mod tests {
             assert!(error.to_string().contains("time namespace"), "{error}");
         }
 
-        /// Inserts a row that ends in `seconds`. `lease` is its column of that name, in seconds.
+        /// Inserts a row that ends in `seconds`. `lease` is the value of the row's column `lease`, in seconds.
         fn write(&self, connection: &Connection, number: i64, phase: i64, seconds: i64, lease: Option<i64>) {
             let now = NOW * SECOND;
             assert_eq!(self.clock.now().as_nanos(), now.cast_unsigned());
@@ -229,7 +229,7 @@ mod tests {
         let after = fixture.open(&here);
         assert_eq!(numbers(&after), [1]);
         let stored = origin(&after).expect("it can be read");
-        // The file has the boot id of this process, for older builds, which compare it.
+        // The file has the boot id of this process, because older builds compare it with their own.
         assert_eq!((stored.boot, stored.offset), (here.boot, Some(0)));
     }
 

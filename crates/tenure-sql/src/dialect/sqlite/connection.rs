@@ -12,20 +12,20 @@ use super::busy;
 use super::file::{refused, sibling};
 use crate::error;
 
-/// Time to wait for exclusive access. Short, because all processes that open the file at the same moment wait for
-/// it.
+/// Time limit for exclusive access. Short, because the wait delays the opening of a file that other processes keep
+/// open.
 const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 
-/// Number of statements that a connection keeps: more than it prepares. Those that the check of a file prepares are used
-/// again afterwards.
+/// Number of prepared statements that a connection caches. It prepares fewer, so those that the check of a file
+/// prepares are all used again afterwards.
 const MAX_STATEMENTS: usize = 32;
 
-/// Longest log in bytes that stays after the last process has closed the file: about ten runs of one lock. The next process
-/// to open the file reads all of it.
+/// Longest log in bytes that stays after the last process has closed the file: about ten locks taken and freed. The
+/// next process to open the file reads the whole log.
 const MAX_KEPT_LOG: u64 = 256 << 10;
 
-/// Opens the file without a checkpoint on close, so that closing a refused file does not write to it. [`close`] decides
-/// whether to write: changing the setting before would make SQLite prepare every statement a second time.
+/// Opens the file without a checkpoint on close, so that closing a refused file does not write to it. For a file that
+/// is not refused, [`close`] changes the setting: an earlier change would make SQLite prepare every statement again.
 pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     let connection = connect(path).map_err(sql)?;
@@ -39,8 +39,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     Ok(connection)
 }
 
-/// Opens the file exclusively. Returns `None` if a connection of any process has it open, or without a write-ahead
-/// log.
+/// Opens the file exclusively. Returns `None` if a connection of any process has the file open, or if the file has no
+/// write-ahead log.
 ///
 /// Each connection to a file with a write-ahead log holds a shared lock from its first read until it is closed. In
 /// SQLite's exclusive locking mode, the first read takes the exclusive lock, which fails while another connection has
@@ -59,13 +59,13 @@ pub(super) fn open_exclusive(path: &Path) -> rusqlite::Result<Option<Connection>
     }
 }
 
-/// Closes the file. A short log stays for the next process that opens the file: for programs that run one after the other,
-/// emptying, deleting and creating it again would take most of the time, and four of five waits for the disk. If no other
-/// connection has the file open, SQLite moves a longer log into the file and deletes it.
+/// Closes the file. A short log stays for the next process that opens the file. If each of several short programs
+/// emptied and deleted the log and the next one created it, that would take most of their time, and four of their five
+/// syncs. If no other connection has the file open, SQLite moves a longer log into the file and deletes the log.
 pub(super) fn close(path: &Path, connection: Connection) {
     let log = fs::metadata(sibling(path, "-wal"));
     let is_short = log.is_ok_and(|log| log.len() <= MAX_KEPT_LOG);
-    // A failure leaves the connection as it is: then the log stays.
+    // If this fails, a longer log stays too.
     let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, is_short);
 }
 

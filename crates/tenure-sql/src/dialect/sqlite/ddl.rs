@@ -13,8 +13,8 @@ pub(super) const BUCKETS: u64 = 64;
 
 /// The tables.
 ///
-/// - `store`: one row. Records the clock of all times, and where the last sweep ended. `boot` and `namespace` serve
-///   builds that do not have the column `clock` (see `origin.rs`).
+/// - `store`: one row. Records the clock of all times, and where the last sweep (deletion of old rows) ended. `boot`
+///   and `namespace` serve builds that do not have the column `clock` (see `origin.rs`).
 /// - `bucket`: a token counter, the greatest token drawn on any key that uses it.
 /// - `claim`: one row per claim. The primary key keeps the live rows of a key apart from ended ones (`live = 0`), so
 ///   that one short range scan reads a key, however many claims it has had. Times are nanoseconds of the lease clock.
@@ -82,7 +82,7 @@ pub(super) fn statements(here: &Origin) -> String {
     )
 }
 
-/// Columns that files of older builds lack: table, name, type. Older builds can use them too, as their statements
-/// name columns.
+/// Columns that files of older builds lack: table, name, type. Older builds can use a file with these columns, because
+/// their statements name the columns that they use.
 pub(super) const ADDED_COLUMNS: [(&str, &str, &str); 2] =
     [("store", "clock", "TEXT"), ("claim", "lease", "INTEGER")];

@@ -92,7 +92,7 @@ impl Identity {
     }
 }
 
-/// Maximum length of a path in bytes. SQLite accepts 504, and appends its suffixes to them.
+/// Maximum length of a path in bytes. SQLite accepts 504 bytes, to which it appends suffixes such as `-wal`.
 const MAX_PATH_BYTES: usize = 500;
 
 /// Resolves links and relative parts of the path, so that changes of the working directory do not matter, and `-wal`
@@ -177,7 +177,8 @@ pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
 /// Error for a file with several names. SQLite would keep a separate log for each name, so one lock could have a
 /// holder under each.
 ///
-/// Checked only when a file is opened: a process that opens a name added later finds two names.
+/// The names are counted only when a file is opened. If a name is added later, a process that opens the file by it is
+/// refused.
 fn hard_linked(path: &Path, count: u64) -> BackendError {
     let why =
         format!("has {count} names (hard links), and a lock taken by one of them is not seen by the other");

@@ -110,8 +110,8 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Takes the next requests, renewals first. Stops once they have `limit` claims. If other requests wait, at least
-    /// half of the limit is theirs. Returns `None` once the mailbox is closed and empty.
+    /// Takes the next requests, renewals first. Stops once they have `limit` claims. If other requests than renewals
+    /// wait, at least half of the limit is for them. Returns `None` once the mailbox is closed and empty.
     pub(super) fn take(&self, limit: usize) -> Option<VecDeque<Posted>> {
         let mut state = self.state.lock();
         if state.closed && state.is_empty() {
@@ -155,8 +155,8 @@ impl Mailbox {
         }
     }
 
-    /// Polls for a request until the given time, without sleeping; yields the core between polls. Returns whether one
-    /// came.
+    /// Polls for a request until the given time, without sleeping; yields the core between polls. Returns true if a
+    /// request came or the mailbox was closed.
     pub(super) fn spin_until(&self, until: Instant) -> bool {
         while self.is_idle() {
             if until <= Instant::now() {

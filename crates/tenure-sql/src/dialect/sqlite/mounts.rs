@@ -1,4 +1,4 @@
-//! Finds the file system on which a path lies: by its magic number on Linux, by its name on macOS and the BSDs.
+//! Finds the file system on which a path lies: by its magic number on Linux, by its name on macOS and most BSDs.
 
 #[cfg(target_os = "linux")]
 use std::fs;

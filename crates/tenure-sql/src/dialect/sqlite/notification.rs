@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Notifies all processes that have waiters in this file, by setting the timestamps of the main file.
 ///
 /// SQLite itself never changes only the attributes of that file: commits write to `-wal`, and checkpoints write
-/// contents. Commits on keys without waiters therefore wake no other process. Opens no file, because closing it would
-/// drop the POSIX locks of this process.
+/// contents. A commit without this call therefore wakes no other process. This function opens no file, because closing
+/// it would drop the POSIX locks of this process.
 pub(super) fn notify_processes(path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
@@ -79,8 +79,8 @@ mod linux {
             }
         }
 
-        /// Starts to receive notifications. If inotify fails, for example because this user has no instances left, keys
-        /// are checked every 10 ms instead.
+        /// Starts to receive notifications. If inotify fails, for example because this user has used up its inotify
+        /// instances, keys are checked every 10 ms instead.
         pub(in super::super) fn start(&mut self) {
             if self.inotify.is_some() {
                 return;
@@ -98,8 +98,8 @@ mod linux {
             }
         }
 
-        /// Interval at which keys are checked even without a notification, which is lost if the releasing process
-        /// is killed before sending.
+        /// Interval at which keys are checked even without a notification: if the releasing process is killed before
+        /// it notifies, no notification comes.
         pub(in super::super) fn fallback_interval(&self) -> Duration {
             match self.inotify {
                 Some(_) => Duration::from_millis(500),

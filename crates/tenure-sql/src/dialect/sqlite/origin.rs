@@ -1,8 +1,8 @@
 //! The origin of the times in a file: the machine and the clock on which they are counted.
 //!
 //! A time namespace adds a fixed offset to the boot clock. Times of two processes of one machine can be compared if
-//! both offsets are known. The boot id matters only where older builds use the file, because a container may have its
-//! own.
+//! both offsets are known. The boot id is compared only for older builds and where an offset is unknown, because a
+//! container may have a boot id of its own.
 
 use std::fs;
 use std::path::Path;
@@ -17,8 +17,8 @@ const INITIAL_NAMESPACE: &str = "time:[4026531834]";
 /// The machine, the boot and the time namespace of the process that counts the times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// The boot id, which changes with each start of the kernel. Builds without leases in rows delete all claims of
-    /// another boot id.
+    /// The boot id, which changes with each start of the kernel. Older builds, which store no leases in rows, delete
+    /// all claims of another boot id.
     pub(super) boot: String,
     /// The machine id; `name:` and the host name if the machine has no id.
     pub(super) machine: String,
@@ -54,8 +54,8 @@ impl Origin {
             namespace,
             offset: None,
         };
-        // An older build updates `boot` and `namespace` but not `clock`, which contains both too. The offset in
-        // `clock` is used only if they match.
+        // An older build updates `boot` and `namespace` but not `clock`, which has a copy of both. The offset in
+        // `clock` is used only if the copy matches them.
         let offset = clock.and_then(|clock| clock.strip_suffix(&origin.names())?.parse().ok());
         origin.offset = offset.or_else(|| known_offset(&origin.namespace));
         origin
@@ -97,8 +97,8 @@ impl Origin {
     }
 }
 
-/// Offset that follows from the name alone: zero for the initial namespace, and for kernels without time
-/// namespaces.
+/// Offset that follows from the namespace's name alone: zero for the initial namespace, and for the empty name of
+/// kernels without time namespaces.
 fn known_offset(namespace: &str) -> Option<i64> {
     ["", INITIAL_NAMESPACE].contains(&namespace).then_some(0)
 }

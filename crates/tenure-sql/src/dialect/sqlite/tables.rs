@@ -18,8 +18,8 @@ macro_rules! columns {
     };
 }
 
-/// The prepared statements of one connection, which returns them to its cache when they are dropped. Keys and labels are
-/// parameters, never part of the text.
+/// The prepared statements of one connection. When dropped, they return to the connection's cache. Keys and labels are
+/// parameters, never part of a statement's text.
 pub(super) struct Tables<'c> {
     /// Begins a transaction and takes the write lock before the first read, so that no other process can change the
     /// rows between the read and the commit.
@@ -52,7 +52,7 @@ impl<'c> Tables<'c> {
             rollback: prepare("ROLLBACK")?,
             counter: prepare("SELECT last FROM bucket WHERE number = ?1")?,
             set_counter: prepare("UPDATE bucket SET last = ?2 WHERE number = ?1")?,
-            // ?1: key. Returns all rows of the key but those of ended claims, by one range scan of the primary key.
+            // ?1: key. Returns all rows of the key except those of ended claims, by one range scan of the primary key.
             live: prepare(concat!(
                 "SELECT ",
                 columns!(),
@@ -98,8 +98,8 @@ impl<'c> Tables<'c> {
                 "SELECT key, live, client, number FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  ORDER BY key, live, client, number LIMIT 1 OFFSET ?5",
             )?,
-            // Deletes the rows after key ?1 to ?4, up to key ?5 to ?8, that may be forgotten at the time ?9 or are of
-            // an earlier boot.
+            // ?1 to ?4: a primary key, ?5 to ?8: another, ?9: the current time. Of the rows after the first key, up to
+            // the second, deletes those whose time `forget` has come and those of an earlier boot.
             sweep: prepare(
                 "DELETE FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  AND (key, live, client, number) <= (?5, ?6, ?7, ?8) \
@@ -121,7 +121,7 @@ impl<'c> Tables<'c> {
         self.version().map(drop)
     }
 
-    /// Reads the view of a key: all of its rows but those of ended claims.
+    /// Reads the view of a key: all of its rows except those of ended claims.
     pub(super) fn read_view(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
         let mut view = View::new(key.clone(), at);
         let mut rows = self.live.query([key.as_str()])?;
@@ -211,9 +211,9 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Sweeps up to `count` rows: deletes those that may be forgotten or are of an earlier boot. Starts after the row at
-    /// which the last sweep by any process ended, and stops at the end of the table; the next sweep then starts at the
-    /// first row. Returns the number of deleted rows.
+    /// Sweeps up to `count` rows: deletes those whose time `forget` has come and those of an earlier boot. Starts
+    /// after the row at which the last sweep by any process ended. Stops at the end of the table; the next sweep then
+    /// starts at the first row. Returns the number of deleted rows.
     pub(super) fn sweep(&mut self, count: u32, now: Instant) -> rusqlite::Result<usize> {
         type PrimaryKey = (String, i64, Vec<u8>, i64);
         let primary_key = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
@@ -360,7 +360,7 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     })
 }
 
-/// Error for a row with values that no build of Tenure writes. SQLite finds the file intact.
+/// Error for a row with values that no build of Tenure writes, in a file that SQLite finds intact.
 fn damaged(column: usize, what: &str) -> rusqlite::Error {
     let cause = format!("a row of the table `claim` has no {what} where one belongs");
     rusqlite::Error::FromSqlConversionFailure(column, Type::Null, cause.into())

@@ -18,8 +18,7 @@ use crate::claims::tests::claim;
 use crate::config::Config;
 use crate::request::{Pending, Request, Write};
 
-/// Creates a lock file in a temporary directory, as a process of this machine, boot and clock does, and connects to
-/// it.
+/// Creates a lock file in a temporary directory, as a process of this origin does, and connects to the file.
 pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("locks.db");

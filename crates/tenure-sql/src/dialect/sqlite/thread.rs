@@ -1,4 +1,5 @@
-//! Starts the thread that opens and serves a lock file. It is not a task, because calls of SQLite block.
+//! Starts the thread that opens and serves a lock file. The work needs a thread, not a task, because calls of SQLite
+//! block.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Once};

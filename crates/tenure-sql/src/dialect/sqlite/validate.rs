@@ -84,7 +84,8 @@ pub(super) fn open(
     let pages = i64::try_from(config.max_bytes).unwrap_or(i64::MAX) / page.max(1);
     let bound = |name, bytes| connection.pragma_update_and_check(None, name, bytes, |_| Ok(()));
     bound("max_page_count", pages).map_err(sql)?;
-    // A slow reader can make the log long. After a checkpoint has copied all of it, the next commit shortens it to this.
+    // A slow reader can make the log long. After a checkpoint has copied the whole log, the next commit shortens it to
+    // this size.
     bound("journal_size_limit", MAX_WAL_BYTES).map_err(sql)?;
     Ok(connection)
 }
@@ -92,7 +93,7 @@ pub(super) fn open(
 /// Prepares every statement, which fails if the tables are not those of a lock file. Returns whether an older build
 /// created the file.
 ///
-/// In such a file, this first adds the missing columns, and rolls that back afterwards.
+/// In a file of an older build, first adds the missing columns, and afterwards rolls this change back.
 fn check_statements(connection: &mut Connection) -> rusqlite::Result<bool> {
     if !adopt::lacks_columns(connection)? {
         Tables::prepare(connection)?;

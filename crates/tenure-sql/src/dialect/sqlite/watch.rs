@@ -11,9 +11,9 @@ use crate::claims::RENEW_INTERVAL;
 use crate::display::display_path;
 use crate::request::register;
 
-/// If a notification woke a waiting process and its check found no change, the process ignores notifications for a
-/// while: for the CPU time of that wake-up times this factor, and at most for `MAX_PAUSE`. Unless `MAX_PAUSE` is shorter, changes of other keys cost a
-/// waiting process less than a hundredth of a core.
+/// If a wake-up finds none of the waiters' keys changed, the process ignores notifications: for this factor times the
+/// CPU time of the wake-up, but at most for `MAX_PAUSE`. So changes of other keys cost a waiting process less than a
+/// hundredth of a core, unless `MAX_PAUSE` limits the time.
 const PAUSE_PER_CPU_TIME: u32 = 128;
 
 /// Longest time for which notifications are ignored. Shorter than a reservation (10 ms), which a waiter must not

@@ -46,9 +46,9 @@ pub(super) struct Worker<'c> {
     durable: bool,
     /// Number of rows that the sweep of old rows must still check: 64 at first, then four per insert.
     sweep_debt: u32,
-    /// The next renewal of the unfair waiters' registrations.
+    /// Time of the next renewal of the unfair waiters' registrations.
     pub(super) renew_at: Instant,
-    /// The next check of all keys with waiters, even without a notification.
+    /// Time at which all keys with waiters are checked even without a notification.
     pub(super) check_at: Instant,
     /// Time until which notifications of other processes are ignored.
     pub(super) ignore_until: Instant,
@@ -68,7 +68,7 @@ impl<'c> Worker<'c> {
             .pragma_update(None, "synchronous", "FULL")
             .map_err(sql)?;
         let tables = Tables::prepare(connection).map_err(sql)?;
-        // This first read creates `-wal` and `-shm`. They exist as long as any process has the file open.
+        // This read makes sure that `-wal` and `-shm` exist. They stay as long as any process has the file open.
         validate::read_format(connection).map_err(sql)?;
         let (wal, shm) = (file::sibling(path, "-wal"), file::sibling(path, "-shm"));
         let now = Instant::now();
@@ -332,7 +332,7 @@ impl<'c> Worker<'c> {
 
     fn notify(&self) {
         if let Err(error) = notification::notify_processes(self.path) {
-            // Without a notification, other processes check their keys every 500 ms.
+            // Without a notification, other processes still check their keys, at least every 500 ms.
             tracing::debug!(%error, path = %display_path(self.path), "waiters of other processes could not be notified");
         }
     }
