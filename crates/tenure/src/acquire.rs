@@ -25,8 +25,8 @@ use crate::guard::Guard;
 /// # Errors
 /// [`Error::Timeout`] if the lock was busy until the time limit; [`Error::Mismatch`], [`Error::Unsupported`],
 /// [`Error::Invalid`], [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] without waiting for the limit.
-/// While the store is unavailable, the future retries, except that of a `try_` method. If the store has not reported by
-/// the time limit that the lock is busy, or does not answer then, the error is [`Error::Backend`], as for every other
+/// While the store is unavailable, the future retries, except that of a `try_` method. If the store does not answer at
+/// the time limit, or has never reported that the lock is busy, the error is [`Error::Backend`], as for every other
 /// fault of the store.
 ///
 /// # Examples
@@ -39,7 +39,7 @@ use crate::guard::Guard;
 /// let held = mutex.lock().await?;
 /// let waiting: Acquire<Guard> = mutex.lock().on_waiting(|claim| println!("{claim:?} waits"));
 /// let given_up: Acquire<Guard> = mutex.lock();
-/// // It borrows nothing, so a task of its own may wait. Dropping it is giving up.
+/// // The future borrows nothing, so a task of its own may wait for it. Dropping the future gives up.
 /// let task = tokio::spawn(waiting);
 /// drop(given_up);
 /// held.unlock().await?;
@@ -72,7 +72,7 @@ impl<G> Acquire<G> {
     }
 }
 
-/// Makes the guard of an attempt other than `try_`.
+/// Makes the guard of an attempt that waits for the lock.
 pub(crate) fn guard(taken: Option<Taken>) -> Guard {
     try_guard(taken).expect("an acquisition that waits ends in a guard or an error")
 }

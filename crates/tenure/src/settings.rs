@@ -120,15 +120,15 @@ impl Settings {
         Settings { grants, ..self }
     }
 
-    /// Sets how long a client keeps a claim in memory after an unlock for which no local task waits, so that its next `lock`
-    /// of the key needs no call: zero by default, at most 10 ms. See [`Mutex::linger`](crate::Mutex::linger).
+    /// Sets how long a client keeps an unlocked claim in memory if no local task waits, so that its next `lock` of the
+    /// key needs no call: zero by default, at most 10 ms. See [`Mutex::linger`](crate::Mutex::linger).
     #[must_use]
     pub fn linger(self, linger: Duration) -> Self {
         Settings { linger, ..self }
     }
 
     /// Sets how long `unlock` retries while the store does not answer: 5 s by default, and never beyond the lease. If a
-    /// call is in flight at the end of that time, `unlock` waits for it up to the same time again.
+    /// call is in flight at the end of that time, `unlock` waits for the call, for at most the same time again.
     #[must_use]
     pub fn unlock_limit(self, unlock_limit: Duration) -> Self {
         Settings { unlock_limit, ..self }

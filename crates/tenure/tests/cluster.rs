@@ -1,4 +1,4 @@
-//! A client on Redis Cluster: several locks at once whose slots are at several nodes, and slots that move under them.
+//! Clients on Redis Cluster: a multi-lock whose slots are at several nodes, and a lock whose slot moves while it is used.
 #![cfg(feature = "redis")]
 
 use std::sync::Arc;

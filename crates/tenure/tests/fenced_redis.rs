@@ -90,7 +90,7 @@ fn both_keys_are_in_one_slot() {
     }
 }
 
-/// A runtime that rests unless a future is awaited on it: like a process that is stopped.
+/// A runtime whose tasks run only during `block_on`: at other times they are like a stopped process.
 fn process() -> Runtime {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be made")
@@ -109,7 +109,7 @@ fn a_paused_holder_cannot_write_after_the_next_one() {
         (guard.token().expect("Redis has tokens"), guard, client)
     };
     let (old, _old_guard, _old_client) = paused.block_on(hold());
-    // Nothing runs on `paused` now, so nothing renews the lease.
+    // Nothing runs on `paused` from here on, so nothing renews the lease.
     let (new, _new_guard, _new_client) = other.block_on(hold());
     assert_eq!(run(&server, &set, new, &["by the new holder"]), Ok("OK".into()));
     let refused = run(&server, &set, old, &["by the paused holder"]).expect_err("the token is older");

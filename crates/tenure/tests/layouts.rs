@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tenure::{Client, Error};
 use tenure_servers::Redis;
 
-/// Much less than the lease of 60 s. A waiter that slept until its end would not get the lock within this time.
+/// Much less than the lease of 60 s. A waiter that slept until the lease ended would not get the lock within this time.
 const SOON: Duration = Duration::from_secs(5);
 
 async fn connect(server: &Redis, query: &str) -> Client {
@@ -29,7 +29,7 @@ async fn a_lock_waits_for_a_foreign_holder_and_excludes_it() {
             let client = client.clone();
             async move { client.mutex("k").lock_within(SOON).await }
         });
-        // A waiter that has been refused once has a connection that listens.
+        // Waits until the waiter's first attempt was refused: then the waiter has a connection that listens.
         while !ask(&["PUBSUB", "CHANNELS"]).contains("channel") {
             tokio::task::yield_now().await;
         }

@@ -22,13 +22,13 @@ async fn a_waiter_gets_the_lock_after_a_failover() {
 
     group.servers()[0].process().kill();
     group.wait_for_failover(0).expect("a replica takes over");
-    // One replica is left, which is too few for a renewal. The dead master comes back as the other one.
+    // Only one replica is left, which is too few for a renewal. The dead master comes back as the second replica.
     group.servers()[0]
         .restart(tenure_servers::Data::Lost)
         .expect("it starts again");
     let verified = async {
         while held.verify().await.is_err() {
-            // sleep: the client reports nothing until it is connected.
+            // sleep: no event shows when the client is connected again.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };

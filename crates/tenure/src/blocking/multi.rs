@@ -27,7 +27,7 @@ pub type Multi = Blocking<crate::Multi>;
 
 /// Combines a list of locks of one type into a multi-lock; [`and`](Multi::and) adds locks of other types.
 ///
-/// An empty list, or a lock that is given twice, is `Invalid` at first use.
+/// An empty list, or two locks of one client with the same key, is `Invalid` at first use.
 pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     let each = members.into_iter().map(Into::into);
     let (members, runtimes): (Vec<_>, Vec<_>) = each.map(|member| (member.inner, member.runtime)).unzip();

@@ -109,8 +109,8 @@ impl Runtime {
 }
 
 impl Shared {
-    /// Panics on a thread that drives async tasks. A thread of `spawn_blocking` is in a runtime too, but may block: only
-    /// blocking on an empty future tells such threads apart. Tokio prints its own panic message first.
+    /// Panics on a thread that drives async tasks. A thread of `spawn_blocking` is in a runtime too, but may block: the
+    /// only way to find out is to block on an empty future. If that panics, tokio prints its own message first.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         if Handle::try_current().is_ok() {
             let attempt = catch_unwind(AssertUnwindSafe(|| self.handle.block_on(async {})));

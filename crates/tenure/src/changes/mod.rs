@@ -54,9 +54,9 @@ const LIMIT: usize = 100_000;
 )]
 #[non_exhaustive]
 pub enum Change {
-    /// The key is held, and had no holder at the previous scan or there was none.
+    /// The key is held. At the previous scan it had no holder, or this is the first scan.
     Held(LockStatus),
-    /// The key was held at the previous scan, and has no holder any more. Claims may wait for it.
+    /// The key was held at the previous scan, and has no holder at this one. Claims may wait for it.
     Freed(LockStatus),
     /// The key is held as before, but its holders have changed.
     Holders(LockStatus),

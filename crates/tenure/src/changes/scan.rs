@@ -1,7 +1,7 @@
 //! One scan of the store for all watchers of a client.
 //!
-//! A watcher registers its prefix. A scan lists each registered prefix once, except those that begin with another one,
-//! whose listing contains their keys. At most one scan is under way.
+//! A watcher registers its prefix. A scan lists each registered prefix once, but skips a prefix that begins with another
+//! registered prefix: the listing of the shorter one contains its keys. At most one scan is under way.
 //!
 //! A watcher whose pause is over joins the scan under way. Else it takes the latest scan, if it has not seen that scan and
 //! the scan ended less than one pause ago. Else it starts a scan. The next pause runs from the end of the scan, so
@@ -57,7 +57,7 @@ struct Scan {
 #[derive(Debug)]
 struct Outcome {
     ended: Instant,
-    /// The result for each watcher, by the watcher's number. A watcher removes its own.
+    /// The result for each watcher, by the watcher's number. A watcher removes its result when it takes it.
     found: Result<Mutex<Found>, Error>,
 }
 
@@ -151,7 +151,7 @@ impl Scans {
         };
         state.latest = Some(scan.clone());
         let watchers = state.watchers.clone();
-        // Unlock first: `spawn` drops the task at once if the runtime has ended.
+        // Unlock first: if the runtime has ended, `spawn` drops the task, and all that it owns, at once.
         drop(state);
         let work = services.clone();
         services.tasks.spawn(async move {

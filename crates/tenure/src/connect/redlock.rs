@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
 
-/// The options of the quorum itself. All others are those of each server.
+/// The options of the quorum itself. All other options in the URL apply to each server.
 const OPTIONS: &[Known] = &[
     Known::one_of("layout", &["plain", "redisson"]),
     Known::duration("max_lease"),
@@ -21,8 +21,9 @@ const OPTIONS: &[Known] = &[
 
 /// Connects to the servers of `redlock://[user:pass@]host[:port],…[/db][?options]`, or `redlocks://…` for TLS.
 ///
-/// Succeeds once a majority is connected, unless a server fails with a permanent error, such as a wrong password. The
-/// other servers then have `member_timeout` to connect, and after that connect in the background.
+/// Fails if no majority can be reached, or if a server fails with a permanent error, such as a wrong password. Once a
+/// majority is connected, waits up to `member_timeout` for the other servers. Servers that are not connected by then
+/// connect in the background.
 pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     let (options, servers) = url.split_options(OPTIONS)?;
     let time = |name, default| match options.duration(name) {

@@ -64,9 +64,9 @@ impl Fence {
     /// A fence on `table` (or `schema.table`), whose rows are found by the columns `keys`. The column that remembers
     /// the token is called `fence`.
     ///
-    /// That column is an integer of 64 bits and NOT NULL, as [`column_ddl`](Fence::column_ddl) makes it. If it is NULL,
-    /// every write of the row is refused, as if a newer token had written it; in a column of texts `'10'` is less than
-    /// `'9'`, and an older token gets through.
+    /// That column must be an integer of 64 bits and NOT NULL, as [`column_ddl`](Fence::column_ddl) makes it. If it is
+    /// NULL, every write of the row is refused, as if a newer token had written it. If it is a text, `'10'` is less than
+    /// `'9'`, so an older token may write.
     ///
     /// # Errors
     /// [`InvalidStatement`] if a name is not plain (ASCII letters, digits, `_`), a column is named twice, or no key is named.
@@ -95,7 +95,7 @@ impl Fence {
         Ok(self)
     }
 
-    /// Sets another syntax of parameters than that of the usual clients of the database.
+    /// Sets the syntax of parameters, for a client that does not accept the usual one of its database.
     #[must_use]
     pub fn placeholders(mut self, placeholders: Placeholders) -> Self {
         self.placeholders = placeholders;

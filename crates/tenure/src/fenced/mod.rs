@@ -25,9 +25,9 @@
 //! # What it gives, and what not
 //! - **Old holders do not interleave.** Once a token has written a row, no smaller token writes it again, even if
 //!   requests are paused, delayed or repeated.
-//! - **Not atomicity.** The writes of an old holder *before* the new holder's first write stay: two rows may be half an
-//!   old holder's and half a new one's. Write related rows in one transaction, and let the new holder write (or only
-//!   fence, with no columns) every row before it relies on what it reads.
+//! - **Not atomicity.** The writes of an old holder *before* the new holder's first write stay: of two related rows, one
+//!   may have the old holder's value and one the new holder's. Write related rows in one transaction, and let the new
+//!   holder write (or only fence, with no columns) every row before it relies on what it reads.
 //! - **Not reading.** An old holder may read, and use what it read.
 //! - **Only for statements with the condition.** A statement without it is not fenced, unless the table has a
 //!   [guard](Fence::guard): triggers that refuse it.

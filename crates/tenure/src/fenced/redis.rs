@@ -15,7 +15,7 @@ end
 redis.call('SET', KEYS[2], token)
 ";
 
-/// The error for a key that cannot have a fence, because no other key is sure to be in its hash slot.
+/// The error for a key that cannot have a fence, because no name for the fence key is sure to be in its hash slot.
 ///
 /// # Examples
 /// ```
@@ -106,7 +106,7 @@ impl RedisFence {
     /// A write of your own, in Lua. `KEYS[1]` is the key of the value, and `ARGV[2]` is the first value of
     /// [`RedisWrite::eval`]. `lua` runs only if no newer token has written.
     ///
-    /// If `lua` fails, what it has written by then stays, and so does the token.
+    /// If `lua` fails, its earlier writes stay, and so does the token.
     pub fn script(&self, lua: &str) -> RedisWrite {
         RedisWrite {
             source: format!("{CHECK}{lua}\n"),
@@ -153,7 +153,8 @@ impl RedisWrite {
     }
 }
 
-/// Whether Redis Cluster hashes only a part of the key: that between the first `{` and the next `}`, if it is not empty.
+/// Returns true if Redis Cluster hashes only the part of the key between the first `{` and the next `}`. Cluster hashes
+/// the whole key if that part is empty or missing.
 fn has_hash_tag(key: &str) -> bool {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     tag.is_some_and(|(tag, _)| !tag.is_empty())

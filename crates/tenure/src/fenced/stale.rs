@@ -8,7 +8,7 @@ pub const REFUSED: &str = "refused by fence";
 
 /// The error of a refused write: a newer token has written. Stop: another client has acquired the lock since.
 ///
-/// A row that does not exist is refused with the same error: see [`applied`].
+/// A write to a row that does not exist fails with the same error: see [`applied`].
 ///
 /// # Examples
 /// ```
@@ -27,12 +27,12 @@ pub const REFUSED: &str = "refused by fence";
 )]
 #[non_exhaustive]
 pub struct Stale {
-    /// The greatest token that has written; `None` if the refusal does not name it, as a row count or a trigger.
+    /// The greatest token that has written; `None` if unknown: a row count and a trigger's error do not name it.
     pub newest: Option<FencingToken>,
 }
 
 impl Stale {
-    /// Creates the error of a write that `newest` refused; `None` if only a row count is known.
+    /// Creates the error of a write that was refused because `newest` has written; `None` if that token is unknown.
     pub const fn new(newest: Option<FencingToken>) -> Stale {
         Stale { newest }
     }
@@ -60,9 +60,9 @@ impl Stale {
 
 /// Interprets the number of rows that a fenced statement has written: zero means that the write was refused.
 ///
-/// A row that does not exist counts as refused too: [`Fence::read`](crate::fenced::Fence::read) tells the two apart.
-/// MySQL counts only rows that *changed*, unless the client sets `CLIENT_FOUND_ROWS`, as sqlx does. Without it, a
-/// repeated write of equal values with an equal token counts as refused, although the row has these values.
+/// A write to a row that does not exist counts as refused too: [`Fence::read`](crate::fenced::Fence::read) shows whether
+/// the row exists. MySQL counts only rows that *changed*, unless the client sets `CLIENT_FOUND_ROWS`, as sqlx does.
+/// Without it, a repeated write of equal values with an equal token counts as refused, although the row has these values.
 ///
 /// # Errors
 /// [`Stale`] if no row was written (or fewer than none).

@@ -132,8 +132,8 @@ impl Trigger {
     ///
     /// If the row is not written after all (`UPDATE OR IGNORE`, `OR FAIL`), its mark outlives the statement; the trigger
     /// `clear` deletes the mark before the next update of the row. `clear` must fire before `bring`, and does, because
-    /// SQLite begins with the trigger that was created last. SQLite does not promise this order: in the other one, every
-    /// update would be refused.
+    /// SQLite begins with the trigger that was created last. SQLite does not promise this order: in the opposite one,
+    /// every update would be refused.
     fn sqlite(&self) -> Result<Vec<String>, InvalidName> {
         let dialect = self.fence.dialect;
         let table = dialect.quote(&self.fence.table.name);
@@ -150,7 +150,7 @@ impl Trigger {
             pairs.join(" AND ")
         };
         let too_old = if self.once { "<=" } else { "<" };
-        // Refuses to replace (`OR REPLACE`) a row with a newer token.
+        // Refuses an `OR REPLACE` that would remove a row whose token is newer.
         let unless_replaced = format!(
             "SELECT RAISE(ABORT, '{REFUSED}: {OLD}') WHERE EXISTS \
              (SELECT 1 FROM {table} WHERE {} AND NEW.{fence} {too_old} {fence})",
@@ -192,7 +192,7 @@ impl Trigger {
                 self.quoted("fence_check")?,
                 same = same("IS")
             ),
-            // Also checks the old row: `INSERT OR REPLACE` removes it without firing the DELETE triggers.
+            // Also checks the row that `INSERT OR REPLACE` would remove: by default, the removal fires no DELETE trigger.
             format!(
                 "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW BEGIN \
                  SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE {no_token}; \

@@ -66,7 +66,7 @@ pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     }
 }
 
-/// Makes a lock a member. The client never keeps its claim after an unlock: another multi-lock may wait for the key.
+/// Makes a lock a member of a multi-lock. Its claim never lingers, because another multi-lock may wait for the key.
 fn member(lock: Lock) -> Lock {
     Lock(lock.0.set(|options| options.member = true))
 }
@@ -118,7 +118,7 @@ impl Multi {
 /// let guards = tenure::multi(accounts).lock().await?;
 /// let moved = guards.while_held(async { "100 coins" }).await?;
 /// # assert_eq!(moved, "100 coins");
-/// // One lost member is enough: all that was to be done under all of them must stop.
+/// // One lost member is enough: work that needs all members must stop.
 /// let second = &guards.members()[1];
 /// client.evict(ReleaseTarget::Claim(second.claim().clone())).await?;
 /// assert!(second.verify().await.is_err(), "asked now; otherwise known within a third of the lease");
@@ -189,7 +189,7 @@ impl MultiGuard {
     /// Asks the stores whether every member is held, as [`Guard::verify`] does for one.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future does not stop the renewals.
     ///
     /// # Errors
     /// The error of [`Guard::verify`] for the first member that fails.
@@ -445,7 +445,7 @@ async fn pause(members: &[Lock], round: u32) {
     sleep(&queue.services.tasks, most.mul_f64(queue.context().fraction())).await;
 }
 
-/// Refuses members that can never be held together, before anything is sent.
+/// Refuses, before any call, an empty list, an invalid key, and two members of one client with the same key.
 fn check(members: &[Lock]) -> Result<(), Error> {
     if members.is_empty() {
         return Err(Error::Invalid("a multi-lock has at least one member".into()));

@@ -107,7 +107,8 @@ macro_rules! options {
                 crate::lock::options::Configure::set(self, |options| options.fairness = tenure_backend::Fairness::Fifo)
             }
 
-            /// Sets the lease: how long the store keeps the lock if this client dies. Renewed after each third of the lease.
+            /// Sets the lease: how long the store keeps the lock if this client dies. The watchdog renews the lock after
+            /// each third of the lease.
             ///
             /// The default is [`Settings::lease`](crate::Settings::lease), 30 s. At least 30 ms.
             #[doc(alias = "ttl")]
@@ -120,10 +121,10 @@ macro_rules! options {
 
             /// Sets a lease that is never renewed: the lock is lost when it ends.
             ///
-            /// While the lock is held and no other task of this client waits for it, the client asks the store for it
-            /// only once, at the profile's [`first_renewal`](crate::Profile::first_renewal), and after a reconnect. A
-            /// holder therefore detects an eviction only then, when its lease ends, or by
-            /// [`verify`](crate::Guard::verify). While other tasks of this client wait, the client queries the store
+            /// While no other task of this client waits for the lock, the client checks the lock in the store only at the
+            /// profile's [`first_renewal`](crate::Profile::first_renewal) and after a reconnect. A holder therefore
+            /// detects an eviction at one of these checks, when its lease ends, or by
+            /// [`verify`](crate::Guard::verify). While other tasks of this client wait, the client checks the lock
             /// after each third of the lease, and at least every 10 s.
             #[doc(alias("ttl", "expire"))]
             pub fn fixed_lease(self, lease: std::time::Duration) -> Self {
@@ -139,7 +140,7 @@ macro_rules! options {
             }
 
             /// Keeps the lock for at least `time`, even if its guard is released or dropped earlier: for scheduled jobs
-            /// on hosts with skewed clocks, which must not run twice.
+            /// that must not run twice although the clocks of their hosts differ.
             ///
             /// When the guard is released or dropped, the client asks the store to keep the lock for the remaining
             /// time, which then passes even if this process ends. Once this client is closed, the store keeps the lock

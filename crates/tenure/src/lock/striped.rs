@@ -44,7 +44,7 @@ impl Striped {
                 stripes: Arc::new([refused]),
             };
         }
-        // If the longest key is invalid, all stripes get it: otherwise only some names could be locked, by their hash.
+        // If the longest key is invalid, all stripes get it and fail: otherwise a name would work or fail by its hash.
         let longest = format!("{key}#{}", stripes.max(1) - 1);
         let fits = LockKey::new(&longest).is_ok();
         let name = |stripe| {

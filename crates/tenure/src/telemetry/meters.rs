@@ -34,7 +34,8 @@ const CAUSES: [&str; 7] = [
     "closed",
 ];
 
-/// Metrics, created once, so that recording is one atomic operation. Uses the recorder that is installed at that time.
+/// Metrics, created once, so that recording is one atomic operation. They use the recorder that is installed when they
+/// are created.
 pub(crate) struct Meters {
     labels: Vec<Label>,
     /// Count and waits of acquisitions, by outcome in the order of [`OUTCOMES`].

@@ -24,7 +24,7 @@ use crate::settings::Settings;
 
 const READY: &str = "the memory store answers at once";
 
-/// A store in memory with its own time, for several clients to share. Clones are one lab.
+/// A store in memory with its own time, for several clients to share. All clones are the same lab.
 ///
 /// # Guarantees
 /// - Time goes on by itself as tokio's does, and [`advance`](Lab::advance) lets it pass without waiting. Made on a
@@ -64,7 +64,8 @@ struct Member {
 }
 
 impl Lab {
-    /// Creates an empty store on the time of the current runtime if that has one thread, else on that of a new runtime.
+    /// Creates an empty store. It uses the time of the current runtime if that is a current-thread runtime, else the time
+    /// of a new runtime.
     pub fn new() -> Self {
         let clock = Arc::new(LabClock::new());
         let store = MemoryStore::new(clock.clone());
@@ -117,7 +118,8 @@ impl Lab {
         self.blocking_client_with(Settings::default())
     }
 
-    /// Creates a client of the blocking API. Its watchdog runs as that of [`client_with`](Lab::client_with).
+    /// Creates a client of the blocking API. Its watchdog runs on the runtime of the lab's time, as with
+    /// [`client_with`](Lab::client_with).
     #[cfg(feature = "blocking")]
     #[expect(clippy::missing_panics_doc, reason = "the expectation cannot fail")]
     pub fn blocking_client_with(&self, settings: Settings) -> crate::blocking::Client {

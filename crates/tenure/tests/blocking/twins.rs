@@ -33,7 +33,7 @@ fn every_method_of_a_client_and_of_an_election_blocks() {
     client.close(SOON).expect("memory answers");
 }
 
-/// Downgrades a guard and asks it everything else that waits.
+/// Downgrades a guard, and calls its other methods that wait.
 macro_rules! downgrade {
     ($guard:expr) => {{
         $guard.downgrade().expect("it is held for writing");

@@ -70,7 +70,7 @@ async fn a_kept_key_with_a_rounded_lease_is_released_on_time() {
     assert!(fixture.is_free("k").await);
 }
 
-/// A client evicts its own claim, which it keeps after an unlock. Its waiter gets the key within 1 s.
+/// A client evicts its own claim, which `at_least` keeps after an unlock. The client's waiter gets the key within 1 s.
 #[tokio::test(start_paused = true)]
 async fn evicting_a_kept_claim_frees_the_key_immediately() {
     let (fixture, [client]) = Fixture::clients();

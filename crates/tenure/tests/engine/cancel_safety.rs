@@ -103,7 +103,8 @@ async fn renew_is_cancel_safe() {
     .await;
 }
 
-/// R2: an unlock that hands the key to a waiter leaves no claim, wherever it is dropped: in memory and through the store.
+/// R2: an unlock that hands the key to a waiter, in memory or through the store, leaves no claim if it is dropped at any
+/// await point.
 #[tokio::test(start_paused = true)]
 async fn hand_over_is_cancel_safe() {
     for local_hand_over in [true, false] {
@@ -113,7 +114,8 @@ async fn hand_over_is_cancel_safe() {
                 fixture.faulty_client_with(Settings::default().local_handover(local_hand_over));
             let guard = client.mutex("k").lock().await.unwrap();
             let taker = queued(client.mutex("k").lock()).await;
-            // Two yields per call, because the first poll of an unlock polls its release twice.
+            // Each call yields twice before its effect and twice after it: the first poll of an unlock polls its release
+            // twice, so it would pass a single yield.
             backend.yield_everywhere(2);
             let mut unlock = Box::pin(async move { guard.unlock().await.unwrap() });
             let done = poll_times(polls, &mut unlock).await;
@@ -186,7 +188,8 @@ async fn close_is_cancel_safe() {
     }
 }
 
-/// The client withdraws the claim of a dropped lock when its call has ended: before, the call could still place it.
+/// The client withdraws the claim of a dropped lock only when the claim's own call has ended: until then the call could
+/// still place the claim.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_lock_is_withdrawn_after_its_own_call() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();

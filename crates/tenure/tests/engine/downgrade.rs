@@ -44,7 +44,7 @@ async fn a_downgrade_lets_waiting_readers_in_at_once() {
         guards.push(guard);
     }
     assert!(start.elapsed() < 15 * MS, "{:?}", start.elapsed());
-    // The two readers of one client share a claim.
+    // One claim was downgraded. Both readers of the same client share one, and the other client's reader has its own.
     assert_eq!(held(&fixture).await, [Mode::Read; 3]);
     assert!(here.try_write().await.unwrap().is_none() && elsewhere.try_write().await.unwrap().is_none());
     drop(guards);

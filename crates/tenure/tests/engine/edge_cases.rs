@@ -146,7 +146,7 @@ async fn a_try_that_missed_its_offer_tries_again() {
     let acquire = backend.control(Verb::Acquire);
     acquire.hold_before();
     let late = begun(client.mutex("k").try_lock()).await;
-    // The store grants the claim to a task, but no poll of the future takes the grant in time.
+    // A task adopts the call and gets the grant, but no poll of the future takes the grant in time.
     pass(200 * MS).await;
     acquire.resume();
     pass(SECOND).await;

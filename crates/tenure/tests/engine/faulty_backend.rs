@@ -50,7 +50,7 @@ pub(crate) struct CallControls {
     reconnects: WakeSignal,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
-    /// Whether the store refuses to downgrade claims.
+    /// True if the store refuses to downgrade claims.
     pub(crate) keeps_writers: AtomicBool,
     /// For each `acquire` call, the number of tokens that its claim reserves.
     pub(crate) placed: Mutex<Vec<u32>>,
@@ -304,7 +304,7 @@ impl Faults for CallControls {
         for element in call {
             match (&passed, &mut element.reply) {
                 (Err(error), _) => element.fail(error.clone()),
-                // A held call was sent late. The lease counts from the time of the call, not of the sending.
+                // The lease counts from the engine's call, although a held call reaches the store later.
                 (Ok(()), Some(Ok(Reply::Acquire(AcquireReply::Granted(grant))))) => {
                     grant.held_from = grant.held_from.min(element.asked);
                 }

@@ -103,8 +103,8 @@ async fn an_eviction_blocks_grants_for_the_handover_window() {
     assert!(elsewhere.mutex("k").try_lock().await.unwrap().is_some());
 }
 
-/// Readers that waited together share a claim, each with its own token. It ends with the last of them, and an eviction ends
-/// all.
+/// Readers that waited together share a claim, each with its own token. The claim ends with its last reader, and an
+/// eviction ends the holds of all.
 #[tokio::test(start_paused = true)]
 async fn readers_that_waited_together_share_a_claim() {
     let (_, [here, elsewhere]) = Fixture::clients();

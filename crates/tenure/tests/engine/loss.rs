@@ -111,7 +111,7 @@ async fn an_evicted_holder_learns_of_it_within_a_third_of_its_lease() {
     assert_error!(guard.unlock().await, Error::Lost(_));
 }
 
-/// Local hand-overs share a claim, but each has its own token. A loss names that token.
+/// The grants of local hand-overs share a claim, but each has its own token. A loss names the token of the lost grant.
 #[tokio::test(start_paused = true)]
 async fn a_loss_names_the_key_and_the_token_of_its_grant() {
     let (_, [client]) = Fixture::clients();
@@ -169,8 +169,8 @@ async fn a_waiter_behind_an_evicted_holder_is_served_after_its_renewal() {
     assert!(!guard.is_held());
 }
 
-/// No renewal detects the eviction of a fixed lease. The client asks the store for its waiters: after a third of the
-/// lease, at most 10 s.
+/// No renewal detects the eviction of a fixed lease. If local tasks wait, the client asks the store about the claim after
+/// a third of the lease, at the latest after 10 s.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_an_evicted_fixed_lease_need_not_wait() {
     let fixture = Fixture::new();

@@ -77,7 +77,7 @@ async fn two_attempts_of_one_owner_at_once_share_the_claim() {
     assert_eq!(backend.control(Verb::Acquire).count(), 1);
 }
 
-/// One waiting attempt is dropped before the grant. The owner's others all get guards of the granted claim.
+/// One waiting attempt is dropped before the grant. The owner's other attempts all get guards of the granted claim.
 #[tokio::test(start_paused = true)]
 async fn a_grant_wakes_every_waiting_attempt_of_its_owner() {
     let (_, [client]) = Fixture::clients();

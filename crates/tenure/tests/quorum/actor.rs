@@ -20,7 +20,7 @@ pub(crate) struct Actor {
     pub(crate) owner: u64,
     /// The keys, and whether each is a read-write lock.
     pub(crate) keys: Vec<(LockKey, bool)>,
-    /// Tasks ask for leases between half of this and this.
+    /// The longest lease that the task requests. The shortest is half of it.
     pub(crate) lease: Duration,
     pub(crate) dice: Dice,
 }

@@ -68,7 +68,8 @@ struct MemberServer {
 }
 
 impl MemberServer {
-    /// Answers a placement without effect while the member recovers. Renewals and releases are carried out.
+    /// While the member recovers, answers `Recovering` to an acquire, and removes the successor from a release. Renewals
+    /// and releases are carried out.
     fn recover(&self, element: &mut Exchange) {
         match &mut element.request {
             Request::Acquire(..) => element.reply = Some(Ok(Reply::Acquire(AcquireReply::Recovering))),
@@ -141,7 +142,7 @@ struct Link {
     client: usize,
     member: usize,
     network: Network,
-    /// The member with random faults, and without them: for the time after all faults.
+    /// The member with random faults. `calm` is the same member without them, for the time after all faults.
     faulty: Arc<dyn Backend>,
     calm: Arc<dyn Backend>,
     dice: Mutex<Dice>,
@@ -177,7 +178,8 @@ impl Faults for Link {
     }
 
     async fn on(&self, when: When, call: &mut [Exchange]) {
-        // A request that the client has sent arrives also if the client is paused or dies after that.
+        // Waits for a paused client before its request is sent: once sent, the request arrives even if the client is
+        // paused or dies.
         if when == When::Before {
             self.world.runs(self.client).await;
         }

@@ -11,9 +11,9 @@
 //!
 //! Each of these planted bugs breaks a rule within 2,000 seeds: half of an even number is a majority; tokens are not
 //! written back; a grant counts although a member did not confirm its tokens; one member is enough for a renewal; late
-//! grants, minorities, or claims whose reply was lost are not released. A lease that counts from the latest grant does not:
-//! two holders would need a bare majority with grants far apart, and no renewal until its first lease ends. A test of
-//! `tenure-quorum` finds that bug.
+//! grants, minorities, or claims whose reply was lost are not released. A lease that counts from the latest grant breaks
+//! no rule here: two holders would need a bare majority with grants far apart, and no renewal until its first lease ends.
+//! A test of `tenure-quorum` finds that bug.
 
 mod actor;
 mod link;

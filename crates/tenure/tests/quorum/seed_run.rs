@@ -54,7 +54,7 @@ async fn live(seed: u64, after: AfterLoss) -> Arc<World> {
     for member in &world.members {
         let skew = dice.below(1_000);
         lift(&member.stores[0], FIRST_TOKEN + skew).await;
-        // A server that starts again draws tokens from its clock, which has passed those that it drew before.
+        // The store after a data loss draws greater tokens, like a restarted server, which draws tokens from its clock.
         lift(&member.stores[1], FIRST_TOKEN + 1_000_000).await;
     }
     let keys: Vec<(LockKey, bool)> = (0..1 + dice.below(2))
@@ -191,7 +191,7 @@ async fn inject_faults(
         let time = Duration::from_millis(dice.below(1_200));
         match dice.below(9) {
             0 | 1 => world.pause(client, time),
-            // One member up to a majority.
+            // Cuts the client off from one member, or from several, up to a majority.
             7 | 8 => {
                 let first = pick(dice, world.members.len());
                 for nth in 0..1 + pick(dice, world.members.len() / 2 + 1) {
@@ -237,7 +237,7 @@ async fn granted(world: &World, key: &LockKey) -> Vec<Vec<(String, Mode, String)
     all
 }
 
-/// Looks every 5 ms whether a majority of the members grants two claims that exclude each other.
+/// Checks every 5 ms that no majority of the members grants two claims that exclude each other.
 async fn watch_members(world: Arc<World>, keys: Vec<(LockKey, bool)>) {
     loop {
         for (key, _) in &keys {
@@ -270,7 +270,7 @@ async fn nothing_is_left(world: &World, keys: &[(LockKey, bool)], counts: impl F
     }
 }
 
-/// Lifts the token counter of a member, by a claim of its own.
+/// Raises the token counter of a member to `token`, by a claim that serves only this.
 async fn lift(store: &MemoryStore, token: u64) {
     let member = store.client(Arc::new(tenure_backend::SystemClock));
     let id = ClaimId::new(ClientId::from_random([255; 16]), 1);

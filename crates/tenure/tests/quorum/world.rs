@@ -17,9 +17,9 @@ use tokio::sync::Notify;
 /// What a member does after it has lost its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterLoss {
-    /// It answers `Recovering` until all leases that it granted have ended.
+    /// The member answers `Recovering` until all leases that it granted have ended.
     Recover,
-    /// It grants claims at once: RedLock does not survive that.
+    /// The member grants claims at once: RedLock does not survive that.
     Grant,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Hold {
     pub(crate) attempt: u64,
     pub(crate) client: usize,
     pub(crate) guard: Mutex<Option<Arc<Guard>>>,
-    /// The checker no longer counts the hold: it was released, lost or evicted.
+    /// True once the hold was released, lost or evicted: the checker does not count it from then on.
     ended: AtomicBool,
 }
 
@@ -131,7 +131,7 @@ impl World {
         self.clients[client].dead.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the client may leave claims to the end of their leases: it died, or its clock jumped.
+    /// Returns true if the client may leave claims in the store until their leases end: it died, or its clock jumped.
     pub(crate) fn may_leave_claims(&self, client: usize) -> bool {
         self.is_dead(client) || self.clients[client].jumped.load(Ordering::Relaxed)
     }
@@ -235,10 +235,10 @@ impl World {
     /// Records a grant, and the guard that was returned for it.
     ///
     /// Before that, asks all other guards whether they are held, and records the losses that their observers have not
-    /// seen. An observer sees a loss up to 1 ms after the local deadline, and up to 20 ms after the reply that the claim is
-    /// gone. The client knows the loss at once: it releases the claim at its deadline, and without delays in the network
-    /// another attempt is granted before the observer looks. The history would then show two holders, but the earlier one
-    /// had already reported its loss.
+    /// seen. An observer sees a loss about 1 ms after the local deadline, or up to about 20 ms after the reply that the
+    /// claim is gone. The client knows the loss at once: it releases the claim at its deadline, and without delays in the
+    /// network another attempt is granted before the observer looks. The history would then show two holders, although
+    /// the earlier one had already reported its loss.
     pub(crate) fn acquired(&self, attempt: u64, client: usize, guard: Guard) -> Arc<Hold> {
         self.end_holds(|hold| !hold.is_held());
         let token = guard.token();
@@ -325,7 +325,7 @@ impl World {
         self.events.lock().clone()
     }
 
-    /// Drops the guards of dead clients, which refer to the simulation and would keep it in memory.
+    /// Drops all holds: the guards of dead clients refer to the simulation and would keep it in memory.
     pub(crate) fn forget_holds(&self) {
         self.holds.lock().clear();
     }

@@ -180,7 +180,7 @@ impl Actor {
         let got = self.alive(multi(members).lock_within(limit)).await;
         match got {
             Ok(guards) => {
-                // Releases all members together. For the checker, each hold ends at its grant.
+                // Releases all members right after the grant. For the checker, each hold ends when it begins.
                 let ids: Vec<ClaimId> = guards.members().iter().map(|guard| guard.claim().id).collect();
                 for (guard, attempt) in guards.members().iter().zip(attempts) {
                     if self.acquired(attempt, guard).is_some() {
@@ -409,7 +409,8 @@ fn member(client: &Client, ask: &LockPlan) -> Lock {
 async fn observe(sim: Arc<Simulation>, hold: Arc<ObservedHold>) {
     let mut was_lost = false;
     loop {
-        // No check happens exactly at the local deadline. So if the guard is lost, the deadline known before is its end.
+        // No check happens exactly at the local deadline. If this check finds the guard lost, the hold counts as lost at
+        // the deadline that an earlier check stored.
         let seen = *hold.until.lock();
         let until = hold.look(&sim);
         if until.is_some() && was_lost {

@@ -44,7 +44,7 @@ impl Claims {
         let Some(life) = self.lives.get_mut(&claim.at.id) else {
             return false;
         };
-        // In the same epoch, this repeats a reply. A store that lost its data (a new epoch) grants again.
+        // A second grant in the same epoch is a repeated reply. A store that lost its data (a new epoch) grants again.
         if life.granted.is_some_and(|granted| granted.epoch == epoch) {
             return false;
         }

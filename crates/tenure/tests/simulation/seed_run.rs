@@ -209,7 +209,7 @@ async fn inject_faults(
     killed.inspect(|number| sim.kill(*number))
 }
 
-/// Evicts all holders of a key, and ignores errors.
+/// Evicts all holders of a random key, and ignores errors.
 async fn evict(client: &Client, keys: &[(LockKey, u64)], dice: &mut Dice) {
     let key = &keys[usize::try_from(dice.below(keys.len() as u64)).unwrap_or(0)].0;
     let evict = client.evict(ReleaseTarget::All(key.clone()));

@@ -263,7 +263,7 @@ impl Simulation {
         }
     }
 
-    /// Records that the store granted a claim: if an eviction or data loss had ended the claim, that no longer counts.
+    /// Records that the store granted a claim. An eviction or a data loss before this grant no longer counts.
     pub(crate) fn restored(&self, id: ClaimId) {
         for hold in self.holds.lock().iter() {
             if hold
