@@ -30,7 +30,7 @@ pub(crate) fn end<E: Error + ?Sized>(outcome: Result<(), Box<E>>) -> ExitCode {
     }
 }
 
-/// The messages of an error and of its sources. None repeats another.
+/// The message of an error, followed by the messages of its sources.
 pub(crate) fn words<E: Error + ?Sized>(error: &E) -> String {
     let sources = successors(error.source(), |source| (*source).source()).map(ToString::to_string);
     let all: Vec<String> = [error.to_string()].into_iter().chain(sources).collect();

@@ -4,7 +4,8 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Listens for Ctrl-C and for SIGTERM, which stops containers. The future returns `interrupted` or `terminated`.
+/// Listens for Ctrl-C and for SIGTERM, by which container runtimes stop programs. The future returns `interrupted` or
+/// `terminated`.
 pub(crate) fn signals() -> io::Result<impl Future<Output = &'static str>> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;

@@ -104,7 +104,7 @@ impl Owner {
         self.lock("fair", key)
     }
 
-    /// A lock of that kind. A driver says which kinds it has.
+    /// A lock of the given kind. Each driver's source lists the kinds that it knows.
     pub fn lock(&self, kind: &'static str, key: &str) -> Lock {
         Lock {
             owner: self.clone(),

@@ -123,7 +123,7 @@ impl Worker {
         let request = format!("{id} {}\n", words.join(" "));
         let sent = lock(&self.shared.input).write_all(request.as_bytes());
         if sent.is_err() {
-            // The process has ended, so the reply fails too.
+            // The process has ended. Dropping the sender of the answer makes the reply fail.
             lock(&self.shared.asked).remove(&id);
         }
         Box::pin(async move {

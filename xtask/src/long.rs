@@ -13,7 +13,7 @@ const FAULT_SECONDS: &str = "1800";
 /// Simulations. Columns: test program, number of seeds unless `TENURE_SEEDS` is set.
 const SIMULATIONS: [[&str; 2]; 2] = [["simulation", "200000"], ["quorum", "10000"]];
 
-/// Packages whose stores run the conformance suite under chaos.
+/// Packages whose stores also run the conformance suite under chaos, i.e. with random faults.
 const CHAOS: &str = "-p tenure-memory -p tenure-sql -p tenure-redis -p tenure-quorum";
 
 /// Number of seeds of each case under chaos, unless `TENURE_CHAOS_SEEDS` is set.
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     parts.end()
 }
 
-/// The value of an environment variable, if it is set.
+/// The value of an environment variable; `otherwise` if it is not set.
 fn chosen(variable: &str, otherwise: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| otherwise.to_owned())
 }

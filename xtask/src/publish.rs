@@ -9,7 +9,8 @@ const NEEDED: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 /// The words of CONTRIBUTING.md around the list of crates, in the order in which they are published.
 const LIST: [&str; 2] = ["published in the order of their dependencies:", "."];
 
-/// Packages every published crate without a registry and without building it.
+/// Checks the order in CONTRIBUTING.md and the files of each published crate. Then packages the crates, without a
+/// registry and without building them.
 pub(crate) fn run() -> Result<(), Failure> {
     let metadata = Metadata::read()?;
     let packages: Vec<&Package> = metadata
@@ -36,7 +37,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The needed file that is not in a package's list of files.
+/// A needed file that `files`, the list of a package's files, lacks; `None` if it lacks none.
 fn missing(files: &str) -> Option<&'static str> {
     NEEDED
         .into_iter()

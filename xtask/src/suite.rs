@@ -39,7 +39,8 @@ fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {
     let words = |call: &'static str| call.split(' ').collect::<Vec<&str>>();
     let all = words("--all-features --no-fail-fast");
     if !args.is_empty() {
-        // Adds `--workspace` unless `args` name a package: cargo would test only the package in the current folder.
+        // Adds `--workspace` unless `args` name a package: otherwise cargo would test only the package in the current
+        // folder.
         let mut ours = args.iter().take_while(|arg| **arg != "--");
         let names_package = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
         let test = words(if names_package { "test" } else { "test --workspace" });

@@ -68,7 +68,7 @@ impl Compared {
 /// Compares this build to the old one at `args.program`.
 ///
 /// # Errors
-/// A row is slower, or a build failed.
+/// The new build is slower in a row (see `SLOWER`), or a build failed.
 pub(crate) fn run(args: &Against) -> Fallible<()> {
     let selection = &args.selection;
     let (mut made, mut notes) = pairings(&selection.workloads, &selection.stores, selection.distance);
@@ -146,8 +146,8 @@ fn order(round: u32) -> [bool; 2] {
     [new_first, !new_first]
 }
 
-/// Runs one round of a build. Returns a rate for each client of the pairing; `None` if the build does not know a name,
-/// or measured no rate for one of the clients.
+/// Runs one round of a build. Returns a rate for each client of the pairing; `None` if the build does not know the
+/// workload, the store or a client, or measured no rate for one of the clients.
 fn round(program: &Path, pairing: &Pairing, selection: &Selection) -> Fallible<Option<Vec<f64>>> {
     #[derive(Deserialize)]
     struct Row {

@@ -17,7 +17,7 @@ pub(crate) struct Pace {
     pub(crate) warm_up: Duration,
 }
 
-/// For a first look: about two minutes for all workloads.
+/// For a first look: about three minutes for all workloads.
 pub(crate) const QUICK: Pace = Pace {
     rounds: 5,
     round: Duration::from_millis(400),
@@ -42,7 +42,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Measures every workload, in about two minutes
+    /// Measures every workload, in about three minutes
     Quick(Measuring),
     /// Measures every workload with five times as many rounds, in about a quarter of an hour
     Full(Measuring),
@@ -132,7 +132,7 @@ pub(crate) struct Working {
 }
 
 impl Selection {
-    /// The default pace, changed by the options.
+    /// The pace `usual`, changed by the options.
     pub(crate) fn pace(&self, usual: Pace) -> Pace {
         let round = self.round_ms.map(Duration::from_millis);
         Pace {

@@ -22,7 +22,7 @@ pub(crate) trait Lock: Send + Sync + 'static {
 
     fn lock(&self) -> impl Future<Output = Fallible<Self::Guard>> + Send;
 
-    /// Returns once the key is free, as far as the library reports it.
+    /// Returns when the library reports that the key is free.
     fn unlock(&self, guard: Self::Guard) -> impl Future<Output = Fallible<()>> + Send;
 }
 

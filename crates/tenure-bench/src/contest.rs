@@ -41,8 +41,8 @@ impl Entrant {
         let processes = &mut self.processes;
         let once = async || {
             let before = CoresTime::now();
-            // Waits for the same time with every client, though some take a second longer to serve their last
-            // waiters.
+            // Measures the host's part over `time` for every client, though some clients take a second longer to
+            // serve their last waiters.
             let after = async {
                 tokio::time::sleep(time).await;
                 CoresTime::now()

@@ -1,5 +1,5 @@
-//! Gives the server a core of its own, and the other cores to its clients. Otherwise the system runs two threads that
-//! wake each other now on one core and now on two, which makes more difference than what is compared.
+//! Gives the server a core of its own, and the other cores to its clients. Otherwise the system moves the server and
+//! its client between one common core and two cores, and that changes the rates more than the choice of the client.
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -1,4 +1,4 @@
-//! Records each holder of a key. A grant to another worker is a *hand-over*. A holder that finds another worker's
+//! Records the last holder of a key. A grant to another worker is a *hand-over*. A holder that finds another worker's
 //! number at its unlock reports that two held the key at once.
 
 use std::fs::{File, OpenOptions};

@@ -20,7 +20,7 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The values of a field of a file in `/proc`, such as one per core.
+/// Every value of the field `name` in a file in `/proc`: `processor`, for example, has one for each core.
 fn fields(file: &str, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(':'));

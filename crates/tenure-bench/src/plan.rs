@@ -166,13 +166,14 @@ pub(crate) fn pairings(
 fn clients(workload: Workload, store: Store, distance: Distance) -> Vec<Client> {
     let mut clients = vec![Client::Tenure];
     if store == Store::Redis && workload.is_exclusive() && workload != Workload::LoneWaiter {
-        // The nodes of a cluster tell clients their own addresses, which lead past a proxy.
+        // The nodes of a cluster tell clients their own addresses. So clients would bypass the proxy of `Away`.
         if distance != Distance::Away {
             clients.push(Client::TenureCluster);
         }
         clients.push(Client::TenureQuorum);
     }
-    // Local hand-overs happen only between tasks of one process on one key.
+    // Of the workloads on a mutex, only in `Hot` do all tasks share one process and one key, so every hand-over can
+    // be local.
     if workload == Workload::Hot {
         clients.push(Client::TenureNoLocalHandover);
     }
@@ -185,7 +186,7 @@ fn clients(workload: Workload, store: Store, distance: Distance) -> Vec<Client> 
     if store == Store::Redis && !matches!(workload, Workload::Many | Workload::LoneWaiter) {
         clients.push(Client::Redisson);
     }
-    // There are no well-known statements for other kinds of locks.
+    // SQLite and Redis have no well-known statements for read-write locks and semaphores.
     if store == Store::Memory || workload.is_exclusive() {
         clients.push(Client::Bare);
     }

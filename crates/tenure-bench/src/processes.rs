@@ -1,5 +1,6 @@
-//! The worker processes of one client on one workload: this program, started again, or a Java program for Redisson. For each
-//! line on stdin, a process runs a round and prints the result. It ends when stdin is closed, after the round that it runs.
+//! The worker processes of one client on one workload: this program, started again, or a Java program for Redisson.
+//! For each line on stdin, a process runs a round and prints the result. It ends when stdin is closed, after the
+//! round that it runs.
 
 use std::process::Stdio;
 use std::str::FromStr;

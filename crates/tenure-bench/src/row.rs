@@ -21,7 +21,7 @@ pub(crate) struct Row {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) max_us: f64,
-    /// Smallest share of a worker, divided by the fair share: the median over the rounds.
+    /// Smallest share of the grants that a worker got, divided by the fair share: the median over the rounds.
     pub(crate) min_share: f64,
     /// Locks granted per second in each round, in order.
     pub(crate) rounds: Vec<f64>,

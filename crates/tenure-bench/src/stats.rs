@@ -39,7 +39,7 @@ fn interval(values: &[f64]) -> (f64, f64) {
     }
 }
 
-/// The distance between the bounds of the median, divided by the median.
+/// The width of the median's confidence interval, divided by the median.
 pub(crate) fn spread(rounds: &[f64]) -> f64 {
     let (low, high) = interval(rounds);
     if high > low {
@@ -49,7 +49,8 @@ pub(crate) fn spread(rounds: &[f64]) -> f64 {
     }
 }
 
-/// Smallest share of a worker, divided by the fair share: 1 if all got the same, 0 if one got nothing.
+/// Smallest share of the grants that a worker got, divided by the fair share: 1 if all got the same, 0 if one got
+/// nothing.
 pub(crate) fn min_share(grants: &[u64]) -> f64 {
     let total: u64 = grants.iter().sum();
     let poorest = grants.iter().min().copied().unwrap_or(0);

@@ -21,11 +21,11 @@ use crate::processes::Work;
 use crate::site::QUORUM_LEASE;
 use crate::tally::Round;
 
-/// Time limit of a wait after the end of its round. Then the worker gives up, and the wait counts with that length:
-/// some libraries let all waiters poll at the same moments, and take seconds to serve the last of them.
+/// A worker that still waits this long after the end of its round gives up. Its wait counts with the length until
+/// then. Some libraries let all waiters poll at the same moments, and take seconds to serve the last of them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Pause of the lone waiter after each unlock, so that it asks again at random moments.
+/// Pause of the lone waiter after each unlock. It then asks again at an arbitrary moment of the other process's work.
 const REST: Duration = Duration::from_millis(5);
 
 /// `Settings::linger` for `Client::TenureLinger`: the maximum that Tenure allows.
@@ -40,7 +40,7 @@ const WRITES_ONE_OF: u32 = 8;
 /// Number of permits of the semaphore of `Workload::Permits`.
 const PERMITS: u32 = 8;
 
-/// A task that locks one key, kept from round to round.
+/// A worker, kept from round to round. In each round, a new task of the worker locks and unlocks its key.
 struct Worker<L> {
     worker: u32,
     lock: L,
@@ -201,7 +201,8 @@ impl<L: Lock> Worker<L> {
                 round.handovers += u64::from(handed_over);
             }
             if self.rest.is_zero() {
-                // Yields now and then: a lock that never waits would keep the thread from other workers.
+                // Yields now and then: otherwise a worker whose lock never waits would keep other workers off the
+                // thread.
                 tokio::task::coop::consume_budget().await;
             } else {
                 tokio::time::sleep(self.rest).await;

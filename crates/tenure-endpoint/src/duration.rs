@@ -35,8 +35,8 @@ pub enum InvalidDuration {
     TooLong,
 }
 
-/// A hundred years, in hours: this time and longer ones are refused. No lease needs more, and the sum of several still
-/// fits a clock.
+/// A hundred years, in hours. This length of time and longer ones are refused: no lease needs them, and the sum of
+/// several shorter ones still fits a clock.
 const MAX_HOURS: u64 = 24 * 365 * 100;
 
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];

@@ -50,7 +50,7 @@ pub enum InvalidUrl {
         /// The scheme, in lower case.
         scheme: String,
     },
-    /// The URL of a store in a file has a host, or a relative path after `//`.
+    /// The URL of a store in a file or in memory has a host, or a relative path after `//`.
     #[error("`{scheme}:` has no host: write `{scheme}:PATH`, or `{scheme}:///PATH` for an absolute path")]
     HostNotAllowed {
         /// The scheme, in lower case.
@@ -99,7 +99,7 @@ pub enum InvalidUrl {
     SameHost {
         /// Position of the host, counted from 1.
         position: usize,
-        /// Position of the same host before it, counted from 1.
+        /// Position of the host's first occurrence, counted from 1.
         earlier: usize,
     },
     /// An option is not `name=value`, or its name is not made of letters, digits, `_` and `-`.

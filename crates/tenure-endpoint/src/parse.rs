@@ -88,8 +88,8 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, InvalidUrl> {
         return Err(InvalidUrl::NoSlashes { scheme });
     };
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // If a password contains a raw `@`, `/`, `?` or `#`, the URL has a second `@`, or an `@` after the hosts. Both are
-    // errors here, so no part of a password is taken for a host or a path and shown.
+    // If a password contains a raw `@`, `/`, `?` or `#`, the URL has a second `@`, or an `@` after the first `/`, `?`
+    // or `#`. Both are errors here, so no part of a password is taken for a host or a path and shown.
     if tail.contains('@') || authority.matches('@').count() > 1 {
         return Err(InvalidUrl::UnencodedAt);
     }

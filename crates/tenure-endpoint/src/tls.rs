@@ -27,7 +27,7 @@ pub enum TlsError {
     File {
         /// The path of the file.
         path: PathBuf,
-        /// Why. It contains nothing that was read from the file.
+        /// The reason. It contains nothing that was read from the file.
         source: io::Error,
     },
     /// The system has no readable certificate of an authority.
@@ -40,8 +40,9 @@ pub enum TlsError {
 
 /// Creates the TLS configuration of a client.
 ///
-/// The client trusts the certificate authorities in the file `ca`, or those of the system if `ca` is `None`. `identity`
-/// is its certificate and key, for servers that ask for them. The process's default provider is not used or changed.
+/// The client trusts the certificate authorities in the file `ca`, or those of the system if `ca` is `None`.
+/// `identity` is its certificate and key, for servers that ask for them. The process's default crypto provider of
+/// rustls is neither used nor changed.
 ///
 /// # Errors
 /// [`TlsError`]. It contains nothing that was read from the files, neither in its message nor in its source.
@@ -92,7 +93,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(found)
 }
 
-/// Converts an error of reading PEM. The reader's own error may quote a line of the file, even of a private key.
+/// Converts an error of the PEM reader. Omits the text of a syntax error, which may quote a line of the file, even of
+/// a private key.
 fn unreadable(path: &Path) -> impl Fn(pem::Error) -> TlsError {
     move |error| {
         file_error(path)(match error {

@@ -132,7 +132,8 @@ impl StoreUrl {
 
     /// Takes the options in `known` from the URL: returns their values, and the URL with the others.
     ///
-    /// For a store over other stores, which have options of their own. The URL is shown as it was written.
+    /// For a store over other stores, which have options of their own. `Display` of the returned URL still shows all
+    /// options.
     ///
     /// # Errors
     ///

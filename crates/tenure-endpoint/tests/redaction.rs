@@ -132,8 +132,8 @@ fn a_password_with_a_raw_character_is_never_shown() {
         "sqlite://ada:PW@host",
     ];
     for c in (0..=0xff).filter_map(char::from_u32) {
-        // If a password starts with `1`, a valid port, only the `@` shows that the text after its raw `/` or `,` is no
-        // path or host.
+        // A password that starts with `1` looks like a port: only the later `@` shows that the text after its raw `/`
+        // or `,` is no path or host.
         for start in ["", "x", "1"] {
             for password in [format!("{start}{c}s3cr3t"), format!("{start}s3cr3t{c}")] {
                 for template in templates {

@@ -1,5 +1,5 @@
-//! `acquire` for one key: polls a claim that waits or holds. Grants or refuses a new one, or lets it wait; only a fair one
-//! joins the queue.
+//! `acquire` for one key: polls a claim that waits or holds, and grants or refuses a new claim or lets it wait. Only
+//! a fair claim joins the queue.
 
 use std::sync::Arc;
 

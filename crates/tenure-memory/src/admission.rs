@@ -12,7 +12,7 @@ use crate::watchers::Watcher;
 const MIN_POLL: Duration = Duration::from_millis(1);
 
 impl KeyState {
-    /// Returns whether the claim may be granted. `ahead` is the number of claims in the queue before it.
+    /// Returns whether the claim may be granted. `ahead` is the number of claims before this claim in the queue.
     ///
     /// For an unfair claim `ahead` is the length of the queue, so no unfair claim overtakes a queue.
     pub(crate) fn admits(&self, claim: &Claim, ahead: usize, now: Instant) -> bool {

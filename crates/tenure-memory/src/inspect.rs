@@ -1,4 +1,4 @@
-//! `inspect`: shows the holders and waiters of keys whose leases have not ended, without changing anything.
+//! `inspect`: shows, for each key, the holders and waiters whose leases have not ended. Changes nothing.
 
 use std::num::NonZeroU32;
 

@@ -50,7 +50,8 @@ pub(crate) struct Waiters {
     pub(crate) cooldown: Option<Instant>,
 }
 
-/// Reserves the key for an unfair claim that was woken, until the claim polls or the time `until` has come.
+/// Reserves the key for an unfair claim that was woken, until the claim polls or stops waiting, or the time `until`
+/// has come.
 ///
 /// A reserved key counts as held for the unfair claims of other clients. So the claim that has watched longest goes
 /// next, and not the client that happens to poll first.

@@ -19,7 +19,7 @@ struct Entry {
 }
 
 impl Losses {
-    /// Records why the claim was lost. The record counts until the time `until`.
+    /// Records why the claim was lost. From the time `until` on, [`loss`](Self::loss) ignores the record.
     pub(crate) fn record(&mut self, id: ClaimId, loss: Loss, until: Instant) {
         if self.0.len() == MAX_LOSSES {
             self.0.pop_front();

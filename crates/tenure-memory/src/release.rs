@@ -45,8 +45,8 @@ impl KeyState {
         }
     }
 
-    /// Treats a successor as [`acquire`](Self::acquire) does. But with `yields` it is not granted, unless it holds the
-    /// key already, because claims of other clients wait.
+    /// Treats a successor as [`acquire`](Self::acquire) does, but does not grant it if `yields` is true: then claims
+    /// of other clients wait. A successor that holds the key already keeps it.
     fn place_successor(
         &mut self,
         claim: Arc<Claim>,
@@ -60,7 +60,7 @@ impl KeyState {
             poll_after: TURN,
         };
         if !yields || self.hold_mut(id).is_some() {
-            // A successor of another kind leaves nothing here, and gets the error from its own `acquire`.
+            // A successor of another kind of lock is not placed. Its own `acquire` returns the error.
             return self.acquire(claim, not_after, op).unwrap_or(poll_soon);
         }
         let position = self.position(id);

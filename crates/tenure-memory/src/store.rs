@@ -12,8 +12,8 @@ use crate::table::Table;
 
 /// A store in the memory of this process, which several clients share. Cloning it copies a pointer.
 ///
-/// The store counts leases on its own clock. Each client reads the clock that it was created with, as if it ran on another
-/// machine. With [`Memory::new`](crate::Memory::new) both are the system's clock.
+/// The store counts leases on its own clock. Each client reads the clock that it was created with, as if it ran on
+/// another machine. With [`Memory::new`](crate::Memory::new) both are the system's clock.
 ///
 /// # Examples
 /// ```
@@ -44,7 +44,8 @@ impl MemoryStore {
     /// Runs `act` on the table for the client that reads `clock`, and then notifies the signals that `act` collected.
     ///
     /// The client's clock is read first and then the store's, both while the table is locked. So the readings of
-    /// successive requests never go back, and a client's lease never starts later than the store's count (B3).
+    /// successive requests never go back, and a client never counts a lease from a later moment than the store (rule
+    /// B3).
     pub(crate) fn act<T>(
         &self,
         clock: &Arc<dyn Clock>,

@@ -8,7 +8,8 @@ use tenure_backend::{FencingToken, Instant, TokenRange};
 /// A counter that draws tokens, which rise across all keys.
 ///
 /// Each token is at least the wall clock in microseconds. So tokens also rise across a restart of the process, unless
-/// the wall clock was set back, or the counter ran ahead of it: by more than a token per microsecond, or by a raise.
+/// the wall clock was set back, or the counter ran ahead of it: more than one token per microsecond was drawn, or a
+/// renewal raised the counter.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     last: u64,

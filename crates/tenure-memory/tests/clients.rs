@@ -103,7 +103,7 @@ fn not_after_is_compared_with_the_callers_clock() {
     assert!(matches!(reply, Ok(AcquireReply::TooLate)));
 }
 
-/// A waker that calls the store: it drops another stream.
+/// A waker that calls the store: it drops a stream of wake-ups.
 struct DropOnWake(Mutex<Option<Wakes>>);
 
 impl Wake for DropOnWake {

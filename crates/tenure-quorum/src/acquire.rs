@@ -17,9 +17,9 @@ use crate::votes::{Votes, too_few};
 pub(crate) type Vote = Result<AcquireReply, BackendError>;
 
 impl Quorum {
-    /// Asks all members at once, and counts their votes until a majority has granted the claim, no majority can, or the
-    /// time limit has passed. Then the majority agrees on the tokens, or the quorum withdraws the claim, unless it
-    /// granted the claim before.
+    /// Asks all members at once, and counts their votes until a majority has granted the claim, no majority can, or
+    /// the time limit has passed. If a majority has granted the claim, its members agree on the tokens. Otherwise the
+    /// quorum withdraws the claim, unless it granted the claim before.
     pub(crate) async fn acquire_by_majority(
         self: &Arc<Self>,
         claim: Arc<Claim>,
@@ -39,8 +39,8 @@ impl Quorum {
         self.decide(votes, claim, pending).await
     }
 
-    /// Returns the handler of votes that arrive after the decision. If the claim is no longer wanted, the handler
-    /// releases the claim at each member that granted it or may have.
+    /// Returns the handler of votes that arrive after the decision. If the claim is no longer wanted, and the member
+    /// of a late vote granted it or may have, the handler releases the claim there.
     pub(crate) fn release_if_late(
         self: &Arc<Self>,
         claim: Arc<Claim>,
@@ -108,9 +108,9 @@ impl Quorum {
         }
     }
 
-    /// Turns the votes into the reply. If the quorum does not grant the claim, releases it at the members that granted
-    /// it or may have, unless the quorum granted it before and has not found it lost: a failed poll of a held claim
-    /// releases nothing.
+    /// Turns the votes into the reply. If the quorum does not grant the claim, releases it at the members that
+    /// granted it or may have. But a failed poll of a claim that the quorum granted before releases nothing, unless a
+    /// renewal found the claim lost during a poll that a majority granted.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         votes: Votes,

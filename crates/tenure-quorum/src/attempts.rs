@@ -47,8 +47,8 @@ pub(crate) enum Attempt {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) wanted: Wanted,
-    /// The tokens of a claim that the quorum granted before: they stay. `None` if it did not grant the claim before;
-    /// `Some(None)` if the members have no tokens.
+    /// The tokens of a claim that the quorum granted before; further polls keep them. `None` if it did not grant the
+    /// claim before; `Some(None)` if the members have no tokens.
     pub(crate) known: Option<Option<TokenRange>>,
 }
 
@@ -92,7 +92,8 @@ impl Drop for Turn<'_> {
 struct Table {
     /// The outcome of each claim, and the time until which it is remembered: the end of the claim's lease.
     entries: HashMap<ClaimId, (Attempt, Instant)>,
-    /// Number of entries at which `insert` next removes those whose time has passed, if it is more than `MIN_SWEEP`.
+    /// When `entries` has this number of entries, and at least `MIN_SWEEP`, `insert` removes those whose time has
+    /// passed.
     sweep_at: usize,
 }
 
@@ -116,8 +117,8 @@ impl Attempts {
             .map(|(attempt, _)| attempt.clone())
     }
 
-    /// Returns what is known of a claim that is requested now. `None` if the claim was withdrawn, and so has ended:
-    /// this call then forgets it.
+    /// Returns what is known of a claim that is requested now. `None` if the claim was withdrawn: it has ended, and
+    /// this call forgets it.
     pub(crate) fn begin(&self, id: ClaimId) -> Option<Pending> {
         match self.get(id) {
             Some(Attempt::Withdrawn) => {

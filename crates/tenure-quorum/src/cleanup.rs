@@ -7,7 +7,8 @@ use std::time::Duration;
 use tenure_backend::{Backend, Batch, Cause, Claim, ClaimRef, ReleaseReply, ReleaseRequest, ReleaseTarget};
 use tokio::time::{Instant, sleep};
 
-/// The first pause between two attempts to release. Each pause is twice as long as the previous one.
+/// The first pause between two attempts to release. Each further pause is twice as long as the one before, up to
+/// `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest pause between two attempts to release.

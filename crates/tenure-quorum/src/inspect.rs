@@ -103,7 +103,7 @@ fn one_view(views: Vec<HolderStatus>) -> HolderStatus {
     merged
 }
 
-/// Returns the page of `held`, which is ordered by key, that follows the cursor: the last key of the previous page.
+/// Returns the page of `held` after the cursor, which is the last key of the page before. `held` is ordered by key.
 fn page(held: Vec<LockStatus>, after: Option<&Cursor>, limit: NonZeroU32) -> Page<LockStatus> {
     let limit = limit.get() as usize;
     let mut items: Vec<LockStatus> = held

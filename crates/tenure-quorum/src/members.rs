@@ -77,7 +77,8 @@ impl<T> Replies<T> {
         timeout_at(self.until, self.receiver.recv()).await.ok().flatten()
     }
 
-    /// Ends the wait. Returns the replies that have arrived and were not read; later ones go to `unread`.
+    /// Ends the wait. Returns the replies that have arrived and were not read; later ones go to the `unread` of
+    /// [`ask`](Members::ask).
     pub(crate) fn close(mut self) -> Vec<(usize, T)> {
         self.receiver.close();
         std::iter::from_fn(|| self.receiver.try_recv().ok()).collect()

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tenure_backend::{Order, Profile};
 
-/// Returns whether two stores can be members of one quorum: the same store, layout, reach, liveness and hazards.
+/// Returns whether two stores can be members of one quorum: their profiles have the same store, layout, reach,
+/// liveness and hazards.
 pub(crate) fn is_alike(one: &Profile, other: &Profile) -> bool {
     let kind = |profile: &Profile| {
         (

@@ -55,7 +55,8 @@ impl Quorum {
             }
             return RenewReply::Gone(element.loss.unwrap_or(Loss::Missing));
         }
-        // The members refuse an invalid request, such as the downgrade of a mutex, for the same reason.
+        // All members refuse an invalid request, such as the downgrade of a mutex, for the same reason. So one error
+        // is the reply.
         let mut errors = element.errors.iter();
         if let Some(invalid) = errors.find(|error| error.fault() == Fault::Invalid) {
             return RenewReply::Unknown(invalid.clone());

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tenure_backend::{AcquireReply, BackendError, Effect, Fault, Grant};
 
-/// Pause before the next poll of a claim that a minority granted. For a claim that no member granted, it is added to a
-/// member's `poll_after`. The engine adds a random part.
+/// Pause before the next poll of a claim that a minority granted. For a claim that no member granted, the pause is
+/// added to a member's `poll_after`. The engine adds a random part.
 const SPLIT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The replies of the members to one claim.

@@ -56,8 +56,8 @@ fn main() -> io::Result<ExitCode> {
     }
 }
 
-/// Starts servers that write to their disks before they reply, so that they grant locks at once. Kills the last `dead`
-/// ones.
+/// Starts servers that write to their disks before they reply. Without such writes, a quorum would grant nothing
+/// until its servers have run for the longest lease. Kills the last `dead` ones.
 fn quorum(
     count: usize,
     dead: usize,

@@ -17,7 +17,8 @@ const WRITABLE_DELAY_MS: i64 = 2_000;
 
 const SLOTS: usize = 16_384;
 
-/// A port that was free may be taken before the server starts. Then other ports are tried.
+/// Number of tries to start the nodes. A free port may be taken before its node starts; the next try draws other
+/// ports.
 const TRIES: u32 = 5;
 
 /// A cluster whose masters share all slots evenly. Dropping this ends its servers.

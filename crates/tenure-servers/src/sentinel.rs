@@ -202,7 +202,7 @@ fn wait_until(what: &str, reached: impl Fn() -> io::Result<bool>) -> io::Result<
         if Instant::now() >= end {
             return Err(io::Error::other(format!("not within {PATIENCE:?}: {what}")));
         }
-        // sleep: neither servers nor sentinels send an event for all that is waited for.
+        // sleep: servers and sentinels send no event for most of these conditions.
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A replicated server does what its tests rely on.
+//! A replica takes over on request and when the master is killed, and a former master becomes a replica.
 
 use std::time::{Duration, Instant};
 

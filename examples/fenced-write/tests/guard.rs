@@ -267,7 +267,7 @@ fn a_guard_can_allow_deletion_and_be_dropped() {
     accounts.writes("INSERT INTO accounts VALUES ('north', 8, 0, NULL, 4)", 1);
     let onto = |token: i64| format!("UPDATE OR REPLACE accounts SET id = 7, fence = {token} WHERE id = 8");
     accounts.refuses(&onto(4), OLD);
-    // With `allow_delete`, a statement with a token that is not older may change a key.
+    // With `allow_delete`, a statement whose token is not older may move a row onto the key of another row.
     accounts.writes(&onto(5), 1);
     assert_eq!(accounts.rows(), [(7, 0, 5)]);
     accounts.writes("DELETE FROM accounts", 1);

@@ -225,7 +225,7 @@ async fn wait_until(shop: &str, limit: Duration, says: impl Fn(&Reply) -> bool) 
         .map_err(|_| format!("the shop {shop} has not answered as it should for {limit_s} s").into())
 }
 
-/// A stopped process of this machine, as on a suspended machine. The process continues when this is dropped.
+/// A process that is stopped, as if its machine were suspended. Dropping this continues the process.
 struct Paused(Pid);
 
 impl Paused {

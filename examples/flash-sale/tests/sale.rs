@@ -110,7 +110,7 @@ fn ten_shelves_sell_concurrently_and_balance() {
     let sale = Sale::open("30s");
     let [fenced, striped] = ["fenced", "striped"].map(|trial| sale.run(trial).0);
     assert_eq!([&fenced[..4], &striped[..4]], [BALANCED, BALANCED]);
-    // Compares how many buyers think at once. How much faster that is depends on the machine's load.
+    // Compares how many buyers think at once, not the speed, which depends on the machine's load.
     let ([.., one], [.., many]) = (fenced, striped);
     assert!(one == 1 && many > 1, "at once: {one}, {many}");
 }

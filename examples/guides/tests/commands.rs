@@ -123,7 +123,7 @@ fn files_below(folder: &str, ending: &str) -> Vec<String> {
     files
 }
 
-/// In pages of a crate, a block without a language is Rust too: they are the documentation of its modules.
+/// In pages of a crate, a block without a language is Rust too: these pages are the documentation of its modules.
 #[test]
 fn every_page_with_rust_code_is_compiled() {
     let mut compiled = 0;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 
-/// Upper bounds of the histograms' buckets in seconds, from an unlock in memory to the longest time that a lock should
-/// last.
+/// Upper bounds of the histograms' buckets in seconds, from an unlock in memory to the longest time for which a lock
+/// should be held.
 ///
 /// Buckets instead of quantiles, because only buckets of several processes can be added up.
 const BUCKETS: &[f64] = &[

@@ -74,7 +74,7 @@ async fn apply(guard: &Guard, database: &Database, folder: &Path) -> Result<(), 
             continue;
         }
         println!("{name}: running");
-        // The only await of a step. After it, `while_held` ends a migrator that has lost the lock.
+        // The only await of a step: here `while_held` ends a migrator that has lost the lock.
         let sql = tokio::fs::read_to_string(&file).await?;
         database.apply(&name, &sql, guard.token())?;
         println!("{name}: done");

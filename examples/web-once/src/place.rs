@@ -17,7 +17,7 @@ pub(crate) struct Shop {
 
 type Answer = (StatusCode, String);
 
-/// Time limit for the lock, longer than a charge takes. Then the client is asked to try again.
+/// Time limit for the lock, longer than a charge takes. After this time the client is asked to try again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Handles a request. The client sends the same `Idempotency-Key` with each repetition of the request.

@@ -92,7 +92,7 @@ impl Fixture {
                 let kind = self.ask(&format!("TYPE {key}"));
                 let content = match kind.as_str() {
                     "hash" => pairs(&self.ask(&format!("HGETALL {key}"))),
-                    // The members may be binary.
+                    // Shows only the number of members, because a member may be binary.
                     "zset" => format!("with {}", self.ask(&format!("ZCARD {key}"))),
                     "list" => self.ask(&format!("LRANGE {key} 0 -1")).replace('\n', " "),
                     "string" => number_or_id(self.ask(&format!("GET {key}"))),

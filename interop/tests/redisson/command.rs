@@ -11,7 +11,7 @@ use crate::examples::{Fixture as Folder, Process, tenure_command};
 use crate::fixture::{Fixture, PROMPT, assert_holds_nothing, within};
 use crate::waiter::Waiter;
 
-/// The folder in which `tenure` runs. Also builds `tenure` now, before the test holds a lock.
+/// The folder in which `tenure` runs. Also builds `tenure`, before the test holds a lock.
 fn folder_for_tenure() -> Folder {
     let _ = tenure_command();
     Folder::new()

@@ -48,7 +48,7 @@ async fn a_tenure_waiter_behind_java_outlives_its_lease() {
         holder.unlock().await.unwrap();
         let holder = first.holds_within(PROMPT, "the first").await;
         // The first waiter was granted the lock, so Java has brought the deadlines of the others forward.
-        // sleep: the first waiter, too, must hold for longer than that lease.
+        // sleep: the first waiter, too, must hold for longer than the second waiter's lease.
         tokio::time::sleep(lease * 2).await;
         holder.unlock().await;
         second.holds_within(PROMPT, "the second").await.unlock().await;

@@ -8,7 +8,7 @@ const MAX_LINES: usize = 600;
 /// The comment that must be on or above each sleep in a test. It says why the test cannot wait for an event.
 const SLEEP: &str = "// sleep:";
 
-/// The start of the paths in `crates/tenure/src` that may name a store's crate: a file, and the folder of its parts.
+/// The start of the paths that may name a store's crate: those of `connect.rs` and of the folder `connect`.
 const CONNECT: &str = "crates/tenure/src/connect";
 
 /// Crates that are not published. Their functions need no `# Cancel safety` section.

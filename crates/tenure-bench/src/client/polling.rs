@@ -23,8 +23,8 @@ pub(crate) struct Polling {
 }
 
 impl Polling {
-    /// Connects without a time limit for calls, which would need a timer for each call. Tenure's store has a time limit
-    /// without such timers.
+    /// Connects without a time limit for calls, because the limit would need a timer for each call. Tenure's store
+    /// has a time limit, but no timer for each call.
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
         let settings = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url)?;

@@ -167,7 +167,7 @@ fn readers_share_the_head_and_never_overtake_a_writer() {
     fixture.grant(&claims[0]);
     claims[1..].iter().for_each(|claim| _ = fixture.wait(claim));
     fixture.release(&claims[0]);
-    // The second reader waits until the first is granted, although both could share the key.
+    // The second reader waits until the first reader is granted, although both could share the key.
     fixture.wait(&claims[2]);
     fixture.grant(&claims[1]);
     fixture.grant(&claims[2]);

@@ -29,7 +29,8 @@ struct ModelClaim {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Never sent to the table, or left nothing there: it was unfair and not granted, too late, or of another kind.
+    /// Never sent to the table, or not placed there, because the claim was unfair and not granted, too late, or of
+    /// another kind.
     New,
     Waiting {
         placed: u64,
@@ -86,8 +87,8 @@ impl Model {
         u32::try_from(self.on(claim).filter(before).count()).unwrap()
     }
 
-    /// The expected reply to an acquire. `late`: it comes after its `not_after`. `yields`: its claim is a successor,
-    /// and other clients go first.
+    /// The expected reply to an acquire. `late`: the request comes after its `not_after`. `yields`: the claim is a
+    /// successor, and other clients go first.
     fn acquire(&mut self, at: usize, late: bool, yields: bool, now: Instant) -> ReplyKind {
         let claim = Arc::clone(&self.claims[at].claim);
         let ends = now + LEASE;

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use fixture::{LateOnce, Silent, acquire, claim, is_held, lift_counter, member, quorum, release, stores};
 use unreachable::Unreachable;
 
-/// R9: one member never answers.
+/// Regression R9: one member never answers.
 #[tokio::test(start_paused = true)]
 async fn a_quorum_of_three_works_with_one_silent_member() {
     let stores = stores();
@@ -48,7 +48,7 @@ async fn a_quorum_of_three_works_with_one_silent_member() {
     ));
 }
 
-/// R10: the only member that grants is no majority.
+/// Regression R10: the only member that grants is no majority.
 #[tokio::test(start_paused = true)]
 async fn a_quorum_without_a_majority_refuses_and_cleans_up() {
     let stores = stores();
@@ -66,7 +66,7 @@ async fn a_quorum_without_a_majority_refuses_and_cleans_up() {
     assert!(!is_held(&stores[2]).await);
 }
 
-/// R10: the only member that grants answers after the call has failed.
+/// Regression R10: the only member that grants answers after the call has failed.
 #[tokio::test(start_paused = true)]
 async fn a_grant_of_a_minority_that_comes_late_is_released() {
     let stores = stores();
@@ -303,7 +303,7 @@ impl Faults for CannotRaise {
     }
 }
 
-/// R10: the third grant arrives while the first two members fail to agree on the tokens.
+/// Regression R10: the third grant arrives while the first two members fail to agree on the tokens.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_during_a_failed_agreement_is_released() {
     let stores = stores();
@@ -353,7 +353,8 @@ async fn a_lost_claim_stays_until_its_holder_releases_it() {
     assert!(!is_held(&stores[0]).await);
 }
 
-/// R8: two members have granted the key to different clients. The quorum withdraws one claim, and grants the other.
+/// Regression R8: two members have granted the key to different clients. The quorum withdraws one claim, and grants
+/// the other.
 #[tokio::test(start_paused = true)]
 async fn two_clients_that_split_the_vote_end_in_a_grant() {
     let [one, other, _] = stores();

@@ -9,7 +9,8 @@ use tokio::runtime::Runtime;
 
 use crate::value::Value;
 
-/// A pool of connections to a SQLite file, and its runtime, because the rest of this example is synchronous.
+/// A pool of connections to a SQLite file, and a tokio runtime for it, because the rest of this example is
+/// synchronous.
 #[derive(Debug)]
 pub(crate) struct Database {
     pool: SqlitePool,

@@ -60,7 +60,7 @@ pub(super) async fn buy(
     let bought = tokio::spawn(async move { shop.serve(&purchase).await });
     match bought.await.map_err(Fault::from).flatten() {
         Ok(sale) => Ok(answer(sale)),
-        // There may be an order all the same. A buyer that asks again with the same name gets it.
+        // The order may exist despite the error. A buyer that asks again with the same name gets it.
         Err(fault) => {
             eprintln!("a sale failed: {}", words(&*fault));
             Err((StatusCode::INTERNAL_SERVER_ERROR, format!("{fault}\n")))
@@ -91,7 +91,8 @@ impl Shop {
         }
     }
 
-    /// Sells from the buyer's own shelf or, if that is empty, from the first other shelf with an item.
+    /// Sells from the shelf that the buyer's name selects or, if that shelf is empty, from the first other shelf with
+    /// an item.
     async fn sell_from_any(&self, purchase: &Purchase) -> Result<Option<Sale>, Fault> {
         let own = self.shelves.mutex(&purchase.buyer);
         for shelf in [own].into_iter().chain(self.shelves.stripes()) {

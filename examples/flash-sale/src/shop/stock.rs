@@ -80,8 +80,9 @@ impl Stock {
 
     /// Number of items on a shelf, or `None` if the shelf has a greater token or does not exist.
     ///
-    /// Also puts `token` on the shelf, so that older holders can take nothing from it any more. Otherwise one could
-    /// take an item between this look and the update that follows it, and the number would be out of date.
+    /// Also puts `token` on the shelf, so that older holders can take nothing from it any more. Otherwise an older
+    /// holder could take an item between this look and the update that follows it, and the number would be out of
+    /// date.
     pub(crate) fn look(&self, shelf: &str, token: Option<FencingToken>) -> rusqlite::Result<Option<i64>> {
         let Some(token) = token else {
             let sql = "SELECT items FROM stock WHERE shelf = ?1";

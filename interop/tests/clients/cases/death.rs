@@ -47,7 +47,7 @@ pub(crate) async fn a_death_of_tenure_frees_the_lock(setting: Setting) {
     theirs.unlock().await.unwrap();
 }
 
-/// Each side holds for two leases, while the other waits.
+/// Each side holds for two leases, while the other side waits.
 pub(crate) async fn both_renewals_keep_locks_beyond_the_lease(setting: Setting) {
     let Some(fixture) = setting.fixture(SHORT).await else {
         return;

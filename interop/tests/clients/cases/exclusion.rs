@@ -82,8 +82,8 @@ pub(crate) async fn no_side_keeps_one_of_two_locks_while_it_waits(setting: Setti
     // Each side in turn holds the second of the two locks, while the other side waits for both.
     let single = fixture.client.mutex(second).lock().await.unwrap();
     let waiting = fixture.theirs("anna").lock();
-    // Redisson waits for both locks together, for 1.5 to 3 s, and keeps the first one meanwhile. Then it tries again at
-    // once, so that we may miss our turn.
+    // Redisson waits for both locks together, for 1.5 to 3 s, and keeps the first one meanwhile. Then it releases the
+    // first one and tries again at once, so Tenure may miss that moment and need another round.
     within(LIMIT, "the other lock", fixture.client.mutex(first).lock())
         .await
         .unwrap()

@@ -73,9 +73,9 @@ pub(crate) const CASES: [Case; 15] = [
     case!(
         "Tenure's process dies: they acquire the lock at the end of its lease",
         death::a_death_of_tenure_frees_the_lock,
-        // Left out: Spring's waiters that listen, which sleep for their own `expireAfter`; and fair waiters of Redisson
-        // before 3.32. If one of these polls a moment before the lease ends, or sees a renewed lease, it sleeps until
-        // it is woken.
+        // Left out: Spring's waiters that listen, which sleep for their own `expireAfter`, and fair waiters of
+        // Redisson before 3.32. If such a fair waiter polls a moment before the lease ends, or sees a renewed lease,
+        // it sleeps until it is woken.
         |subject, driver| match subject.ours {
             _ if subject.kind == "pubsub" => false,
             Kind::Fair => driver == Driver::Redisson,

@@ -27,7 +27,8 @@ pub(crate) async fn readers_of_both_sides_hold_together(setting: Setting) {
     assert!(lock.try_write().await.unwrap().is_none(), "our writer");
     ours.unlock().await.unwrap();
     fixture.until_data(|data| data == READ).await;
-    // Their reader still holds: a writer of Tenure waits for it. Later a writer of theirs waits for a reader of Tenure.
+    // The other client's reader still holds, so a writer of Tenure waits. Later the other client's writer waits for a
+    // reader of Tenure.
     let mut writer = tokio::spawn(async move { lock.write().await });
     assert_waits(MOMENT, "our writer", &mut writer).await;
     reader.unlock().await.unwrap();
