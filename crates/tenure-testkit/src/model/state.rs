@@ -151,7 +151,7 @@ impl ModelState {
             (Request::Renew(renewal), Err(error)) => self.renewal_refused(renewal, error),
             (Request::Release(release), Ok(Reply::Release(released))) => self.release(release, at, released),
             (Request::Inspect(Query::Key(key)), Ok(Reply::Inspect(page))) => {
-                self.check_inspect(key, at, page.items.first())
+                self.token_fits(key, at, page.items.first())
             }
             _ => Err("the call must not fail".to_owned()),
         }
@@ -315,7 +315,7 @@ impl ModelState {
     }
 
     /// Compares what `inspect` shows of a key with the model.
-    fn check_inspect(&mut self, key: &LockKey, at: CallTimes, status: Option<&LockStatus>) -> Verdict {
+    fn token_fits(&mut self, key: &LockKey, at: CallTimes, status: Option<&LockStatus>) -> Verdict {
         let sees_queue = self.profile.inspection.queue;
         let shows_late = self.profile.first_renewal.is_some();
         let key_state = self.key_state(key);
@@ -341,9 +341,9 @@ impl ModelState {
                 Phase::Granted(Some(run)) => Some(run.first()),
                 _ => None,
             };
-            let check_inspect = shown.token == token || shows_late && shown.token.is_none();
+            let token_fits = shown.token == token || shows_late && shown.token.is_none();
             ensure!(
-                check_inspect && shown.mode == one.claim.mode,
+                token_fits && shown.mode == one.claim.mode,
                 "{id} is {}, with token {token:?}",
                 one.claim.mode
             );

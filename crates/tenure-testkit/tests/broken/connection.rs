@@ -55,7 +55,7 @@ impl Faults for BuggyConnection {
         if when == When::Before {
             for Exchange { request, reply, .. } in call {
                 self.bug.iter().for_each(|bug| self.change(*bug, request));
-                *reply = self.set_failure(request);
+                *reply = self.failing_reply(request);
             }
             return self.link.delay_request();
         }
@@ -83,7 +83,7 @@ impl BuggyConnection {
     }
 
     /// Reply of the store while the test makes it fail; `None` while the store works.
-    fn set_failure(&self, request: &Request) -> Option<Result<Reply, BackendError>> {
+    fn failing_reply(&self, request: &Request) -> Option<Result<Reply, BackendError>> {
         let failure = (*self.shared.failure.lock())?;
         let fault = match (self.bug, request) {
             (Some(FailureLooksLikeLoss), Request::Renew(_)) => return Some(Ok(missing())),
