@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_backend::MAX_NOT_AFTER;
+
 const MIN_CALL_LIMIT: Duration = Duration::from_millis(100);
 const MIN_OFFER_WINDOW: Duration = Duration::from_millis(10);
 
@@ -66,7 +68,7 @@ impl Settings {
 
     /// Raises limits that are too short for any call or offer to succeed.
     pub(crate) fn within_reason(mut self) -> Self {
-        self.call_limit = self.call_limit.max(MIN_CALL_LIMIT);
+        self.call_limit = self.call_limit.clamp(MIN_CALL_LIMIT, MAX_NOT_AFTER);
         self.offer_window = self.offer_window.max(MIN_OFFER_WINDOW);
         self
     }
@@ -162,4 +164,21 @@ fn host() -> String {
 #[cfg(not(unix))]
 fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "localhost".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_a_store_could_not_keep_are_moved_to_the_nearest() {
+        for (asked, kept) in [(0, 100), (100, 100), (10_000, 10_000), (3_600_000, 10_000)] {
+            let settings = Settings::default().call_limit(Duration::from_millis(asked));
+            assert_eq!(
+                settings.within_reason().call_limit,
+                Duration::from_millis(kept),
+                "{asked} ms"
+            );
+        }
+    }
 }

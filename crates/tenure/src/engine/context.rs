@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, ClaimId, ClientId, Clock, Fairness, Instant, LockKey, MAX_NOT_AFTER, Mode, Order,
+    Backend, BackendError, ClaimId, ClientId, Clock, Fairness, Instant, LockKey, Mode, Order,
 };
 use tokio::sync::Notify;
 
@@ -126,7 +126,7 @@ impl Context {
 
     /// The latest time at which the store may place a claim that is sent at `now`.
     pub(crate) fn not_after(&self, now: Instant) -> Instant {
-        now + self.settings.call_limit.min(MAX_NOT_AFTER)
+        now + self.settings.call_limit
     }
 
     /// Counts one more attempt or held claim. Fails at the limit `max_claims`.
