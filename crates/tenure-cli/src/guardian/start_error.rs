@@ -15,20 +15,23 @@ pub enum StartError {
     /// The guardian refused to start the command: it had received no deadline, or `term_at` had passed.
     #[error("the lock's deadline had passed before the command could start")]
     TooLate,
-    /// The guardian has died, or no handler for job control could be installed.
+    /// The guardian has died.
     #[error("the guardian process ended before the command could start")]
     Guardian,
+    /// No handler for the signals of job control could be installed.
+    #[error("the signals that stop and continue the command could not be handled")]
+    JobControl(#[source] io::Error),
 }
 
 impl StartError {
     /// Returns the exit code of `tenure run`: 127 if there is no such program, 126 if it cannot be executed, 123 if the
-    /// deadline passed before the start, 125 if the guardian failed.
+    /// deadline passed before the start, 125 if the guardian or job control failed.
     pub fn exit_code(&self, program: &OsStr) -> u8 {
         match self {
             StartError::Exec(error) if error.kind() == io::ErrorKind::NotFound && !is_there(program) => 127,
             StartError::Exec(_) => 126,
             StartError::TooLate => 123,
-            StartError::Guardian => 125,
+            StartError::Guardian | StartError::JobControl(_) => 125,
         }
     }
 }

@@ -140,7 +140,7 @@ impl Supervisor {
     pub async fn start(&mut self, mut launch: Launch) -> Result<u32, StartError> {
         let shares_terminal = terminal::is_shared_with_the_command();
         launch.terminal_owner = shares_terminal.then(|| getpgrp().as_raw_pid());
-        self.job = JobControl::open(shares_terminal).map_err(|_| StartError::Guardian)?;
+        self.job = JobControl::open(shares_terminal).map_err(StartError::JobControl)?;
         self.spared = process_tree::everything_below();
         let guardian = Pid::from_child(&self.guardian);
         self.spared.retain(|spared| spared.pid != guardian);

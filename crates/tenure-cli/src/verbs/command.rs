@@ -94,7 +94,7 @@ fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure>
     let program = argv.first().cloned().unwrap_or_default();
     let failure = Failure::system(format!("cannot run {program:?}"), error);
     match error {
-        StartError::Guardian => return Err(failure),
+        StartError::Guardian | StartError::JobControl(_) => return Err(failure),
         StartError::Exec(_) | StartError::TooLate => failure.print(),
     }
     Ok(match error {
