@@ -38,7 +38,7 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    /// Turns a time limit of zero into a try: that waits for the store's answer, but not for the lock. Also returns
+    /// Turns a time limit of zero into a try, which waits for the store's answer, but not for the lock. Also returns
     /// whether the limit was zero.
     pub(crate) fn or_try(self) -> (Self, bool) {
         match self {
@@ -78,7 +78,7 @@ pub(crate) struct Attempt {
     place: Option<Place>,
     seat: Option<Box<Seat>>,
     stage: Stage,
-    /// Time of the first poll; `None` again when the attempt has ended.
+    /// Time at which the attempt first joined the queue; `None` again when the attempt has ended.
     since: Option<Instant>,
     /// Whether the metric of waiting attempts counts this one.
     is_counted: bool,
@@ -89,7 +89,7 @@ enum Stage {
     Start,
     /// The caller polls its own call to the store.
     Calling(InFlight<Asking>, WaiterId, Arc<Claim>),
-    /// The caller waits in the queue. `Some`: the claim that `on_waiting` has yet to get.
+    /// The caller waits in the queue. `Some`: a claim that is not yet passed to the `on_waiting` callback.
     Waiting(WaiterId, Option<Arc<Claim>>),
     Done,
 }
@@ -289,7 +289,7 @@ impl Attempt {
         }
     }
 
-    /// Checks what can be checked before a request is sent. Starts the client's tasks. Enforces `max_claims`.
+    /// Checks the request as far as possible without a call. Starts the client's tasks. Enforces `max_claims`.
     fn admit(&mut self, queue: &Arc<SharedQueue>) -> Result<(), Error> {
         let context = queue.context();
         let profile = context.store.profile();
@@ -462,7 +462,7 @@ fn ask_after(queue: Arc<SharedQueue>, release: Release, claim: Arc<Claim>) -> Ca
     Call::new(async move {
         let context = queue.context();
         let limit = context.settings.unlock_limit.min(claim.lease);
-        // If the release fails, a task retries it, and the store answers that the key is busy.
+        // If the release fails, a task retries it, and the store answers the acquire below with "busy".
         let _ = Box::new(release).send(limit).await;
         let not_after = context.not_after(context.now());
         context.store.acquire(claim, not_after).await

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::settings::Settings;
 use crate::telemetry::{Meters, Rounds};
 
-/// Number of loss notifiers. Claims share them, so that none carries its own.
+/// Number of notifiers of lost claims. Claims share them, so that no claim carries a notifier of its own.
 const LOSS_NOTIFIERS: usize = 16;
 
 #[derive(Debug)]
@@ -70,7 +70,8 @@ impl Context {
         self.clock.now()
     }
 
-    /// Records a transient error of an acquire that a waiter depends on. Warns once, until an acquire is answered.
+    /// Records a transient error of an acquire that a waiter depends on. Until an acquire is answered, only
+    /// the first such error is logged as a warning.
     pub(crate) fn store_failed(&self, key: &LockKey, error: &BackendError) {
         *self.last_error.lock() = Some(error.clone());
         if self.unreachable.swap(true, Ordering::Relaxed) {
@@ -101,7 +102,8 @@ impl Context {
         std::num::NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The order, fair or unfair, of a claim of `mode`. A store with one order queues unfair claims like fair ones.
+    /// The order, fair or unfair, of a claim of `mode`. A store of `FifoForBoth` queues unfair claims like
+    /// fair ones.
     pub(crate) fn fairness(&self, mode: Mode, wanted: Fairness) -> Fairness {
         match self.store.profile().order(mode) {
             Order::FifoForBoth => Fairness::Fifo,
@@ -119,7 +121,7 @@ impl Context {
             .get_or_init(|| Rounds::new(self.store.profile().store))
     }
 
-    /// The notifier of the loss of `claim`, and of other claims that share it.
+    /// The notifier of the loss of `claim`. Other claims share this notifier.
     pub(crate) fn loss(&self, claim: ClaimId) -> &Notify {
         &self.losses[claim.number() as usize % LOSS_NOTIFIERS]
     }
@@ -156,7 +158,8 @@ impl Context {
     }
 }
 
-/// The pause after a number of failures in a row: 20 ms, doubled with each failure up to 640 ms, plus or minus a quarter.
+/// The pause after a number of failures in a row: 20 ms after the first, doubled with each further one up to 640 ms,
+/// plus or minus a quarter.
 pub(crate) fn backoff(failures: u32, dice: u64) -> Duration {
     let base = Duration::from_millis(20 << failures.saturating_sub(1).min(5));
     base.mul_f64(0.75 + (dice % 512) as f64 / 1024.0)

@@ -7,14 +7,14 @@ use tenure_backend::Instant;
 /// The shortest valid lease. The safety margins would leave too little of a shorter one.
 pub(crate) const MIN_LEASE: Duration = Duration::from_millis(30);
 
-/// The default safety margin that is subtracted from a lease in addition to drift: 10 ms, or a hundredth of the lease if
-/// that is more.
+/// The default safety margin that is subtracted from a lease in addition to drift: 10 ms, or a hundredth of the lease
+/// if that is more.
 fn margin(lease: Duration) -> Duration {
     Duration::from_millis(10).max(lease / 100)
 }
 
-/// The local deadline of a grant: `held_from + lease − drift − margin`, where drift is a hundredth of the lease, and the
-/// margin is `own` or the default.
+/// The local deadline of a grant: `held_from + lease − drift − margin`, where drift is a hundredth of the lease, and
+/// the margin is `own` or the default.
 pub(crate) fn local_deadline(held_from: Instant, lease: Duration, own: Option<Duration>) -> Instant {
     held_from
         + lease
@@ -30,7 +30,7 @@ pub(crate) fn renew_after(lease: Duration, dice: u64) -> Duration {
     third - third / 10_240 * u32::try_from(dice % 1024).unwrap_or(0)
 }
 
-/// Time from a failed renewal to the next one: short enough for several in a third of the lease.
+/// Time from a failed renewal to the next one: short enough for several renewals in a third of the lease.
 pub(crate) fn retry_after(lease: Duration) -> Duration {
     (lease / 30).max(Duration::from_millis(5))
 }

@@ -71,7 +71,7 @@ pub(crate) struct Hold {
     /// Whether the watchdog renews the lease.
     pub(crate) renewed: bool,
     first_token: Option<FencingToken>,
-    /// Number of callers that may get the claim in turn: one for each token that the claim reserved.
+    /// The most callers that may get the claim: one for each token that the claim reserved.
     pub(crate) run: u32,
     extra: Option<Box<Extra>>,
     /// The lease from which the renewer computes its times: the caller's, or the store's last one if that is shorter.
@@ -82,18 +82,20 @@ pub(crate) struct Hold {
     deadline: AtomicU64,
     /// The time at which the granted request was sent.
     pub(crate) granted: Instant,
-    /// The time at which the last request that the store confirmed was sent.
+    /// The time at which the request was sent that set the local deadline: the granted one, or the last confirmed
+    /// renewal.
     confirmed: AtomicU64,
     /// Number of guards of one owner that share the claim.
     guards: AtomicU32,
     /// Whether the claim was given up: it is neither handed over nor renewed by the watchdog.
     departed: AtomicBool,
-    /// Whether the last renewal is unconfirmed. If the deadline of a renewed lease passes then, the loss is
+    /// Whether the last renewal is unconfirmed. If so when the deadline of a renewed lease passes, the loss is
     /// `Unreachable`, unless `max_hold` has ended.
     unconfirmed: AtomicBool,
     /// Whether the store wants an early first renewal that it has not confirmed yet.
     first_renewal_due: AtomicBool,
-    /// `WRITES` until a downgrade is asked for, also for claims of other modes. `DOWNGRADED` once the store has confirmed it.
+    /// `WRITES` until a downgrade is asked for, also for claims of other modes. `DOWNGRADED` once the store has
+    /// confirmed the downgrade.
     downgrade: AtomicU8,
     loss: OnceLock<Box<LostCause>>,
     /// The hold's position in the renewer's timer wheel.
@@ -211,7 +213,7 @@ impl Hold {
         won
     }
 
-    /// The notifier of the loss of this claim, and of other claims that share it.
+    /// The notifier of the loss of this claim. Other claims share this notifier.
     pub(crate) fn loss_notifier(&self) -> &Notify {
         self.context.loss(self.claim.at.id)
     }
@@ -232,7 +234,8 @@ impl Hold {
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }
-        // Checked in each attempt of `fetch_update`, because another task may confirm a later request at the same time.
+        // Checked in each attempt of `fetch_update`, because another task may confirm a later request at the same
+        // time.
         let is_last = || self.confirmed.load(Ordering::Acquire) == sent;
         let moved = |deadline| {
             (deadline != LOST && now.as_nanos() < deadline && is_last()).then_some(later.as_nanos())
@@ -258,8 +261,8 @@ impl Hold {
         self.first_renewal_due.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the watchdog sends renewals: for a fixed lease, only while the early first renewal or a downgrade is not
-    /// confirmed.
+    /// Whether the watchdog sends renewals: for a fixed lease, only while the early first renewal or a downgrade is
+    /// not confirmed.
     pub(crate) fn is_renewed(&self) -> bool {
         self.renewed || self.is_first_renewal_due() || self.is_downgrade_due()
     }
@@ -273,7 +276,7 @@ impl Hold {
         }
     }
 
-    /// Asks every renewal from now on to downgrade the claim, until the store confirms that.
+    /// Makes every renewal from now on ask for a downgrade, until the store confirms the downgrade.
     pub(crate) fn ask_downgrade(&self) {
         let _ = self.swap_downgrade(WRITES, ASKED);
     }

@@ -1,8 +1,9 @@
-//! A store call that its caller polls, and that a task of the client adopts (takes over) when the caller stops polling.
+//! A store call that its caller polls, and that a task of the client adopts (takes over) when the caller is dropped
+//! or the call is overdue.
 //!
-//! A caller may be dropped during its call, or stop polling it, but others depend on the outcome: waiters of the same client
-//! wait for it, and a claim that was placed must be released. So the future of the call also does everything that
-//! follows from the answer. This happens once, whether the caller or the task polls the future to its end.
+//! A caller may be dropped during its call, or stop polling it, and yet the outcome matters: other waiters of the
+//! client wait for it, and a claim that was placed must be released. So the future of the call also does everything
+//! that follows from the answer. This happens once, whether the caller or the task polls the future to its end.
 //!
 //! ```text
 //!            poll                     answered
@@ -29,9 +30,10 @@ use super::tasks::Tasks;
 
 /// A store call, with all that follows from its answer, that a task of the client can adopt.
 ///
-/// The output of an adopted call is lost: its future has told the caller what it needs.
+/// The output of an adopted call is dropped. So the call's future itself must pass its result to the caller.
 pub(crate) trait Adoptable: Future<Output: Send> + Send + Unpin + 'static {
-    /// Called before a task adopts the call, with the caller's last waker. Returns it if the caller must be woken.
+    /// Called before a task adopts the call, with the caller's last waker. Returns the waker if the caller must be
+    /// woken.
     fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker>;
 }
 
@@ -70,7 +72,7 @@ impl<W: Adoptable> InFlight<W> {
         }))
     }
 
-    /// This call, for the list of calls that tasks adopt when they are overdue.
+    /// This call, for the list of calls that a task adopts when they are overdue.
     pub(crate) fn adoptable(&self) -> Arc<dyn Adopt> {
         self.0.clone()
     }

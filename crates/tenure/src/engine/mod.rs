@@ -1,7 +1,7 @@
 //! Everything below the lock handles: queues, calls, renewals and releases of one client.
 //!
-//! Imports run one way: `attempt` -> `own_call` -> `queue` -> `poller`, `releaser`, `renewer` -> `in_flight` -> `hold` ->
-//! `context` -> the store.
+//! Imports run one way, from left to right: `attempt` -> `own_call` -> `queue` -> `poller`, `releaser`, `renewer` ->
+//! `in_flight` -> `hold` -> `context` -> the store.
 
 pub(crate) mod attempt;
 pub(crate) mod context;

@@ -15,7 +15,7 @@ use super::request::LockRequest;
 use super::tasks::ABANDONED;
 use crate::error::Error;
 
-/// What is needed to handle the answer to a caller's own call.
+/// What a task or the caller needs to handle the answer to the caller's own call.
 pub(crate) struct OwnCall {
     pub(crate) queue: Arc<SharedQueue>,
     pub(crate) id: WaiterId,
@@ -95,9 +95,9 @@ impl OwnCall {
         }
     }
 
-    /// Returns whether the claim keeps its place in the store's queue after `error`: it must be fair and no try, and the
-    /// error transient. After an unanswered call, the store must also remember ended claims: elsewhere the call could
-    /// still place the claim after its withdrawal.
+    /// Returns whether the claim keeps its place in the store's queue after `error`: it must be fair and no try, and
+    /// the error transient. After an unanswered call, the store must also remember ended claims: on another store the
+    /// call could still place the claim after its withdrawal.
     fn keeps_place(&self, error: &BackendError) -> bool {
         let forgets = !self.queue.context().store.profile().remembers_ended;
         let fair = self.claim.fairness == Fairness::Fifo && !self.tries;
@@ -134,7 +134,8 @@ impl OwnCall {
         self.wait(&claim, |_, _| {})
     }
 
-    /// Makes the caller wait with `claim`. If the caller has left, `undo` withdraws a fair claim from the store's queue.
+    /// Makes the caller wait with `claim`. If the caller has left or the client is closed, `undo` withdraws a fair
+    /// claim from the store's queue.
     fn wait(&self, claim: &Arc<Claim>, undo: impl FnOnce(&Arc<SharedQueue>, Arc<Claim>)) -> Judged {
         let queue = &self.queue;
         let signal = (claim.fairness == Fairness::Fifo).then(|| Arc::new(Notify::new()));

@@ -18,7 +18,8 @@ use crate::error::Error;
 const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
 const RUNTIME_ENDED: Error = Error::Closed("the client's own thread ended while its store was opened");
 
-/// A runtime on its own thread. The thread ends with the work given to [`run`](Self::run), or when this is dropped.
+/// A runtime on its own thread. The thread ends with the work given to [`run`](Self::run), or when this value is
+/// dropped before `run`.
 pub(crate) struct OwnThread {
     runtime: Handle,
     work: oneshot::Sender<Work>,
@@ -49,12 +50,13 @@ impl OwnThread {
         })
     }
 
-    /// Opens a store on this thread. Its calls may be polled anywhere; the tasks that they start run on this thread.
+    /// Opens a store on this thread. Calls to the store may be polled anywhere; the tasks that they start run on this
+    /// thread.
     pub(crate) async fn open(
         &self,
         opening: impl Future<Output = Result<Arc<dyn Backend>, Error>> + Send + 'static,
     ) -> Result<Arc<dyn Backend>, Error> {
-        // If this future is dropped, its caller drops the thread too.
+        // If this future is dropped, the caller also drops `self`, which ends the thread and the task.
         let opened = self.runtime.spawn(opening).await;
         Ok(Arc::new(Anchored {
             store: opened.map_err(ended)??,
@@ -81,8 +83,8 @@ fn ended(error: JoinError) -> Error {
     }
 }
 
-/// A store whose calls are polled in the context of the runtime that opened it. A call may replace a connection, and the
-/// caller's runtime, which may block or end, must not drive the new one.
+/// A store whose calls are polled in the context of the runtime that opened it. A call may replace a connection, and
+/// the caller's runtime, which may block or end, must not drive the new connection.
 #[derive(Debug)]
 struct Anchored {
     store: Arc<dyn Backend>,

@@ -20,8 +20,8 @@ use crate::error::Error;
 /// lock. A write lock inside a read lock, or inside a lock that was downgraded, is
 /// [`WouldDeadlock`](crate::Error::WouldDeadlock). Semaphores are not re-entrant: each acquisition takes permits.
 ///
-/// A nested lock shares the claim of the first one, with its lease, `max_hold`, `at_least` and label. The options of the
-/// nested lock are ignored, so a `max_hold` that ends the first lock ends every nested one.
+/// A nested lock shares the claim of the first one, with its lease, `max_hold`, `at_least` and label. The options of
+/// the nested lock are ignored, so a `max_hold` that ends the first lock ends every nested one.
 ///
 /// An owner is a value, not a task or a thread: give a clone to each task that acts for it.
 ///
@@ -103,7 +103,8 @@ impl Owner {
         self.0.number.get()
     }
 
-    /// Acquires the key again if this owner holds it. If not, registers the attempt in `seat`, to be woken when it does.
+    /// Acquires the key again if this owner holds it. If not, registers the attempt in `seat`, to be woken when it
+    /// does.
     pub(crate) fn enter(
         &self,
         client: ClientId,
@@ -164,8 +165,8 @@ impl Owner {
     }
 
     /// Marks the owner's claim for a downgrade, unless several guards share it: each of them may still write. This
-    /// method keeps the owner's table of holds locked, so that no other attempt of the owner shares the claim between the
-    /// check and the mark.
+    /// method keeps the owner's table of holds locked, so that no other attempt of the owner shares the claim between
+    /// the check and the mark.
     pub(crate) fn ask_downgrade(&self, held: &Hold) -> bool {
         let _holds = self.0.holds.lock();
         let is_alone = held.guards() == 1;

@@ -21,7 +21,7 @@ use super::timer::{nap, sleep, within};
 const POLL: Duration = Duration::from_millis(100);
 /// The shortest wait after a busy reply if no wake-up comes, whatever the store advises.
 const SOON: Duration = Duration::from_millis(1);
-/// The time between a failed attempt to listen for wake-ups and the next one.
+/// The time from a failed or ended subscription to wake-ups to the next attempt to subscribe.
 const REARM: Duration = Duration::from_secs(1);
 /// The maximum of the random part of a wait.
 const SPREAD: Duration = Duration::from_millis(50);
@@ -35,8 +35,8 @@ pub(crate) trait Demand: Send + Sync + 'static {
     /// `Some` if a waiter still wants the claim: time until the next check.
     fn is_wanted(&self, claim: &Claim) -> Option<Duration>;
 
-    /// Handles the result of asking for a claim. `is_uncertain`: an unanswered request may have placed the claim, or may
-    /// still do so. Returns false if the claim served no waiter though one waits: the poller then pauses.
+    /// Handles the result of asking for a claim. `is_uncertain`: an unanswered request may have placed the claim, or
+    /// may still do so. Returns false if the claim served no waiter though one waits: the poller then pauses.
     fn found(&mut self, claim: Arc<Claim>, found: Found, is_uncertain: bool) -> bool;
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                 }
             }
             Next::Verify(hold, observer) => {
-                // Ignored: the guard gets this result, and the next action depends on whether the key is free.
+                // The result is ignored: a loss is reported to the guard, and the queue chooses the next action.
                 let _ = renewer.verify(&hold, observer).await;
             }
             Next::Ask(claim, pause) => {
@@ -149,7 +149,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Asks until the claim is granted, unwanted or refused for good. Asks again after transient errors.
+    /// Asks until the claim is granted, has ended, is unwanted, or is refused with a permanent error. Asks again
+    /// after transient errors.
     async fn run(&mut self, mut pause: Pause, demand: &impl Demand) -> Found {
         loop {
             let time = match pause {
@@ -279,9 +280,9 @@ impl<'a> Search<'a> {
 
 /// How long this client has waited, compared with the clients that the same wake-ups reach.
 ///
-/// The first client that asks after a wake-up gets the key. That is a lottery, in which some clients win seldom, and the
-/// calls of the others are wasted. So each client lets those that have waited for longer ask first: the client that held
-/// the key last asks last.
+/// The first client that asks after a wake-up gets the key, and the calls of the others are wasted. If chance decided
+/// which client is first, some clients would seldom get the key. So each client lets those that have waited for
+/// longer ask first: the client that held the key last asks last.
 #[derive(Debug, Default)]
 struct Seniority {
     /// Number of clients that have waited for longer. Each wake-up is for one of them, and subtracts one.
@@ -290,12 +291,12 @@ struct Seniority {
 }
 
 impl Seniority {
-    /// The shortest head start given to other clients: timers are no more precise. Near a store their turns are shorter, so
-    /// the next wake-up ends the wait.
+    /// The shortest head start given to other clients: timers are no more precise. Near a store, the turn of another
+    /// client may be shorter than this, and the next wake-up then comes before this wait is over.
     const SHORTEST: Duration = Duration::from_millis(1);
 
-    /// The head start that this client gives to others after a wake-up: a third of a round trip for each of them. A
-    /// wake-up reaches all clients within less.
+    /// The head start that this client gives to others after a wake-up: a third of a round trip for each of them,
+    /// which is longer than a wake-up takes to reach all clients. `None` if this client may ask at once.
     fn woken(&mut self) -> Option<Duration> {
         self.ahead = self.ahead.saturating_sub(1);
         let lead = self.round_trip / 3 * self.ahead;

@@ -1,7 +1,8 @@
 //! The releaser: releases claims, for callers that wait for the answer and for callers that do not.
 //!
-//! A release is retried after a transient error or without an answer. `unlock` polls its own release. The releaser's
-//! task sends the other ones in batches, and adopts the calls of callers that stopped polling.
+//! A release is retried after a transient error, or if no answer comes. `unlock` polls its own release. The
+//! releaser's task sends the other ones in batches, and adopts calls that are in flight for longer than the offer
+//! window.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -50,12 +51,12 @@ struct Pending {
 
 /// The release of one claim, with the state of its retries.
 pub(crate) struct Release {
-    /// The queue of the claim's key. Keeps a dropped client alive until the release is sent.
+    /// The queue of the claim's key. Keeps a dropped client alive until the release has ended.
     origin: Arc<dyn Origin>,
     claim: Arc<Claim>,
     cause: Cause,
     successor: Option<NamedSuccessor>,
-    /// The request in flight. It outlives the future that polls it.
+    /// The request in flight. Kept here, so that it outlives a future that polls it.
     call: Option<BatchCall<ReleaseReply>>,
     tries: u32,
     /// A closing client waits until this token is dropped.
@@ -70,9 +71,9 @@ pub(crate) trait Origin: Send + Sync {
 
     /// Called with the answer about the successor, the claim that the release named to get the key next.
     ///
-    /// `others`: number of waiting claims of other clients, if the store reports it. `standing`: state of the successor's
-    /// claim; `None` if the store did not answer. `may_be_placed`: whether an unanswered request may have placed the
-    /// claim, or may still do so.
+    /// `others`: number of waiting claims of other clients, if the store reports it. `standing`: state of the
+    /// successor; `None` if the store did not answer. `may_be_placed`: whether an unanswered request may have placed
+    /// the successor, or may still do so.
     fn successor_answered(
         self: Arc<Self>,
         successor: NamedSuccessor,
@@ -137,7 +138,7 @@ impl Releaser {
             self.0.signal.notify_one();
         }
         if self.0.tasks.is_closed() {
-            // The client is closing and has already adopted the calls in the list, so this one is adopted here.
+            // The client is closing and may have adopted the calls in the list already, so this one is adopted here.
             call.clone().adopt();
         }
     }
@@ -213,10 +214,11 @@ impl Release {
         &self.origin.releaser().0
     }
 
-    /// Sends the release. Retries it after a transient error or without an answer: for up to `limit`, then in a task.
+    /// Sends the release. Retries it after a transient error or if no answer comes: for up to `limit`, then in a
+    /// task.
     ///
-    /// Others wait for the key, so a task adopts the release if the caller has not polled it to its end within the offer
-    /// window.
+    /// Other callers may wait for the key, so a task adopts the release if the caller has not polled it to its end
+    /// within the offer window.
     ///
     /// # Cancel safety
     /// If dropped after its first poll, a task finishes the release.
@@ -232,7 +234,7 @@ impl Release {
         }));
         let in_flight = InFlight::new(&releaser.0.tasks, work, None);
         releaser.adopt_later(&in_flight.adoptable());
-        // Returns at the answer, or when a task has adopted the release, which then sends the answer.
+        // Returns at the answer, or when a task has adopted the release; that task then sends the answer.
         poll_fn(|cx| in_flight.poll(cx)).await;
         told.await.unwrap_or_else(|_| Err(BackendError::closed()))
     }
@@ -247,7 +249,8 @@ impl Release {
             .ok()
     }
 
-    /// Sends several releases in one call. Those that fail, or were already in flight, are retried one by one.
+    /// Sends several releases in one call. Those that fail, and those that were already in flight, are finished one
+    /// by one.
     async fn send_batch(batch: Vec<Release>) {
         let (in_flight, fresh): (Vec<_>, Vec<_>) =
             batch.into_iter().partition(|release| release.call.is_some());
@@ -266,8 +269,8 @@ impl Release {
         }
     }
 
-    /// Retries a release as long as its claim may be in the store, and a withdrawal also as long as an unanswered
-    /// request may place the claim.
+    /// Sends a release and retries it as long as its claim may be in the store, and a withdrawal also as long as an
+    /// unanswered request may place the claim.
     pub(crate) async fn send_for_good(mut self) {
         let limit = match self.cause {
             Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),
@@ -370,14 +373,14 @@ impl Release {
     }
 }
 
-/// If the release ends unanswered, with its last retry or with the runtime, the queue learns that no successor comes.
+/// If the release ends unanswered, with its last retry or with the runtime, tells the queue that no successor comes.
 impl Drop for Release {
     fn drop(&mut self) {
         self.deliver(None, None);
     }
 }
 
-/// A release that `unlock` polls, and that sends its answer to it.
+/// A release that `unlock` polls. At its end it sends the answer to `unlock`.
 struct Unlocking(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl Future for Unlocking {

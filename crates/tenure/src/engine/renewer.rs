@@ -2,20 +2,22 @@
 //!
 //! # The algorithm
 //!
-//! A timer wheel has each hold (a granted claim) at the time of its next renewal or check. The task takes out every hold
-//! that is due, and those that may be renewed early, by up to a twelfth of their lease, so that renewals share calls. It
-//! puts each hold back, due a sixth of the lease later, before the store has answered: a renewal without an answer is then
-//! tried again within the same third of the lease. Then the task sends the batches. It never waits for an answer itself.
+//! A timer wheel has each hold (a granted claim) at the time of its next renewal or check. The task takes out every
+//! hold that is due. It fills the last batch with holds that are due soon, within a twelfth of their lease, so that
+//! renewals share calls. It puts each hold back, due a sixth of the lease later, before the store has answered: a
+//! renewal without an answer is then tried again within the same third of the lease. Then the task sends the batches.
+//! It never waits for an answer itself.
 //!
-//! A renewal is due a third of the lease after the last confirmation, up to a tenth of that earlier, at random, so that many
-//! clients do not renew at once. The local deadline is counted from the time at which the confirmed request was *sent*.
+//! A renewal is due a third of the lease after the last confirmation, less a random part of up to a tenth of that
+//! third, so that many clients do not renew at once. The local deadline is counted from the time at which the
+//! confirmed request was *sent*.
 //!
 //! ```text
 //!  granted          due: a third of the lease
 //!    |      +---------------------------------------> Renewing
 //!    v      |                                            |
 //!  Watched -+ <---- confirmed: the deadline moves -------+
-//!    |        <---- no answer: again after 1/30 lease ---+
+//!    |        <---- failed: again after 1/30 lease ------+
 //!    |                                                   |
 //!    | the deadline passes                               | the store has no such claim
 //!    +------------------------> Lost <-------------------+
@@ -23,9 +25,10 @@
 //!
 //! The queue of a hold releases a claim whose deadline has passed, and forgets one that the store does not have.
 //!
-//! After a connection was replaced the task renews all holds within a second: the server behind the new connection may have
-//! lost them. For a hold with a fixed lease it sends a request only then, early if the store wants a first renewal, and
-//! while a downgrade is due; at the deadline it looks whether the hold is lost.
+//! After a connection was replaced, the client renews all holds within a second: the server behind the new connection
+//! may have lost them. For a hold with a fixed lease, the task sends a request only after a reconnect, for the early
+//! first renewal that some stores want, and until a downgrade is confirmed. At the hold's local deadline, the task
+//! marks the hold as lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +52,7 @@ use crate::telemetry::renewing;
 /// Time over which renewals are spread after a reconnect.
 const RECONNECT_SPREAD: Duration = Duration::from_secs(1);
 
-/// Is notified of the end of a hold, and of its downgrade.
+/// Is notified when a hold ends, and when the store confirms its downgrade.
 pub(crate) trait HoldObserver: Send + Sync {
     /// The hold's local deadline has passed. The claim may still be in the store.
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>);
@@ -119,7 +122,7 @@ impl Renewer {
         all.wheel.insert(watched, due);
         let is_sooner = all.alarm.add(due);
         drop(all);
-        // Seldom, since most claims are released before a renewal.
+        // Seldom: the alarm keeps an earlier time, even after the claim that set it was released.
         if is_sooner {
             self.0.signal.notify_one();
         }
@@ -128,7 +131,8 @@ impl Renewer {
     /// Stops renewing a claim, and checking its deadline.
     pub(crate) fn forget(&self, hold: &Hold) {
         let entry = self.0.due.lock().wheel.remove(&hold.mark);
-        // Dropped after the wheel is unlocked: the entry may hold the last reference to the queue, and so to the client.
+        // Dropped after the wheel is unlocked: the entry may hold the last reference to the queue, and so to the
+        // client.
         drop(entry);
     }
 
@@ -164,8 +168,8 @@ impl Renewer {
         }
     }
 
-    /// Renews a claim until `until`, although its holder has unlocked it. `tell` receives `Ok` after the first renewal,
-    /// or the error that ended the attempts.
+    /// Renews a claim until `until`, although its holder has unlocked it. `tell` receives `Ok` after the first
+    /// renewal, or the error that ended the attempts.
     ///
     /// Returns true at `until`: the claim must be released. Returns false if the claim is lost, cannot be renewed, or
     /// the client closes after a renewal: then no release is needed, because the lease ends.
@@ -237,7 +241,7 @@ impl Renewer {
         }
     }
 
-    /// The renewer's task: handles claims that are due, and renews all of them after a reconnect.
+    /// The renewer's task: handles claims that are due, and renews all held claims after a reconnect.
     pub(crate) async fn run(self) {
         let Shared {
             context,
@@ -291,8 +295,8 @@ fn next_look(hold: &Hold, renewal: Instant) -> Instant {
     }
 }
 
-/// Renews all claims in batches spread over a second, after a reconnect: the server behind the new connection may have lost
-/// them.
+/// Renews all claims after a reconnect, in batches spread over a second: the server behind the new connection may
+/// have lost the claims.
 async fn renew_all(shared: Arc<Shared>, held: Vec<Watched>) {
     let most = shared.max_batch();
     let batches = u32::try_from(held.len().div_ceil(most)).unwrap_or(u32::MAX);
@@ -355,8 +359,8 @@ impl Shared {
             }
         }
         {
-            // Puts the claims back into the wheel at once, to retry an unanswered renewal within the same third of the
-            // lease.
+            // Puts the claims back into the wheel at once, to retry an unanswered renewal within the same third of
+            // the lease.
             let mut all = self.due.lock();
             for watched in &alive {
                 let again = next_look(&watched.hold, now + stall_after(watched.hold.lease()));
@@ -372,8 +376,8 @@ impl Shared {
         due.alarm.next(now, next)
     }
 
-    /// How early a renewal may be sent, to fill a batch: a twelfth of the lease, or a quarter of a first renewal's
-    /// delay. Zero for a fixed lease.
+    /// How early a renewal may be sent, to fill a batch: a quarter of its delay for an early first renewal, otherwise
+    /// a twelfth of the lease, or zero for a fixed lease.
     fn may_be_early(&self, hold: &Hold) -> Duration {
         if hold.is_first_renewal_due() {
             let profile = self.context.store.profile();

@@ -53,8 +53,8 @@ impl Options {
 impl LockRequest {
     /// Returns whether a claim for this request may be handed over in memory, to a request with the same options.
     ///
-    /// Only unfair claims with a renewed lease may, outside of a multi-lock. The claim of an owner may not, because it
-    /// counts the guards of that owner.
+    /// Not if the claim is fair, has a fixed lease, `max_hold` or `at_least`, or belongs to a multi-lock. Not if the
+    /// claim has an owner, because it counts the guards of that owner.
     pub(crate) fn may_hand_over(&self) -> bool {
         let options = &self.options;
         options.fairness == Fairness::Unfair
@@ -63,8 +63,8 @@ impl LockRequest {
             && !options.member
     }
 
-    /// How long the client keeps the claim after an unlock; `None` if not at all. Only mutexes and write locks linger: of
-    /// those, the client keeps one at most.
+    /// How long the client keeps the claim after an unlock; `None` if not at all. Only mutexes and write locks
+    /// linger: a key has at most one claim of these modes.
     pub(crate) fn linger(&self) -> Option<Duration> {
         let linger = self.options.linger;
         (!linger.is_zero() && !self.is_shared() && self.may_hand_over()).then_some(linger)

@@ -85,7 +85,8 @@ impl Engine {
         &self.queues
     }
 
-    /// Releases all claims, waits up to `limit` until the store has confirmed that, and disconnects.
+    /// Releases all claims, except those that stay in the store for `at_least`. Waits up to `limit` until the store
+    /// has confirmed that, and disconnects.
     pub(crate) async fn close(&self, limit: Duration) -> Result<(), Error> {
         let services = &self.services;
         services.tasks.shut();

@@ -17,7 +17,7 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// `end_waiters` is called when the client's runtime has ended.
+    /// `end_waiters` is called if the client's runtime ends before the client does.
     pub(crate) fn new(
         context: Arc<Context>,
         tasks: Tasks,
@@ -35,7 +35,8 @@ impl Services {
     /// Starts the client's tasks once, on the caller's runtime or on the client's own thread.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the client was closed before it was used, or if there is no runtime or thread for them.
+    /// [`Error::Closed`] if the client was closed before it was used, or if there is no runtime or thread for the
+    /// tasks.
     pub(crate) fn start(&self) -> Result<(), Error> {
         if self.tasks.has_started() {
             return Ok(());

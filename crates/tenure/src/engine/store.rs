@@ -63,7 +63,8 @@ impl Store {
     }
 }
 
-/// Waits for the next wake-up. Returns false when the subscription has ended. Without a subscription it never returns.
+/// Waits for the next wake-up. Returns false when the subscription has ended. Without a subscription it never
+/// returns.
 pub(crate) async fn next_wake(wakes: &mut Option<Wakes>) -> bool {
     match wakes {
         Some(wakes) => poll_fn(|cx| Pin::new(&mut *wakes).poll_next(cx)).await.is_some(),

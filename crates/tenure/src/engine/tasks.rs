@@ -73,8 +73,8 @@ impl Tasks {
         self.0.runtime.get().is_some()
     }
 
-    /// Starts the watchdog, on the caller's runtime or on a thread of its own. `on_gone` runs if that runtime ends before
-    /// [`stop`](Self::stop).
+    /// Starts the watchdog, on the caller's runtime or on a thread of its own. `on_gone` runs if that runtime ends
+    /// before [`stop`](Self::stop).
     ///
     /// # Errors
     /// [`Error::Closed`] if the client was closed, or if there is no runtime or thread.
@@ -132,7 +132,7 @@ impl Tasks {
 
     /// Whether the client was closed, or its runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        // Takes no lock, because each call to the store makes this check.
+        // Takes no lock, because calls to the store make this check often.
         self.0.work.is_closed()
     }
 
@@ -202,7 +202,8 @@ impl Tasks {
         self.0.ended.cancel();
     }
 
-    /// Ends the client when the watchdog's task has ended. Returns true if its runtime had ended before the client did.
+    /// Ends the client when the watchdog's task has ended. Returns true if its runtime had ended before the client
+    /// did.
     fn has_ended(&self) -> bool {
         let mut life = self.0.life.lock();
         let unforeseen = !self.0.ended.is_cancelled();
@@ -244,12 +245,13 @@ impl Releases {
     }
 }
 
-/// The next wake-up of a task. Others move it to an earlier time.
+/// The time at which a task next wakes. Other tasks and callers may move it to an earlier time.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm(Option<Instant>);
 
 impl Alarm {
-    /// Adds a time at which the task is needed. Returns true if the task must be woken, because it would sleep longer.
+    /// Adds a time at which the task is needed. Returns true if the task must be woken, because it would sleep
+    /// longer.
     pub(crate) fn add(&mut self, at: Instant) -> bool {
         let is_sooner = self.0.is_none_or(|set| at < set);
         if is_sooner {
@@ -258,8 +260,8 @@ impl Alarm {
         is_sooner
     }
 
-    /// The time of the wake-up of a task that is needed at `due`, or never. Keeps an earlier one, so that locks that come
-    /// and go do not reset the task's timer each time.
+    /// Returns the time at which the task must wake if it is needed at `due` (`None`: not needed). Keeps an earlier
+    /// time that was set, so that locks that come and go do not reset the task's timer each time.
     pub(crate) fn next(&mut self, now: Instant, due: Option<Instant>) -> Option<Instant> {
         let set = self.0.filter(|at| *at > now);
         self.0 = due.into_iter().chain(set).min();

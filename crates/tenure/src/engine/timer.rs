@@ -16,7 +16,8 @@ pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
 /// Sleeps for `time`, but at most one second. The caller then reads the lease clock again.
 ///
-/// Never wakes if the client's runtime ends: the event that the caller waits for ends too, and wakes the caller.
+/// Never returns if the client's runtime ends: then the event that the caller waits for ends too, and wakes the
+/// caller.
 pub(crate) async fn nap(tasks: &Tasks, time: Duration) {
     // Adds 1 ms, because timers tick in milliseconds: the clock has then surely reached the time.
     let time = time.saturating_add(Duration::from_millis(1)).min(RECHECK);
@@ -66,7 +67,7 @@ pub(crate) async fn within<T>(
     work: impl Future<Output = T>,
 ) -> Option<T> {
     if !tasks.has_timers() {
-        // Before the client's first attempt, the caller may have no runtime for a timer. `work` then ends at once.
+        // Before the client's first attempt, the caller may have no runtime for a timer. `work` then runs unlimited.
         return Some(work.await);
     }
     let mut work = pin!(work);
@@ -92,7 +93,7 @@ pub(crate) async fn sleep_until(tasks: &Tasks, clock: &dyn Clock, then: Instant)
     }
 }
 
-/// Sleeps for `time`, but at most one second, on the runtime of the caller. Never wakes if there is no time.
+/// Sleeps for `time`, but at most one second, on the runtime of the caller. Without a time, never returns.
 pub(crate) async fn rest(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time.min(RECHECK)).await,

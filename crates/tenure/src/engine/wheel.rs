@@ -1,19 +1,20 @@
-//! A timer wheel with constant-time insertion and removal, so that locking stays cheap. It finds the items that are due; the
-//! renewer handles them.
+//! A timer wheel with constant-time insertion and removal, so that locking stays cheap. It finds the items that are
+//! due; the renewer handles them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_backend::Instant;
 
-/// Number of slots. With [`TICK_BITS`] one turn takes 17 s; an item that is due later stays in its slot for more turns.
+/// Number of slots. With [`TICK_BITS`] one turn takes 17 s; an item that is due later stays in its slot for more
+/// turns.
 const SLOTS: usize = 1024;
 /// An empty slot keeps its memory if that has room for at most this number of items.
 const SPARE: usize = 64;
 /// Width of a slot: 2^24 ns, which is 16.8 ms.
 const TICK_BITS: u32 = 24;
-/// Most items to take out at once, or a batch if that is more. Other tasks run before the rest is taken, and the items
-/// are still in the processor's caches when the store answers.
+/// The most items to take out at once, unless one batch is larger. So other tasks run before the rest is taken, and
+/// the items are still in the processor's caches when the store answers.
 const PORTION: usize = 256;
 
 /// An item of a timer wheel. Its mark says where it is in the wheel.
@@ -92,8 +93,8 @@ impl<T: Marked + Clone> Wheel<T> {
         if let Some(moved) = self.slots[slot].get(index) {
             moved.mark().place(slot, index);
         } else if index == 0 && self.slots[slot].capacity() > SPARE {
-            // Frees the memory of a slot that was crowded. Shrinking it would leave a small block that fragments the
-            // memory.
+            // The slot is empty: frees its memory if it was crowded. Shrinking it would leave a small block that
+            // fragments the memory.
             self.slots[slot] = Vec::new();
         }
         item.mark().slot.store(0, Ordering::Relaxed);
@@ -153,8 +154,8 @@ impl<T: Marked + Clone> Wheel<T> {
         }
     }
 
-    /// When to call `take_due` next: at once after a full portion, else when the next item is due, or after one turn of
-    /// the wheel if none is due before. `None` if the wheel is empty.
+    /// When to call `take_due` next: at once after a full portion, else when the next item is due, or after one turn
+    /// of the wheel if none is due before. `None` if the wheel is empty.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         if self.len == 0 {
             return None;
@@ -216,7 +217,8 @@ mod tests {
         (wheel, items, start)
     }
 
-    /// The due times, sorted, of the items that are taken `after` the start. None is taken early.
+    /// Takes the items that are due when the time `after` has passed since the start. Returns their due times,
+    /// sorted.
     fn due(wheel: &mut Wheel<Arc<Item>>, start: Instant, after: Duration) -> Vec<Duration> {
         let mut due: Vec<_> = wheel
             .take_due(start + after, 1, |_| Duration::ZERO)

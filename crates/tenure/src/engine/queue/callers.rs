@@ -50,7 +50,7 @@ pub(crate) enum Arrival {
     Held(Arc<Hold>, u32),
     /// The caller waits in this queue.
     Wait(WaiterId),
-    /// This client's own holds exclude the request: a try fails without I/O.
+    /// This client's own holds exclude the request: the try fails without I/O.
     Busy,
     Closed,
 }
@@ -162,7 +162,7 @@ impl Event for CallEnded<'_> {
                 queue.invite(now, effects);
             }
             CallOutcome::Waits => {
-                // Beside a claim of this client, the refusal does not tell whether another client waits.
+                // Only if this client holds no claim, the refusal shows that another client holds the key.
                 if queue.holders.is_empty() {
                     queue.contention().policy.refused();
                 }
@@ -184,7 +184,8 @@ impl Event for CallEnded<'_> {
     }
 }
 
-/// Queue event: a task adopts (takes over) the call of a caller that was dropped or did not poll in time.
+/// Queue event: a task adopts (takes over) the call of a caller, because the caller was dropped, the call takes
+/// longer than the offer window, or the client closes.
 pub(crate) struct CallAdopted<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,

@@ -155,7 +155,7 @@ impl Demand for StoreDemand {
             Found::Failed(error) => error.into(),
             Found::Unwanted => queue.services.tasks.closed(),
         };
-        // Even if the last call failed, an earlier one may have placed the claim.
+        // Withdraws the claim in any case: even if the last call failed, an earlier one may have placed the claim.
         if is_uncertain {
             queue.withdraw_unanswered(claim);
         } else {

@@ -16,7 +16,7 @@ use crate::engine::request::LockRequest;
 pub(crate) struct Effects {
     pub(crate) wakes: SmallVec<[Waker; 1]>,
     pub(crate) poller: Option<PollerEffect>,
-    /// Wake-ups for the pollers of fair waiters that have left: such a poller withdraws its waiter's claim.
+    /// Signals of the pollers whose fair waiter has left: such a poller withdraws its waiter's claim.
     pub(crate) notify: Vec<Arc<Notify>>,
     /// Releases to send in the background.
     pub(crate) releases: Vec<ReleaseOrder>,
@@ -38,7 +38,7 @@ impl Effects {
     }
 }
 
-/// A hold to release, which its queue has removed.
+/// A hold that its queue has removed, and whose claim must be released.
 #[derive(Debug)]
 pub(crate) struct ReleaseOrder {
     pub(crate) hold: Arc<Hold>,

@@ -1,4 +1,4 @@
-//! Holds that end without a plain unlock: the store keeps or loses the claim, or the client closes.
+//! Holds that end without a plain unlock: the claim stays in the store for `at_least`, is lost, or the client closes.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl SharedQueue {
         until: Instant,
         tell: oneshot::Sender<Result<(), Error>>,
     ) {
-        // Taken before `depart`, so that a closing client finds either the hold or this token, and waits for it.
+        // Taken before `depart`: a closing client then finds a hold that it must release, or waits for this token.
         let token = self.services.tasks.token();
         if !hold.depart() {
             return;
@@ -55,8 +55,8 @@ impl SharedQueue {
         }
     }
 
-    /// Closes the queue: ends its waiters, marks its holds as lost, and returns the releases to send. The store keeps
-    /// claims until their `at_least` has passed.
+    /// Closes the queue: ends its waiters, marks its holds as lost, and returns the releases to send. Claims whose
+    /// `at_least` has not passed get no release: they stay in the store until then.
     pub(crate) fn close(self: &Arc<Self>) -> Vec<Release> {
         let now = self.context().now();
         for hold in self.holds() {
@@ -77,8 +77,8 @@ impl SharedQueue {
         lost.filter(|hold| hold.depart()).map(release).collect()
     }
 
-    /// Closes the queue and marks its holds as lost. Returns the holds unreleased, because no runtime may be left to do
-    /// that.
+    /// Closes the queue and marks its holds as lost. Returns the holds without releasing them, because no runtime may
+    /// be left to send a release.
     pub(crate) fn lose_all(self: &Arc<Self>) -> Vec<Arc<Hold>> {
         let holders = self.apply(Close);
         for holder in holders.iter().filter(|holder| !holder.lingers()) {

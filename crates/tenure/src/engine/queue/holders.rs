@@ -12,7 +12,7 @@ use super::waiter::Offer;
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// Queue event: a guard was unlocked or dropped, or its local deadline has passed.
+/// Queue event: a guard was unlocked or dropped, or the hold's local deadline has passed.
 pub(crate) struct HolderDone<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HolderDone<'_> {
@@ -32,7 +32,7 @@ pub(crate) enum Exit {
     Lingers,
     /// Other readers of this client share the claim.
     Shared,
-    /// The claim was released before, at a close or at the local deadline.
+    /// The claim was released before, for example at a close or at the local deadline.
     Gone,
     Release(ReleaseOrder),
 }
@@ -49,7 +49,7 @@ impl Event for HoldEnded<'_> {
     }
 }
 
-/// Queue event: the store has downgraded a holder's write claim: readers may hold the key together with it.
+/// Queue event: the store has downgraded a holder's write claim. Readers may hold the key together with that claim.
 pub(crate) struct Downgraded<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for Downgraded<'_> {
@@ -75,7 +75,8 @@ impl KeyQueue {
             .position(|holder| Arc::ptr_eq(&holder.hold, hold))
     }
 
-    /// Handles an unlock: hands the claim to the next local waiter, keeps it, or returns the release to send.
+    /// Handles an unlock: hands the claim to the next local waiter, keeps it to linger or for other sharers,
+    /// or returns the release to send.
     pub(super) fn holder_done(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) -> Exit {
         let at = self.holder(hold);
         if at.is_some_and(|at| self.hand_over(now, at, effects)) {
@@ -113,8 +114,8 @@ impl KeyQueue {
         })
     }
 
-    /// Offers a claim to the first local waiter, in memory. Returns false if not allowed, or if no waiter has the same
-    /// request.
+    /// Offers a claim to the first local waiter, in memory. Returns false if the claim may not be handed over, or if
+    /// no waiter waits or the first one has another request.
     fn hand_over(&mut self, now: Instant, at: usize, effects: &mut Effects) -> bool {
         let Some(contention) = &mut self.contention else {
             return false;
@@ -153,8 +154,8 @@ impl KeyQueue {
         true
     }
 
-    /// Offers a read claim that was just granted to the next local waiters too, as far as it may be handed over to them:
-    /// they share it, each with a token of its own.
+    /// Offers a read claim that was just granted to the next local waiters too, until one cannot be handed the claim.
+    /// They share the claim, each with a token of its own.
     pub(super) fn share(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) {
         let at = self.holder(hold);
         let Some(at) = at.filter(|at| self.holders[*at].request.mode == Mode::Read) else {
@@ -165,8 +166,8 @@ impl KeyQueue {
         }
     }
 
-    /// Number of tokens that a claim for the first local waiter reserves. A read claim has one for each waiter that can
-    /// share it at once.
+    /// Number of tokens that a claim for the first local waiter reserves. A read claim reserves at least
+    /// one for each waiter that can share it at once.
     pub(super) fn reserve(&mut self, request: &LockRequest) -> u32 {
         let Contention { waiters, policy, .. } = self.contention();
         let readers = match request.mode {

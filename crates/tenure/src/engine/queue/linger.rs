@@ -75,7 +75,8 @@ impl KeyQueue {
         }
     }
 
-    /// Number of tokens that a caller's own claim reserves: 1; with `linger`, twice those that the last claim used.
+    /// Number of tokens that a caller's own claim reserves: 1; with the `linger` option, twice those that the last
+    /// claim used.
     pub(super) fn own_reserve(&self, request: &LockRequest) -> u32 {
         request
             .linger()
@@ -83,7 +84,7 @@ impl KeyQueue {
     }
 }
 
-/// Queue event: a claim's time to linger may be over. Then it is released.
+/// Queue event: the linger timer has fired. Claims whose time to linger is over are released.
 pub(crate) struct LingerOver;
 
 impl Event for LingerOver {

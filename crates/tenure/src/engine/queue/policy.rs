@@ -17,26 +17,27 @@ const STREAK: Duration = Duration::from_secs(1);
 /// How long the client pauses after it has kept the key for [`STREAK`].
 const STREAK_PAUSE: Duration = Duration::from_millis(5);
 
-/// The most turns of each local waiter in a run while other clients wait. All but the first are given only within
-/// [`SHORT_RUN`], and only if the run has no more than [`MOST_EXTRA`] turns then.
+/// The most turns of each local waiter in a run while other clients wait. Turns after the first are given only within
+/// [`SHORT_RUN`], and only up to [`MOST_EXTRA`] turns in the whole run.
 const TURNS: u32 = 4;
 
-/// A run of more turns is long enough without second turns.
+/// The most turns of a run in which waiters get second turns. A run of more turns is long enough without them.
 const MOST_EXTRA: u32 = 32;
 
-/// While other clients wait, a local waiter gets a second turn only within this time from the start of the run. A nearby
-/// store takes about as long to move the key to another client, so the key is in use for about half of the time even if
-/// critical sections are short, and the other clients wait for hardly longer.
+/// While other clients wait, a local waiter gets a second turn only within this time from the start of the run. A
+/// nearby store takes about as long to move the key to another client. So even if critical sections are short, the
+/// key is in use for about half of the time, and second turns hardly delay the other clients.
 const SHORT_RUN: Duration = Duration::from_micros(250);
 
 /// The handover policy of one key.
 ///
 /// A *run* is the sequence of grants of one claim: the first by the store, the others in memory, each with the next
-/// token that the claim reserved. A *streak* is a sequence of runs that this client hands to itself through the store.
+/// token that the claim reserved. A *streak* is a sequence of runs that this client hands to itself through the
+/// store.
 #[derive(Debug)]
 pub(crate) struct HandoverPolicy {
     limits: PolicyLimits,
-    /// Whether other clients wait, by the last answer of the store that showed it.
+    /// Whether other clients wait, according to the store's last answer about that.
     others_wait: bool,
     /// Number of local hand-overs that the held claim may still make.
     run_left: u32,
@@ -50,7 +51,8 @@ pub(crate) struct HandoverPolicy {
     streak_since: Option<Instant>,
     pause_until: Instant,
     yield_until: Instant,
-    /// Number of clients that ask the store first after it refused this client's successor.
+    /// Number of other clients that ask the store before this client, after the store refused this client's
+    /// successor.
     others_first: u32,
 }
 
@@ -79,7 +81,8 @@ impl HandoverPolicy {
         }
     }
 
-    /// Records that a store that reports waiters refused a claim: another client holds the key, and may want it again.
+    /// Records a refused claim: another client holds the key, and may want it again. Has no effect if the store
+    /// cannot report waiters.
     pub(crate) fn refused(&mut self) {
         self.others_wait |= self.limits.reports_waiters;
     }
@@ -88,7 +91,8 @@ impl HandoverPolicy {
         self.others_wait
     }
 
-    /// Sets how many hand-overs a new claim may make: up to [`TURNS`] per local waiter if other clients wait, else any number.
+    /// Sets how many hand-overs a new claim may make: up to [`TURNS`] per local waiter if other clients wait, else
+    /// any number.
     pub(crate) fn run_began(&mut self, now: Instant, local_waiters: impl FnOnce() -> usize) {
         self.short_run_until = now + SHORT_RUN;
         (self.run_left, self.run_extra) = if self.others_wait {
@@ -110,8 +114,8 @@ impl HandoverPolicy {
 
     /// Records the number of grants of an ended claim. The next claim reserves twice as many tokens.
     ///
-    /// So a client seldom asks for a contended key, and leaves few tokens of a quiet key unused. Where tokens follow the
-    /// server's clock, unused ones would make them run ahead of it.
+    /// So a client seldom asks the store for a contended key, and leaves few tokens of a quiet key unused. If a store
+    /// takes tokens from its clock, many unused tokens would make the tokens run ahead of that clock.
     pub(crate) fn run_ended(&mut self, grants: u32) {
         self.reserve = twice(grants);
     }

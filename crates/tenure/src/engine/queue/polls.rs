@@ -14,11 +14,12 @@ use crate::engine::poller::Pause;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// While callers wait behind a local holder whose lease is not renewed, the poller asks the store at this interval, or
-/// at a third of the lease if that is less, whether the holder was evicted.
+/// While callers wait behind a local holder whose lease is not renewed, the poller asks the store whether the holder
+/// was evicted: at this interval, or at a third of the lease if that is less.
 const ASK_ABOUT: Duration = Duration::from_secs(10);
 
-/// The most waiters that call the store together after a grant. The grant of the last of them invites the next ones.
+/// The most waiters that call the store together after a grant. If the last of their calls to end is granted, it
+/// invites the next ones.
 const MAX_INVITED: usize = 64;
 
 /// The shortest rest of the poller while this client holds the key.
@@ -68,11 +69,11 @@ pub(crate) enum PollerStep {
     Ask(SuccessorRequest, Pause),
 }
 
-/// Queue event: the poller checks whether a waiter still wants the claim that it asks for.
+/// Queue event: the poller checks whether a waiter still wants the claim that the poller asks for.
 pub(crate) struct IsWanted<'a>(pub(crate) &'a LockRequest);
 
 impl Event for IsWanted<'_> {
-    /// Time until the next check; `None` if no waiter wants the claim.
+    /// Time until the next check; `None` if the poller must stop asking for the claim.
     type Reply = Option<Duration>;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Option<Duration> {
@@ -98,7 +99,7 @@ impl Event for PollGranted {
     }
 }
 
-/// Queue event: the store refused the poller's claim for good. The first waiter fails.
+/// Queue event: the store refused the poller's claim with a permanent error. The first waiter fails.
 pub(crate) struct PollFailed<'a> {
     pub(crate) request: &'a LockRequest,
     pub(crate) error: Error,
@@ -116,7 +117,7 @@ impl Event for PollFailed<'_> {
     }
 }
 
-/// Queue event from a release that named the next claim as its successor: it was answered, or dropped.
+/// Queue event: a release that named the next claim as its successor was answered, or ended without an answer.
 pub(crate) struct SuccessorAnswered {
     /// Number of waiting claims of other clients, if the store reports it.
     pub(crate) others: Option<u32>,
@@ -125,7 +126,8 @@ pub(crate) struct SuccessorAnswered {
 }
 
 impl Event for SuccessorAnswered {
-    /// Whether a waiter is offered the grant. If not, it must be released.
+    /// Whether the successor was granted and a waiter is offered the grant. A grant that is not offered must be
+    /// released.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
@@ -166,7 +168,8 @@ impl Event for QueueGranted {
     }
 }
 
-/// Queue event from a fair waiter's own poller: the store refused the claim for good, or the poller ends.
+/// Queue event from a fair waiter's own poller: the store refused the claim with a permanent error, or the poller
+/// ends.
 pub(crate) struct QueueFailed {
     pub(crate) id: WaiterId,
     pub(crate) error: Error,
@@ -189,7 +192,8 @@ impl KeyQueue {
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)))
     }
 
-    /// Whether a waiter waits for an unanswered call, its own or another caller's, and for no holder of this client.
+    /// Whether a waiter waits for an answer of the store to its own call, or, while no holder of this client excludes
+    /// it, to another caller's call.
     pub(super) fn is_unanswered(&mut self, now: Instant, id: WaiterId, mode: Mode) -> bool {
         let waiter = self.waiter(id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Calling(_)))
@@ -198,8 +202,8 @@ impl KeyQueue {
 
     /// Offers a grant of the store to the first local waiter. Returns false if no waiter can use it.
     ///
-    /// A waiter that arrived after the grant's request was sent gets the grant only within 10 ms of that. Later, the
-    /// claim may have been evicted, and a greater token granted before the waiter arrived.
+    /// A waiter that arrived after the grant's request was sent gets the grant only within 10 ms of that sending:
+    /// after 10 ms the claim may have been evicted, and a greater token granted, before the waiter arrived.
     pub(super) fn deliver(&mut self, now: Instant, grant: Granted, effects: &mut Effects) -> bool {
         let confirmed = grant.hold.confirmed();
         let is_fresh = now - confirmed < HANDOVER_WINDOW;
@@ -231,8 +235,8 @@ impl KeyQueue {
         true
     }
 
-    /// After a grant, lets the next local waiters call the store themselves, all at once, as far as the claims that this
-    /// client holds admit theirs. A waiter that is refused keeps its place.
+    /// After a grant, invites the next waiting readers or waiters for permits to call the store themselves, all at
+    /// once, up to the first that this client's holders exclude. A waiter that the store refuses keeps its place.
     pub(super) fn invite(&mut self, now: Instant, effects: &mut Effects) {
         let Some(contention) = &mut self.contention else {
             return;
@@ -258,8 +262,8 @@ impl KeyQueue {
         }
     }
 
-    /// Ends offers and invitations that were not taken in time, and handles the offers' claims as after an unlock. Waiters
-    /// that missed one get no other until they are polled.
+    /// Ends offers and invitations that were not taken in time, and passes offered claims on as after an unlock. A
+    /// waiter that missed an offer or invitation gets no other until it is polled.
     pub(super) fn expire_offers(&mut self, now: Instant, effects: &mut Effects) {
         let window = self.rules.offer_window;
         while let Some(contention) = &mut self.contention
@@ -273,7 +277,7 @@ impl KeyQueue {
         }
     }
 
-    /// Time until the poller checks for offers that were not taken; `MAX` if the next offer will notify it.
+    /// Time until the poller checks for offers that were not taken; `MAX` if the next offer will notify the poller.
     pub(super) fn next_look(&mut self) -> Duration {
         let window = self.rules.offer_window;
         let contention = self.contention();
@@ -281,8 +285,8 @@ impl KeyQueue {
             return window / 4;
         }
         match contention.watch {
-            // An offer does not notify a poller that is awake, because that would cost more than the hand-over itself.
-            // Offers were made since the last check, so the poller checks once more before it sleeps.
+            // An offer notifies only a poller that is `Asleep`, because a notification costs more than the hand-over
+            // itself. Offers may have been made since the last check, so the poller checks once more.
             OfferWatch::Busy => {
                 contention.watch = OfferWatch::Quiet;
                 window
@@ -294,8 +298,8 @@ impl KeyQueue {
         }
     }
 
-    /// The poller's action while this client holds the key: check a claim whose lease is not renewed, rest, or exit if
-    /// no caller waits.
+    /// The poller's action while this client holds the key: check a claim whose lease is not renewed, rest, or exit
+    /// if no caller waits.
     pub(super) fn behind_holders(&mut self, now: Instant, rest: Duration) -> PollerStep {
         let mut until = now + rest;
         let Some(contention) = &mut self.contention else {

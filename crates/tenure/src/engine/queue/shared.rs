@@ -65,8 +65,8 @@ impl SharedQueue {
 
     /// Applies an event: locks the queue, reads the clock, unlocks the queue, and carries out the effects.
     ///
-    /// The clock is read under the lock, so the events have the order of their times, and tokens never decrease.
-    /// Wakers, metrics and calls run after the queue is unlocked.
+    /// The clock is read while the queue is locked, so events are applied in the order of their times, and no time
+    /// limit is checked with an outdated time. Wakers, metrics and calls run after the queue is unlocked.
     pub(crate) fn apply<E: Event>(self: &Arc<Self>, event: E) -> E::Reply {
         self.apply_at(event).0
     }
@@ -127,12 +127,12 @@ impl SharedQueue {
         self.meters.as_deref().unwrap_or_else(|| self.context().meters())
     }
 
-    /// Makes a new claim on this key, under a name not used before.
+    /// Makes a new claim on this key, with an ID not used before.
     pub(crate) fn claim(&self, request: &LockRequest, fairness: Fairness, reserve: u32) -> Arc<Claim> {
         request.claim(self.context(), &self.key, fairness, reserve)
     }
 
-    /// Accepts a grant, and starts to renew its lease. `None` if its local deadline has passed.
+    /// Accepts a grant: the renewer watches its lease from now on. `None` if its local deadline has passed.
     pub(crate) fn accept(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
@@ -146,8 +146,8 @@ impl SharedQueue {
         Some(hold)
     }
 
-    /// Accepts a grant, and offers it to a waiter by the event that `report` makes. Releases the claim if no waiter
-    /// takes it. Returns false if the local deadline has passed.
+    /// Accepts a grant, and offers it to a waiter by the event that `report` makes. Releases the claim if no
+    /// waiter can be offered it. If the local deadline has passed, only withdraws the claim and returns false.
     pub(super) fn deliver<E: Event<Reply = bool>>(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
@@ -181,8 +181,8 @@ impl SharedQueue {
         self.apply_at(HolderDone(hold))
     }
 
-    /// Handles an unlock, or a passed local deadline, and sends the release in the background. Returns the time of the
-    /// event.
+    /// Handles an unlock, or a passed local deadline, and sends the release in the background. Returns the time of
+    /// the event.
     pub(crate) fn done_behind(self: &Arc<Self>, hold: &Arc<Hold>) -> Instant {
         let (exit, now) = self.done(hold);
         if let Exit::Release(order) = exit {
@@ -219,7 +219,8 @@ impl SharedQueue {
         self.services.releaser.send_later(release);
     }
 
-    /// Releases a claim now, and again when its unanswered call can no longer place it.
+    /// Releases a claim now and, unless the store remembers ended claims, again when its unanswered call can no
+    /// longer place it.
     pub(crate) fn withdraw_unanswered(self: &Arc<Self>, claim: Arc<Claim>) {
         self.withdraw(claim.clone());
         self.expect_late_call(claim);
@@ -227,7 +228,8 @@ impl SharedQueue {
 
     /// Withdraws a claim again when an unanswered call can no longer place it, unless a caller then holds the claim.
     ///
-    /// Does nothing on a store that remembers ended claims: only others could place the claim after its withdrawal.
+    /// Does nothing on a store that remembers ended claims, because that store cannot place the claim again after its
+    /// release.
     pub(crate) fn expect_late_call(self: &Arc<Self>, claim: Arc<Claim>) {
         if self.context().store.profile().remembers_ended {
             return;

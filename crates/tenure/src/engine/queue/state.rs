@@ -20,7 +20,7 @@ use crate::engine::tasks::Releases;
 pub(crate) struct Rules {
     /// Whether an unlocked claim may go to a local waiter in memory.
     pub(crate) local_handover: bool,
-    /// Time in which a waiter must take an offered grant. Then the next waiter is offered it.
+    /// Time in which a waiter must take an offered grant. After that, the claim is passed on as after an unlock.
     pub(crate) offer_window: Duration,
     pub(crate) policy: PolicyLimits,
     pub(crate) releases: Releases,
@@ -31,10 +31,12 @@ pub(crate) struct KeyQueue {
     pub(super) rules: Arc<Rules>,
     pub(super) phase: Phase,
     pub(super) holders: SmallVec<[Holder; 1]>,
-    /// Callers, except tries and fair ones, whose own call is in flight. The poller does not ask meanwhile.
+    /// Callers, except tries and fair ones, that make their own call to the store or are invited to. The poller does
+    /// not ask meanwhile.
     pub(super) asking: SmallVec<[WaiterId; 1]>,
     pub(super) places: Places,
-    /// Number of grants of the claim that ended last. With `linger`, the next one reserves twice as many tokens.
+    /// Number of grants of the claim that ended last. With the `linger` option, the next claim
+    /// reserves twice as many tokens.
     pub(super) last_run: u32,
     /// Whether a task waits to release an unlocked claim that is kept for the next local caller.
     pub(super) has_linger_timer: bool,
@@ -58,13 +60,13 @@ pub(super) struct Holder {
     pub(super) request: LockRequest,
     /// Number of grants of the claim: one by the store, one for each local hand-over.
     pub(super) grants: u32,
-    /// Number of callers that have the claim, or an offer of it: only readers share one.
+    /// Number of callers that have the claim, or an offer of it: 1, unless readers share the claim.
     pub(super) sharers: u32,
     /// `Some` after an unlock: the client keeps the claim until this time.
     pub(super) lingers_until: Option<Instant>,
 }
 
-/// The part of a queue that exists only while callers wait or the poller runs.
+/// The part of a queue that exists only while the queue has waiters or the poller runs.
 #[derive(Debug)]
 pub(super) struct Contention {
     pub(super) waiters: Waiters,
@@ -74,7 +76,7 @@ pub(super) struct Contention {
     pub(super) watch: OfferWatch,
 }
 
-/// When the poller next checks for offers that were not taken.
+/// Whether the poller will check for offers that were not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OfferWatch {
     /// The poller checks for offers within the offer window. An offer was made after its last check.
@@ -131,7 +133,8 @@ impl KeyQueue {
         })
     }
 
-    /// Whether no local waiter waits, no grant is offered, and no release that names a successor is in flight.
+    /// Whether no local waiter can be offered a grant, no offer or invitation is open, and no release that names a
+    /// successor is in flight.
     pub(super) fn is_quiet(&self) -> bool {
         self.phase != Phase::HandingOver
             && self.contention.as_ref().is_none_or(|contention| {

@@ -14,7 +14,8 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// The position of a waiter, and its ID, among the waiters of its key. Smaller numbers go first. None is used twice.
+/// The position of a waiter, and its ID, among the waiters of its key. Smaller numbers go first. No number is
+/// used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaiterId(i64);
 
@@ -60,7 +61,7 @@ pub(crate) enum Route {
     Call,
 }
 
-/// The states of a waiter. It leaves the queue when its caller takes a grant or an error, or is dropped.
+/// The states of a waiter, until its caller takes the grant or another result, or leaves.
 ///
 /// ```text
 ///   Calling --granted--> Offered --polled--> (holds)
@@ -85,7 +86,7 @@ pub(crate) enum WaiterState {
     Waiting(Option<Waker>),
     /// A grant is reserved for the waiter, which must be polled in time to take it.
     Offered(Offer),
-    /// At its next poll the caller calls the store itself, because a grant since this time admits the waiter's claim too.
+    /// A grant at this time admits the waiter's claim too: at its next poll the caller calls the store itself.
     Invited(Instant),
     /// The waiter was not polled in time to take its offer or invitation, and gets no other until it is polled.
     Missed,
@@ -99,7 +100,7 @@ pub(crate) struct Offer {
     pub(crate) hold: Arc<Hold>,
     /// Index, from 0, of the grant's token among those that the claim reserved.
     pub(crate) nth: u32,
-    /// True for a local hand-over. It expires `HANDOVER_WINDOW` after the store last confirmed the claim.
+    /// True for a local hand-over: the offer then expires `HANDOVER_WINDOW` after the store last confirmed the claim.
     pub(crate) handed_over: bool,
     pub(crate) at: Instant,
 }
@@ -223,8 +224,8 @@ impl Offer {
         }
     }
 
-    /// Whether the offer is valid: before the local deadline, and, for a local hand-over, soon enough after the
-    /// confirmation.
+    /// Whether the offer is valid: before the local deadline, and, for a local hand-over, within 10 ms of the
+    /// last confirmation by the store.
     pub(super) fn is_good(&self, now: Instant) -> bool {
         let is_fresh = !self.handed_over || now - self.hold.confirmed() < HANDOVER_WINDOW;
         is_fresh && now < self.hold.deadline()

@@ -75,8 +75,9 @@ pub(super) fn request(settings: &Settings, option: &str) -> LockRequest {
         "to write with linger" => (mode, options.linger) = (Mode::Write, 10 * MS),
         "label" => options.label = "another".into(),
         "linger" => options.linger = 10 * MS,
-        // With this lease, the local deadline is 7.8 ms after the grant.
+        // The local deadline is 89 ms after the grant.
         "lease of 100 ms" => options.lease = 100 * MS,
+        // The local deadline is 7.8 ms after the grant.
         "short lease" => (options.lease, options.linger) = (18 * MS, 10 * MS),
         "fixed lease" => options.terms.renewed = false,
         "max_hold" => options.terms.max_hold = Some(1_000 * MS),

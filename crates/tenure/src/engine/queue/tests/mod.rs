@@ -1,5 +1,5 @@
-//! A model of one queue, with its callers and a store of one key. Each method of [`Fixture`] applies one event, carries
-//! out reply and effects, and records both. `script.rs` lists the events.
+//! A model of one queue, with its callers and a store of one key. Each method of [`Fixture`] for an event applies the
+//! event, acts on its reply and effects, and records both as text. `script.rs` lists the events.
 
 mod caller;
 mod properties;
@@ -201,8 +201,8 @@ impl Fixture {
 
     /// Gives a caller its grant.
     ///
-    /// Q4: a grant that was handed over in memory has a greater token than each conflicting grant that a caller got before
-    /// it. A grant of the store may be overtaken on its way, after an eviction.
+    /// Q4: a grant that was handed over in memory has a greater token than each conflicting grant that a caller got
+    /// before. A grant of the store need not: after an eviction, a greater token may arrive before it.
     fn holds(&mut self, hold: Arc<Hold>, nth: u32) -> CallerState {
         let token = hold.token(nth).expect("every grant has a token").get();
         let mode = hold.claim.mode;
@@ -368,7 +368,7 @@ impl Fixture {
         }
     }
 
-    /// The poller checks whether a waiter still wants the claim that it asks for.
+    /// The poller checks whether a waiter still wants the claim that the poller asks for.
     fn poller_checks(&mut self) {
         let asks = self.poller_asks.clone();
         let is_wanted = asks.is_some_and(|asks| self.apply(IsWanted(&asks.request)).is_some());

@@ -1,13 +1,15 @@
 //! Applies events to a [`Fixture`], each written as text, and checks Q1 and Q2 of `queue/mod.rs` after each event.
 //!
 //! - `locks`, `tries`, `queues`: a caller arrives, for example `a locks with linger`. The first caller is `a`;
-//! - `a answered`, `a fails`: the caller's own call gets a reply or an error; `a adopted`: a task takes over that call;
-//!   `a served`: the store grants the caller's queued claim; `a polls`, `a leaves`, `a unlocks`; `a downgrades` (the
-//!   request is sent), `a downgraded` (the store confirms it);
+//! - `a answered`, `a fails`: the caller's own call gets a reply or an error; `a adopted`: a task takes over that
+//!   call; `a served`: the store grants the caller's queued claim; `a polls`, `a leaves`, `a unlocks`; `a downgrades`
+//!   (the request is sent), `a downgraded` (the store confirms it);
 //! - `other client`: another client takes the key, if it is free, or releases it;
 //! - `poller looks`, `poller checks` (whether to ask on), `poller granted` (the answer is on its way),
-//!   `poller answered`, `poller fails`; `successor answered`, `successor lost`: the reply to a release that names a successor arrives, or is lost;
-//! - `evicted` (the client knows), `evicted quietly`; `5 ms` pass; `linger over` (its timer fires); `closed`.
+//!   `poller answered`, `poller fails`;
+//! - `successor answered`, `successor lost`: the reply to a release that names a successor arrives, or is lost;
+//! - `evicted` (the client notices), `evicted quietly` (it does not); `5 ms` pass; `linger over` (its timer fires);
+//!   `closed`.
 
 use tenure_backend::Mode;
 

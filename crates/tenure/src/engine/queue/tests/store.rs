@@ -47,7 +47,8 @@ impl Store {
         self.clock.advance(ms * Duration::from_millis(1));
     }
 
-    /// Whether the holders admit a claim of `mode`, and no cooldown lasts. A claim counts as downgraded from the request on.
+    /// Whether the holders admit a claim of `mode`, and no cooldown lasts. A claim counts as downgraded from the
+    /// request on.
     fn admits(&self, mode: Mode) -> bool {
         let held = self.holders.iter().map(|holder| match holder {
             Holder::Ours(hold) if hold.may_be_downgraded() => Mode::Read,
@@ -79,8 +80,8 @@ impl Store {
             .retain(|holder| !matches!(holder, Holder::Ours(ours) if Arc::ptr_eq(ours, hold)));
     }
 
-    /// If another client holds the key, releases it. Otherwise, if the key is free, another client gets it; returns its
-    /// token.
+    /// If another client holds the key, releases it. Otherwise, if the key is free, another client gets it; returns
+    /// its token.
     pub(super) fn other_client(&mut self) -> Option<u64> {
         if matches!(self.holders[..], [Holder::OtherClient]) {
             self.holders.clear();

@@ -1,8 +1,9 @@
 //! Tables of events against one queue: the reply to each event, and its effects.
 //!
-//! A row is a line `# NAME` and its script: lines `EVENT; EVENT: OUTCOME`, in the words of `script.rs`. The outcome is the
-//! reply to the last event and its effects. A line without an outcome only prepares the next one. Callers are named `a`,
-//! `b`, `c` in the order of their arrival. After each row every remaining caller is served, and the queue must be empty.
+//! A row is a line `# NAME` and its script: lines `EVENT; EVENT: OUTCOME`, in the words of `script.rs`. The outcome
+//! is the reply to the last event and its effects. A line without an outcome only prepares the next one. Callers are
+//! named `a`, `b`, `c` in the order of their arrival. After each row every remaining caller is served, and the queue
+//! must be empty.
 
 use super::Fixture;
 use crate::engine::queue::policy::PolicyLimits;
@@ -88,7 +89,7 @@ fn claims_are_handed_over_while_they_are_fresh() {
     );
 }
 
-/// A claim is handed over until its last reserved token. The next one reserves twice as many as were used.
+/// A claim is handed over until its last reserved token. The next claim reserves twice as many tokens as were used.
 #[test]
 fn runs_end_with_their_last_token() {
     play(
@@ -110,7 +111,8 @@ fn runs_end_with_their_last_token() {
     );
 }
 
-/// Q6: a waiter gets a grant only of a request with the same options. Claims with some options are for one caller only.
+/// Q6: a waiter gets a grant only of a request with the same options. Claims with some options are for one caller
+/// only.
 #[test]
 fn claims_with_other_options_are_not_handed_over() {
     let one_grant = ["fixed lease", "max_hold", "at_least", "member", "owner", "fair"];
@@ -176,7 +178,7 @@ fn offers_that_are_not_taken_go_on() {
     );
 }
 
-/// Q1: while one caller of this client holds the key or asks for it, its other callers do not ask. Q2: they may ask
+/// Q1: while one caller of this client holds the key or asks for it, the other callers do not ask. Q2: they may ask
 /// after the holder's local deadline.
 #[test]
 fn one_caller_asks_the_store() {
@@ -214,8 +216,8 @@ fn one_caller_asks_the_store() {
     );
 }
 
-/// Q3: the grant of a caller that left is released, and (Q7) its state is removed. Q5: a caller whose call was adopted
-/// is woken.
+/// Q3: the grant of a caller that left is released, and (Q7) its state is removed. Q5: a caller whose call was
+/// adopted is woken.
 #[test]
 fn calls_end_with_or_without_their_callers() {
     play(
@@ -237,7 +239,8 @@ fn calls_end_with_or_without_their_callers() {
     );
 }
 
-/// If other clients wait, callers that came after a grant get no hand-over; a second of hand-overs ends with a pause.
+/// If other clients wait, callers that came after a grant get no hand-over in memory. A second of hand-overs through
+/// the store ends with a pause.
 #[test]
 fn other_clients_have_their_turns() {
     play(
