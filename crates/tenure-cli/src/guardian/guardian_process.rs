@@ -67,6 +67,9 @@ enum Next {
 
 impl Guardian {
     fn begin() -> io::Result<Option<Guardian>> {
+        // First, so that the stub starts while the guardian gets ready. If this fails, `start` tries again and reports the
+        // error.
+        let idle_stub = Stub::spawn().ok();
         signals::ignore_terminal_signals()?;
         #[cfg(target_os = "linux")]
         {
@@ -91,8 +94,7 @@ impl Guardian {
             caller,
             child_changed,
             deadline_state: DeadlineState::default(),
-            // If this fails, `start` tries again and reports the error.
-            idle_stub: Stub::spawn().ok(),
+            idle_stub,
             command: None,
         }))
     }

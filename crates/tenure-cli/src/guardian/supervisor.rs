@@ -141,11 +141,12 @@ impl Supervisor {
         let shares_terminal = terminal::is_shared_with_the_command();
         launch.terminal_owner = shares_terminal.then(|| getpgrp().as_raw_pid());
         self.job = JobControl::open(shares_terminal).map_err(StartError::JobControl)?;
+        // An error means that the guardian is gone, which the next read reports.
+        let _ = self.socket.write_all(&line(&Order::Start(launch))).await;
+        // Listed while the guardian prepares the start. The command does not run before `Go`, so it has no children yet.
         self.spared = process_tree::everything_below();
         let guardian = Pid::from_child(&self.guardian);
         self.spared.retain(|spared| spared.pid != guardian);
-        // An error means that the guardian is gone, which the next read reports.
-        let _ = self.socket.write_all(&line(&Order::Start(launch))).await;
         loop {
             match read_report(&mut self.incoming, &mut self.socket).await {
                 Some(Report::Spawned { pid }) => {

@@ -1,8 +1,5 @@
 //! `tenure run`: runs a command under a lock.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use super::command::{Ending, STOPPED, claim_cap, ended_by, guardian, run_under};
@@ -19,17 +16,12 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let request = LockRequest::of(&run.lock)?;
     let store = ChosenStore::of(global)?;
     let mut inbox = listen()?;
-    let mut connecting = pin!(request.connect(&store));
-    // Begins to connect, then starts the guardian: both go on while this process waits.
-    let begun = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await;
+    // Start the guardian before connecting: the guardian and its stub take longer to start than most stores take to connect.
     let supervisor = guardian()?;
-    let client = match begun {
-        Poll::Ready(connected) => connected?,
-        Poll::Pending => tokio::select! {
-            biased;
-            signal = termination_signal(&mut inbox) => return Ok(ended_by(signal)),
-            connected = connecting => connected?,
-        },
+    let client = tokio::select! {
+        biased;
+        signal = termination_signal(&mut inbox) => return Ok(ended_by(signal)),
+        connected = request.connect(&store) => connected?,
     };
     let (quiet, names) = (!global.verbose, request.names());
     let waits = move |_: &_| note_as_is(quiet, &format!("waiting for {names}"));
