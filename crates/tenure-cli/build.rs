@@ -14,7 +14,7 @@ fn main() {
     if !is_native || !links_by_cc || target("OS") != "linux" || target("ENV") != "gnu" {
         return;
     }
-    // `cc` prints the bare name if it has no such library. Then `tenure` uses the shared one.
+    // If `cc` has no such library, it prints the name without a path. Then `tenure` uses the shared library.
     let asked = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
     let library = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).trim().to_owned());
     if let Ok(library) = library

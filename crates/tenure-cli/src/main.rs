@@ -1,4 +1,5 @@
-//! The `tenure` command: parses the command line and runs the verb. Started as a helper, runs the guardian or the stub.
+//! The `tenure` command: parses the command line and runs the verb. The same binary also runs as the guardian, which
+//! kills a command at its deadline, and as the stub, which becomes the command.
 
 use std::env;
 use std::io::{self, Write};

@@ -59,8 +59,8 @@ impl Failure {
         }
     }
 
-    /// Creates a failure from an error of the library. `what` is printed without masking, because a key may look like a
-    /// URL.
+    /// Creates a failure from an error of the library. `what` is printed without masking, because it may name a key
+    /// that looks like a URL.
     pub fn of(what: impl Into<String>, error: &Error) -> Failure {
         let failure = |blame, why, help: Option<&str>| Failure {
             blame,
@@ -183,8 +183,8 @@ pub fn without_passwords(text: &str) -> String {
     lines.map(|line| without_option_values(&line)).collect()
 }
 
-/// Masks the values of unknown options in the first URL of a line. A masked part goes on to the next known option or to
-/// the end of the URL. The URL ends at the quote that encloses it, or with the line.
+/// Masks the values of unknown options in the first URL of a line. A value may contain `&`, so the mask covers all text
+/// up to the next known option or the end of the URL. The URL ends at the quote that encloses it, or with the line.
 fn without_option_values(line: &str) -> String {
     let Some(query) = first_query(line) else {
         return line.to_owned();

@@ -20,8 +20,8 @@ pub fn is_available() -> bool {
 
 /// Replaces the line by `text`, cut to the terminal's width.
 ///
-/// Prints nothing while another job has the terminal, which the line would disturb. Prints nothing while the terminal
-/// takes no output (Ctrl-S) either, because the write would block the caller.
+/// Prints nothing while another job has the terminal, because the line would disturb that job. Prints nothing while the
+/// terminal takes no output (Ctrl-S) either, because the write would block the caller.
 pub fn draw(text: &str) {
     if takes_output() {
         // An error means that the terminal is gone.

@@ -1,4 +1,5 @@
-//! Chooses the store of a command line: from options, environment or files, or else the embedded store.
+//! Chooses the store of a command line: the one that options, environment or files name, or else the embedded store, an
+//! SQLite file in the user's state folder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,7 +15,7 @@ use crate::args::Global;
 
 /// The file in which the administrator names the store.
 const ETC_URL: &str = "/etc/tenure/url";
-/// File name of the embedded store.
+/// Name of the SQLite file of the embedded store, the store of a user who names none.
 const FILE: &str = "locks.db";
 /// Number of bytes of a URL file that are read, at most. No URL is that long.
 const LONGEST_URL: u64 = 64 * 1024;
@@ -70,7 +71,8 @@ pub struct Choice {
     pub url: String,
     /// Source of the URL.
     pub source: Source,
-    /// Folder of the embedded store, to be created before connecting. `None` for every other store.
+    /// Folder of the embedded store (the user's own SQLite file), to be created before connecting. `None` for every
+    /// other store.
     pub folder: Option<PathBuf>,
     /// Notes for stderr, unless `-q` is given.
     pub notes: Vec<String>,
@@ -85,7 +87,7 @@ pub enum Source {
     File(PathBuf),
     /// `TENURE_URL`.
     Variable,
-    /// No source names a store, so the embedded store is used.
+    /// No source names a store, so the user's own SQLite file (the embedded store) is used.
     Default,
 }
 
@@ -121,13 +123,13 @@ pub enum NoStore {
     /// The URL is `memory:`, a store that no other process sees.
     #[error("the store `memory:` lives in one process: commands would lock nothing; use `sqlite:`")]
     Memory,
-    /// The folder of the embedded store is unknown.
+    /// The embedded store (the user's own SQLite file) has no folder, because no home directory is known.
     #[error("the embedded store needs a home directory; set HOME, or use --url sqlite:/path/locks.db")]
     Homeless,
 }
 
-/// Chooses the store: `--url` or `--url-file`, then `TENURE_URL`, then the user's file, then the administrator's, then
-/// the embedded store.
+/// Chooses the store: `--url` or `--url-file`, then `TENURE_URL`, then the user's URL file, then the administrator's.
+/// If none is given, chooses the embedded store, an SQLite file in the user's state folder.
 ///
 /// # Errors
 /// If a source exists but cannot be used. It is not skipped, because the next source could name another store, and so
@@ -170,7 +172,8 @@ pub fn choose(environment: &Environment) -> Result<Choice, NoStore> {
     })
 }
 
-/// Creates the folder of the embedded store, accessible to its owner only. An existing folder is left as it is.
+/// Creates the folder of the user's own SQLite file (the embedded store), accessible to its owner only. An existing
+/// folder is left as it is.
 ///
 /// # Errors
 /// If the folder cannot be created.
@@ -243,7 +246,7 @@ fn some_url(text: &str, source: &str) -> Result<String, NoStore> {
     }
 }
 
-/// Chooses the embedded store. `query` is appended to its URL.
+/// Chooses the embedded store, an SQLite file in the user's state folder. `query` is appended to its URL.
 fn embedded(environment: &Environment, source: Source, query: &str) -> Result<Choice, NoStore> {
     let usual = environment
         .home

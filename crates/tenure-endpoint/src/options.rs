@@ -196,8 +196,8 @@ impl Options {
         }
     }
 
-    /// Finds the value of the option `name`. Panics if the store does not know the option with this type. Otherwise a
-    /// getter with a misspelled name would always return `None`.
+    /// Finds the value of the option `name`. Panics if the store's list has no option with this name and type. Without
+    /// the panic, a getter with a misspelled name would always return `None`.
     fn find(&self, name: &str, is_of_type: impl Fn(Kind) -> bool) -> Option<&Value> {
         let mut known = self.known.iter().filter(|option| option.name == name);
         assert!(

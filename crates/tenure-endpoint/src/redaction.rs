@@ -9,7 +9,8 @@ const SENTINEL_PASSWORD_FILE: &str = "sentinel_password_file";
 
 /// Options whose values are not secret, so a shown URL contains them.
 ///
-/// An option that is missing here works, but its value is shown as `***`. A test compares the list with the stores.
+/// An option that is missing here works, but its value is shown as `***`. A test checks that the list has every option
+/// of every store.
 const SHOWN: [&str; 21] = [
     "application_name",
     "ca",

@@ -82,7 +82,8 @@ impl StoreUrl {
         crate::redaction::is_shown(name)
     }
 
-    /// The value of the option `password_file`; `None` if it is absent or empty. The store may not know this option.
+    /// The value of the option `password_file`; `None` if it is absent or empty. Does not check that the store has this
+    /// option.
     #[must_use]
     pub fn password_file(&self) -> Option<&Path> {
         let option = self.pairs.iter().find(|(name, _)| name == PASSWORD_FILE)?;
@@ -132,8 +133,8 @@ impl StoreUrl {
 
     /// Takes the options in `known` from the URL: returns their values, and the URL with the others.
     ///
-    /// For a store over other stores, which have options of their own. `Display` of the returned URL still shows all
-    /// options.
+    /// For a store made of several stores: it takes its own options, and passes the others on to those stores.
+    /// `Display` of the returned URL still shows all options.
     ///
     /// # Errors
     ///

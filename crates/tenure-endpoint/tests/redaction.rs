@@ -132,8 +132,8 @@ fn a_password_with_a_raw_character_is_never_shown() {
         "sqlite://ada:PW@host",
     ];
     for c in (0..=0xff).filter_map(char::from_u32) {
-        // A password that starts with `1` looks like a port: only the later `@` shows that the text after its raw `/`
-        // or `,` is no path or host.
+        // A password such as `1/s3cr3t` or `1,s3cr3t` looks like a port with a path or another host. Only the `@` after
+        // it shows that it is a password.
         for start in ["", "x", "1"] {
             for password in [format!("{start}{c}s3cr3t"), format!("{start}s3cr3t{c}")] {
                 for template in templates {
@@ -230,7 +230,7 @@ fn the_value_of_every_option_of_a_store_is_shown() {
     let mut found = BTreeSet::new();
     for store in std::fs::read_dir(&crates).expect("the folder of the crates") {
         let store = store.expect("it can be read").path();
-        // Doc comments of `tenure-endpoint` name options that no store has.
+        // Skip `tenure-endpoint`: its doc comments name options that no store has.
         if !store.ends_with("tenure-endpoint") {
             options_in(&store.join("src"), &mut found);
         }

@@ -92,7 +92,7 @@ pub(crate) enum StoreFault {
 /// Which faults a store's servers allow, and what these faults can do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowed {
-    /// The clock of the only server can be set.
+    /// The store has a single server, whose clock can be set.
     pub(crate) steps: bool,
     /// Restarts that delete all data are injected.
     pub(crate) loses: bool,
@@ -124,7 +124,7 @@ pub(crate) struct InjectedFault {
     pub(crate) what: String,
 }
 
-/// Part of the description of a fault after which other servers are masters.
+/// Words in the description of each fault that made other servers masters.
 pub(crate) const REPLACED: &str = "masters replaced";
 
 /// Random duration of at least `from` and less than `to` milliseconds.
@@ -166,8 +166,8 @@ pub(crate) struct ClockOffset {
 }
 
 impl StoreFault {
-    /// Chooses a fault of the servers. No fault loses data while the clock is behind its largest offset, because no
-    /// store could then keep tokens rising.
+    /// Chooses a fault of the servers. While the clock is behind its largest offset, chooses no fault that loses data:
+    /// after a loss, tokens go on from the server's clock, so they would be lower than before.
     pub(crate) fn choose(dice: &mut Dice, allowed: Allowed, clock: &mut ClockOffset) -> StoreFault {
         let down = millis(dice, 0, 1_500);
         let behind = clock.largest_ms - clock.now_ms;

@@ -41,7 +41,7 @@ pub(crate) struct Servers {
     pub(crate) group: Group,
     pub(crate) allowed: Allowed,
     /// The masters when the servers last settled, and that time. Set after each fault and by `unexpected_failover`.
-    /// `None` before.
+    /// `None` until it is first set.
     settled: Option<(Vec<usize>, Instant)>,
 }
 
@@ -135,7 +135,7 @@ impl Servers {
     /// Injects a fault, and waits until the servers have recovered. Returns the fault's hazard, if it can make two
     /// clients hold a key at the same time, and a description.
     ///
-    /// A pause, a restart that loses no data and a clock that is set back cannot do so, unless a replica takes over:
+    /// Unless a replica takes over, a pause, a restart that loses no data and a clock that is set back have no hazard:
     /// they only make leases last longer.
     pub(crate) async fn inject(&mut self, fault: StoreFault) -> io::Result<(Option<Hazard>, String)> {
         let masters = self.settle().await?;

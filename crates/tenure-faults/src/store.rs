@@ -22,10 +22,10 @@ const NODE_TIMEOUT: &str = "1000";
 pub struct Store {
     /// URL that leads directly to the store, not over a link.
     url: String,
-    /// Servers of the store. `None` for a file, which all workers open: then only workers have faults.
+    /// Servers of the store. `None` for a file, which the workers open themselves, so only workers can have faults.
     pub(crate) servers: Option<Servers>,
-    /// Links of each worker, one to each server. Empty for a file, and if clients learn the servers' addresses from the
-    /// servers.
+    /// Links of each worker, one to each server. Empty for a file. Also empty if clients learn the servers' addresses
+    /// from the servers, because they would not connect over links.
     pub(crate) links: Vec<Vec<Proxy>>,
 }
 

@@ -136,7 +136,7 @@ impl LockArgs {
         }
     }
 
-    /// Returns an error of the keys and options that the parser itself cannot detect.
+    /// Returns the message for an error in the keys and options that the parser itself cannot detect.
     pub(super) fn contradiction(&self) -> Option<String> {
         let keys = self.keys();
         if keys.is_empty() {

@@ -276,7 +276,7 @@ mod tests {
         refused("run k -n -w 1s -- true", 125, &["cannot be used"]);
         refused("run k -E 256 -- true", 125, &["256"]);
         refused("run k --lease 3s --grace 2s -- true", 125, &["third", "1s"]);
-        // The suggested third of the lease is rounded down, so that the option accepts it.
+        // The suggested third of the lease is rounded down, so that `--grace` accepts it.
         refused("run k --lease 2s --grace 1s -- true", 125, &["make it 666ms"]);
         refused("run k --on-lost wait -- true", 125, &["term", "kill", "ignore"]);
         refused("run k --frobnicate -- true", 125, &["--frobnicate"]);
@@ -299,7 +299,7 @@ mod tests {
         }
         refused("elect k --grace -1s -- true", 125, &["cannot be negative"]);
         refused("elect k --max-hold -1s -- true", 125, &["cannot be negative"]);
-        // `-n` is taken as the value of `--wait`, but not as a negative duration.
+        // `-n` is taken as the value of `--wait`. The error says that it is no duration, not that it is negative.
         refused("run k --wait -n -- true", 125, &["--wait", "whole numbers"]);
         refused("run k --wait -- true", 125, &["--wait", "whole numbers"]);
     }
@@ -314,7 +314,7 @@ mod tests {
             .expect_err("there is no such option")
             .text;
         assert!(!text.contains("--key") && !text.contains("-- -f"), "{text}");
-        // `show` takes no command, so the parser's own suggestion is right.
+        // `show` takes no command, so the parser's own suggestion, `-- -f`, is right.
         refused("show -foo", 2, &["-- -f"]);
     }
 

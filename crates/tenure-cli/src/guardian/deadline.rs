@@ -135,8 +135,8 @@ impl DeadlineState {
         }
     }
 
-    /// Returns the time of the next signal. Call `due` first, because a TERM that is already due is not counted.
-    /// `None` while there is neither a deadline nor a stop.
+    /// Returns the time of the next signal, `None` while there is neither a deadline nor a decision to stop. Call
+    /// `due` first: a decision to stop makes TERM due at once, and from then on this returns only the time of KILL.
     pub(super) fn next_at(&self) -> Option<Instant> {
         match (self.pending, self.armed) {
             (None, Armed::At(deadline)) => Some(deadline.term_at),

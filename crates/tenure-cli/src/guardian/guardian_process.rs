@@ -302,8 +302,8 @@ impl Guardian {
         if let Some(why) = why {
             self.caller.report(&Report::KillSent { why });
         }
-        // Must come before the leader is reaped: until then its process group exists, which the guardian joins to move
-        // the terminal.
+        // Must come before the leader is reaped. To move the terminal, the guardian joins the foreground's process
+        // group. That is usually the leader's, which is sure to exist only until the leader is reaped.
         self.take_terminal_back();
         let mut sweep = Sweep::of(Some(leader), Vec::new());
         let unreached = loop {

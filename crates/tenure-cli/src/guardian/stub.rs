@@ -20,7 +20,7 @@ use super::helper::{STUB, helper, own_binary};
 use super::protocol::Launch;
 use super::stdin_passing;
 
-/// Time limit of a write of the command line to the stub, which blocks, for example, while the stub is stopped.
+/// Time limit for writing the command line to the stub. The write blocks, for example, while the stub is stopped.
 const TAKE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The guardian's handle of a stub.

@@ -36,7 +36,7 @@ pub enum Event {
     TermSent(StopReason),
     /// The guardian sends KILL to the command. `Ended` follows once no process is left.
     KillSent(StopReason),
-    /// This signal stopped the command. `tenure` does not stop too, because no shell could continue it.
+    /// This signal stopped the command. `tenure` runs on, because no shell could continue a stopped `tenure`.
     Stuck(i32),
     /// No process of the command is left, except those in `unreached`. This is the last event.
     Ended(Ended),
@@ -47,8 +47,8 @@ pub enum Event {
 /// Dropping it kills the command: the socket closes, and the guardian acts as if `tenure` had died.
 ///
 /// If the guardian dies, this process kills all its own descendants, except those that existed when the command was
-/// started. No guarantee for processes that the excepted ones start later: once they become children of this process,
-/// they look like the command's.
+/// started. A process that such an older descendant starts later may be killed too: if its parent dies, it becomes a
+/// child of this process and looks like one of the command.
 #[derive(Debug)]
 pub struct Supervisor {
     guardian: Child,
@@ -86,7 +86,7 @@ impl Supervisor {
     /// Outside a tokio runtime.
     pub fn spawn(binary: &Path) -> io::Result<Supervisor> {
         // If the caller of `tenure` ignored SIGCHLD, the kernel would reap each child at once and could reuse its id. A
-        // handler prevents this. `exec` resets handlers, so the helpers and the command start with the default.
+        // handler prevents this. `exec` resets handlers, so the guardian and the command start with the default.
         let child_changed = signal(SignalKind::child())?;
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -143,7 +143,7 @@ impl Supervisor {
         self.job = JobControl::open(shares_terminal).map_err(StartError::JobControl)?;
         // An error means that the guardian is gone, which the next read reports.
         let _ = self.socket.write_all(&line(&Order::Start(launch))).await;
-        // Listed while the guardian prepares the start. The command does not run before `Go`, so it has no children yet.
+        // List `spared` while the guardian prepares the start: before `Go` the command does not run and has no children.
         self.spared = process_tree::everything_below();
         let guardian = Pid::from_child(&self.guardian);
         self.spared.retain(|spared| spared.pid != guardian);
@@ -277,7 +277,7 @@ impl Supervisor {
         }
         let exit = async {
             while matches!(self.guardian.try_wait(), Ok(None)) {
-                // The time limit matters if the caller of `tenure` has blocked SIGCHLD.
+                // The time limit is for a `tenure` whose caller has blocked SIGCHLD, so that none arrives.
                 let _ = tokio::time::timeout(CHILD_POLL_INTERVAL, self.child_changed.recv()).await;
             }
         };
@@ -319,8 +319,8 @@ impl Supervisor {
         self.order(order);
     }
 
-    /// Returns the time by which the guardian must report KILL. `None` if it has done so, and while no KILL is due,
-    /// because there is no command, or neither a deadline nor a stop.
+    /// Returns the time by which the guardian must report KILL. Returns `None` if the guardian has reported KILL, if
+    /// there is no command, or if there is neither a deadline nor a stop.
     fn guardian_silent_until(&self) -> Option<Instant> {
         self.leader?;
         if self.killing.is_some() {

@@ -72,8 +72,8 @@ impl Sweep {
             }
         }
         for descendant in children.iter().flat_map(|&child| process_tree::below(child)) {
-            // A failure needs no action: the process has died, or it belongs to another user and is added to `refused`
-            // once it becomes a direct child.
+            // A failure needs no action. Either the process has died, or it belongs to another user. In that case it
+            // becomes a child of this process when its parent dies, and a later round adds it to `refused`.
             let _ = descendant.signal(Signal::KILL);
         }
         children
@@ -110,8 +110,8 @@ impl Sweep {
         Some(left.into_iter().map(Pid::as_raw_pid).collect())
     }
 
-    /// Returns whether no child is left. Asks the kernel, unless processes are spared: the lists in /proc can miss a
-    /// process that was just created or reparented.
+    /// Returns whether no child is left. Uses the lists in /proc if processes are spared. Otherwise asks the kernel,
+    /// because the lists can miss a process that was just created or reparented.
     fn is_over(&mut self) -> bool {
         self.reap_leader();
         if self.leader.is_some() {

@@ -172,8 +172,8 @@ mod tests {
         }
     }
 
-    /// A test of the binary (`tests/command/objects.rs`) checks the help for all events and fields, but it cannot
-    /// produce every cause of a loss.
+    /// `tests/command/objects.rs` checks that the help lists all events and fields. It runs the binary, which cannot
+    /// produce every cause of a loss, so this test checks the causes.
     #[test]
     fn every_cause_of_a_loss_is_in_the_help() {
         let command = crate::args::Cli::command();

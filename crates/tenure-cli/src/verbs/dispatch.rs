@@ -65,7 +65,7 @@ fn block_on(verb: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failu
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::system("cannot set up timers and sockets", error))?;
     let done = runtime.block_on(verb);
-    // Each verb has waited for its own calls to the store, with a time limit. Do not wait for calls that are left.
+    // Each verb has waited for its calls to the store, up to a time limit. Do not wait longer for unfinished calls.
     runtime.shutdown_background();
     done
 }

@@ -16,7 +16,7 @@ const FINDINGS: u8 = 1;
 pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
     let store = ChosenStore::of(global)?;
     let own = store.findings();
-    // Printed before the store is used: a store that cannot be reached must not hide these findings.
+    // Print the findings about the choice of the store first: a store that cannot be reached must not hide them.
     print(global, &own)?;
     if store.is_absent(global)? {
         return Ok(summarize(global, &own, 0, "the way the store was chosen"));

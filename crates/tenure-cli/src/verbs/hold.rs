@@ -161,8 +161,8 @@ async fn hold_until_end(
 fn report_loss(lost: &Lost) -> Result<u8, Failure> {
     warn(&lost.to_string());
     let cause = match &lost.cause {
-        // Does not happen, because `hold` closes its client only afterwards. If it did, `hold` would report
-        // `Missing`, because its help does not list `Closed`.
+        // Cannot happen: `hold` closes its client only after it has reported a loss. Report `Missing` even so, because
+        // the help of `hold` does not list `Closed`.
         LostCause::Closed => &LostCause::Missing,
         cause => cause,
     };

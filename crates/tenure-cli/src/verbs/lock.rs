@@ -265,7 +265,7 @@ impl HeldLock {
         }
     }
 
-    /// Returns the earliest local deadline of all members: the clock's origin once any member is lost.
+    /// Returns the earliest local deadline of all members. Once any member is lost, this is the clock's origin.
     pub(super) fn local_deadline(&self) -> Instant {
         let all = self.members().iter().map(Guard::local_deadline);
         all.min().unwrap_or(Instant::ORIGIN)

@@ -16,7 +16,7 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let request = LockRequest::of(&run.lock)?;
     let store = ChosenStore::of(global)?;
     let mut inbox = listen()?;
-    // Start the guardian before connecting: the guardian and its stub take longer to start than most stores take to connect.
+    // Start the guardian before connecting, because it takes longer to start than most stores take to connect.
     let supervisor = guardian()?;
     let client = tokio::select! {
         biased;

@@ -78,7 +78,8 @@ fn is_anothers_terminal() -> bool {
     tcgetpgrp(stdin()).is_ok_and(|foreground| foreground != getpgrp())
 }
 
-/// Returns whether stdin is the null device, as under a service manager. Its end is no request to release the lock.
+/// Returns whether stdin is the null device, as under a service manager. The end of such a stdin is no request to
+/// release the lock.
 pub(super) fn is_the_null_device() -> bool {
     let (Ok(stdin), Ok(null)) = (fstat(stdin()), stat("/dev/null")) else {
         return false;

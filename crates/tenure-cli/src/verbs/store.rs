@@ -53,7 +53,7 @@ impl ChosenStore {
         store_findings(&self.environment, &self.choice)
     }
 
-    /// Connects with this label. Creates the folder of the embedded store if it is missing.
+    /// Connects with this label. If the store is the user's own SQLite file (the embedded store), creates its folder.
     pub(super) async fn connect(&self, label: Option<&str>) -> Result<Client, Failure> {
         if let Some(folder) = &self.choice.folder {
             create_folder(folder).map_err(|error| {
@@ -71,8 +71,8 @@ impl ChosenStore {
             })
     }
 
-    /// Returns whether the store is a lock file that does not exist yet, and prints a note if so. The embedded store
-    /// never counts as absent.
+    /// Returns whether the store is a lock file that does not exist yet, and prints a note if so. The user's own lock
+    /// file (the embedded store) never counts as absent.
     ///
     /// # Errors
     /// If the URL cannot be used to connect.
@@ -80,7 +80,7 @@ impl ChosenStore {
         let unusable =
             |error: &Error| Failure::of(format!("cannot use the store {}", self.masked_url), error);
         let url = StoreUrl::parse(&self.choice.url).map_err(|error| unusable(&error.into()))?;
-        // Only this user's commands use the embedded store, so `connect` may create it.
+        // Only the embedded store has a `folder`. Only this user's commands use its file, so `connect` may create it.
         let may_be_anothers = url.scheme() == "sqlite" && self.choice.folder.is_none();
         if !may_be_anothers || !matches!(Path::new(url.path()).try_exists(), Ok(false)) {
             return Ok(false);
@@ -95,7 +95,7 @@ impl ChosenStore {
         Ok(true)
     }
 
-    /// Returns `, as TENURE_URL names it`, or the same with a file. Empty for `--url` and the embedded store.
+    /// Returns `, as TENURE_URL names it`, or the same with a file. Empty for `--url`, and if no source names a store.
     fn named_by(&self) -> String {
         match &self.choice.source {
             Source::Option | Source::Default => String::new(),

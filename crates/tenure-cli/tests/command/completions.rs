@@ -21,7 +21,8 @@ const CASES: &[(&str, &[&str])] = &[
     ("tenure ls --url-f", &["--url-file"]),
 ];
 
-/// Links the built command under its own name, and installs its script for the shell. Returns the `PATH` with the link.
+/// Makes a link `tenure` to the built command, and installs its script for the shell. Returns a `PATH` that begins with
+/// the link's folder.
 fn install(fixture: &Fixture, shell: &str, script: &str) -> OsString {
     let folder = fixture.path("bin");
     std::fs::create_dir_all(&folder).expect("the folder is ours");

@@ -39,7 +39,7 @@ impl Fixture {
         assert_eq!(self.call(&["evict", key, "--all"]).code, 0);
     }
 
-    /// Replaces the store by a file of another program, and returns its text.
+    /// Overwrites the store's file with text that is no database, and returns the text.
     pub(crate) fn break_store(&self) -> String {
         let text = "this is no database, and long enough to be taken for one\n".repeat(99);
         self.write("locks.db", &text, 0o600);

@@ -125,8 +125,8 @@ fn nothing_of_ours_goes_to_stdout() {
     }
 }
 
-/// The grace is computed from the lease that the store gives. A grace from the longer `--lease` would put the deadline
-/// before the start.
+/// The grace must be computed from the lease that the store gives. A grace computed from the longer `--lease` would
+/// exceed the whole lease, so TERM would be due before the command starts.
 #[test]
 fn a_lease_beyond_the_limits_is_rounded_and_the_command_runs() {
     let fixture = Fixture::new();
@@ -139,7 +139,8 @@ fn a_lease_beyond_the_limits_is_rounded_and_the_command_runs() {
     }
 }
 
-/// If `run` reported a failing store as a busy lock, a user would wait for a holder, and cron would see a success.
+/// If `run` reported a failing store as a busy lock, a user would wait for a holder, and cron would see a success if it
+/// runs `run --busy-exit 0`.
 #[test]
 fn a_store_that_does_not_answer_exits_125_not_124() {
     let fixture = Fixture::new();
@@ -304,7 +305,7 @@ fn a_signal_ends_the_wait_of_at_least_and_frees_the_lock() {
     wait_for("the command's end", || !crate::fixture::alive(pid));
     let began = Instant::now();
     wait_for("an answer to TERM", || {
-        // Send the signal again: `tenure` may have forwarded the last one to the command, which was ending.
+        // Send TERM repeatedly: `tenure` forwards it to the command until it has noticed the command's end.
         run.send(Signal::TERM);
         run.has_ended()
     });

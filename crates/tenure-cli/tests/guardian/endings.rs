@@ -274,8 +274,8 @@ fn a_stub_of_another_parent_never_runs_the_command() {
             .spawn();
         Process::of(stub.expect("the stub starts")).exit_code();
         let mut error = Vec::new();
-        // A read may fail: a stub that ends without reading all of its standard input resets the connection after it
-        // has sent its error.
+        // A read may fail: if the stub ends without having read all of its standard input (a socket), the kernel
+        // resets the connection after the stub's error.
         let _ = ours.read_to_end(&mut error);
         assert_ne!(
             fixture.path("ran").exists(),
@@ -290,7 +290,7 @@ fn a_stub_of_another_parent_never_runs_the_command() {
     assert!(stub(std::process::id()), "the parent is alive");
 }
 
-/// The launch of a command as the guardian and the stub receive it.
+/// Returns the command to start as JSON, the form in which the guardian and the stub receive it.
 fn launch(argv: &[&str]) -> String {
     let argv = argv.iter().map(Into::into).collect();
     serde_json::to_string(&Launch::new(argv, Vec::new())).expect("JSON")

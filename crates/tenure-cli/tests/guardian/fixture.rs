@@ -1,5 +1,5 @@
-//! Functions of a test's [`Fixture`]: they start the probe, a test program in the place of `tenure run`, with a command
-//! to supervise, and wait for its events.
+//! Functions of a test's [`Fixture`]: they start the probe with a command to supervise, and wait for its events. The
+//! probe is a test program that takes the place of `tenure run`.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -32,7 +32,7 @@ impl Fixture {
         self.start(words, &["sh", "-c", script])
     }
 
-    /// Starts a Python program that executes the probe, whose path and arguments are the program's arguments.
+    /// Starts a Python program that becomes the probe. The program gets the probe's path and arguments as its own.
     pub(crate) fn called_by_python(&self, program: &str, argv: &[&str]) -> Process {
         let probe = std::env::current_exe().expect("our own path");
         let mut python = Command::new("python3");
@@ -71,7 +71,7 @@ impl Done {
     }
 }
 
-/// Defines the function `trials`, which lists these functions as tests under their own names.
+/// Defines a function `trials` that lists the named functions as tests, each under its own name.
 #[macro_export]
 macro_rules! trials {
     ($($name:ident),* $(,)?) => {

@@ -45,8 +45,8 @@ fn the_command_inherits_no_descriptor_of_ours() {
 fn masks(setup: &str) -> (String, String) {
     let fixture = Fixture::new();
     let list = ["grep", "-E", "Sig(Blk|Ign):", "/proc/self/status"];
-    // Python ignores PIPE and XFSZ in its children, and Rust's runtime resets PIPE in the children of `tenure`. So
-    // the Python caller resets PIPE too. Otherwise the command would ignore PIPE only without a guardian.
+    // A program that Python executes ignores PIPE, but Rust's runtime resets PIPE in the children of `tenure`. So the
+    // Python caller resets PIPE itself, and PIPE does not differ with and without a guardian.
     let caller = format!(
         "import os, signal, sys; {setup}; signal.signal(signal.SIGPIPE, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[2:])"
     );

@@ -1,6 +1,7 @@
 //! Tests on a pseudo-terminal, under a shell with job control: the tests type keys.
 //!
-//! No command that a test suspends may fork: a shell that waits for a vfork cannot stop.
+//! A command that a test suspends must not start processes: the signal could stop a child between vfork and exec, and
+//! its parent cannot stop while it waits for the exec.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -86,7 +87,7 @@ impl Screen {
         self.types("sh script\n");
     }
 
-    /// Waits until the terminal shows `text`, after the output of earlier waits. Returns the output up to there.
+    /// Waits until the terminal shows `text`. Returns the output since the previous wait, up to the end of `text`.
     fn shows(&mut self, text: &str) -> String {
         let end = Instant::now() + LIMIT;
         loop {

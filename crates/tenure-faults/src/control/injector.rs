@@ -14,14 +14,14 @@ use crate::fault::{ClockOffset, FaultSet, InjectedFault, LinkFault, Scope, Store
 use crate::log::now;
 use crate::store::Store;
 
-/// Longest pause of a worker, within a transaction on the SQLite file, that costs no other waiter its place in the
-/// queue. A waiter polls while more than this is left of its lease.
+/// A pause of a worker within a transaction blocks the SQLite file. Up to this length, the pause costs no waiter its
+/// place in the queue, because each waiter polls when its lease still has more time left than this.
 const HARMLESS_PAUSE: Duration = Duration::from_secs(1);
 
 /// Time for which a `Stall` fault tries to pause the worker between reading and writing a counter.
 const STALL_TIME_LIMIT: Duration = Duration::from_secs(15);
 
-/// Time from a stall in which no other worker wrote the counter to the next try.
+/// Time until the next try of a stall, after a try in which no other worker wrote the counter.
 const RECOVERY: Duration = Duration::from_millis(500);
 
 /// Maximum duration of a stall if no other worker writes the counter.
@@ -78,7 +78,7 @@ pub(crate) async fn inject(
         inject_until(end, link_dice, interval, inject).await
     };
     let interval = |dice: &mut Dice| match dice.chance(30) {
-        // Long enough that some waits are undisturbed by faults. Only their order is checked.
+        // Only the order of waits that no fault disturbs is checked. This interval is long enough for some of them.
         true => millis(dice, 4_000, 8_000),
         false => millis(dice, 500, 2_500),
     };
@@ -149,7 +149,7 @@ async fn inject_worker_fault(
             )
         }
     };
-    // The worker may have been paused within a transaction, and then blocked the SQLite file for all workers.
+    // If the worker was paused within a transaction, it blocked the SQLite file for all workers.
     let scope = if is_file && blocked_others {
         Scope::AllWaiters
     } else {

@@ -15,7 +15,7 @@ pub(super) struct Attempt {
     pub(super) queued: Option<Instant>,
     /// End of the attempt's wait: it was granted or refused, gave up, or its process died.
     pub(super) waited: Instant,
-    /// Time of the grant; `None` without a grant, or if the local deadline had already passed.
+    /// Time of the grant; `None` without a grant, or if the grant came after its local deadline.
     pub(super) granted: Option<Instant>,
     /// Local deadline at the grant.
     pub(super) until: Instant,

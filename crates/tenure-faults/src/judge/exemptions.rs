@@ -75,16 +75,18 @@ impl Exemptions {
 
     /// Exempts the holders at the time of each fault that the store's profile lists as a hazard.
     ///
-    /// - *The data is lost* ([`Hazard::DataLoss`]), or *the latest writes* in a restart ([`Hazard::Restart`]) or a
-    ///   failover ([`Hazard::Failover`]): the store forgets the holders and grants their keys to others. Holders learn
-    ///   of the loss at their next renewal.
-    /// - *The clock is set forward* ([`Hazard::ClockSet`]): the store ends leases early, and holders cannot detect it.
+    /// - All data ([`Hazard::DataLoss`]) or the latest writes ([`Hazard::Restart`], [`Hazard::Failover`]) are lost: the
+    ///   store forgets the holders and grants their keys to others. Holders learn of the loss at their next renewal.
+    /// - The clock is set forward ([`Hazard::ClockSet`]): the store ends leases early, and holders cannot detect it.
     ///
     /// The checks of overlapping holds (V1) and of the guards' answers (V2) ignore these holders from the start of the
-    /// fault. Later grants are checked in full. A grant whose request was sent before the end of the fault is exempt
-    /// even if the grant arrives after the start: the reply was slow, or the client handed the claim over locally
-    /// within 10 ms. The token of such a grant may be older than that of a later grant, so the check of rising tokens
-    /// (V3) ignores it. The check of the fenced registers (V4) has no exemption.
+    /// fault.
+    ///
+    /// A grant after the start of the fault is exempt too if its request was sent before the end of the fault: its
+    /// reply was slow, or the client handed the claim over locally within 10 ms. The token of such a grant may be older
+    /// than that of a later grant, so the check of rising tokens (V3) ignores it. All other grants are checked in full.
+    ///
+    /// The check of the fenced registers (V4) has no exemption.
     pub(super) fn holding_periods(
         &mut self,
         attempts: &HashMap<u64, Attempt>,
@@ -109,7 +111,8 @@ impl Exemptions {
         }
     }
 
-    /// Removes exempt `queued` events, samples and tokens, and ends exempt holding periods with `lost` events.
+    /// Removes what is exempt: `queued` events, the guards' answers that a key is held, and tokens. Ends exempt holding
+    /// periods with `lost` events.
     pub(super) fn apply(&self, events: &mut Vec<Event>) {
         events.retain_mut(|event| {
             let exemption = self.0.get(&event.attempt).copied().unwrap_or_default();

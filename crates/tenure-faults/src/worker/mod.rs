@@ -1,4 +1,4 @@
-//! The worker process.
+//! The worker process: its tasks, the locks that they acquire, and the resources that they write to.
 
 mod args;
 mod attempt_log;

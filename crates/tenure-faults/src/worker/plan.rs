@@ -52,8 +52,8 @@ impl LockPlan {
             _ => Patience::Endless,
         };
         let renewed = !dice.chance(10);
-        // A hold of 1.2 leases: a lease without renewals ends before the release, and a renewed lease is renewed
-        // several times.
+        // Some tasks hold their lock for 1.2 leases. Without renewals, such a lease ends before the release; with
+        // renewals, it is renewed several times.
         let extra_hold = match dice.below(60) {
             0 => lease.mul_f64(1.2),
             1..15 if !renewed => lease.mul_f64(1.2),

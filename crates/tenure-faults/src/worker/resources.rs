@@ -22,7 +22,8 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// Uses the resources in `folder`. `first`, the number of the task's first attempt, names its temporary file.
+    /// Uses the resources in `folder`. `first`, the number of the task's first attempt, is a part of the temporary
+    /// file's name.
     pub(crate) fn of(folder: &Path, first: u64) -> Resources {
         Resources {
             folder: folder.to_owned(),
@@ -46,8 +47,8 @@ impl Resources {
         entry.note(ObservationKind::Bumped)
     }
 
-    /// Writes a token to the register of a key, which refuses a token older than its newest. The result is logged under
-    /// the file lock, so that the logs have the order of the writes.
+    /// Writes a token to the register of a key, which refuses a token older than its newest. Logs the result while
+    /// the register's file is locked, so that the logs have the order of the writes.
     pub(crate) fn write(&self, key: &str, token: FencingToken, entry: &Entry) -> io::Result<()> {
         let file = open(&self.folder.join(format!("{key}.register")))?;
         file.lock()?;

@@ -22,7 +22,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Task {
     pub(crate) client: Client,
     pub(crate) owner: Owner,
-    /// Keys that the store serves.
+    /// Keys that the task chooses from: those whose kind of lock and fairness the store supports.
     pub(crate) keys: Vec<Key>,
     /// Logs the task's latest attempt.
     pub(crate) last: Entry,
@@ -97,7 +97,7 @@ async fn request(plan: &LockPlan, lock: &AnyLock, entry: Entry) -> Result<Option
     let queues = plan.key.fair;
     let log_queued = move |_: &ClaimRef| {
         if queues {
-            // Without this event, the checker misses violations, but reports no false ones.
+            // An error is ignored: without this event, the checker may miss violations, but reports no false ones.
             let _ = entry.event(EventKind::Queued);
         }
     };
@@ -109,7 +109,8 @@ async fn request(plan: &LockPlan, lock: &AnyLock, entry: Entry) -> Result<Option
     lock.lock(limit).on_waiting(log_queued).await.map(Some)
 }
 
-/// Completes when the task must drop its future: after the time in `DroppedAfter`, or when the worker ends.
+/// Completes when the task must drop the future with which it acquires the lock: after the time in `DroppedAfter`, or
+/// when the worker ends.
 async fn given_up(patience: Patience, ends: &mut watch::Receiver<bool>) {
     let end = async {
         // Never fails: the sender lives until the worker ends.
