@@ -257,7 +257,7 @@ impl LostCause {
 
 #[cfg(feature = "serde")]
 impl serde::Serialize for LostCause {
-    /// The word of [`as_str`](LostCause::as_str).
+    /// Serializes the word that [`as_str`](LostCause::as_str) returns.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }

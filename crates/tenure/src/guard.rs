@@ -448,7 +448,7 @@ impl Held {
         let Services { context, tasks, .. } = &*self.queue.services;
         match within(tasks, &*context.clock, context.settings.unlock_limit, told).await {
             Some(Ok(answer)) => answer.map_err(|error| self.fenced(error)),
-            // The client was closed before, which ended the hold, or its runtime has ended.
+            // No answer comes: the client was closed before and thus ended the hold, or its runtime has ended.
             Some(Err(_)) => Ok(believed?),
             None => {
                 let message = "the store did not answer: the watchdog goes on asking it to keep the lock";

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tenure::{Client, Error, Guarantee, connect};
 use tenure_servers::{Data, Disk, Redis};
 
-/// Servers that sync every write, so that they grant claims as soon as they run.
+/// Servers that sync every write to disk. They forget no claim in a restart, so they grant claims as soon as they
+/// run.
 fn servers() -> [Redis; 3] {
     [0; 3].map(|_| Redis::start_on(Disk::EveryWrite, None).expect("redis-server starts"))
 }
@@ -93,7 +94,8 @@ async fn fresh_servers_grant_nothing_for_the_longest_lease() {
     let began = std::time::Instant::now();
     let mutex = client.mutex("k").lease(Duration::from_secs(2));
     assert!(!matches!(mutex.try_lock().await, Ok(Some(_))));
-    // At `began`, the servers had been up for about a second at most: more than 1 s of the longest lease was left.
+    // At `began`, the servers had run for at most about 1 s of the 3 s in which they grant nothing, so the grant comes
+    // more than 1 s later.
     let granted = mutex.lock_within(Duration::from_secs(30)).await;
     let _guard = granted.expect("the longest lease has passed");
     assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());

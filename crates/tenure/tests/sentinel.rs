@@ -11,7 +11,7 @@ const SOON: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_gets_the_lock_after_a_failover() {
     let mut group = Replicated::start(&[]).expect("all start");
-    // With an acknowledgement of both replicas, whichever takes over has the lock.
+    // Both replicas acknowledge the grant, so the one that takes over has the lock.
     let url = format!("{}?replicas=2&replica_wait=10s", group.url());
     let [holder, waiter] = [tenure::connect(&url).await, tenure::connect(&url).await];
     let [holder, waiter] = [holder, waiter].map(|client| client.expect("the master is found"));
@@ -22,7 +22,7 @@ async fn a_waiter_gets_the_lock_after_a_failover() {
 
     group.servers()[0].process().kill();
     group.wait_for_failover(0).expect("a replica takes over");
-    // Only one replica is left, which is too few for a renewal. The dead master comes back as the second replica.
+    // Only one replica is left, but a renewal needs two. The dead master comes back as the second one.
     group.servers()[0]
         .restart(tenure_servers::Data::Lost)
         .expect("it starts again");

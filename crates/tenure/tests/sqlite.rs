@@ -132,7 +132,7 @@ async fn a_renewal_delayed_by_the_file_lock_does_not_restore_a_claim() {
     }
 }
 
-/// A release names a fair claim as its successor. The store does not grant it, because another client watches the key.
+/// A release names a fair claim as its successor. The store only queues it, because another client waits for the key.
 #[tokio::test]
 async fn a_fair_successor_is_not_granted_while_another_client_watches() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -55,7 +55,8 @@ fn on_every_runtime(test: impl AsyncFn(Lab) + Copy + Send + 'static) {
     ] {
         let runtime = builder.enable_all().build().expect("tokio starts");
         let began = Instant::now();
-        // A thread runs the test, with a limit on real time: the lab may advance the timers of the runtime.
+        // Runs the test in another thread, so that this one can limit its real time: the lab may advance the timers of the
+        // runtime.
         let (done, ended) = mpsc::channel();
         let thread = thread::spawn(move || {
             runtime.block_on(async { test(Lab::new()).await });

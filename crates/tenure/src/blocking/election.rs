@@ -74,7 +74,7 @@ impl Election {
     /// Like [`lead`](Election::lead), for work that returns a `Result`.
     ///
     /// # Errors
-    /// The error of `work`; those of `campaign`, converted to its type.
+    /// The error of `work`; those of `campaign`, converted to `E`.
     pub fn try_lead<T, E: From<Error>>(&self, work: impl FnMut(&Leader) -> Result<T, E>) -> Result<T, E> {
         self.lead(work)?
     }

@@ -27,7 +27,7 @@ macro_rules! scoped {
             /// Like [`with`](Self::with), for work that returns a `Result`.
             ///
             /// # Errors
-            /// The error of `work`; those of [`with`](Self::with), converted to its type.
+            /// The error of `work`; those of [`with`](Self::with), converted to `E`.
             ///
             /// # Panics
             /// On a thread that drives async tasks.
@@ -67,7 +67,7 @@ macro_rules! scoped {
             /// Like [`with_or_else`](Self::with_or_else), for closures that return a `Result`.
             ///
             /// # Errors
-            /// The error of the closure that ran; those of [`with_or_else`](Self::with_or_else), converted to its type.
+            /// The error of the closure that ran; those of [`with_or_else`](Self::with_or_else), converted to `E`.
             ///
             /// # Panics
             /// On a thread that drives async tasks.

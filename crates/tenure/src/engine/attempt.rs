@@ -371,7 +371,8 @@ impl Attempt {
                 None
             }
             PollReply::Missed => {
-                // Waits again, with a new claim at the tail of the store's queue.
+                // The attempt missed an offer and lost its place. It waits again, with a new claim at the tail of the
+                // store's queue.
                 let claim = queue.claim(&self.request, Fairness::Fifo, 1);
                 self.own_call(queue, id, claim).wait_anew();
                 None

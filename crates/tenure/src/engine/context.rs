@@ -102,8 +102,7 @@ impl Context {
         std::num::NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The order, fair or unfair, of a claim of `mode`. A store of `FifoForBoth` queues unfair claims like
-    /// fair ones.
+    /// The fairness that a claim of `mode` gets. It is `Fifo` if the store queues unfair claims like fair ones.
     pub(crate) fn fairness(&self, mode: Mode, wanted: Fairness) -> Fairness {
         match self.store.profile().order(mode) {
             Order::FifoForBoth => Fairness::Fifo,

@@ -89,8 +89,8 @@ pub(crate) struct Hold {
     guards: AtomicU32,
     /// Whether the claim was given up: it is neither handed over nor renewed by the watchdog.
     departed: AtomicBool,
-    /// Whether the last renewal is unconfirmed. If so when the deadline of a renewed lease passes, the loss is
-    /// `Unreachable`, unless `max_hold` has ended.
+    /// Whether the last renewal is unconfirmed. If it still is when the local deadline passes, the cause of the loss
+    /// is `Unreachable`, except for a fixed lease and after the end of `max_hold`.
     unconfirmed: AtomicBool,
     /// Whether the store wants an early first renewal that it has not confirmed yet.
     first_renewal_due: AtomicBool,
@@ -199,7 +199,7 @@ impl Hold {
         }
     }
 
-    /// Marks the claim as lost, unless its deadline has changed. Returns whether the claim was marked.
+    /// Marks the claim as lost if its deadline is still `deadline`. Returns whether the claim was marked.
     fn lose_if(&self, deadline: u64, cause: LostCause) -> bool {
         let won = self
             .deadline
@@ -302,7 +302,7 @@ impl Hold {
         self.downgrade.load(Ordering::Acquire) == ASKED
     }
 
-    /// Whether the store may count this write claim as a read claim, so that it must serve no other writer.
+    /// Whether the store may count this write claim as a read claim. If so, no other writer may use the claim.
     pub(crate) fn may_be_downgraded(&self) -> bool {
         self.downgrade.load(Ordering::Acquire) != WRITES
     }

@@ -121,7 +121,7 @@ impl<W: Adoptable> Adopt for Cell<W> {
         let mut state = self.state.lock();
         match mem::replace(&mut *state, State::Adopted) {
             State::Here(mut work, waker) => {
-                // Under the lock: a caller that finds its call adopted can rely on `prepare` having run.
+                // Called under the lock, so that `prepare` has run when the caller finds its call adopted.
                 let waker = work.prepare(waker);
                 drop(state);
                 self.tasks.spawn(async move { drop(work.await) });

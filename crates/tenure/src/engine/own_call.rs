@@ -95,16 +95,16 @@ impl OwnCall {
         }
     }
 
-    /// Returns whether the claim keeps its place in the store's queue after `error`: it must be fair and no try, and
-    /// the error transient. After an unanswered call, the store must also remember ended claims: on another store the
-    /// call could still place the claim after its withdrawal.
+    /// Returns whether the claim keeps its place in the store's queue after `error`. It does if the claim is fair, the
+    /// attempt is not a try, and the error is transient. After an unanswered call, the store must also remember ended
+    /// claims: otherwise that call could still place the claim after its withdrawal.
     fn keeps_place(&self, error: &BackendError) -> bool {
         let forgets = !self.queue.context().store.profile().remembers_ended;
         let fair = self.claim.fairness == Fairness::Fifo && !self.tries;
         fair && error.is_transient() && !(forgets && error.effect() == Effect::Unknown)
     }
 
-    /// Reports to the queue how the call ended. Also returns the time.
+    /// Reports to the queue how the call ended. Also returns the time of the report.
     fn end(&self, outcome: CallOutcome) -> (CallReply, Instant) {
         self.queue.apply_at(CallEnded {
             id: self.id,
@@ -192,7 +192,7 @@ impl Adoptable for Asking {
     }
 }
 
-/// If the runtime ends and drops the call unanswered, the waiting caller gets `ABANDONED`.
+/// If the runtime ends and drops the call unanswered, the waiting caller gets the error `ABANDONED`.
 impl Drop for Asking {
     fn drop(&mut self) {
         if let Some(own) = self.own.take() {

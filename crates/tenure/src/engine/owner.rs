@@ -72,7 +72,8 @@ pub(crate) enum Reentry {
     Again(Arc<Hold>),
     /// The attempt would wait for its own owner's claim, or the owner belongs to another client.
     Refused(Error),
-    /// The owner does not hold the key, and the attempt is woken when it does. Or the lock is a semaphore.
+    /// The owner does not hold the key: its next grant of the key wakes the attempt. Also the reply for every
+    /// semaphore, because semaphores are not re-entrant.
     No,
 }
 
@@ -103,8 +104,8 @@ impl Owner {
         self.0.number.get()
     }
 
-    /// Acquires the key again if this owner holds it. If not, registers the attempt in `seat`, to be woken when it
-    /// does.
+    /// Acquires the key again if this owner holds it. If not, registers the attempt in `seat`: the owner's next grant
+    /// of the key wakes the attempt.
     pub(crate) fn enter(
         &self,
         client: ClientId,

@@ -36,14 +36,15 @@ pub(crate) trait Demand: Send + Sync + 'static {
     fn is_wanted(&self, claim: &Claim) -> Option<Duration>;
 
     /// Handles the result of asking for a claim. `is_uncertain`: an unanswered request may have placed the claim, or
-    /// may still do so. Returns false if the claim served no waiter though one waits: the poller then pauses.
+    /// may still do so. Returns false if no waiter got the claim and one still waits: the poller then pauses before
+    /// it continues.
     fn found(&mut self, claim: Arc<Claim>, found: Found, is_uncertain: bool) -> bool;
 }
 
 /// A poller's next action.
 pub(crate) enum Next {
     Exit,
-    /// Check again when notified, or after this time.
+    /// Choose the next action again when notified, or after this time.
     Rest(Duration),
     /// Ask the store whether this hold was evicted: its lease is not renewed, so no renewal would find out.
     Verify(Arc<Hold>, Arc<dyn HoldObserver>),
@@ -115,7 +116,7 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                     sleep(tasks, backoff(failures, context.dice())).await;
                 }
                 if is_unwanted {
-                    // If the client is closing, lets the task run that closes the queues.
+                    // If the client is closing, another task closes the queues: let it run.
                     tokio::task::yield_now().await;
                 }
             }
@@ -128,7 +129,8 @@ struct Search<'a> {
     claim: &'a Arc<Claim>,
     wakes: Option<Wakes>,
     rearm_at: Instant,
-    /// A subscription to wake-ups that the store has not confirmed. Each poll waits at most 100 ms for that.
+    /// A subscription to wake-ups that the store has not confirmed. Each poll first waits at most 100 ms for the
+    /// confirmation.
     arming: Option<Call<Wakes>>,
     seniority: Seniority,
     failures: u32,
@@ -168,7 +170,7 @@ impl<'a> Search<'a> {
                 return Found::Unwanted;
             }
             pause = match pause {
-                // Subscribes to wake-ups before the next poll, which then finds what happened meanwhile.
+                // Subscribe to wake-ups, then poll at once: the poll finds a release from before the subscription.
                 Pause::Fixed(_) => Pause::AT_ONCE,
                 Pause::UntilWakeUp { .. } => match self.ask().await {
                     Ok(pause) => pause,
@@ -178,7 +180,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Subscribes to wake-ups, unless subscribed. A poll must follow, to find what happened before.
+    /// Subscribes to wake-ups, unless subscribed. A poll must follow, to find a release from before the subscription.
     async fn listen(&mut self) {
         let Services { context, tasks, .. } = self.services;
         let poll_only = context.store.profile().wake_up == WakeUp::Poll;
@@ -291,8 +293,8 @@ struct Seniority {
 }
 
 impl Seniority {
-    /// The shortest head start given to other clients: timers are no more precise. Near a store, the turn of another
-    /// client may be shorter than this, and the next wake-up then comes before this wait is over.
+    /// The shortest head start given to other clients, because timers are no more precise. If the store is fast,
+    /// another client may need less time to acquire and release. The wake-up of that release then shortens this wait.
     const SHORTEST: Duration = Duration::from_millis(1);
 
     /// The head start that this client gives to others after a wake-up: a third of a round trip for each of them,

@@ -269,8 +269,8 @@ impl Release {
         }
     }
 
-    /// Sends a release and retries it as long as its claim may be in the store, and a withdrawal also as long as an
-    /// unanswered request may place the claim.
+    /// Sends a release, and retries it as long as its claim may be in the store. Retries a withdrawal also as long as
+    /// an unanswered request may place the claim.
     pub(crate) async fn send_for_good(mut self) {
         let limit = match self.cause {
             Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),

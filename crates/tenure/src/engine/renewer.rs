@@ -122,7 +122,7 @@ impl Renewer {
         all.wheel.insert(watched, due);
         let is_sooner = all.alarm.add(due);
         drop(all);
-        // Seldom: the alarm keeps an earlier time, even after the claim that set it was released.
+        // Seldom true: the alarm keeps its earlier time, even after the claim that set that time was released.
         if is_sooner {
             self.0.signal.notify_one();
         }
@@ -228,7 +228,7 @@ impl Renewer {
                 }
             };
             let over = context.now() + pause;
-            // A closing client stops when the store has confirmed once, and lets the lease end the claim.
+            // A closing client stops renewing after the first confirmed renewal: the lease then ends the claim.
             if kept && tasks.is_closed() {
                 return false;
             }
@@ -395,7 +395,7 @@ impl Shared {
         let (meters, margin) = (context.renewal_meters(), context.store.profile().limits.margin);
         let renewals: Batch<RenewRequest> = batch
             .iter()
-            // Only checks a claim with a fixed lease: its renewal does not lengthen the lease.
+            // The renewal of a fixed lease only checks the claim, and does not lengthen the lease.
             .map(|Watched { hold, .. }| RenewRequest {
                 downgrade: hold.is_downgrade_due(),
                 ..renewal(hold, hold.claim.lease, !hold.renewed)
@@ -446,7 +446,8 @@ impl Shared {
                 RenewReply::Unknown(error) => {
                     tracing::debug!(key = %hold.claim.at.key, claim = %hold.claim.at.id, %error, "a renewal failed");
                     meters.failed.increment(1);
-                    // With these faults the store refuses every downgrade, so no earlier request has had an effect.
+                    // A store that answers with one of these faults refuses every downgrade of the claim, so no
+                    // earlier request has had an effect.
                     if downgrades && matches!(error.fault(), Fault::Unsupported | Fault::Invalid) {
                         hold.downgrade_refused();
                     }

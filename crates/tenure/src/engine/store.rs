@@ -1,4 +1,5 @@
-//! The store of a client. If its backend panics when a call begins, the call fails, as after a panic in the [`Call`].
+//! The store of a client. If the backend panics when it creates a [`Call`], the call fails, just as if the [`Call`]
+//! had panicked later.
 
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};

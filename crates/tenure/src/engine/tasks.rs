@@ -40,7 +40,7 @@ struct Shared {
     thread: Mutex<Option<OwnThread>>,
     life: Mutex<Life>,
     runtime: OnceLock<Handle>,
-    /// Counts tasks and tokens of work for callers. A closing client waits until none is left.
+    /// Counts the unfinished work for callers: tasks and tokens. A closing client waits until none is left.
     work: TaskTracker,
     /// Counts the releases in flight. A closing client waits for them first, because they may add work.
     releases: Releases,
@@ -202,8 +202,8 @@ impl Tasks {
         self.0.ended.cancel();
     }
 
-    /// Ends the client when the watchdog's task has ended. Returns true if its runtime had ended before the client
-    /// did.
+    /// Ends the client when the watchdog's task has ended. Returns true if the client's runtime had ended before
+    /// the client did.
     fn has_ended(&self) -> bool {
         let mut life = self.0.life.lock();
         let unforeseen = !self.0.ended.is_cancelled();

@@ -16,8 +16,7 @@ pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
 /// Sleeps for `time`, but at most one second. The caller then reads the lease clock again.
 ///
-/// Never returns if the client's runtime ends: then the event that the caller waits for ends too, and wakes the
-/// caller.
+/// Never returns if the client's runtime ends: the other future that the caller waits for then ends the wait.
 pub(crate) async fn nap(tasks: &Tasks, time: Duration) {
     // Adds 1 ms, because timers tick in milliseconds: the clock has then surely reached the time.
     let time = time.saturating_add(Duration::from_millis(1)).min(RECHECK);
@@ -31,7 +30,8 @@ pub(crate) async fn sleep(tasks: &Tasks, time: Duration) {
     has_slept(tasks, time).await;
 }
 
-/// Sleeps for `time` on the client's runtime, polled on any thread. Returns false if that runtime has ended.
+/// Sleeps for `time` on the client's runtime. Any thread may poll this future. Returns false if that runtime has
+/// ended.
 async fn has_slept(tasks: &Tasks, time: Duration) -> bool {
     let sleep = async move { tokio::time::sleep(time).await };
     match tasks.elsewhere() {
@@ -39,7 +39,7 @@ async fn has_slept(tasks: &Tasks, time: Duration) -> bool {
             sleep.await;
             true
         }
-        // A timer panics if its runtime ends meanwhile; a task is cancelled.
+        // If that runtime ends, a timer polled here would panic; a task is only cancelled.
         Some(runtime) => AbortOnDropHandle::new(runtime.spawn(sleep)).await.is_ok(),
     }
 }

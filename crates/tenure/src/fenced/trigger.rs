@@ -138,7 +138,7 @@ impl Trigger {
         let dialect = self.fence.dialect;
         let table = dialect.quote(&self.fence.table.name);
         let fence = dialect.quote(&self.fence.fence);
-        // A trigger's body cannot qualify the names of tables: they are in the trigger's schema.
+        // A trigger's body cannot qualify the names of tables: SQLite looks for them in the trigger's schema.
         let brought = dialect.quote(&self.name("fence_brought")?);
         let keys: Vec<_> = self.fence.keys.iter().map(|key| dialect.quote(key)).collect();
         let new_keys: Vec<_> = keys.iter().map(|key| format!("NEW.{key}")).collect();

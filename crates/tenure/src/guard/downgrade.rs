@@ -9,8 +9,8 @@ impl Guard {
     /// Turns this write lock into a read lock, in one atomic step: no writer holds the key in between.
     ///
     /// Readers that wait are let in at once, unless a writer is ahead of them in a queue. The guard stays as it is, except
-    /// for its [`mode`](Self::mode): key, claim, token and lease are the same. The token is still right, because the
-    /// protected resource may have seen it, and every later grant has a greater one.
+    /// for its [`mode`](Self::mode): key, claim, token and lease are the same. The token need not change, because
+    /// every later conflicting grant has a greater one.
     ///
     /// Do not write from the call on, unless it fails with `Invalid` or `Unsupported`. On a guard that holds the read
     /// lock this method does nothing.

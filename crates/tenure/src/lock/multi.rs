@@ -268,7 +268,7 @@ impl Multi {
     }
 }
 
-/// Returns the guards of an acquisition other than `try_`.
+/// Returns the guards of an acquisition that waits. Only a `try_` call may end without guards.
 fn guards(found: Option<MultiGuard>) -> MultiGuard {
     found.expect("an acquisition that waits ends in a guard or an error")
 }

@@ -44,7 +44,8 @@ impl Striped {
                 stripes: Arc::new([refused]),
             };
         }
-        // If the longest key is invalid, all stripes get it and fail: otherwise a name would work or fail by its hash.
+        // If the longest key is invalid, every stripe gets that key and fails. Otherwise it would depend on a name's
+        // hash whether the name works.
         let longest = format!("{key}#{}", stripes.max(1) - 1);
         let fits = LockKey::new(&longest).is_ok();
         let name = |stripe| {

@@ -1,4 +1,4 @@
-//! How a thread learns that its lock is lost, and which locks and threads a closed or dropped client leaves.
+//! How a thread learns that its lock is lost, and which locks and threads a closed or dropped client leaves behind.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn a_wait_for_loss_counts_suspended_time() {
     let one = std::thread::spawn(move || one.lost_within(HOUR));
     let both = std::thread::spawn(move || both.lost_within(HOUR));
     until("both have found out", || {
-        // Suspends repeatedly, because a thread does not count a suspend before its wait has begun.
+        // Suspends repeatedly, because a thread counts only the suspends after its wait has begun.
         clock.suspend(HOUR);
         std::thread::sleep(50 * MS); // sleep: between two suspends; no event to wait for.
         one.is_finished() && both.is_finished()

@@ -90,7 +90,7 @@ async fn a_fair_try_on_a_busy_lock_does_not_queue() {
     guard.unlock().await.unwrap();
 }
 
-/// R26: a store that queues every claim, also unfair ones, queues that of a `try_lock`, which then withdraws it.
+/// R26: if a store queues every claim, even an unfair one, a `try_lock` withdraws its claim from the store's queue.
 #[tokio::test(start_paused = true)]
 async fn a_try_leaves_no_claim_in_a_fair_only_store() {
     let fixture = Fixture::new();

@@ -62,7 +62,8 @@ async fn without_local_hand_over_the_release_grants_in_one_call() {
     assert_eq!(calls, 1);
 }
 
-/// A server does not report every waiter, such as one that only tries. So a busy client lets the key go once a second.
+/// The client of a holder does not learn of other clients that only try to lock. So that these get a turn, it
+/// releases a hot key of a store on a network once a second.
 #[tokio::test(start_paused = true)]
 async fn a_client_on_a_network_releases_a_hot_key_once_a_second() {
     for (reach, is_let_go) in [(Reach::Network, true), (Reach::Process, false)] {
@@ -81,7 +82,7 @@ async fn a_client_on_a_network_releases_a_hot_key_once_a_second() {
                 }
                 pass(2 * MS).await;
             }
-            // The upper bound: a client that let the key go more often would be slow.
+            // At most 20 times: a client that let the key go more often would be slow.
             let expected = if is_let_go { 2..=20 } else { 0..=0 };
             assert!(
                 expected.contains(&got),
@@ -91,7 +92,8 @@ async fn a_client_on_a_network_releases_a_hot_key_once_a_second() {
     }
 }
 
-/// V3: an evicted client may hand its claim over locally for 10 ms. Until then the store grants the key to no client.
+/// V3: an evicted client may hand its claim over locally for 10 ms more. In this time the store grants the key to no
+/// client.
 #[tokio::test(start_paused = true)]
 async fn an_eviction_blocks_grants_for_the_handover_window() {
     let (_, [here, elsewhere]) = Fixture::clients();
@@ -131,7 +133,7 @@ async fn readers_that_waited_together_share_a_claim() {
     }
 }
 
-/// A waiting client gets the key after one turn of each local task.
+/// A client gives the key to a waiting client after each of its own tasks has had one turn.
 #[tokio::test(start_paused = true)]
 async fn a_client_yields_a_hot_key_to_a_waiting_client() {
     let (_, [here, elsewhere]) = Fixture::clients();
@@ -140,7 +142,7 @@ async fn a_client_yields_a_hot_key_to_a_waiting_client() {
     for turn in 0..50 {
         let locked = tokio::time::timeout(10 * SECOND, elsewhere.mutex("k").lock());
         let guard = locked.await.expect("starved").unwrap();
-        // In the first two rounds, the client learns that another client waits.
+        // The first two rounds do not count: in them, the client with four tasks learns that another client waits.
         if turn >= 2 {
             most = most.max(since.load(Ordering::Relaxed));
         }

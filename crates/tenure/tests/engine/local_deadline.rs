@@ -81,7 +81,8 @@ async fn a_grant_that_arrives_expired_is_released_and_retried() {
     }
 }
 
-/// A fixed lease of 10 s ends in the store after 10 s, even if `verify` renewed it meanwhile and no release arrives.
+/// A call of `verify` does not move the end of a fixed lease: one of 10 s ends in the store 10 s after the grant,
+/// even if no release arrives.
 #[tokio::test(start_paused = true)]
 async fn verify_neither_prolongs_nor_shortens_a_fixed_lease() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -113,7 +114,7 @@ async fn a_suspended_machine_wakes_without_the_lock() {
     );
 }
 
-/// R22: timers stop during a suspend, so `lost` reads the lease clock, which goes on, once a second.
+/// R22: timers stop during a suspend. So `lost` reads the lease clock, which does not stop, once a second.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_loss_notices_a_suspend_within_a_second() {
     let (fixture, [client]) = Fixture::clients();
@@ -126,7 +127,8 @@ async fn waiting_for_loss_notices_a_suspend_within_a_second() {
     assert!(woke.elapsed() <= SECOND + 5 * MS);
 }
 
-/// The last renewal was answered, so a suspend loses the lock by `Expired`, not `Unreachable`.
+/// If the last renewal was answered, a lock whose lease ends during a suspend is lost as `Expired`, not
+/// `Unreachable`.
 #[tokio::test(start_paused = true)]
 async fn a_suspend_after_an_answered_renewal_is_not_unreachable() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -186,7 +188,7 @@ async fn a_time_limit_counts_suspended_time() {
     let alone = tokio::spawn(client.mutex("k").lock_within(60 * SECOND));
     let several = tenure::multi([client.mutex("k"), client.mutex("l")]).lock_within(60 * SECOND);
     let several = tokio::spawn(several);
-    // By then, both have woken and read the clock more than once.
+    // By then, both waiting tasks have woken and read the clock more than once.
     pass(2_500 * MS).await;
     fixture.clock.suspend(120 * SECOND);
     let soon = tokio::time::timeout(2 * SECOND, async { (alone.await, several.await) }).await;

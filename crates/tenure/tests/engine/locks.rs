@@ -9,7 +9,7 @@ use tenure_backend::Order;
 use crate::faulty_backend::Verb;
 use crate::fixture::{Fixture, MS, SECOND, assert_error, begun, pass, poll_once, served, settle, spawned};
 
-/// A second lock waits, even in the task that holds the first: only attempts of one owner share a claim.
+/// A second lock waits, even in the task that holds the first: only the locks of an owner are re-entrant.
 #[tokio::test(start_paused = true)]
 async fn a_second_lock_waits_until_the_first_is_released() {
     let mutex = Fixture::new().client().mutex("k");
@@ -147,7 +147,7 @@ async fn permits_add_up_and_come_back() {
     assert!(semaphore.try_acquire_many(3).await.unwrap().is_some());
 }
 
-/// A guard's key names a lock; its token converts to and from `i64`.
+/// `mutex` accepts the key of a guard, and a token converts to and from `i64`.
 #[tokio::test(start_paused = true)]
 async fn keys_and_tokens_convert_without_detours() {
     let client = Fixture::new().client();
@@ -180,7 +180,7 @@ async fn the_fallback_runs_only_when_the_lock_is_busy() {
         assert_eq!(work(limit).await.unwrap(), "fallback");
     }
     guard.unlock().await.unwrap();
-    // The fallback does not run after an error of the store.
+    // After an error of the store, `with_or_else` returns the error and does not run its fallback.
     for limit in [Duration::ZERO, 50 * MS] {
         backend.control(Verb::Acquire).refuse(1);
         assert_error!(work(limit).await, Error::Backend(_));
@@ -261,7 +261,8 @@ async fn demanding_a_missing_guarantee_is_refused() {
     assert_error!(client.require(Guarantee::BetweenMachines), Error::Unsupported(_));
 }
 
-/// The message says `fair` or `unfair` only if the store serves the other one of the two.
+/// The message says "no fair locks" only if the store has unfair ones, and "no unfair locks" only if it has fair
+/// ones.
 #[tokio::test(start_paused = true)]
 async fn an_unsupported_lock_is_refused_with_a_message() {
     for (order, fair, words) in [

@@ -169,8 +169,8 @@ async fn a_waiter_behind_an_evicted_holder_is_served_after_its_renewal() {
     assert!(!guard.is_held());
 }
 
-/// No renewal detects the eviction of a fixed lease. If local tasks wait, the client asks the store about the claim after
-/// a third of the lease, at the latest after 10 s.
+/// A fixed lease is not renewed, so no renewal detects its eviction. If local tasks wait, the client asks the store
+/// about the claim after a third of the lease, at the latest after 10 s.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_an_evicted_fixed_lease_need_not_wait() {
     let fixture = Fixture::new();

@@ -118,8 +118,8 @@ async fn members_may_be_of_every_kind_and_are_named_once() {
     assert_error!(multi(Vec::<Lock>::new()).try_lock().await, Error::Invalid(_));
 }
 
-/// If the store does not answer, the error is transient, and not `Timeout`, which means that a member is busy. One
-/// limit holds for all ten members together.
+/// If the store does not answer, the error is transient. It is not `Timeout`, which would mean that a member is busy.
+/// One limit holds for all ten members together.
 #[tokio::test(start_paused = true)]
 async fn a_multi_lock_of_a_silent_store_is_not_busy() {
     let (_, client, backend) = Fixture::with_faulty_backend();

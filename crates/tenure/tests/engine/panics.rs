@@ -88,7 +88,7 @@ async fn a_renewal_that_panics_is_retried() {
         panic(&backend.control(Verb::Renew));
         assert_is_an_error(guard.verify().await);
         panic(&backend.control(Verb::Renew));
-        // The retry comes within this time. The waiter gives up only after 10 s.
+        // The client retries the renewal within 9 s. The waiter gives up only after 10 s.
         pass(9 * SECOND).await;
         assert!(backend.control(Verb::Renew).count() >= 1);
         assert!(guard.is_held());

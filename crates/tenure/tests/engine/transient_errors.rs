@@ -218,7 +218,7 @@ async fn a_withdrawal_is_retried_while_its_claim_may_be_placed() {
     assert!(release.count() > tries, "given up after {tries} tries");
 }
 
-/// R16: the store refuses the claim of the first local waiter. The other waiters get their errors, too.
+/// R16: the store refuses the claim of the first local waiter. The others do not wait behind it: each gets an error.
 #[tokio::test(start_paused = true)]
 async fn a_failed_first_waiter_does_not_block_the_next() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -292,7 +292,7 @@ async fn a_store_that_forgets_claims_gets_a_second_withdrawal() {
     }
 }
 
-/// The second withdrawal of a claim is left out if a repeated call has acquired it.
+/// An acquire gets no reply, but a repeated call acquires the claim. So the client does not withdraw the claim later.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_held_after_all_is_not_withdrawn() {
     for fair in [false, true] {

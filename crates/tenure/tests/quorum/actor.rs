@@ -112,7 +112,8 @@ impl Actor {
         }
     }
 
-    /// Writes to the guarded resource without a look at the guard, as a holder that was paused before the write.
+    /// Writes to the guarded resource whether or not the guard is held, like a holder that was paused between its check
+    /// and its write.
     fn write(&self, hold: &Hold, key: &LockKey, token: tenure_backend::FencingToken) {
         let is_held = hold.is_held();
         let accepted = self.world.write(hold.attempt, key, token);

@@ -68,8 +68,8 @@ struct MemberServer {
 }
 
 impl MemberServer {
-    /// While the member recovers, answers `Recovering` to an acquire, and removes the successor from a release. Renewals
-    /// and releases are carried out.
+    /// While the member recovers, it grants nothing: it answers `Recovering` to an acquire, and drops the successor of a
+    /// release. Renewals and releases are carried out.
     fn recover(&self, element: &mut Exchange) {
         match &mut element.request {
             Request::Acquire(..) => element.reply = Some(Ok(Reply::Acquire(AcquireReply::Recovering))),

@@ -6,14 +6,17 @@
 //! and keeps out for the longest lease; evictions. `TENURE_SEED=n` shows one simulation, and `TENURE_SEEDS=n` sets the
 //! number of seeds: 10,000 take some ten minutes.
 //!
-//! The rules are those of the simulation of the engine, as far as they fit: V1 to V4 of the history; V1 of the members,
-//! of which no majority grants two conflicting claims; L2, each task ends after the faults; L4, no claim stays.
+//! The rules are V1 to V4, L2 and L4 of `../simulation/README.md`, as far as they fit a quorum. V1 is also checked in
+//! the members: no majority of them may grant two conflicting claims. After the faults, each task must end (L2), and
+//! no claim may stay (L4).
 //!
 //! Each of these planted bugs breaks a rule within 2,000 seeds: half of an even number is a majority; tokens are not
 //! written back; a grant counts although a member did not confirm its tokens; one member is enough for a renewal; late
-//! grants, minorities, or claims whose reply was lost are not released. A lease that counts from the latest grant breaks
-//! no rule here: two holders would need a bare majority with grants far apart, and no renewal until its first lease ends.
-//! A test of `tenure-quorum` finds that bug.
+//! grants, minorities, or claims whose reply was lost are not released.
+//!
+//! One planted bug breaks no rule here: a lease that counts from the latest grant of a member. It makes two holders
+//! only if a bare majority grants the claim at very different times, and no renewal comes before the first of these
+//! grants ends. A test of `tenure-quorum` finds that bug.
 
 mod actor;
 mod link;

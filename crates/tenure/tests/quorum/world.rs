@@ -234,16 +234,15 @@ impl World {
 
     /// Records a grant, and the guard that was returned for it.
     ///
-    /// Before that, asks all other guards whether they are held, and records the losses that their observers have not
-    /// seen. An observer sees a loss about 1 ms after the local deadline, or up to about 20 ms after the reply that the
-    /// claim is gone. The client knows the loss at once: it releases the claim at its deadline, and without delays in the
-    /// network another attempt is granted before the observer looks. The history would then show two holders, although
-    /// the earlier one had already reported its loss.
+    /// First asks all other guards whether they are held, and records their losses. The observer of a guard sees a loss
+    /// later than the client: about 1 ms after the local deadline, or up to about 20 ms after the reply that the claim is
+    /// gone. In this time, the client may release the claim and the store may grant the key again. Without this check,
+    /// the history would then show two holders, although the earlier one had already reported its loss.
     pub(crate) fn acquired(&self, attempt: u64, client: usize, guard: Guard) -> Arc<Hold> {
         self.end_holds(|hold| !hold.is_held());
         let token = guard.token();
-        // If an operator evicted the claim while the reply was under way, the checker gets the token, but no period in
-        // which the lock was held.
+        // If an operator evicted the claim while the reply with the grant was under way, the checker gets the token, but no
+        // period in which the lock was held.
         let is_evicted = self.is_evicted(guard.claim().id);
         let until = if is_evicted {
             Instant::ORIGIN

@@ -207,8 +207,8 @@ impl Actor {
             (claims.void_since(id), claims.was_passed(id, token))
         };
         self.sim.takes(id);
-        // If the claim ended in the store while the reply was under way, the holder learns that only at the next renewal.
-        // The checker then gets the token, but no period in which the lock was held.
+        // If the claim ended in the store while the reply with the grant was under way, the holder learns that only at the
+        // next renewal. The checker then gets the token, but no period in which the lock was held.
         let until = if void.is_some() {
             Instant::ORIGIN
         } else {
@@ -305,14 +305,16 @@ impl Actor {
         };
         let void_since = || self.sim.claims.lock().void_since(guard.claim().id);
         let since = void_since();
-        // If `void_since` changed, a store that had lost its data granted the claim again meanwhile.
+        // If `void_since` changed, a store that had lost its data granted the claim again during `verify`, and was right to
+        // confirm it.
         if self.alive(guard.verify()).await.is_ok() && since.is_some() && void_since() == since {
             self.sim
                 .violated("V2", "the store confirmed a claim that had ended");
         }
     }
 
-    /// Writes to the guarded resource without checking the guard, as a holder that was paused before the write.
+    /// Writes to the guarded resource whether or not the guard is held, like a holder that was paused between its check
+    /// and its write.
     fn write(&self, hold: &ObservedHold, ask: &LockPlan) {
         let (token, held) = match hold.guard.lock().as_ref() {
             Some(guard) => (guard.token(), guard.is_held()),
@@ -337,7 +339,7 @@ impl Actor {
             self.sim.lose_at(hold, seen);
         }
         self.sim.record(hold.attempt, EventKind::ReleaseInvoked);
-        // The only reference: the observer has one only during a check, and none is under way.
+        // `into_inner` succeeds: the observer refers to the guard only during a check, and no check is under way.
         let guard = hold.guard.lock().take().and_then(Arc::into_inner);
         if let Some(guard) = &guard {
             self.sim.lets_go(guard.claim().id);

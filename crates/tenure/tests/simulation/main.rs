@@ -86,8 +86,8 @@ fn sweep(seeds: u64) -> Vec<(u64, Vec<String>)> {
                 );
                 break;
             }
-            // Tasks of a simulation wake each other forever, so paused time does not advance. Its thread ends with the
-            // process.
+            // A simulation is stuck if its tasks wake each other forever, so that paused time does not advance. Its thread ends
+            // with the process.
             Err(RecvTimeoutError::Timeout) => {
                 panic!(
                     "the simulations of these seeds never end: {:?}",

@@ -226,7 +226,8 @@ async fn evict_constantly(clients: Vec<Client>, keys: Vec<(LockKey, u64)>, mut d
     }
 }
 
-/// Closes all live clients, which must then have no claim left in the store. After a lease no client may have one.
+/// Closes all live clients, and checks that they left no claim in the store. One lease later, a dead client must have
+/// none either.
 async fn settle(sim: &Arc<Simulation>, clients: &[Client], killed: Option<usize>, keys: &[LockKey]) {
     for (number, client) in clients.iter().enumerate() {
         sim.say(LogEntry::Closing { client: number });
@@ -240,10 +241,11 @@ async fn settle(sim: &Arc<Simulation>, clients: &[Client], killed: Option<usize>
         let of = |number: usize| liveness::label(number) == label;
         let claims = sim.claims.lock();
         let is_older = |moment: Option<Instant>| claims.is_older(id, moment);
-        // A client retries a release until the lease is over on its clock. If that clock jumped, the lease still runs in the
-        // store.
+        // A client retries a release until the lease is over on its clock. If that clock jumped, the claim may stay in the
+        // store until the lease ends there.
         let jumped = |n: usize| of(n) && is_older(*sim.bodies[n].jumped.lock());
-        // A store that lost its data may get an earlier request again and place its claim, which has ended and has no guard.
+        // A store that lost its data does not know which claims have ended. If a request for an ended claim arrives late, the
+        // store places the claim, and no guard releases it.
         is_older(sim.lost_data_at()) || killed.is_some_and(of) || (0..clients.len()).any(jumped)
     };
     nothing_is_left(sim, keys, excused).await;

@@ -61,7 +61,7 @@ pub(crate) struct Ask {
     pub(crate) id: WaiterId,
     /// Number of tokens that the caller's claim reserves.
     pub(crate) reserve: u32,
-    /// A claim, kept after its unlock, to release before the call.
+    /// A lingering claim (kept after its unlock), which must be released before the call.
     pub(crate) after: Option<ReleaseOrder>,
 }
 
@@ -228,7 +228,7 @@ pub(crate) enum PollReply {
     Held(Arc<Hold>, u32),
     /// The caller was invited: it calls the store itself, and reports the outcome as [`CallEnded`].
     Ask(Ask),
-    /// The caller missed an offer and lost its place: it must ask again.
+    /// A fair caller, or one that only tries, missed an offer: it must begin again.
     Missed,
     /// The caller only tried, and was refused.
     Refused,

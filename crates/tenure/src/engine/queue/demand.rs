@@ -106,7 +106,7 @@ struct StoreDemand {
     queue: Arc<SharedQueue>,
     id: WaiterId,
     request: LockRequest,
-    /// The claim in the store's queue; `None` once the poller asks for it.
+    /// The waiter's claim in the store's queue, for the poller's first request; `None` after that.
     claim: Option<Arc<Claim>>,
     signal: Arc<Notify>,
     is_served: bool,
@@ -128,7 +128,7 @@ impl Demand for StoreDemand {
         if self.is_served {
             return Next::Exit;
         }
-        // Asks for the queued claim first. If that has ended, the waiter gets a new one at the tail of the store's
+        // Asks for the queued claim first. If that claim has ended, asks for a new one, at the tail of the store's
         // queue.
         let claim = self.claim.take();
         let claim = claim.unwrap_or_else(|| self.queue.claim(&self.request, Fairness::Fifo, 1));
@@ -155,7 +155,7 @@ impl Demand for StoreDemand {
             Found::Failed(error) => error.into(),
             Found::Unwanted => queue.services.tasks.closed(),
         };
-        // Withdraws the claim in any case: even if the last call failed, an earlier one may have placed the claim.
+        // Withdraws the claim also if the last call failed, because an earlier call may have placed the claim.
         if is_uncertain {
             queue.withdraw_unanswered(claim);
         } else {

@@ -21,7 +21,8 @@ impl SharedQueue {
         until: Instant,
         tell: oneshot::Sender<Result<(), Error>>,
     ) {
-        // Taken before `depart`: a closing client then finds a hold that it must release, or waits for this token.
+        // Taken before `depart`: otherwise a client that closes in between would find neither a hold to release nor a
+        // token to wait for.
         let token = self.services.tasks.token();
         if !hold.depart() {
             return;
@@ -44,7 +45,7 @@ impl SharedQueue {
     pub(crate) fn verify_all(self: &Arc<Self>) {
         for hold in self.holds() {
             if hold.has_departed() {
-                // Unlocked, but kept by the store: wakes the task of `keep`, which asks the store.
+                // The store keeps this unlocked claim: wakes the task of `keep`, which asks the store.
                 hold.loss_notifier().notify_waiters();
                 continue;
             }
@@ -77,8 +78,8 @@ impl SharedQueue {
         lost.filter(|hold| hold.depart()).map(release).collect()
     }
 
-    /// Closes the queue and marks its holds as lost. Returns the holds without releasing them, because no runtime may
-    /// be left to send a release.
+    /// Closes the queue and marks its holds as lost. Returns the holds without releasing them: if the runtime has
+    /// ended, no release can be sent.
     pub(crate) fn lose_all(self: &Arc<Self>) -> Vec<Arc<Hold>> {
         let holders = self.apply(Close);
         for holder in holders.iter().filter(|holder| !holder.lingers()) {

@@ -114,8 +114,8 @@ impl KeyQueue {
         })
     }
 
-    /// Offers a claim to the first local waiter, in memory. Returns false if the claim may not be handed over, or if
-    /// no waiter waits or the first one has another request.
+    /// Offers a claim to the first local waiter, in memory. Returns false if no waiter waits, if the first waiter has
+    /// another request than the claim, or if the claim may not be handed over.
     fn hand_over(&mut self, now: Instant, at: usize, effects: &mut Effects) -> bool {
         let Some(contention) = &mut self.contention else {
             return false;
@@ -154,8 +154,8 @@ impl KeyQueue {
         true
     }
 
-    /// Offers a read claim that was just granted to the next local waiters too, until one cannot be handed the claim.
-    /// They share the claim, each with a token of its own.
+    /// Shares a read claim after its grant: hands it to the next local waiters too, up to the first that cannot get
+    /// it in memory. Each sharer has a token of its own.
     pub(super) fn share(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) {
         let at = self.holder(hold);
         let Some(at) = at.filter(|at| self.holders[*at].request.mode == Mode::Read) else {

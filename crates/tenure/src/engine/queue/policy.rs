@@ -11,7 +11,7 @@ use crate::engine::poller::Pause;
 const RUNS_PER_YIELD: u32 = 4;
 
 /// How long a client may keep a key on a network store before it pauses. The pause serves clients that the store does
-/// not count: those that only try, and those that listen at a replica.
+/// not count as waiting: those that only try, and those that listen for wake-ups at a replica.
 const STREAK: Duration = Duration::from_secs(1);
 
 /// How long the client pauses after it has kept the key for [`STREAK`].
@@ -21,12 +21,14 @@ const STREAK_PAUSE: Duration = Duration::from_millis(5);
 /// [`SHORT_RUN`], and only up to [`MOST_EXTRA`] turns in the whole run.
 const TURNS: u32 = 4;
 
-/// The most turns of a run in which waiters get second turns. A run of more turns is long enough without them.
+/// The most turns in a run in which waiters get more than one turn each. If more waiters than this wait, the run is
+/// long enough with one turn each.
 const MOST_EXTRA: u32 = 32;
 
 /// While other clients wait, a local waiter gets a second turn only within this time from the start of the run. A
-/// nearby store takes about as long to move the key to another client. So even if critical sections are short, the
-/// key is in use for about half of the time, and second turns hardly delay the other clients.
+/// nearby store takes about the same time to move the key to another client, and nobody uses the key meanwhile.
+/// Second turns thus keep the key in use for about half of the time, even if critical sections are short, and hardly
+/// delay the other clients.
 const SHORT_RUN: Duration = Duration::from_micros(250);
 
 /// The handover policy of one key.
@@ -46,7 +48,8 @@ pub(crate) struct HandoverPolicy {
     short_run_until: Instant,
     /// Number of tokens that the next claim reserves.
     reserve: u32,
-    /// Number of claims so far, if the store cannot report other waiters: others go first after every fourth.
+    /// Number of claims so far, if the store cannot report other waiters: other clients go first after every
+    /// fourth claim.
     runs: u32,
     streak_since: Option<Instant>,
     pause_until: Instant,
@@ -150,7 +153,7 @@ impl HandoverPolicy {
         if was_refused {
             self.streak_since = None;
             self.yield_until = now + TURN;
-            // 0 on one machine: there, the client that the store wakes asks soon enough without a head start.
+            // On one machine nobody gets a head start: the client that the store wakes asks soon enough without one.
             self.others_first = others.filter(|_| self.limits.is_on_network).unwrap_or(0);
         }
     }

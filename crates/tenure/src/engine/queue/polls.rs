@@ -18,8 +18,8 @@ use crate::error::Error;
 /// was evicted: at this interval, or at a third of the lease if that is less.
 const ASK_ABOUT: Duration = Duration::from_secs(10);
 
-/// The most waiters that call the store together after a grant. If the last of their calls to end is granted, it
-/// invites the next ones.
+/// The most waiters that a grant invites to call the store together. If the last of these calls to end brings a
+/// grant, that grant invites the next waiters.
 const MAX_INVITED: usize = 64;
 
 /// The shortest rest of the poller while this client holds the key.
@@ -192,8 +192,8 @@ impl KeyQueue {
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)))
     }
 
-    /// Whether a waiter waits for an answer of the store to its own call, or, while no holder of this client excludes
-    /// it, to another caller's call.
+    /// Whether the store has not yet answered a call on which this waiter depends: its own call, or another caller's
+    /// call if no holder of this client excludes the waiter.
     pub(super) fn is_unanswered(&mut self, now: Instant, id: WaiterId, mode: Mode) -> bool {
         let waiter = self.waiter(id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Calling(_)))

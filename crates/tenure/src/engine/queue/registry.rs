@@ -11,7 +11,7 @@ use tenure_backend::{Kind, LockKey};
 
 const SHARDS: usize = 16;
 
-/// An item, and the hash of its key and kind. Only the item has the key.
+/// An item, and the hash of its key and kind. The key itself is only in the item.
 #[derive(Debug)]
 struct Entry<T> {
     hash: u64,
@@ -46,7 +46,7 @@ impl<T> Registry<T> {
     }
 
     /// The item of a key and kind. If there is none, `make` makes it, given the key and whether the client is closed.
-    /// `is_for` rejects items of other keys.
+    /// `is_for` rejects items of other keys with the same hash.
     pub(crate) fn get(
         &self,
         key: LockKey,
@@ -56,7 +56,8 @@ impl<T> Registry<T> {
     ) -> Arc<T> {
         let hash = self.hash(&key, kind);
         let mut shard = self.shard(hash).lock();
-        // Items of other keys, dropped after the shard is unlocked: dropping an item locks the shard.
+        // Items of other keys with the same hash. Dropped after the shard is unlocked, because an item's drop locks
+        // the shard.
         let mut others = Vec::new();
         let mut found = None;
         for entry in shard.iter_hash(hash).filter(|entry| entry.hash == hash) {

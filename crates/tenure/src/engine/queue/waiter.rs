@@ -86,7 +86,8 @@ pub(crate) enum WaiterState {
     Waiting(Option<Waker>),
     /// A grant is reserved for the waiter, which must be polled in time to take it.
     Offered(Offer),
-    /// A grant at this time admits the waiter's claim too: at its next poll the caller calls the store itself.
+    /// Invited at this time, because a grant admits the waiter's claim too: at its next poll the caller calls the
+    /// store itself.
     Invited(Instant),
     /// The waiter was not polled in time to take its offer or invitation, and gets no other until it is polled.
     Missed,
@@ -162,7 +163,7 @@ impl Waiters {
         self.0.iter_mut().filter(|waiter| waiter.is_next())
     }
 
-    /// Number of local waiters with this request before the first with another.
+    /// Number of local waiters with this request that are in front of the first waiter with another request.
     pub(crate) fn in_front(&self, request: &LockRequest) -> u32 {
         let waiters = self.next().take_while(|waiter| waiter.request == *request);
         u32::try_from(waiters.count()).unwrap_or(u32::MAX)

@@ -202,7 +202,8 @@ impl Fixture {
     /// Gives a caller its grant.
     ///
     /// Q4: a grant that was handed over in memory has a greater token than each conflicting grant that a caller got
-    /// before. A grant of the store need not: after an eviction, a greater token may arrive before it.
+    /// before. For a grant by the store this need not hold: if its claim was evicted meanwhile, a caller may get a
+    /// later grant, with a greater token, first.
     fn holds(&mut self, hold: Arc<Hold>, nth: u32) -> CallerState {
         let token = hold.token(nth).expect("every grant has a token").get();
         let mode = hold.claim.mode;
@@ -253,7 +254,7 @@ impl Fixture {
             _ if is_adopted => CallerState::Waiting,
             Some(hold) => self.holds(hold, 0),
             None if waits => {
-                // The caller continues to poll: the queue, not its call.
+                // From now on the caller polls the queue instead of its call.
                 self.callers[at].state = CallerState::Waiting;
                 return self.poll(at);
             }

@@ -47,8 +47,8 @@ impl Store {
         self.clock.advance(ms * Duration::from_millis(1));
     }
 
-    /// Whether the holders admit a claim of `mode`, and no cooldown lasts. A claim counts as downgraded from the
-    /// request on.
+    /// Whether the holders admit a claim of `mode`, and no cooldown lasts. A write claim counts as a read claim from
+    /// the request for its downgrade on.
     fn admits(&self, mode: Mode) -> bool {
         let held = self.holders.iter().map(|holder| match holder {
             Holder::Ours(hold) if hold.may_be_downgraded() => Mode::Read,
