@@ -126,7 +126,7 @@ pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !happened() {
         assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
-        // sleep: pause between two checks of a condition, which has a time limit.
+        // sleep: pause between two checks. The wait ends after `LIMIT`.
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,4 +1,5 @@
-//! Builds a driver with the package manager of its language, in a folder that git ignores.
+//! Builds a driver, the program that lets a test control another project's lock client, with the package manager of
+//! its language. The build is in a folder that git ignores.
 
 use std::fs::{self, File};
 use std::io;

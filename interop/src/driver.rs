@@ -11,8 +11,8 @@ use crate::build::Build;
 pub enum Driver {
     /// Redisson's newest release.
     Redisson,
-    /// Redisson 3.23.0: no unlock latch, a watchdog for each lock, and a fair lock that fails on a queue head without a
-    /// score.
+    /// Redisson 3.23.0. Unlike the newest release, it writes no `redisson_unlock_latch` keys, and it runs a watchdog for
+    /// each lock. Its fair lock fails if the head of the queue has no score.
     RedissonOld,
     /// `RedisLockRegistry` of Spring Integration.
     Spring,
@@ -85,8 +85,8 @@ impl Driver {
         Some(command)
     }
 
-    /// The command of a worker process of tenure-bench that uses Redisson's newest release, without its arguments, in a
-    /// JVM with default settings. `None` if `TENURE_SKIP` names a tool of the driver.
+    /// The command, without arguments, of a tenure-bench worker process that uses Redisson's newest release. Its JVM has
+    /// default settings. `None` if `TENURE_SKIP` names a tool of the driver.
     ///
     /// # Panics
     /// If a tool is missing, or cannot build the driver.
@@ -99,7 +99,7 @@ impl Driver {
         Some(command)
     }
 
-    /// The tools, the build, and the command line to run in the folder of the build.
+    /// The tools of this driver, its build, and the command line that starts it in the folder of the build.
     fn recipe(self) -> (&'static [Tool], Build, &'static str) {
         match self {
             Driver::Redisson => {

@@ -1,7 +1,7 @@
-//! The requests to a client in its driver: to connections, to the owners of locks, and to locks. All drivers speak one
-//! line protocol: each request is a line of words on stdin, and each answer is a line of JSON on stdout, as soon as the
-//! request is done. A request that waits for a lock does not delay those of other owners. A driver ends at the end of
-//! its input, and releases no lock.
+//! A test's requests to another project's client: to its connections, to owners of locks, and to locks. The client
+//! runs in a driver, a small program. All drivers speak one line protocol: each request is a line of words on stdin,
+//! and each answer is a line of JSON on stdout, as soon as the request is done. A request that waits for a lock does
+//! not delay those of other owners. A driver ends at the end of its input, and releases no lock.
 //!
 //! ```text
 //! 1 open peer-0 redis://127.0.0.1:6379 30000      {"id":1,"value":"the client's name in the store"}

@@ -51,7 +51,7 @@ const STORES: [[&str; 3]; 9] = [
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let accept = match args {
         [] => None,
-        // The script runs in the workspace, and the path is relative to the caller's folder.
+        // The script runs in the workspace, so a path relative to the caller's folder is made absolute.
         ["--accept", file] => Some(std::env::current_dir()?.join(file)),
         _ => return Err("`--long` is followed by nothing or `--accept FILE`".into()),
     };

@@ -6,7 +6,7 @@ use crate::process::{Failure, cargo, output, root, run as run_command};
 /// Files that every package contains.
 const NEEDED: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
-/// The words of CONTRIBUTING.md around the list of crates, in the order in which they are published.
+/// The words before and after the list of crates in CONTRIBUTING.md.
 const LIST: [&str; 2] = ["published in the order of their dependencies:", "."];
 
 /// Checks the order in CONTRIBUTING.md and the files of each published crate. Then packages the crates, without a
@@ -31,13 +31,13 @@ pub(crate) fn run() -> Result<(), Failure> {
             return Err(format!("`cargo {list}` does not list {missing}").into());
         }
     }
-    // In one call, because cargo finds no unpublished dependency otherwise.
+    // In one call, because otherwise cargo does not find a dependency that is not published yet.
     run_command(cargo(&together))?;
     println!("packages: {} crates can be packaged", packages.len());
     Ok(())
 }
 
-/// A needed file that `files`, the list of a package's files, lacks; `None` if it lacks none.
+/// The first file of `NEEDED` that is not in `files`, the list of a package's files.
 fn missing(files: &str) -> Option<&'static str> {
     NEEDED
         .into_iter()

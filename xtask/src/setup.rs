@@ -59,8 +59,8 @@ pub(crate) fn run(installs: bool) -> Result<Vec<String>, Failure> {
     Ok(skipped.into_iter().map(line).collect())
 }
 
-/// Returns the programs that `skip`, the value of `TENURE_SKIP`, names, and the others that are missing. Fails if
-/// `skip` names a program that is not in `NEEDS`.
+/// Returns the programs to skip, and those of the others that are missing. `skip` is the value of `TENURE_SKIP`.
+/// Fails if it names a program that is not in `NEEDS`.
 fn look(skip: &str, is_installed: fn(&str) -> bool) -> Result<[Vec<Need>; 2], Failure> {
     let mut names: Vec<&str> = skip.split(',').map(str::trim).collect();
     names.retain(|name| !name.is_empty());

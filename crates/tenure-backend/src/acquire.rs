@@ -37,7 +37,7 @@ pub enum AcquireReply {
         /// Number of queued claims before this one; `None` if this one is not queued or the store cannot count.
         ahead: Option<u32>,
         /// Time to the next poll if no wake-up comes first. At most slightly longer than what is left of the lease of
-        /// the holder or of the claim ahead, because the client of that claim may have died.
+        /// the holder, or of the claim ahead. If the client of that one has died, no release wakes this claim.
         poll_after: Duration,
     },
     /// The claim was released, was evicted or has expired, and can never hold the key. The store did nothing.
@@ -66,8 +66,8 @@ pub enum AcquireReply {
 pub struct Grant {
     /// The fencing tokens reserved for this claim; `None` if the store has no tokens.
     pub tokens: Option<TokenRange>,
-    /// Start of the lease on the client's clock: the moment before the request was sent, so not later than the start of
-    /// the store's own count (B3).
+    /// Start of the lease on the client's clock: the moment before the request was sent, so not later than the
+    /// moment at which the store starts to count the lease (B3).
     ///
     /// A store that ties claims to a session or shared lease sets the time of the last confirmed keep-alive. A quorum
     /// of stores sets the earliest `held_from` in its majority.

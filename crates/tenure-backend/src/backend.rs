@@ -38,7 +38,7 @@ use crate::{
 ///   [`ReleaseTarget::All`](crate::ReleaseTarget) names no claim, so the engine never repeats it on its own: another
 ///   client may hold the key by then.
 /// - **B8 A claim waits until `acquire` has answered `Granted`.** That holds even on a store that counts the first
-///   claim of its queue as the owner of the key. A renewal of that claim asks for `Phase::Waiting`.
+///   claim of its queue as the owner of the key. Before that answer a renewal with `Phase::Granted` has no effect.
 /// - **B9 A refusal changes nothing.** A request that was refused without effect has not ended its claim. The store
 ///   refuses without effect what its profile does not offer. A backend never resends a request that was answered.
 /// - **B10 Tokens rise.** The tokens of a key rise strictly across releases, expiries, evictions and restarts, as far
@@ -115,7 +115,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Lists holders and waiters for people and tools. The engine never decides by a listing which claim holds a key.
     ///
-    /// A query for one key fails with [`Fault::UnknownKind`](crate::Fault) if the key's data has another format.
+    /// A query for one key fails with [`Fault::UnknownKind`](crate::Fault) if this layout cannot read the key's data.
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>>;
 
     /// Reports everything about the store that weakens its locks, for `tenure doctor`.

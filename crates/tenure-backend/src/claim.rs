@@ -48,7 +48,7 @@ pub const TURN: Duration = Duration::from_millis(10);
 pub struct Claim {
     /// The key and the claim's ID.
     pub at: ClaimRef,
-    /// Number of the claim's owner in its client, for re-entry.
+    /// Number that the client gave to the claim's owner. By it the client, not the store, recognizes re-entry.
     pub owner: OwnerId,
     /// Text that `tenure ls` shows to people, such as `user@host:pid`.
     pub label: Arc<str>,

@@ -64,7 +64,7 @@ pub enum Fault {
         /// The kind that the request asked for.
         asked: Kind,
     },
-    /// This layout cannot read the key's data: another kind of lock, or data of another program.
+    /// This layout cannot read the key's data: it belongs to another kind of lock, or to another program.
     UnknownKind,
     /// The request exceeds a limit of the store, such as its longest lease.
     Limit,

@@ -66,8 +66,9 @@ pub struct Profile {
     pub reports_waiters: bool,
     /// What `inspect` can show.
     pub inspection: Inspection,
-    /// Time after a grant at which the engine must renew the claim, even one with a fixed lease; `None` if it need not.
-    /// Until that renewal [`inspect`](crate::Backend::inspect) may show the holder without label and token.
+    /// Time after a grant at which the engine must first renew the claim, even one with a fixed lease; `None` if the
+    /// store needs no such renewal. It lets the store record the holder's label and token:
+    /// [`inspect`](crate::Backend::inspect) may show the holder without them until then.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "first_renewal_ms", serialize_with = "crate::json::opt_ms")
@@ -205,7 +206,7 @@ pub enum Hazard {
     ClockSet,
     /// A replica without the latest writes takes over.
     Failover,
-    /// The session ends before its holder detects it.
+    /// The session of a holder ends before the holder detects that.
     SessionDeath,
 }
 
@@ -338,7 +339,8 @@ pub struct Limits {
     pub max_grants: NonZeroU32,
     /// Greatest number of elements in one call of `renew` or `release`.
     pub max_batch: NonZeroU32,
-    /// Margin at the end of a lease, besides 1 % for clock drift. `None`: 10 ms, or 1 % of the lease if that is more.
+    /// Time from the local deadline to the end of the lease, besides 1 % of the lease for clock drift. `None`: 10 ms,
+    /// or 1 % of the lease if that is more.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "margin_ms", serialize_with = "crate::json::opt_ms")

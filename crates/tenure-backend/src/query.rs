@@ -87,8 +87,8 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Cursor of the next page; `None` on the last page, even if that is full.
     ///
-    /// A store that would have to read very many keys to know whether more match may announce another page, which is
-    /// then empty.
+    /// If a store would have to read very many keys to know whether more match, it may announce a next page that
+    /// turns out empty.
     pub next: Option<Cursor>,
 }
 

@@ -30,12 +30,13 @@ pub struct ReleaseRequest {
     pub target: ReleaseTarget,
     /// Why the target is removed.
     pub cause: Cause,
-    /// A claim that the store may grant in the same atomic step. Only with `ReleaseTarget::Claim`, and on the same key.
+    /// A claim that the store may grant in the same atomic step. Allowed only with `ReleaseTarget::Claim`, and
+    /// only on the released claim's key.
     pub successor: Option<Successor>,
     /// Time after this release in which the store grants the key to no claim.
     ///
     /// [`HANDOVER_WINDOW`](crate::HANDOVER_WINDOW) for an eviction, otherwise zero. A store that grants one token per
-    /// claim may ignore the cooldown.
+    /// claim may ignore the cooldown: its claims are never handed over locally.
     pub cooldown: Duration,
 }
 

@@ -7,9 +7,9 @@ impl Profile {
     ///
     /// `tenure doctor` prints them before it examines the store itself.
     ///
-    /// A [note](crate::Severity::Note) names events after which two clients can hold a lock, and clients that the locks
-    /// do not exclude. A [warning](crate::Severity::Warning) names a protection that other stores give and this one
-    /// lacks. Loss of the store's data is not mentioned, because no store withstands it.
+    /// A [note](crate::Severity::Note) names events after which two clients can hold a lock at once, or clients that
+    /// the locks do not exclude. A [warning](crate::Severity::Warning) names a protection that other stores give and
+    /// this one lacks. Loss of the store's data is not mentioned, because no store withstands it.
     ///
     /// # Examples
     /// ```

@@ -1,8 +1,8 @@
 //! Runs the same workloads with two builds of this program, in alternating rounds, and compares their rates.
 //!
-//! A build runs each round in a new process, by `full --rounds 1 --json FILE` for one workload on one store, so that
-//! builds without `against` can take part. The process repeats a round that was disturbed by the host of this virtual
-//! machine.
+//! Each round of a build is a new process, which runs `full --rounds 1 --json FILE` for one workload on one store. So
+//! an old build without the verb `against` can take part. The process repeats a round that was disturbed by the host
+//! of this virtual machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -104,8 +104,8 @@ pub(crate) fn run(args: &Against) -> Fallible<()> {
     }
 }
 
-/// Runs all rounds of a pairing with both builds. Returns `None` if the old build does not know the workload, the store
-/// or a client of the pairing.
+/// Runs all rounds of a pairing (a workload, a store and clients) with both builds. Returns `None` if the old build
+/// does not know one of these.
 fn alternate(
     programs: [&Path; 2],
     pairing: &Pairing,

@@ -52,8 +52,8 @@ impl Lock for tenure::Lock {
     }
 }
 
-/// The baseline for memory: `tokio::sync::Mutex`, close to the cost of waking the next task. It promises far less: no
-/// lease, no token, no names, no inspection, no eviction, and no other store.
+/// The baseline for memory: `tokio::sync::Mutex`, which costs little more than waking the next task. It promises far
+/// less: no lease, no token, no names, no inspection, no eviction, and no other store.
 impl Lock for Arc<Mutex<()>> {
     type Guard = OwnedMutexGuard<()>;
 

@@ -41,8 +41,8 @@ impl Entrant {
         let processes = &mut self.processes;
         let once = async || {
             let before = CoresTime::now();
-            // Measures the host's part over `time` for every client, though some clients take a second longer to
-            // serve their last waiters.
+            // Reads the cores' time after `time`, not after the round: a round lasts longer for clients that take
+            // up to a second to serve their last waiters.
             let after = async {
                 tokio::time::sleep(time).await;
                 CoresTime::now()
@@ -77,7 +77,7 @@ async fn least_disturbed<T>(
     Ok(best)
 }
 
-/// Runs all rounds of a pairing in turn. Returns a row for each of its clients.
+/// Runs all rounds of a pairing; in each round its clients take turns. Returns a row for each client.
 pub(crate) async fn hold(
     pairing: &Pairing,
     pace: Pace,
@@ -121,7 +121,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns which try counts if the machine's host takes these parts of the cores' time, and the counters.
+    /// Runs a round whose tries lose these parts of the cores' time to the machine's host. Returns the index of the
+    /// try that counts, and the counters.
     fn run(parts: &[f64]) -> (usize, Disturbed) {
         let (mut disturbed, mut parts) = (Disturbed::default(), parts.iter().copied().enumerate());
         let once = async || Ok(parts.next().expect("no more tries than there may be"));

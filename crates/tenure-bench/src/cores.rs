@@ -1,5 +1,5 @@
-//! Gives the server a core of its own, and the other cores to its clients. Otherwise the system moves the server and
-//! its client between one common core and two cores, and that changes the rates more than the choice of the client.
+//! Gives the server a core of its own, and the other cores to its clients. Otherwise the system runs the server and
+//! a client at times on one core and at times on two, and that changes the rates more than the choice of the client.
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -1,8 +1,8 @@
-//! Describes the machine and the programs' versions in a run, as far as they can be found out.
+//! Describes the machine of a run and the versions of its programs, as far as they can be found out.
 
 use std::process::Command;
 
-/// Names and values for a table.
+/// Names and values of the machine's and the programs' properties, for a table.
 pub(crate) fn describe() -> Vec<(&'static str, String)> {
     // All cores, even one that is reserved for the server.
     let cores = fields("/proc/cpuinfo", "processor").len();

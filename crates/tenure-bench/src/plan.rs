@@ -166,7 +166,7 @@ pub(crate) fn pairings(
 fn clients(workload: Workload, store: Store, distance: Distance) -> Vec<Client> {
     let mut clients = vec![Client::Tenure];
     if store == Store::Redis && workload.is_exclusive() && workload != Workload::LoneWaiter {
-        // The nodes of a cluster tell clients their own addresses. So clients would bypass the proxy of `Away`.
+        // The nodes of a cluster tell clients where to connect. So clients would bypass the proxy of `Away`.
         if distance != Distance::Away {
             clients.push(Client::TenureCluster);
         }

@@ -1,8 +1,8 @@
 //! Measures the server time of a hand-over in a fair queue on Redis, with few waiters and with many.
 //!
 //! A hand-over has three steps: a claim joins the queue at its tail, the holder is released, and the new head of the
-//! queue is polled and granted. Each waiter costs this once. The engine's repeated polls are left out, because their
-//! frequency depends on the number of waiters.
+//! queue is polled and granted. Each waiter needs these steps once. The engine's repeated polls are left out, because
+//! their frequency depends on the number of waiters.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;

@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(row.handovers_per_s, 200.0);
         assert_eq!(row.min_share, 0.5);
         assert_eq!(row.rounds, [400.0, 200.0, 1000.0]);
-        // 400 waits of 1 to 100 µs, 200 of 101 to 300, 1000 of 1 to 1000; the histogram is accurate to 0.1 %.
+        // The waits, in µs: four times 1 to 100, once 101 to 300, once 1 to 1000. The histogram is accurate to 0.1 %.
         let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.002;
         assert!(near(row.p50_us, 250.0), "{}", row.p50_us);
         assert!(near(row.p99_us, 984.0), "{}", row.p99_us);

@@ -17,12 +17,12 @@ const FILE: &str = "locks.db";
 /// Number of masters of a cluster, and of servers of a quorum.
 const SEVERAL: usize = 3;
 
-/// The lease of `Client::TenureQuorum`, and also the longest lease of its quorum. It is short, because a member that
-/// has just started places no claim for that time.
+/// The lease of `Client::TenureQuorum`, and also the longest lease of its quorum. It is short, because a member
+/// places no claim for that time after its start.
 pub(crate) const QUORUM_LEASE: Duration = Duration::from_secs(1);
 
-/// Time for which a new quorum must run in addition to the longest lease, because a server counts its uptime in whole
-/// seconds.
+/// Time that a new quorum needs, in addition to the longest lease, before it places claims: a server counts its
+/// uptime in whole seconds.
 const RECOVERY_SLACK: Duration = Duration::from_secs(1);
 
 /// Delay of each message with `--distance away`. Timers have a resolution of 1 ms, so it may be 1 ms more.

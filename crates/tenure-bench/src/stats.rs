@@ -14,7 +14,8 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Minimum confidence of an interval of five or more rounds. The interval of five rounds is their whole range.
+/// The confidence interval of five or more rounds has at least this confidence. For five rounds it is their whole
+/// range.
 const SURE: f64 = 0.93;
 
 /// The confidence interval of the median over all possible rounds. Assumes only that each value is as likely below

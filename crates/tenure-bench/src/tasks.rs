@@ -21,8 +21,8 @@ use crate::processes::Work;
 use crate::site::QUORUM_LEASE;
 use crate::tally::Round;
 
-/// A worker that still waits this long after the end of its round gives up. Its wait counts with the length until
-/// then. Some libraries let all waiters poll at the same moments, and take seconds to serve the last of them.
+/// A worker that still waits this long after the end of its round gives up, and its wait counts up to that moment.
+/// Some libraries let all waiters poll at the same moments, and take seconds to serve the last of them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pause of the lone waiter after each unlock. It then asks again at an arbitrary moment of the other process's work.

@@ -49,7 +49,7 @@ fn rows(workload: &str, store: &str) -> (Vec<Value>, String) {
     (rows.collect(), printed)
 }
 
-/// The rows of the printed tables with three or more columns.
+/// The rows of those printed tables that have three or more columns.
 fn cells(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let rows = text.lines().filter_map(|line| line.strip_prefix('|'));
     let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());

@@ -43,7 +43,8 @@ impl KeyState {
         Ok(self.wait(claim, position, now))
     }
 
-    /// Returns the reply to a claim that may not wait or hold: it has ended, comes too late, or is of another kind.
+    /// Returns the reply to a claim that may neither wait nor hold: it has ended, comes after `not_after`, or asks
+    /// for another kind of lock than the key is used as.
     pub(crate) fn refusal(
         &self,
         claim: &Claim,

@@ -30,7 +30,8 @@ impl KeyState {
         cooldown.filter(|cooldown| now < *cooldown)
     }
 
-    /// Reservations of other clients that hold the claim back. A fair claim ignores reservations and obeys the queue.
+    /// Reservations of the key for other clients, which delay the grant of this claim. A fair claim ignores
+    /// reservations and obeys the queue.
     fn reservations_against(&self, claim: &Claim, now: Instant) -> impl Iterator<Item = &Reservation> {
         let (client, fairness) = (claim.at.id.client(), claim.fairness);
         let reservations = self.waiters.iter().flat_map(|waiters| &waiters.reservations);

@@ -116,7 +116,8 @@ impl KeyState {
         self.waiters.get_or_insert_default()
     }
 
-    /// Removes the watchers and the reservation of a claim that has ended. With `wake`, wakes the watchers first.
+    /// Removes the watchers and the reservation of a claim that has ended. With `wake` (after an eviction or an
+    /// expiry), wakes the watchers first, so that the client learns of the end.
     pub(crate) fn stop_waiting(&mut self, id: ClaimId, wake: bool, op: &mut Operation<'_>) {
         if let Some(waiters) = &mut self.waiters {
             if wake {

@@ -34,7 +34,7 @@ impl Losses {
         entry.map_or(Loss::Missing, |entry| entry.loss.clone())
     }
 
-    /// Time until which the record of a claim that expired at `now` counts: 20 s later.
+    /// Time until which the expiry of a claim at `now` is remembered: 20 s later.
     pub(crate) fn expiry_known_until(now: Instant) -> Instant {
         now + MAX_NOT_AFTER.saturating_mul(2)
     }

@@ -45,8 +45,8 @@ impl KeyState {
         }
     }
 
-    /// Treats a successor as [`acquire`](Self::acquire) does, but does not grant it if `yields` is true: then claims
-    /// of other clients wait. A successor that holds the key already keeps it.
+    /// Treats a successor as [`acquire`](Self::acquire) does. With `yields`, does not grant it, because waiting
+    /// claims of other clients go first. A successor that holds the key already keeps it.
     fn place_successor(
         &mut self,
         claim: Arc<Claim>,
@@ -60,7 +60,8 @@ impl KeyState {
             poll_after: TURN,
         };
         if !yields || self.hold_mut(id).is_some() {
-            // A successor of another kind of lock is not placed. Its own `acquire` returns the error.
+            // If the key is used as another kind of lock, the successor is not placed. Its own `acquire` then returns
+            // the error.
             return self.acquire(claim, not_after, op).unwrap_or(poll_soon);
         }
         let position = self.position(id);

@@ -33,7 +33,8 @@ impl Tokens {
         }
     }
 
-    /// Reserves `count` consecutive tokens, greater than all that were drawn before and all to which a renewal raised.
+    /// Reserves `count` consecutive tokens. They are greater than all tokens drawn before, and greater than each to
+    /// which a renewal raised the counter.
     pub(crate) fn draw(&mut self, now: Instant, count: NonZeroU32) -> TokenRange {
         let wall = self.origin.saturating_add(micros(now));
         let first = FencingToken::new((self.last + 1).max(wall));

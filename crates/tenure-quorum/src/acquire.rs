@@ -39,8 +39,8 @@ impl Quorum {
         self.decide(votes, claim, pending).await
     }
 
-    /// Returns the handler of votes that arrive after the decision. If the claim is no longer wanted, and the member
-    /// of a late vote granted it or may have, the handler releases the claim there.
+    /// Returns the handler of votes that arrive after the decision. If the claim is no longer wanted, the handler
+    /// releases it at each member that granted it late, or may have granted it.
     pub(crate) fn release_if_late(
         self: &Arc<Self>,
         claim: Arc<Claim>,
@@ -91,8 +91,8 @@ impl Quorum {
     }
 
     /// Reads votes until a majority has granted the claim, no majority can, or the time limit has passed. Without a
-    /// majority, declares the claim unwanted, and counts the votes that arrived before that. A claim that the quorum
-    /// granted before stays wanted.
+    /// majority, declares the claim unwanted, unless the quorum granted it before. Votes that arrived before this
+    /// declaration still count.
     async fn count(&self, votes: &mut Votes, mut replies: Replies<Vote>, pending: &Pending) {
         while !votes.is_granted() && !votes.is_refused() {
             match replies.next().await {
@@ -109,8 +109,10 @@ impl Quorum {
     }
 
     /// Turns the votes into the reply. If the quorum does not grant the claim, releases it at the members that
-    /// granted it or may have. But a failed poll of a claim that the quorum granted before releases nothing, unless a
-    /// renewal found the claim lost during a poll that a majority granted.
+    /// granted it or may have.
+    ///
+    /// A failed poll of a claim that the quorum granted before releases nothing, with one exception: a majority
+    /// granted this poll too, but meanwhile a renewal found the claim lost.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         votes: Votes,
@@ -152,10 +154,11 @@ impl Quorum {
     /// Makes the members that granted the claim agree on its tokens, and returns the grant of the quorum. `None` if the
     /// claim has ended at a member that should raise its counter.
     ///
-    /// The tokens of a claim that the quorum granted before stay; otherwise the greatest range counts. Each member with
-    /// another range raises its counter to the end of the agreed range, in the same atomic step in which it finds the
-    /// claim alive. So at each member of a majority, the counter reached the tokens of this grant before the claim
-    /// ended there. A majority that grants a later claim includes one of those members, which assigns a greater token.
+    /// If the quorum granted the claim before, its tokens stay. Otherwise the members agree on the greatest range.
+    /// Each member with another range raises its counter to the end of the agreed range, in the same atomic step in
+    /// which it finds the claim alive. So at each member of a majority, the counter reached the tokens of this grant
+    /// before the claim ended there. A majority that grants a later claim includes one of those members, which
+    /// assigns a greater token.
     async fn agree(
         &self,
         granted: &[(usize, Grant)],
@@ -209,8 +212,8 @@ impl Quorum {
         }
     }
 
-    /// Releases a claim at the members that granted it. Waits for their confirmations, so that the client's next claim
-    /// does not compete with this one, but no longer than `member_timeout`.
+    /// Releases a claim at the members that granted it. Waits up to `member_timeout` for their confirmations, so that
+    /// the client's next claim does not compete with this one.
     async fn withdraw(&self, granted: &[(usize, Grant)], claim: Arc<Claim>) {
         let request = ReleaseRequest::of(&claim, Cause::Withdrawn);
         let longest = claim.lease;

@@ -78,7 +78,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.guard = None;
         let mut turns = self.attempts.turns.lock();
-        // If no other call waits, the map has the only reference.
+        // If no other call uses this claim's lock, only the map refers to it.
         if turns
             .get(&self.id)
             .is_some_and(|turn| Arc::strong_count(turn) == 1)

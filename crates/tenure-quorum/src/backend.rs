@@ -86,7 +86,8 @@ impl Quorum {
         })
     }
 
-    /// Sends the elements of a batch that pass `check`. `refused` makes the replies to the others from their errors.
+    /// Sends the elements of a batch that pass `check`. For each of the others, `refused` makes the reply from the
+    /// error.
     fn run_batch<R, T, F>(
         self: Arc<Self>,
         batch: Batch<R>,

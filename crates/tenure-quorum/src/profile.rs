@@ -52,8 +52,8 @@ pub(crate) fn profile<'a>(
     // No fair locks: the members' queues can differ, so it may be that no claim is first at a majority.
     all.mutex = both(all.mutex, all.mutex);
     all.read_write = both(all.read_write, all.read_write);
-    // No semaphores: any two majorities share a member, but three claims could be granted without a member that knows
-    // all three.
+    // No semaphores: any two majorities share a member, but three majorities may have no member in common. So three
+    // claims could be granted a semaphore of two permits.
     all.semaphore = Order::None;
     all.inspection.queue = false;
     all.reports_waiters = false;

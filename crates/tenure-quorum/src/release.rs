@@ -29,8 +29,8 @@ struct Element {
     votes: Option<(Votes, Pending)>,
 }
 
-/// Returns the claims that a batch releases or names as successors, sorted. Batches take their turns in this order, so
-/// two batches cannot wait for each other.
+/// Returns the claims that a batch releases or names as successors, sorted. Each batch takes the `Turn`s of its
+/// claims in this order, so two batches cannot wait for each other.
 fn claims(batch: &Batch<ReleaseRequest>) -> BTreeSet<ClaimId> {
     let released = batch.iter().filter_map(|request| match &request.target {
         ReleaseTarget::Claim(claim) => Some(claim.id),
@@ -82,7 +82,8 @@ impl Quorum {
         answers
     }
 
-    /// Prepares to count the replies to one request. Declares the claim to release unwanted, if this client held it.
+    /// Prepares to count the replies to one request. If the request releases a claim that this client held, declares
+    /// that claim unwanted.
     fn element(&self, request: &ReleaseRequest) -> Element {
         let is_held = match &request.target {
             ReleaseTarget::Claim(claim) => self.attempts.remove(claim.id),

@@ -48,7 +48,7 @@ impl Quorum {
             }
         }
         if members - element.gone < majority {
-            // Members that still have the claim keep it until its holder releases it or its lease ends: the holder may
+            // The quorum does not release the claim at the members that still have it, because its holder may
             // be paused before it reads this reply, and believe in the claim until its local deadline.
             if request.only == Phase::Granted {
                 self.attempts.remove(id);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tenure_backend::{AcquireReply, BackendError, Effect, Fault, Grant};
 
-/// Pause before the next poll of a claim that a minority granted. For a claim that no member granted, the pause is
-/// added to a member's `poll_after`. The engine adds a random part.
+/// Pause before the next poll after a split vote, in which a minority granted the claim. If no member granted the
+/// claim, the pause is added to a member's `poll_after`. The engine adds a random part, so that competing clients do
+/// not poll together again.
 const SPLIT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The replies of the members to one claim.

@@ -33,8 +33,8 @@ impl RedisCluster {
     /// Starts masters, each with a replica if `replicated`. With `clock`, a test can step the clock of all nodes.
     ///
     /// # Errors
-    /// The system's error, one with a node's output if the node does not answer, or one that the nodes do not form a
-    /// cluster.
+    /// The system's error, an error with a node's output if the node does not answer, or an error if the nodes do not
+    /// form a cluster.
     pub fn start(
         masters: usize,
         replicated: bool,
@@ -104,7 +104,7 @@ impl RedisCluster {
     /// Number of the node that serves a slot, as the first running node of the list knows it.
     ///
     /// # Errors
-    /// The error of the system or the server, or one that no node serves the slot.
+    /// The error of the system or the server, or an error if no node serves the slot.
     pub fn owner(&self, slot: u16) -> io::Result<usize> {
         let nodes = self
             .nodes
@@ -196,7 +196,7 @@ impl RedisCluster {
     /// Waits until every node counts the cluster as complete.
     ///
     /// # Errors
-    /// The error of a node that does not answer, or one that the cluster is not complete after 30 s.
+    /// The error of a node that does not answer, or an error if the cluster is not complete after 30 s.
     pub fn wait_until_complete(&self) -> io::Result<()> {
         self.wait(|cluster| {
             let complete = |node: &Redis| Ok(node.ask(&["CLUSTER", "INFO"])?.contains("cluster_state:ok"));

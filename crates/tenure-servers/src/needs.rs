@@ -26,7 +26,7 @@ pub fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Adds the program's name to the error of its start.
+/// Adds the program's name to the error with which its start failed.
 pub(crate) fn cannot_start(program: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("`{program}` cannot be started: {error}"))
 }

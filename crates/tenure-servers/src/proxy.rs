@@ -118,7 +118,7 @@ impl Proxy {
         self.change(direction, |faults| faults.swallowed = true);
     }
 
-    /// Closes every connection. Until [`heal`](Self::heal) also closes each new one at once.
+    /// Closes every connection. Also closes each new one at once, until [`heal`](Self::heal).
     pub fn refuse(&self) {
         self.state.refused.store(true, Ordering::Relaxed);
         self.cut();

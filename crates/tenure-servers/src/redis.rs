@@ -202,7 +202,7 @@ impl Redis {
     }
 }
 
-/// An address with a random port that no process uses now. Fails if the port is in use; a second try draws another.
+/// Draws a random port, and returns an address with it. Fails if a process uses the port; a second try draws another.
 pub(crate) fn free_address() -> io::Result<SocketAddr> {
     let chance = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + chance as u16));

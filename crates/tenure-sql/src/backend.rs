@@ -54,8 +54,9 @@ impl SqlStore {
         }
     }
 
-    /// Sends a request to the file's thread and waits for the reply. A lone caller first polls for the reply, and
-    /// yields to other tasks between polls. Returns `None` if the thread ended without a reply.
+    /// Sends a request to the file's thread and waits for the reply. If no other caller competes and replies come
+    /// quickly, polls for the reply before it sleeps, and yields to other tasks between polls. Returns `None` if the
+    /// thread ended without a reply.
     async fn send<Q, A>(&self, request: Q, wrap: impl FnOnce(Pending<Q, A>) -> Request) -> Option<A> {
         let (pending, mut answer) = Pending::new(request);
         let caller_spin = self.mailbox.caller_spin();

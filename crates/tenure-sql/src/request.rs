@@ -75,8 +75,8 @@ impl Write {
     /// Returns whether the commit must be synced to the disk before the request is answered.
     ///
     /// Grants, also to a successor, must survive a power failure because of their fencing tokens. Renewals are synced
-    /// too, for safety: they are rare. A release without a successor or a registration may be lost: the claim then
-    /// ends with its lease, or at the next boot.
+    /// too, for safety: they are rare. Other releases may be lost: their claims then end with their leases, or at the
+    /// next boot. Registrations for wake-ups may be lost too.
     pub(crate) fn must_sync(&self) -> bool {
         match self {
             Write::Acquire(_) | Write::Renew(_) => true,

@@ -248,8 +248,8 @@ async fn a_thousand_waiters_can_leave_at_once() {
     }
     drop(queue);
     assert!(is_alive(&client, &held).await);
-    // The limit is many times what the release takes. If all waiters were checked for each one that leaves, the release
-    // would take longer.
+    // The limit is many times what the release takes. A release that checked all remaining waiters for each withdrawn
+    // one would exceed it.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 

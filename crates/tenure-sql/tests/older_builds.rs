@@ -100,9 +100,9 @@ async fn both_builds_write_one_file() {
     client.lock("k").await;
 }
 
-/// This build reserves the key for an unfair waiter of the older build, and must not add a lease to its row.
-/// Otherwise the older build's grant would be further ahead of the clock than that lease, and would be deleted as a
-/// row of an earlier boot.
+/// When this build reserves the key for an unfair waiter of the older build, it must not store a lease in the waiter's
+/// row: the older build then grants the claim without updating that lease. A grant that ends later than the stored
+/// lease allows would look like a row of an earlier boot, and this build would delete it.
 #[tokio::test]
 async fn a_granted_watcher_of_an_older_build_excludes() {
     let (_dir, path) = temp_lock_file();

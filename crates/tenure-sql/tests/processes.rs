@@ -65,7 +65,8 @@ fn child_increments_a_counter() {
     });
 }
 
-/// Each process asks again at once after a release, so only the store's reservations make the shares fair.
+/// Each process asks again right after its release. The shares are fair only because the store reserves the key for a
+/// waiter that it has woken.
 #[test]
 fn each_process_gets_half_its_share_of_an_unfair_key() {
     const PROCESSES: usize = 4;

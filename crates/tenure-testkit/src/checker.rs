@@ -3,8 +3,8 @@
 //! An attempt *holds* its key from its `acquired` event up to its `release` event, its `lost` event or its local
 //! deadline, whichever comes first. The end is exclusive: another attempt may be granted at that very time. From its
 //! `downgrade` event on, a writer holds its key as a reader. The checker concludes nothing from an attempt with an
-//! unknown outcome. For mutual exclusion the check is complete: a correct lock can have produced the history if and
-//! only if holding periods whose modes [`Mode::admits`] refuses do not overlap.
+//! unknown outcome. For mutual exclusion the check is complete: it reports a history if and only if attempts hold a
+//! key together that [`Mode::admits`] does not allow together.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -46,8 +46,8 @@ pub fn check(history: impl IntoIterator<Item = Event>) -> Result<Summary, Vec<Vi
     }
 }
 
-/// Order of events at the same time: begin, end, queued, grant, observation. So one attempt may end when another is
-/// granted.
+/// Order of events at the same time: begin, end, queued, grant, observation. So one attempt may end at the very time
+/// at which another is granted.
 fn sort_rank(kind: &EventKind) -> u8 {
     match kind {
         EventKind::Invoked { .. } => 0,
@@ -223,7 +223,8 @@ impl Checker {
         }
     }
 
-    /// Checks L3: no conflicting attempt that queued before the granted one began still waits.
+    /// Checks L3: the granted attempt overtakes no conflicting one. An attempt is overtaken if it still waits, and had
+    /// queued before the granted one began.
     fn check_order(&mut self, event: &Event, mode: Mode, invoked: Instant) {
         let (_, one) = self.state_of(event.attempt);
         let ahead: Vec<u64> = one

@@ -90,7 +90,8 @@ impl SimClock {
     /// Advances tokio's time and this clock.
     ///
     /// # Cancel safety
-    /// If the future is dropped before its first poll, no time passes; after it, the whole time has passed.
+    /// If the future is dropped before its first poll, no time passes. If it is dropped later, the whole time has
+    /// passed.
     ///
     /// # Panics
     /// Panics if tokio's time is not paused.
@@ -163,7 +164,7 @@ impl JumpingClock {
         self.trap.lock().take().is_none()
     }
 
-    /// Underlying clock. Readings of this one do not count towards the jump.
+    /// Underlying clock, whose readings do not count towards the jump.
     pub fn manual(&self) -> &ManualClock {
         &self.clock
     }

@@ -30,20 +30,20 @@ pub trait Subject: Send + Sync + 'static {
     /// Creates a client on `clock`, with a store that reads the same clock. Returns `None` if the store has its own
     /// clock.
     ///
-    /// The client may have a store of its own, so a test case that calls this method uses no other client.
+    /// The client may have a store of its own, so other clients of the subject may not see its claims.
     fn client_on(&self, clock: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>>;
 
     /// Shuts the store down in an orderly way and starts it again with its stored data. Returns `None` if the store
     /// keeps no data or cannot be restarted by a test.
     ///
-    /// Clients created before need not work afterwards. A store within one machine restarts only with that machine,
-    /// and so with its clients.
+    /// Clients created before the restart need not work after it. A store within one machine restarts only with that
+    /// machine, so its clients end too.
     fn restart(&self) -> Option<Call<()>> {
         None
     }
 
-    /// Makes every call of this subject's clients fail in this way; with `None`, calls succeed again. Returns `None` if
-    /// the store cannot be made to fail in this way.
+    /// Makes every call of this subject's clients fail with `failure`; with `None`, calls succeed again. Returns
+    /// `None` if the store cannot be made to fail in this way.
     fn set_failure(&self, failure: Option<StoreFailure>) -> Option<Call<()>> {
         let _ = failure;
         None
@@ -56,8 +56,8 @@ pub trait Subject: Send + Sync + 'static {
         false
     }
 
-    /// Returns true if the store may end a waiting claim at any time, as a quorum does when only a minority of its members has
-    /// granted the claim. The engine then names a new claim.
+    /// Returns true if the store may end a waiting claim at any time, as a quorum does when only a minority of its
+    /// members has granted the claim. The engine then continues with a new claim.
     fn may_end_waiting_claims(&self) -> bool {
         false
     }

@@ -57,7 +57,8 @@ pub enum Rule {
     V3,
     /// The guarded resource accepted an older token after a newer one.
     V4,
-    /// An attempt was granted before a conflicting one that had queued before the granted one began.
+    /// An attempt overtook a conflicting one: it was granted while the other still waited, although the other had
+    /// queued before it began.
     L3,
     /// The store showed more holders and waiters of a key than there were attempts that had neither failed nor been
     /// released.

@@ -14,8 +14,8 @@ use tenure_backend::{
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Chaos, Exchange, FaultRates, Faults, FaultyBackend, Reply, Request, When};
 
-/// Store that records the placements, renewals and releases that reach it. It refuses readers and inspections,
-/// replies that other claims have ended, and sends a hundred wake-ups to each watch.
+/// Store that records the placements, renewals and releases that reach it. It refuses read claims and inspections,
+/// answers every other placement with `Ended`, and sends a hundred wake-ups to each watch.
 #[derive(Debug)]
 struct CallLog {
     store: Arc<dyn Backend>,

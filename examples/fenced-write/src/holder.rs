@@ -22,7 +22,7 @@ pub fn hold(folder: &Path, writer: Writer, balance: i64) -> Result<(), Box<dyn E
 
     let mut told = String::new();
     if stdin().read_line(&mut told)? > 0 {
-        // Another check of the lock here could be out of date before the write arrives.
+        // Does not check the lock again: it could be lost between the check and the write.
         match ledger.write(writer, token, balance) {
             Ok(()) => println!("written"),
             Err(error) => println!("refused: {error}"),

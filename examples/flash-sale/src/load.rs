@@ -15,7 +15,7 @@ use crate::Fault;
 use crate::http::{LIMIT, Reply, request};
 use crate::shop::ITEMS;
 
-/// Number of buyers that come at once, three for two items, and of those that come while a shop is paused.
+/// Number of buyers that come at once, more than there are items, and of buyers that come while a shop is paused.
 const BUYERS: usize = 150;
 const MEANWHILE: usize = 40;
 
@@ -107,7 +107,7 @@ async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     }
     drop(paused);
     let answer = slow.await??.body;
-    // The buyer may learn that the lock is lost before the sale itself has ended.
+    // Waits for the end of the sale, because the buyer may learn earlier that the lock is lost.
     wait_until(first, LIMIT, |till| number(till, "thinking").ok() == Some(0)).await?;
     let again = ask(first, &what, "").await?.body;
     Ok(format!(

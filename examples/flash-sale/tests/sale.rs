@@ -46,7 +46,7 @@ impl Sale {
         Process::start(command)
     }
 
-    /// Runs one trial. Compares its counts with the database. Returns them and the lines printed after.
+    /// Runs one trial. Compares its counts with the database. Returns the counts, and the lines printed after them.
     fn run(&self, trial: &str) -> ([i64; 7], String) {
         let mut load = self.load(&[trial]);
         let line = load.line_with(trial);
@@ -164,7 +164,7 @@ fn a_buyer_that_disconnects_does_not_release_the_lock() {
     let early = send(first, "POST /buy/locked/early", "think: 1s\r\n", "");
     wait_for_a_thinker(first);
     drop(early);
-    // While the server answers other requests, it also notices the closed connection.
+    // These requests give the server time to notice the closed connection.
     for _ in 0..20 {
         assert_eq!(ask(first, "GET /books", "").status, 200);
     }
@@ -246,7 +246,7 @@ fn the_load_waits_for_a_shop_that_starts_late() {
     let late = TcpListener::bind("127.0.0.1:0").unwrap();
     sale.shops[2] = late.local_addr().unwrap().to_string();
     let mut load = sale.load(&["locked"]);
-    // Closes the load's first connection to the late shop.
+    // The third shop does not run yet: the test closes the load's first connection to its address.
     drop(late.accept().unwrap());
     drop(late);
     let _late = shop(&sale.fixture, &sale.redis, &sale.shops[2], "30s");

@@ -1,5 +1,5 @@
-//! Runs the shell commands of the guides, and compares their output with the guides. Finds code of a page that is not
-//! compiled.
+//! Runs the shell commands of the guides, and compares their output with what the guides show. Also fails if a page
+//! has code that is neither compiled nor run.
 #![cfg(unix)]
 
 #[path = "../../fixture.rs"]
@@ -80,8 +80,8 @@ fn commands_of_coming_from_flock_print_the_given_output() {
     }
 }
 
-/// rustdoc takes a block without a language for Rust, and skips one with an unknown language. A `text` block is a
-/// drawing.
+/// The languages of each page's code blocks. rustdoc compiles a block without a language as Rust, and skips a block
+/// whose language it does not know. A `text` block is a drawing, which nothing compiles or runs.
 #[test]
 fn every_code_block_is_compiled_or_run() {
     for (name, languages) in [
@@ -123,7 +123,8 @@ fn files_below(folder: &str, ending: &str) -> Vec<String> {
     files
 }
 
-/// In pages of a crate, a block without a language is Rust too: these pages are the documentation of its modules.
+/// The pages in a crate's folders are the documentation of its modules, so rustdoc also takes their blocks without a
+/// language for Rust.
 #[test]
 fn every_page_with_rust_code_is_compiled() {
     let mut compiled = 0;

@@ -26,8 +26,8 @@ impl Journal {
 
     /// Records a task. Returns `false`, without an effect, if a leader with a greater token has recorded one.
     ///
-    /// Blocks the thread. That is allowed, because the task of `main` runs on no worker thread, so it delays no
-    /// renewal.
+    /// Blocks the thread. That delays no renewal, because renewals run on tokio's worker threads, and the task of `main`
+    /// runs on the main thread.
     pub(crate) fn record(&self, task: &str, token: Option<FencingToken>) -> rusqlite::Result<bool> {
         let fence = token.map_or(0, FencingToken::as_i64);
         let rows = self.0.execute(RECORD, (task, fence, std::process::id()))?;

@@ -45,7 +45,7 @@ fn journal(fixture: &Fixture) -> Connection {
     journal
 }
 
-/// Locks the journal until the connection is dropped.
+/// Locks the journal until the returned connection is dropped.
 fn keep_busy(fixture: &Fixture) -> Connection {
     let journal = journal(fixture);
     journal.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -17,7 +17,8 @@ use rustix::process::Signal;
 const FIRST: &str = "CREATE TABLE customers (name TEXT); INSERT INTO customers VALUES ('one')";
 const SECOND: &str = "INSERT INTO customers VALUES ('two')";
 
-/// Starts a migrator, which waits between two steps: the second step is a pipe that the test has not written to.
+/// Starts a migrator, which waits after its first step: the file of the second step is a pipe, still without a
+/// writer.
 fn half_way(fixture: &Fixture) -> Process {
     fs::create_dir(fixture.path("steps")).unwrap();
     fs::write(fixture.path("steps/1.sql"), FIRST).unwrap();

@@ -20,7 +20,7 @@ const SCHEMA: &str = "
 /// Charges once per idempotency key: a second charge with the same key has no effect.
 const CHARGE: &str = "INSERT INTO charges (key, body) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING";
 
-/// Stores an answer with the token of its holder. A holder with an older token replaces nothing.
+/// Stores an answer with the token of the lock's holder. A holder with an older token replaces nothing.
 const KEEP: &str = "INSERT INTO answers (key, answer, fence) VALUES (?1, ?2, ?3)
     ON CONFLICT (key) DO UPDATE SET answer = excluded.answer, fence = excluded.fence WHERE fence <= excluded.fence";
 

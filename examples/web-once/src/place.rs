@@ -59,13 +59,13 @@ async fn charge_once(orders: &Orders, guard: &Guard, key: &str, body: &str) -> A
     }
 }
 
-/// Answer to an error. The order may have been charged; the client learns it by repeating the request.
+/// Answer to an error. By repeating the request, the client learns whether the order was charged.
 fn fault(error: impl Display) -> Answer {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
 }
 
-/// Answer if the lock was not held to the end. After `Lost` and `Backend`, the order may have been charged; the client
-/// learns it by repeating the request.
+/// Answer if the lock was not held to the end. After `Lost` and `Backend`, the order may have been charged: by
+/// repeating the request, the client learns whether it was.
 fn refusal(error: Error) -> Answer {
     let status = match error {
         Error::Invalid(_) => StatusCode::BAD_REQUEST,

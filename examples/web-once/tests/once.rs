@@ -94,7 +94,7 @@ fn give_up(fixture: &Fixture, server: &Server) -> Connection {
     let early = http::send(&server.address, "POST /orders", SEVEN, "2 shoes");
     wait_for("the lock on the order", || is_held(fixture, "order:seven"));
     drop(early);
-    // While the server answers other requests, it also notices the closed connection.
+    // These requests give the server time to notice the closed connection.
     for _ in 0..20 {
         assert_eq!(order(&server.address, "", "socks").0, 400);
     }

@@ -125,7 +125,7 @@ impl Fixture {
     }
 }
 
-/// A number as it is; any other string is the id of a holder, in the format of its client.
+/// Returns a number as it is, and `ID` for any other string: that is the id of a holder, in the format of its client.
 fn number_or_id(value: String) -> String {
     if value.parse::<i64>().is_ok() {
         value

@@ -18,7 +18,7 @@ pub(crate) struct Subject {
     pub(crate) options: &'static str,
     /// The key of the tests.
     pub(crate) key: &'static str,
-    /// Tenure's lock.
+    /// Tenure's kind of lock.
     pub(crate) ours: Kind,
     /// The longest usual time between Tenure's unlock and the client's acquisition: by a wake-up, or by the client's
     /// polls.

@@ -17,8 +17,8 @@ pub(crate) const STORES: [&str; 6] = [
 /// Crates that any crate's tests may use, by path and without a version: `cargo publish` then ignores the dependency.
 const FOR_TESTS: [&str; 2] = ["tenure-testkit", "tenure-servers"];
 
-/// More dependencies for tests: the suite is tested on a memory store with planted bugs, and a quorum on members in
-/// memory and on Redis.
+/// More dependencies that only tests may use: the conformance suite is tested on a memory store with planted bugs,
+/// and the quorum store on members in memory and on Redis.
 const UNDER_TEST: [(&str, &str); 3] = [
     ("tenure-testkit", "tenure-memory"),
     ("tenure-quorum", "tenure-memory"),

@@ -86,7 +86,7 @@ fn comment(line: &str) -> &str {
     comment.trim_start_matches(['/', '!'])
 }
 
-/// The words of these lines, empty for those in backquotes. An empty line ends a sentence.
+/// The words of these lines; a word in backquotes becomes an empty one. An empty line ends a sentence.
 fn words(lines: &[&str]) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let mut is_quoted = false;

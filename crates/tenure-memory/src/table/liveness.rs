@@ -72,8 +72,8 @@ impl Simulation {
         self.fixture.now + Duration::from_millis(self.dice.below(most_ms))
     }
 
-    /// Polls the client's claim. A client without a watch polls twice, unless its first poll is granted, and then
-    /// watches.
+    /// Polls the client's claim. A client that does not watch yet polls a second time if the first poll is not
+    /// granted, and starts to watch if the second is not granted either.
     fn poll(&mut self, at: usize, claim: Arc<Claim>, watch: Option<Watch>) {
         let reply = [true, false]
             .into_iter()
@@ -177,7 +177,8 @@ fn no_client_sleeps_while_its_key_is_free() {
 fn a_woken_client_that_never_polls_delays_others_briefly() {
     for (seed, modes) in (0..).zip(families()) {
         let mut simulation = Simulation::new(seed, 5, 1, &modes, Fairness::Unfair);
-        // With pauses this long, often only the stuck client waits, so no other client finds the key free by chance.
+        // With pauses this long, the client that never polls is often the only waiter. So no other client finds the
+        // key free by chance.
         simulation.max_rest = 100;
         (0..5_000).for_each(|_| simulation.step());
     }

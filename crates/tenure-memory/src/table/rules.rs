@@ -357,7 +357,7 @@ fn an_ended_late_or_mismatched_successor_is_not_placed() {
     readers.iter().for_each(|claim| drop(fixture.grant(claim)));
     let released = fixture.release_to(&readers[0], &mutex);
     assert!(matches!(released.successor, Some(AcquireReply::Waiting { .. })));
-    // The successor's own `acquire` gets the error.
+    // The successor's own `acquire` gets the error that the key is used as another kind of lock.
     assert!(fixture.acquire(&mutex).is_err());
 }
 

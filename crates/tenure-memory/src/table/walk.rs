@@ -29,8 +29,8 @@ struct ModelClaim {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Never sent to the table, or not placed there, because the claim was unfair and not granted, too late, or of
-    /// another kind.
+    /// The table does not have the claim. It was never sent; or it came too late or asked for another kind of lock
+    /// than the key is used as; or it is unfair and was not granted.
     New,
     Waiting {
         placed: u64,

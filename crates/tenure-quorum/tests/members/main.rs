@@ -371,7 +371,7 @@ async fn two_clients_that_split_the_vote_end_in_a_grant() {
     assert!(matches!(granted, Ok(AcquireReply::Granted(_))), "{granted:?}");
 }
 
-/// A member that requests reach after 10 ms.
+/// A member to which a round trip takes 10 ms.
 #[derive(Debug)]
 struct Distant(Arc<dyn Backend>);
 

@@ -57,8 +57,8 @@ fn check(request: &ReleaseRequest) -> Result<(), BackendError> {
     successor.map_or(Ok(()), |successor| successor.check(&LIMITS))
 }
 
-/// Places the successor, and grants it if no other client waits. An error of the successor, such as another kind of
-/// lock, must not prevent the release: the successor gets that error from its next poll.
+/// Places the successor, and grants it if no other client waits. If that fails, for example because the key is used
+/// as another kind of lock, the release still succeeds: the successor gets the error from its next poll.
 fn place_successor(view: &mut View, successor: &Successor, others: u32) -> AcquireReply {
     let policy = if others == 0 {
         GrantPolicy::Grant

@@ -69,7 +69,8 @@ pub(super) enum Step {
 struct StepGenerator {
     dice: Dice,
     served: Vec<(Mode, Fairness)>,
-    /// For each key, a mode of the kind that most of its claims have. Some have another kind, to cause mismatches.
+    /// For each key, a mode of the lock kind that most of the key's claims have. Some claims have another kind, to
+    /// cause `Mismatch` errors.
     preferred: [Mode; KEYS],
     /// The short and the long lease that claims and renewals request.
     leases: [Duration; 2],

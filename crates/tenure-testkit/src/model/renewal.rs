@@ -43,9 +43,9 @@ impl ModelState {
         }
     }
 
-    /// Checks a refused renewal: the contract must demand the refusal, with this fault and no effect. It demands a
-    /// refusal only for a downgrade: by a store without read-write locks, of a claim of another kind, or in a request
-    /// that may renew a waiter.
+    /// Checks a refused renewal: the contract must demand the refusal, with this fault and no effect. In a walk, only
+    /// a downgrade may be refused: if the store has no read-write locks, if the claim holds another kind of lock, or
+    /// if the request could also renew a waiter.
     pub(super) fn renewal_refused(&mut self, renewal: &RenewRequest, error: &BackendError) -> Verdict {
         let expected = self.refusal(renewal);
         ensure!(

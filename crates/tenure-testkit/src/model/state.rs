@@ -121,7 +121,7 @@ impl ModelState {
         self.keys.entry(key.clone()).or_default()
     }
 
-    /// Possible end of a lease whose start in the store is between `from` and the reply.
+    /// Range of the end of a lease that the store starts between `from` and the reply.
     pub(super) fn ends(&self, from: Instant, at: CallTimes, lease: Duration) -> ExpiryRange {
         if self.profile.liveness == Liveness::Session {
             return ExpiryRange {
@@ -234,7 +234,8 @@ impl ModelState {
         let key_state = self.key_state(&claim.at.key);
         if key_state.kind().is_some_and(|kind| kind != claim.mode.kind()) {
             ensure!(origin != Origin::OwnRequest, "the key has another kind");
-            // A successor of another kind than the key's gets its mismatch error when it polls.
+            // The key is in use as another kind of lock. The reply to the release may say that the successor waits:
+            // it gets its `Mismatch` error when it polls.
             return Ok(());
         }
         let yields = matches!(origin, Origin::Successor(others) if others > 0);

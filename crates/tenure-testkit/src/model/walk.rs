@@ -46,7 +46,7 @@ pub(super) async fn walk(
     transcript: &mut Vec<String>,
 ) -> Result<usize, String> {
     let mut clients = Vec::new();
-    // One client more than place claims: the last one inspects and evicts.
+    // `CLIENTS` clients place claims, and one more inspects and evicts.
     for _ in 0..=CLIENTS {
         clients.push(fixture.client().await);
     }
@@ -207,13 +207,14 @@ impl Walk<'_> {
         named
     }
 
-    /// Returns whether the contract defines the reply to polling a claim: not if the claim has ended and the store does
-    /// not remember ended claims.
+    /// Returns whether the contract defines the reply to polling a claim. It does not if the store forgets ended
+    /// claims and the claim has ended.
     fn is_defined(&self, claim: &Claim) -> bool {
         self.fixture.profile().remembers_ended || !self.state.ended.contains_key(&claim.at)
     }
 
-    /// Returns a claim's client, and the request to release the claim. Leaves out a successor that is not allowed.
+    /// Returns a claim's client, and the request to release the claim. Leaves out a successor for which the contract
+    /// defines no reply, such as one on another key.
     fn release_by_client(
         &self,
         leaving: &WalkClaim,

@@ -29,13 +29,13 @@ impl Fixture {
         TestClient::new(self.clone(), (self.decorate)(backend))
     }
 
-    /// Returns whether the profile does not list `mode`. If so, asserts that the store refuses it without effect.
+    /// Returns true if the profile lacks `mode`. In that case, asserts that the store refuses `mode` without effect.
     pub async fn refuses_mode(&self, mode: Mode) -> bool {
         self.refuses(mode, self.fairness(mode)).await
     }
 
-    /// Returns whether the profile does not list `mode` with this fairness. If so, asserts that the store refuses it
-    /// without effect.
+    /// Returns true if the profile lacks `mode` with this fairness. In that case, asserts that the store refuses a
+    /// claim of this mode and fairness without effect.
     pub async fn refuses(&self, mode: Mode, fairness: Fairness) -> bool {
         if self.profile.serves(mode, fairness) {
             return false;
@@ -52,7 +52,8 @@ impl Fixture {
         true
     }
 
-    /// Returns whether claims live by a session instead of a lease. If so, asserts that a claim outlives its lease.
+    /// Returns true if claims live by a session instead of a lease. In that case, asserts that a claim outlives its
+    /// lease.
     pub async fn lives_by_session(&self) -> bool {
         if self.profile.liveness != Liveness::Session {
             return false;

@@ -277,7 +277,7 @@ impl Holder {
     }
 }
 
-/// Returns a new key and a fair claim, which holds it: a free key is granted at once.
+/// Returns a new key, and a fair claim that holds it.
 async fn held_key(fixture: &Fixture, mode: Mode) -> (Holder, LockKey) {
     let (client, key) = (fixture.client().await, fixture.key());
     let claim = client.fair(&key, mode);

@@ -1,4 +1,4 @@
-//! Mutual exclusion: claims whose modes `Mode::admits` refuses never hold a key together.
+//! Mutual exclusion: claims hold a key together only if `Mode::admits` allows it.
 
 use std::sync::Arc;
 
@@ -150,8 +150,8 @@ async fn compete(client: TestClient, recorder: Recorder, key: LockKey, owner: u6
                 tokio::task::yield_now().await;
                 recorder.record(attempt, EventKind::ReleaseInvoked);
             }
-            // A quorum ends a claim if its members were split between the competitors. A repeated request then gets
-            // `Ended`.
+            // If a quorum's members are split between the competitors, the quorum ends the claims. A request that is
+            // repeated after that gets `Ended`.
             AcquireReply::Waiting { .. } | AcquireReply::Recovering | AcquireReply::Ended => {}
             other => panic!("the reply to a new claim is {other:?}"),
         }

@@ -24,7 +24,8 @@ pub async fn unlisted_modes_are_refused_without_effect(fixture: Fixture) {
     }
 }
 
-/// A claim of another kind than the holder's is refused with `Mismatch`, which names both kinds.
+/// While a key is held as one kind of lock, such as a mutex, a claim of another kind, such as a semaphore, is refused
+/// with `Mismatch`, which names both kinds.
 pub async fn a_kind_other_than_the_holders_is_a_mismatch(fixture: Fixture) {
     let modes = served(
         &fixture,
@@ -77,7 +78,8 @@ pub async fn a_downgrade_of_another_kind_is_refused_without_effect(fixture: Fixt
     }
 }
 
-/// A claim of another kind than the waiters' is refused with `Mismatch`, even if the key has no holder.
+/// While claims wait for a mutex, a claim of another kind of lock is refused with `Mismatch`, even if the key has no
+/// holder.
 pub async fn a_kind_other_than_the_queues_is_a_mismatch(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter, other], key) = (fixture.three().await, fixture.key());

@@ -19,7 +19,8 @@ pub struct ReleaseOutcome {
     pub others: Option<u32>,
     /// The reply for the successor, if one was named.
     pub successor: Option<AcquireReply>,
-    /// True if the request was sent more than once. If an earlier one freed the claim, `freed` is empty.
+    /// True if the request was sent more than once. `freed` is that of the last reply, so it is empty if an earlier
+    /// request freed the claim.
     pub repeated: bool,
 }
 

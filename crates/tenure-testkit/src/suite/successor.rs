@@ -165,7 +165,7 @@ pub async fn the_successor_of_an_absent_claim_is_placed(fixture: Fixture) {
     other.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// While another claim holds the key, releasing a waiting claim does not grant the key to the successor.
+/// While another claim holds the key, releasing a waiting claim does not grant the key to that claim's successor.
 pub async fn a_waiters_successor_does_not_bypass_the_holder(fixture: Fixture) {
     let ([holder, client], key) = (fixture.two().await, fixture.key());
     let held = holder.holds(&key, Mode::Exclusive).await;

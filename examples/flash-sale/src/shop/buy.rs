@@ -37,7 +37,8 @@ struct Purchase {
     patience: Duration,
 }
 
-/// Handles a buyer's request, whose headers `think` and `patience` set these times, such as `5ms`.
+/// Handles a buyer's request. Its headers `think` and `patience` say how long the buyer thinks and waits, such as
+/// `5ms`.
 ///
 /// The server drops this future when the client closes its connection. So the sale runs in a separate task: otherwise
 /// the lock would be released in the middle of the sale.

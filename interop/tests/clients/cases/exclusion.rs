@@ -1,4 +1,4 @@
-//! At most one side holds.
+//! Mutual exclusion: a lock that one side holds, Tenure or the other client, cannot be acquired by the other side.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Turns: waiters of both sides in one queue, and a waiter next to many tasks of Tenure.
+//! Fairness: waiters of both sides in one queue are served in order, and a waiter of the other client gets its turns
+//! next to many tasks of Tenure.
 
 use tenure_interop::{Lock, Reply};
 use tokio::task::{JoinHandle, JoinSet};

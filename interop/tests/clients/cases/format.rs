@@ -1,4 +1,4 @@
-//! The data in Redis.
+//! Both sides write the same data to Redis, and leave the same data after an unlock.
 
 use crate::fixture::{LONG, Setting};
 

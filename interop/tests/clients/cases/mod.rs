@@ -73,9 +73,9 @@ pub(crate) const CASES: [Case; 15] = [
     case!(
         "Tenure's process dies: they acquire the lock at the end of its lease",
         death::a_death_of_tenure_frees_the_lock,
-        // Left out: Spring's waiters that listen, which sleep for their own `expireAfter`, and fair waiters of
-        // Redisson before 3.32. If such a fair waiter polls a moment before the lease ends, or sees a renewed lease,
-        // it sleeps until it is woken.
+        // Without the waiters that may sleep beyond the end of the lease. Spring's waiters that listen sleep for their own
+        // `expireAfter`. A fair waiter of Redisson before 3.32 sleeps until it is woken, if it polls a moment before the
+        // lease ends or sees a renewed lease.
         |subject, driver| match subject.ours {
             _ if subject.kind == "pubsub" => false,
             Kind::Fair => driver == Driver::Redisson,

@@ -60,7 +60,7 @@ pub(crate) async fn a_downgrade_of_theirs_lets_readers_in(setting: Setting) {
     let lock = fixture.client.rwlock(key);
     let mut ours = tokio::spawn(async move { lock.read().await });
     assert_waits(MOMENT, "our reader", &mut ours).await;
-    // This unlock publishes no message, so the reader of Tenure learns of it by a poll.
+    // The writer also holds as a reader, so its unlock publishes no message, and Tenure's reader learns of it by a poll.
     writer.unlock().await.unwrap();
     let ours = within(POLLS + MOMENT, "our reader", ours).await.unwrap().unwrap();
     reader.unlock().await.unwrap();
@@ -92,6 +92,6 @@ pub(crate) async fn both_sides_take_permits_of_one_semaphore(setting: Setting) {
     within(PROMPT, "their waiter", waiting).await.unwrap();
     theirs[2].unlock().await.unwrap();
     ours.unlock().await.unwrap();
-    // Tenure made the semaphore, so its number of permits expires.
+    // Tenure created the key `k` with an expiry, so `data` shows it without `, for ever`.
     fixture.until_data(|data| data == ["k string 3"]).await;
 }

@@ -28,7 +28,7 @@ UPDATE claim SET
 const DELETE_EARLIER_BOOTS: &str = "DELETE FROM claim WHERE max(until, reserved, forget) - ?1 > lease";
 
 /// Refuses a file of another machine. Also refuses a file of this boot and another time namespace, if the offset of
-/// the file's clock is unknown.
+/// the file's clock is unknown: its times cannot be converted.
 pub(super) fn check(path: &Path, there: &Origin, here: &Origin) -> Result<(), BackendError> {
     if there.machine != here.machine {
         let why = format!(
@@ -313,7 +313,7 @@ mod tests {
         fixture.assert_refused(&process("b", "time:[1]", Some(0)));
         // A process of the file's namespace has the same clock, so the file opens.
         fixture.open(&there);
-        // The file's times are of another boot, so the file opens although its clock is unknown.
+        // The boot ids differ, as after a restart, so the file opens although the offset of its clock is unknown.
         fixture.open(&process("c", "time:[1]", Some(0)));
     }
 }

@@ -16,8 +16,8 @@ use crate::error;
 /// open.
 const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 
-/// Number of prepared statements that a connection caches. It prepares fewer, so those that the check of a file
-/// prepares are all used again afterwards.
+/// Number of prepared statements that a connection caches. This is more than Tenure prepares, so the statements that
+/// the check of a file prepares are still in the cache for the first request.
 const MAX_STATEMENTS: usize = 32;
 
 /// Longest log in bytes that stays after the last process has closed the file: about ten locks taken and freed. The
@@ -59,9 +59,9 @@ pub(super) fn open_exclusive(path: &Path) -> rusqlite::Result<Option<Connection>
     }
 }
 
-/// Closes the file. A short log stays for the next process that opens the file. If each of several short programs
-/// emptied and deleted the log and the next one created it, that would take most of their time, and four of their five
-/// syncs. If no other connection has the file open, SQLite moves a longer log into the file and deletes the log.
+/// Closes the file. A short log stays for the next process that opens the file: to empty and delete the log now, and
+/// to create it again then, would take most of the time of a short program, and four of its five syncs. If no other
+/// connection has the file open, SQLite moves a longer log into the file and deletes the log.
 pub(super) fn close(path: &Path, connection: Connection) {
     let log = fs::metadata(sibling(path, "-wal"));
     let is_short = log.is_ok_and(|log| log.len() <= MAX_KEPT_LOG);

@@ -177,8 +177,8 @@ pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
 /// Error for a file with several names. SQLite would keep a separate log for each name, so one lock could have a
 /// holder under each.
 ///
-/// The names are counted only when a file is opened. If a name is added later, a process that opens the file by it is
-/// refused.
+/// The names are counted only when a file is opened. If a name is added later, a process that opens the file by that
+/// name is refused.
 fn hard_linked(path: &Path, count: u64) -> BackendError {
     let why =
         format!("has {count} names (hard links), and a lock taken by one of them is not seen by the other");

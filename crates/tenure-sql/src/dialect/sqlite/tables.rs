@@ -71,8 +71,9 @@ impl<'c> Tables<'c> {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?,
             // ?18: the old value of `live`, a part of the primary key: ending a claim changes it from 1 to 0. A row
-            // without a lease belongs to a client of an older build, which renews it without writing a lease. The row
-            // stays without a lease: otherwise the renewed row would look like one of an earlier boot.
+            // without a lease belongs to a client of an older build, and this statement writes no lease to it either.
+            // Otherwise, after the older build has renewed the row without changing the lease, the row would look
+            // like one of an earlier boot.
             update: prepare(
                 "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
                  reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16, \

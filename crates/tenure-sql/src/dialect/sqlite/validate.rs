@@ -70,8 +70,8 @@ pub(super) fn open(
         adopt::adopt(path, here, &*config.clock)?;
         busy::set_deadline(Instant::now(), config.busy_limit);
         connection = connection::open(path)?;
-        // This read takes the shared lock of an open connection. From here on, no other process can convert the
-        // file's times.
+        // This read takes the shared lock that every open connection holds. From here on, no other process can
+        // convert the file's times.
         let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
         adopt::check_clock(path, &there, here)?;
     }

@@ -76,7 +76,7 @@ pub async fn a_failed_batch_element_does_not_affect_others(fixture: Fixture) {
     let answers = client.renewal_replies(renewals).await;
     for (at, answer) in answers.into_iter().enumerate() {
         let right = match answer {
-            // If the claim is absent too, a store may reply `Gone` instead.
+            // If the claim of a failing renewal is absent, a store may reply `Gone` instead of the error.
             RenewReply::Unknown(ref error) => fails(at) && error.fault() == Fault::Limit,
             RenewReply::Alive { .. } => is_there(at) && !fails(at),
             RenewReply::Gone(_) => !is_there(at),

@@ -11,7 +11,7 @@ use crate::suite::fixture::permits;
 use crate::suite::{Fixture, TestClient};
 
 /// `inspect` shows a holder with its claim's ID and the details that the profile promises. If the profile has a
-/// `first_renewal`, the details may be missing until then.
+/// `first_renewal`, the details may be missing until the claim's first renewal.
 pub async fn inspect_shows_a_holder_with_its_details(fixture: Fixture) {
     let ([holder, reader], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
@@ -128,8 +128,8 @@ pub async fn a_listing_shows_each_matching_key_once(fixture: Fixture) {
     }
 }
 
-/// A page announces a next page only if the next page has keys. A full page or a released key is no reason to
-/// announce one.
+/// A page announces a next page only if that page has keys. It announces none merely because it is full itself, or
+/// because a key after its last one was held before.
 pub async fn a_page_never_announces_an_empty_page(fixture: Fixture) {
     let client = fixture.client().await;
     if !fixture.profile().inspection.lists {

@@ -1,5 +1,5 @@
-//! The local deadline of a client, with interruptions and late messages: it counts from before the request is sent, and
-//! a late request places nothing. Part of the group `lease`.
+//! The local deadline of a client, with interruptions and late messages: it counts from a time before the request is
+//! sent, and a late request places nothing. Part of the group `lease`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,8 +103,8 @@ async fn is_held_until(fixture: &Fixture, other: &TestClient, claim: &Claim, dea
     );
 }
 
-/// A request that arrives after its `not_after` places nothing: the client may have withdrawn the claim over another
-/// connection before that (R4, R25).
+/// A request that arrives after its `not_after` places nothing: by then the client may have withdrawn the claim over
+/// another connection (R4, R25).
 pub async fn a_late_request_is_not_placed(fixture: Fixture) {
     let Some((client, link)) = fixture.slow_client().await else {
         return a_claim_is_never_placed_after_its_not_after(fixture).await;

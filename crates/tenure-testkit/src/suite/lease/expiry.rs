@@ -207,8 +207,8 @@ pub async fn a_shorten_only_renewal_never_lengthens(fixture: Fixture) {
         let renewed = holder.stays_alive_as(claim, Phase::Granted, shorten_only).await;
         renewed.1
     };
-    // Under chaos, a repeated `acquire` may restart the lease. So it is enough if one of five claims gets the
-    // remaining time.
+    // Under chaos, a repeated `acquire` may restart the lease before the renewal. So it is enough if one of five
+    // renewals returns the remaining time.
     let mut shortened = false;
     for _ in 0..5 {
         let short_lease = holder.short_lease(&fixture.key(), Mode::Exclusive);
