@@ -52,7 +52,7 @@ struct Queue {
     claims: u64,
     /// The holder, then the waiters.
     queued: VecDeque<Arc<Claim>>,
-    /// Server time of a hand-over in each round, in µs.
+    /// Time that the server spent on one hand-over, in µs, in each round.
     rounds: Vec<f64>,
     _site: Site,
 }

@@ -39,7 +39,7 @@ pub(crate) fn merge(all: &mut Histogram<u64>, more: &Histogram<u64>) {
 }
 
 impl Round {
-    /// A round of this length, without workers.
+    /// A round of this length, to which no worker has added its results yet.
     pub(crate) fn new(time: Duration) -> Self {
         Round {
             time,

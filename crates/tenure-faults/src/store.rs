@@ -17,7 +17,7 @@ const COUNTER: &str = "tenure_tokens";
 /// Time without an answer after which the nodes of a cluster consider a node dead, in milliseconds.
 const NODE_TIMEOUT: &str = "1000";
 
-/// Store of a run.
+/// The store on which the workers of a fault run take locks.
 #[derive(Debug)]
 pub struct Store {
     /// URL that leads directly to the store, not over a link.

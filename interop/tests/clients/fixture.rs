@@ -217,7 +217,7 @@ pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<O
     answer.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
 }
 
-/// Checks that a waiter still waits after `time`, for which the test waits.
+/// Waits for `time`, and checks that the waiter still waits then.
 pub(crate) async fn assert_waits(time: Duration, what: &str, future: impl Future + Unpin) {
     let answer = tokio::time::timeout(time, future).await;
     assert!(answer.is_err(), "{what} did not wait for {time:?}");

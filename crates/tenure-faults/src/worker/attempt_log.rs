@@ -21,7 +21,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Opens a worker's log for attempt `number`, and creates the file if needed.
+    /// Opens a worker's log to record the worker's attempt `number` to lock. Creates the file if needed.
     pub(crate) fn open(log: &Path, number: u64, plant: Option<PlantedBug>) -> io::Result<Entry> {
         let file = File::options().create(true).append(true).open(log)?;
         Ok(Entry {

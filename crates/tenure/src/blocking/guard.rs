@@ -61,7 +61,7 @@ impl<T: HoldsOne> Blocking<T> {
     }
 }
 
-/// A guard of the async API. All guards have `check`, `lost` and `verify`, also in the blocking API.
+/// What this module needs of a guard of the async API: its methods `check`, `lost` and `verify`, under one trait.
 pub trait Holds {
     #[doc(hidden)]
     fn check_held(&self) -> Result<(), Lost>;

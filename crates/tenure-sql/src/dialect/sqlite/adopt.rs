@@ -193,7 +193,7 @@ mod tests {
             self.try_open(here).expect("the file opens")
         }
 
-        /// Checks that a process of this origin is refused the file, because of its time namespace.
+        /// Checks that a process in the time namespace `here` is refused the file.
         fn assert_refused(&self, here: &Origin) {
             let error = self.try_open(here).expect_err("their times mean nothing here");
             assert!(error.to_string().contains("time namespace"), "{error}");
