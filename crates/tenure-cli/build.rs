@@ -20,7 +20,7 @@ fn main() {
     if let Ok(library) = library
         && Path::new(&library).is_absolute()
     {
-        // An update of GCC moves the library. Then this script must run again.
+        // An update of GCC moves the library: then Cargo must run this script again.
         println!("cargo::rerun-if-changed={library}");
         // Link the whole archive: the linker reads it before the code that calls it, and would drop what is not yet
         // called. The path stands outside of `-Wl`, which would split it at a comma.

@@ -173,9 +173,9 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
 /// Masks every possible password of a URL, in text that repeats a user's input.
 ///
 /// In each line, masks the text from the first `:` after `://` to the last `@`. A password may hold spaces, quotes
-/// and other special characters, so the mask may cover too much. Without such a `:`, masks the user name, because it
-/// may be a password whose colon is missing. Inside quotes, the user name may hold spaces. Does not change a line
-/// whose only URLs are the examples in `ADVICE`.
+/// and other special characters, so the mask may cover too much. Without such a `:`, masks the user name, which may
+/// be a password whose colon is missing; in a quoted URL even a user name with spaces. Does not change a line whose
+/// only URLs are the examples in `ADVICE`.
 ///
 /// Also masks the values of unknown options: they may be misspelled credentials.
 pub fn without_passwords(text: &str) -> String {
@@ -221,8 +221,8 @@ fn first_query(line: &str) -> Option<usize> {
     })
 }
 
-/// Returns the first quotation mark in the last word of `before`. The URL in this word ends at the last such mark of
-/// the line.
+/// Returns the first quotation mark in the last word of `before`, the text up to the `?` of a URL. The URL ends at
+/// the last such mark of the line.
 fn quote_before_the_url(before: &str) -> Option<char> {
     let word = before.rsplit(char::is_whitespace).next()?;
     word.chars().find(|c| matches!(c, '\'' | '"' | '`'))

@@ -19,7 +19,7 @@ const ETC_URL: &str = "/etc/tenure/url";
 const FILE: &str = "locks.db";
 /// Number of bytes of a URL file that are read, at most. No URL is that long.
 const LONGEST_URL: u64 = 64 * 1024;
-/// The characters of a path that are not percent-encoded in a URL.
+/// The characters of a path that are percent-encoded in a URL.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'.')

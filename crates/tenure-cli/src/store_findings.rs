@@ -85,8 +85,8 @@ fn open_password_file(url: &str) -> Option<Finding> {
     )
 }
 
-/// Returns a finding if other users can write `file`, with the consequence `if_written`, or if they can read `file` and
-/// it holds a password (`has_password` describes the password).
+/// Returns a finding if other users can write `file` (`if_written` says what follows from that), or if they can read
+/// `file` and it holds a password (`has_password` describes the password).
 #[cfg(unix)]
 fn open_file(file: &Path, what: &str, if_written: &str, has_password: Option<&str>) -> Option<Finding> {
     use std::os::unix::fs::MetadataExt;

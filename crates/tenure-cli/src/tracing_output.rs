@@ -19,7 +19,7 @@ use crate::status_line;
 /// Which events of the library are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
-    /// None: `-q`.
+    /// No event: `-q`.
     Nothing,
     /// Warnings and errors, except the loss of a lock.
     Warnings,

@@ -209,7 +209,8 @@ impl Options {
     }
 }
 
-/// Joins words to a list such as "`a`, `b` and `c`", each in backquotes.
+/// Joins words to a list such as "`a`, `b` and `c`", each in backquotes. `last` is the word before the last item,
+/// here "and".
 fn list(words: &[&str], last: &str) -> String {
     let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {

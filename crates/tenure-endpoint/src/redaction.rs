@@ -47,7 +47,8 @@ pub(crate) fn sounds_like_a_credential(name: &str) -> bool {
         && CREDENTIALS.iter().any(|word| name.contains(word))
 }
 
-/// Returns the part of a URL after the scheme or the hosts, with `***` for the values of options outside `SHOWN`.
+/// Returns `text`, the end of a URL from behind its scheme or its hosts, with `***` for the values of options outside
+/// `SHOWN`.
 pub(crate) fn path_and_query(text: &str) -> String {
     let Some((path, query)) = text.split_once('?') else {
         return text.to_owned();

@@ -223,7 +223,7 @@ fn the_value_of_an_option_that_no_store_has_is_not_shown() {
     }
 }
 
-/// Searches the sources of the stores for their lists of options, such as `Known::text("name")`.
+/// Finds the options of all stores by a search of their sources for `Known::text("name")` and the like.
 #[test]
 fn the_value_of_every_option_of_a_store_is_shown() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -11,7 +11,7 @@ use crate::messages::without_passwords;
 
 /// Exit code of a usage error of `run` and `elect`: the code 2 could be the command's own.
 const RUN_USAGE: u8 = 125;
-/// Exit code of every other usage error.
+/// Exit code of a usage error, except of `run` and `elect`.
 const USAGE: u8 = 2;
 
 /// The text of a usage error, of help or of the version, printed instead of running a verb.

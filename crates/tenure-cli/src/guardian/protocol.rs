@@ -45,8 +45,9 @@ pub(super) enum Report {
     },
     /// The guardian refused to start the command: it had received no deadline, or `term_at` had passed.
     Refused,
-    /// `signal`, such as TSTP, stopped the command's first process, and `tenure` has the terminal back. `continued` is
-    /// the number of CONTs that `tenure` had ordered by then.
+    /// `signal`, such as TSTP, stopped the command's first process, and `tenure` has the terminal back. `continued`
+    /// is the number of CONTs that the guardian had sent by then: if `tenure` has ordered more, a later one has
+    /// undone the stop.
     Stopped {
         signal: i32,
         continued: u64,
@@ -119,7 +120,7 @@ impl Status {
 /// The end of a command and of all its descendants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// How the command itself ended. `None` if it could not be ended, or if its status could not be read.
+    /// How the command itself ended. `None` if the guardian could not kill it, or could not read its status.
     pub status: Option<Status>,
     /// Why the command got TERM or KILL. Also set if it exited by itself after TERM.
     pub stopped_by: Option<StopReason>,

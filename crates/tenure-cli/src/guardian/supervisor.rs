@@ -57,7 +57,8 @@ pub struct Supervisor {
     socket: UnixStream,
     incoming: MessageBuffer,
     leader: Option<Pid>,
-    /// Descendants of this process that existed before the command, except the guardian. A sweep spares them.
+    /// Descendants of this process that existed before the command, except the guardian. If this process has to kill
+    /// the command itself, it spares them.
     spared: Vec<process_tree::ProcessIdentity>,
     /// Copy of what the guardian was sent: the deadline, and the decision to stop.
     deadline_state: DeadlineState,
@@ -220,7 +221,7 @@ impl Supervisor {
     /// and is killed.
     fn order(&mut self, order: &Order) {
         if self.takeover.is_some() {
-            // The sweep may have reaped the guardian, and another process may have its id.
+            // `takeover`, which kills the descendants, may have reaped the guardian. Another process may have its id.
             return;
         }
         let bytes = line(order);
@@ -331,8 +332,8 @@ impl Supervisor {
 
     /// Kills the guardian, which is dead or stuck, and makes this process kill the command.
     fn take_over(&mut self) -> Option<Event> {
-        // The guardian may be dead already. The sweep reaps it: waiting for it here could delay the command's death,
-        // because a process in a system call or under a debugger can take long to die.
+        // The guardian may be dead already. The `Sweep` reaps it later: waiting for it here could delay the command's
+        // death, because a process in a system call or under a debugger can take long to die.
         let _ = self.guardian.kill();
         self.takeover = Some(Sweep::of(self.leader, self.spared.clone()));
         None

@@ -22,10 +22,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// What a round of kills has left alive.
 #[derive(Debug, PartialEq)]
 pub(super) enum RoundResult {
-    /// At least one process that another round may kill. That round follows after this pause.
+    /// At least one process is left that another round may kill. That round follows after this pause.
     Running(Duration),
-    /// Nothing (the list is empty), or only these processes of other users. For `REFUSAL_LIMIT` the kernel has not
-    /// allowed this process to kill them.
+    /// No process is left (the list is empty), or only these processes of other users, which the kernel has not
+    /// allowed this process to kill for `REFUSAL_LIMIT`.
     Unreachable(Vec<i32>),
 }
 
@@ -169,7 +169,8 @@ pub(super) fn signal_all(leader: Pid, signal: Signal) {
     let outside: Vec<process_tree::Descendant> = process_tree::all_below()
         .filter(|descendant| descendant.group() != Some(leader))
         .collect();
-    // A process that refuses the signal gets KILL later, or is reported as unreached.
+    // Ignores failures: if the kernel refuses the signal, the sweep kills the process later, or reports it as
+    // unreached.
     let _ = kill_process_group(leader, signal);
     for descendant in outside {
         let _ = descendant.signal(signal);

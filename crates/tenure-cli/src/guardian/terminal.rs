@@ -25,7 +25,7 @@ pub(super) fn is_ours_to_give() -> bool {
     tcgetpgrp(stdin()) == Ok(getpgrp())
 }
 
-/// Gives the terminal to `group` if this process has it.
+/// Gives the terminal to `group` if the process group of this process has it.
 pub(super) fn hand_to(group: Pid) {
     if is_ours_to_give() {
         // An error means that the group has ended. This process then keeps the terminal.
@@ -33,7 +33,8 @@ pub(super) fn hand_to(group: Pid) {
     }
 }
 
-/// Gives the terminal back to the process group `owner` if the group of `leader` or of another descendant has it.
+/// Gives the terminal back to the process group `owner`, if it is with the group of `leader` or of another descendant
+/// of this process.
 ///
 /// The kernel stops (TTOU) a background process that sets the foreground group, and only `unsafe` code could ignore
 /// that signal. So this process joins the foreground group for the length of one call. A session leader cannot join

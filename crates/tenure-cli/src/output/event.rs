@@ -70,7 +70,7 @@ pub struct Member {
 }
 
 impl Acquired {
-    /// Creates the fields from one member or several. `lease_ms` is `None` if the store has no time limit.
+    /// Creates the fields from one member or several. `lease_ms` is `None` if the store has no leases.
     pub fn new(
         mut members: Vec<Member>,
         mode: &'static str,

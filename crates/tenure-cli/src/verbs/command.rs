@@ -40,7 +40,8 @@ pub(super) fn guardian() -> Result<Supervisor, Failure> {
 
 /// Runs the command under the lock, waits for `--at-least`, and releases the lock.
 ///
-/// Returns how the run ended, and whether the store confirmed the release or the loss in time. Warns if it did not.
+/// Returns how the run ended, and true if the lock was released or lost. Warns, and returns false, if the store did
+/// not confirm the release in time.
 pub(super) async fn run_under(
     held: HeldLock,
     supervisor: Supervisor,
@@ -106,8 +107,8 @@ fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure>
     })
 }
 
-/// Returns the time limit of the claim, `max_hold + grace + lease`: the lock outlives a command that is stopped at
-/// `--max-hold`. `None` without that option.
+/// Returns the maximum time for which the lock is held, `max_hold + grace + lease`: a command that is stopped at
+/// `--max-hold` ends before its lock does. `None` without `--max-hold`.
 pub(super) fn claim_cap(max_hold: Option<Duration>, grace: Duration, lease: Duration) -> Option<Duration> {
     Some(max_hold? + grace + lease)
 }

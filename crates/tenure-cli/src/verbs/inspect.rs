@@ -89,7 +89,7 @@ pub(super) async fn show(global: &Global, show: &Show) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Converts a key's state to the object that programs read.
+/// Converts a key's state to the JSON object that programs read.
 pub(super) fn status(of: &LockStatus) -> KeyStatus {
     KeyStatus {
         key: of.key.to_string(),

@@ -95,7 +95,8 @@ impl ChosenStore {
         Ok(true)
     }
 
-    /// Returns `, as TENURE_URL names it`, or the same with a file. Empty for `--url`, and if no source names a store.
+    /// The part of a message that tells which variable or file names the store: `, as TENURE_URL names it`. Empty for
+    /// `--url`, and if no source names a store.
     fn named_by(&self) -> String {
         match &self.choice.source {
             Source::Option | Source::Default => String::new(),

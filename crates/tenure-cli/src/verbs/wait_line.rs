@@ -65,7 +65,7 @@ async fn update_line(search: &mut HolderSearch<'_>) -> Infallible {
 /// the holder has held the key.
 async fn print_plain_line(search: &mut HolderSearch<'_>) -> Infallible {
     let line_at = Instant::now() + (PLAIN_LINE_AFTER - FIRST_LOOK_AFTER);
-    // If this query takes longer, it is kept, and the next call of `look` goes on with it.
+    // `search` keeps a query that takes longer, and the next call of `look` waits for its reply.
     let _ = timeout_at(line_at, search.look()).await;
     sleep_until(line_at).await;
     // On a timeout, the line tells what the previous query found.

@@ -61,8 +61,8 @@ async fn print_all(changes: &mut Changes, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Converts a change to the object that programs read. Returns `None` for a kind of change that this command does not
-/// know.
+/// Converts a change to the event that is printed, as text or JSON. Returns `None` for a kind of change that this
+/// command does not know.
 fn seen(change: Change) -> Option<ChangeEvent> {
     Some(match change {
         Change::Held(of) => ChangeEvent::Held(status(&of)),

@@ -113,7 +113,7 @@ fn on_lost_ignore_warns_and_lets_the_command_end() {
     fixture.wait_for_file("ready");
     fixture.evict("k");
     let other = fixture.holding(&["k"]);
-    // sleep: lets the deadline pass. With any other `--on-lost`, the command would be killed at the deadline.
+    // sleep: lets the deadline pass. Without `--on-lost ignore`, the command would be killed at the deadline.
     std::thread::sleep(Duration::from_millis(1500));
     fixture.write("go", "", 0o600);
     let done = run.finish();

@@ -27,7 +27,8 @@ fn explained(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Asserts that the help and the manual pages of the verbs `verb` and `also_in` explain all fields of the objects.
+/// Asserts that the help of `verb` and the help of the verb `also_in` together explain all fields of the objects, and
+/// that their two manual pages do so too.
 fn assert_explained(fixture: &Fixture, verb: &str, objects: &[Value], also_in: &str) {
     let help = |verb: &str| fixture.call(&[verb, "--help"]).stdout;
     let page = |verb: &str| fixture.call(&["man", verb]).stdout;

@@ -207,7 +207,8 @@ fn signals_are_forwarded_to_the_group_or_the_command_alone() {
         (Signal::USR1, "USR1", false),
         (Signal::HUP, "HUP", true),
         (Signal::USR2, "USR2", false),
-        // A shell without job control ignores INT and QUIT in background processes.
+        // The child does not react to INT and QUIT: a shell without job control starts background processes with these
+        // signals ignored.
         (Signal::INT, "INT", false),
         (Signal::QUIT, "QUIT", false),
     ] {
@@ -305,7 +306,8 @@ fn a_signal_ends_the_wait_of_at_least_and_frees_the_lock() {
     wait_for("the command's end", || !crate::fixture::alive(pid));
     let began = Instant::now();
     wait_for("an answer to TERM", || {
-        // Send TERM repeatedly: `tenure` forwards it to the command until it has noticed the command's end.
+        // Send TERM repeatedly: only a TERM after `tenure` has noticed the command's end ends the wait. `tenure`
+        // forwards an earlier one to the command.
         run.send(Signal::TERM);
         run.has_ended()
     });

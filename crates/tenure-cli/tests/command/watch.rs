@@ -1,4 +1,4 @@
-//! `tenure watch`: its output, and its end.
+//! `tenure watch`: what it prints, and how it ends.
 
 use std::process::Stdio;
 

@@ -170,7 +170,7 @@ fn descendants_outside_the_group_die_at_the_deadline() {
     assert_dead(&pids);
 }
 
-/// R24: descendants die with `tenure`, even if the deadline was waived.
+/// R24: descendants die with `tenure`, even if the guardian has no deadline (`waive`).
 fn everything_dies_at_once_when_tenure_is_killed() {
     for words in [&FAR[..], &["waive=1"]] {
         let fixture = Fixture::new();
@@ -274,8 +274,8 @@ fn a_stub_of_another_parent_never_runs_the_command() {
             .spawn();
         Process::of(stub.expect("the stub starts")).exit_code();
         let mut error = Vec::new();
-        // A read may fail: if the stub ends without having read all of its standard input (a socket), the kernel
-        // resets the connection after the stub's error.
+        // The read may fail after it has received the stub's error: if the stub ends without having read all of its
+        // standard input (a socket), the kernel resets the connection.
         let _ = ours.read_to_end(&mut error);
         assert_ne!(
             fixture.path("ran").exists(),

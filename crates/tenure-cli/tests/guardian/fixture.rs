@@ -8,7 +8,7 @@ pub(crate) use crate::common::process::{LIMIT, Process, wait_for};
 pub(crate) use crate::common::{Done, Fixture, alive, assert_dead, send, stat_field};
 use crate::probe;
 
-/// A deadline that no test reaches.
+/// Deadlines for TERM and KILL that no test reaches: 10 minutes.
 pub(crate) const FAR: [&str; 2] = ["term=600000", "kill=600000"];
 
 impl Fixture {

@@ -19,7 +19,8 @@ trials![
     a_caller_that_ignores_sigchld_outlives_its_guardian,
 ];
 
-/// Sends the guardian this signal, and asserts that every process of the script `ESCAPE` dies.
+/// Sends the guardian this signal. Asserts that all processes of the command, the script `ESCAPE`, die, even those
+/// that left its process group, and that the run reports `stopped_by` as the reason.
 fn assert_ends_everything(fixture: &Fixture, run: Process, signal: Signal, stopped_by: &str) {
     let guardian = run.wait_for_line("guardian");
     let pids = fixture.pids("pids", 4);
@@ -53,9 +54,9 @@ fn a_stopped_guardian_does_not_save_the_command() {
     assert_ends_everything(&fixture, run, Signal::STOP, "Some(Deadline)");
 }
 
-/// Runs the script `shell`, which starts a process and writes its id to the file `before`. Afterwards the shell
-/// becomes a probe. Calls `adopt`, which must return only once the process is a child of the probe. Then kills the
-/// guardian, and asserts that the process lives on.
+/// Runs the script `shell`, which starts a process and writes its id to the file `before`. Then the shell executes
+/// the probe, which takes the place of `tenure run`. Calls `adopt`, which must return only once the process is a
+/// child of the probe. Then kills the guardian, and asserts that the process lives on.
 fn assert_outlives_the_guardian(shell: &str, adopt: impl Fn(&Fixture, &Process, i32)) {
     let fixture = Fixture::new();
     let probe = std::env::current_exe().expect("our own path");
@@ -127,7 +128,8 @@ fn an_unreaped_dead_guardian_does_not_delay_the_kill() {
     run.finish().assert_ended(137, "Some(GuardianDied)");
 }
 
-/// Starts a probe whose caller ignores SIGCHLD, so that the kernel would reap the probe's children at once.
+/// Starts a probe, which takes the place of `tenure run`. Its caller ignores SIGCHLD: unless the probe sets a handler,
+/// the kernel reaps the probe's children at once.
 fn under_a_caller_that_ignores_sigchld(fixture: &Fixture, script: &str) -> Process {
     let caller = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
         os.execv(sys.argv[1], sys.argv[2:])";

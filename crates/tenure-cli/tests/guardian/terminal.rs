@@ -1,7 +1,7 @@
 //! Tests on a pseudo-terminal, under a shell with job control: the tests type keys.
 //!
 //! A command that a test suspends must not start processes: the signal could stop a child between vfork and exec, and
-//! its parent cannot stop while it waits for the exec.
+//! the parent, which waits for the exec, could then not stop.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -74,8 +74,8 @@ impl Screen {
             .expect("the terminal takes keys");
     }
 
-    /// Starts a script that runs the command under a probe, and then reads a line. The script's shell has no job
-    /// control, so it never takes the terminal back itself.
+    /// Starts a script that runs the command under a probe, which takes the place of `tenure run`, and then reads a
+    /// line from the terminal. The script's shell has no job control, so it does not take the terminal back itself.
     fn runs_a_script(&mut self, fixture: &Fixture, command: &str) {
         let probe = format!("exec -a {} \"$PROBE\" {FAR} -- {command}", probe::NAME);
         let probe = probe.replace('\'', "'\\''");
