@@ -45,7 +45,7 @@ impl KeyState {
         }
     }
 
-    /// Treats a successor as [`acquire`](Self::acquire) does. With `yields`, does not grant it, because waiting
+    /// Treats a successor as [`acquire`](Self::acquire) does. If `yields` is true, does not grant it, because waiting
     /// claims of other clients go first. A successor that holds the key already keeps it.
     fn place_successor(
         &mut self,

@@ -43,9 +43,9 @@ impl MemoryStore {
 
     /// Runs `act` on the table for the client that reads `clock`, and then notifies the signals that `act` collected.
     ///
-    /// The client's clock is read first and then the store's, both while the table is locked. So the readings of
-    /// successive requests never go back, and a client never counts a lease from a later moment than the store (rule
-    /// B3).
+    /// The client's clock is read before the store's, so that a client never counts a lease from a later moment than
+    /// the store does (rule B3). Both are read while the table is locked, so that the readings of successive requests
+    /// never go back.
     pub(crate) fn act<T>(
         &self,
         clock: &Arc<dyn Clock>,

@@ -19,8 +19,8 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// The greatest token to which a renewal may raise the counter. The half above it is more than a process can use
-    /// up.
+    /// The greatest token to which a renewal may raise the counter: half of the greatest possible token. No process
+    /// can use up all tokens above it.
     pub(crate) const HIGHEST_RAISE: FencingToken =
         FencingToken::new(FencingToken::MAX / 2).expect("half of the greatest token is one");
 

@@ -22,7 +22,8 @@ impl KeyState {
         self.waiters_mut().watchers.add(watcher);
     }
 
-    /// Removes a watcher. With the last watcher of a claim its reservation ends, so other claims may be granted.
+    /// Removes a watcher. If it was the last one of its claim, the claim's reservation of the key ends, so other
+    /// claims may be granted.
     pub(crate) fn unwatch(&mut self, signal: &WakeSignal, op: &mut Operation<'_>) {
         let Some(waiters) = &mut self.waiters else {
             return;

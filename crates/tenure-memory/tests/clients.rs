@@ -61,7 +61,8 @@ fn poll(wakes: &mut Wakes, waker: &Waker) -> Poll<Option<()>> {
 fn replies_use_the_clients_clock_and_leases_the_stores() {
     let (clock, ours, theirs) = (ManualClock::new(), ManualClock::new(), ManualClock::new());
     let store = MemoryStore::new(Arc::new(clock.clone()));
-    // The client `ahead` has a clock far ahead of the store's. The clock of `other` begins at the store's time.
+    // `ours`, the clock of the client `ahead`, is far ahead of the store's. `theirs`, the clock of the client
+    // `other`, begins at the store's time.
     ours.advance(Duration::from_secs(1_000_000));
     let ahead = store.client(Arc::new(ours.clone()));
     let other = store.client(Arc::new(theirs.clone()));

@@ -20,9 +20,9 @@ pub struct Config {
     /// The lease clock. The default is the system's boot clock, which counts suspend. Every process that shares the
     /// file must read the same clock, so only tests set another one.
     pub clock: Arc<dyn Clock>,
-    /// Time for which a request waits for another process to release SQLite's write lock. Then it fails with
-    /// `Unavailable`, and the error names that process if possible. The default of 5 s is longer than any transaction
-    /// of a running process.
+    /// Time for which a request waits while another process holds SQLite's write lock. Then the request fails with
+    /// `Unavailable`, and the error names the other process if possible. The default of 5 s is longer than any
+    /// transaction of a running process.
     pub busy_limit: Duration,
     /// Maximum number of requests in the queue of the file's thread; renewals have a second queue of this size.
     /// The default is 4096. Further requests fail with `Unavailable`.

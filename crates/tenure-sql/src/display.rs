@@ -1,4 +1,4 @@
-//! Formats paths for errors, findings and log events.
+//! Formats paths for errors, the findings of `doctor`, and log events.
 
 use std::path::Path;
 

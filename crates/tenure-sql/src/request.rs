@@ -173,7 +173,7 @@ impl Request {
     }
 }
 
-/// Registers an unfair claim for wake-ups, or renews its registration.
+/// Registers an unfair claim, which waits in no queue, for wake-ups. Renews a registration that it already has.
 pub(crate) fn register(transaction: &mut Transaction<'_, '_>, claim: &Claim) -> rusqlite::Result<()> {
     let ids = smallvec![claim.at.id];
     transaction.visit(&claim.at.key, ids, |view| claims::watch(view, claim))

@@ -9,7 +9,7 @@ use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, WakeS
 use crate::claims::{NextPoll, View, next_poll};
 use crate::dialect::sqlite::mailbox::Mailbox;
 
-/// All wake-up streams of this store that are not dropped.
+/// All wake-up streams of this store that their waiters have not dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers {
     keys: HashMap<LockKey, KeySubscribers>,
@@ -75,7 +75,7 @@ impl Subscribers {
         registered
     }
 
-    /// Records that the claim was granted or has ended, and so is no longer registered as an unfair waiter.
+    /// Records that the claim was granted or has ended, and so has no row of phase `Watching` any more.
     pub(crate) fn clear_registration(&mut self, at: &ClaimRef) {
         let key = self.keys.get_mut(&at.key);
         let subscribers = key.and_then(|key| key.by_claim.get_mut(&at.id));

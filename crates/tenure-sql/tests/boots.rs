@@ -151,7 +151,8 @@ async fn the_sweep_deletes_rows_of_an_earlier_boot() {
     assert_eq!([left("<= 100"), left("> 100")], [0, 100]);
 }
 
-/// Each write sets `lease` to the greatest of `until`, `reserved` and `forget`, minus the time of the write.
+/// Each write of a row sets its column `lease` to the time that is left until the latest of its columns `until`,
+/// `reserved` and `forget`.
 #[tokio::test]
 async fn rows_of_every_phase_store_their_lease() {
     let (_dir, path) = temp_lock_file();

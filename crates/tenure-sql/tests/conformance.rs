@@ -59,7 +59,8 @@ impl Subject for LockFile {
         Some(client(self.dir.path(), "other.db", clock))
     }
 
-    /// Simulates a restart, at which the clock starts again: moves all times in the file further ahead of the clock.
+    /// Simulates a restart of the machine, at which the lease clock starts again. The test's clock goes on, so this
+    /// adds a year to all times in the file instead.
     fn restart(&self) -> Option<Call<()>> {
         let year = 365 * 24 * 3600 * 1_000_000_000_i64;
         let later = format!("UPDATE claim SET until = until + {year}, forget = forget + {year}");

@@ -77,7 +77,7 @@ async fn open_with_clock(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
         .expect("the file is made")
 }
 
-/// R32: old rows are deleted as fast as others are written, however many requests share a transaction.
+/// R32: old rows are deleted as fast as rows are written, even if many requests share a transaction.
 #[tokio::test]
 async fn the_file_stops_growing_under_constant_load() {
     const AT_ONCE: i64 = 256;

@@ -100,9 +100,9 @@ async fn both_builds_write_one_file() {
     client.lock("k").await;
 }
 
-/// When this build reserves the key for an unfair waiter of the older build, it must not store a lease in the waiter's
-/// row: the older build then grants the claim without updating that lease. A grant that ends later than the stored
-/// lease allows would look like a row of an earlier boot, and this build would delete it.
+/// When this build reserves the freed key for an unfair waiter of the older build, it must not store a lease in the
+/// waiter's row. The older build does not know the column `lease`, so its grant would leave the old value there. If the
+/// grant ended later than that lease allows, this build would take the row for one of an earlier boot, and delete it.
 #[tokio::test]
 async fn a_granted_watcher_of_an_older_build_excludes() {
     let (_dir, path) = temp_lock_file();

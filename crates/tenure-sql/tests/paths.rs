@@ -158,7 +158,7 @@ async fn foreign_tables_with_our_application_id_are_refused() {
     }
 }
 
-/// A truncated log loses the commits after the cut and keeps those before it.
+/// If the end of the write-ahead log is cut off, only the commits after the cut are lost.
 #[tokio::test]
 async fn a_truncated_log_loses_only_its_end() {
     let (dir, path) = temp_lock_file();

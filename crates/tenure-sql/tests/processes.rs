@@ -65,8 +65,8 @@ fn child_increments_a_counter() {
     });
 }
 
-/// Each process asks again right after its release. The shares are fair only because the store reserves the key for a
-/// waiter that it has woken.
+/// Four processes lock an unfair key, and each asks again right after its release. Each must get at least half of an
+/// equal share. They do so only because the store keeps a freed key for the waiter that it wakes.
 #[test]
 fn each_process_gets_half_its_share_of_an_unfair_key() {
     const PROCESSES: usize = 4;
@@ -147,15 +147,16 @@ async fn a_release_wakes_a_waiter_in_another_process() {
         }
         times.sort();
         writes.sort();
-        // The holder's lease is one minute, so a wait this short shows a wake-up and not a poll. The bound is ten
-        // times the worst case on an idle machine, plus the time of five writes.
+        // The holder's lease is one minute, so a wait this short shows a wake-up and not a poll. The bound is 100 ms,
+        // which is ten times the worst case on an idle machine, plus the time of five writes to this disk.
         let bound = Duration::from_millis(100) + 5 * writes[writes.len() / 2];
         let median = times[times.len() / 2];
         assert!(median < bound, "{fairness}: {times:?}, bound {bound:?}");
     }
 }
 
-/// Waits until the table has a queued claim (phase 3) or a registered unfair one (phase 2).
+/// Waits until the table has a waiter: a claim in the queue (phase 3), or an unfair one that is registered for
+/// wake-ups (phase 2).
 async fn wait_for_waiter(path: &Path) {
     let file = connect(path);
     let waiting = "SELECT count(*) FROM claim WHERE phase IN (2, 3)";
@@ -296,7 +297,8 @@ fn child_opens_at_once() {
     });
 }
 
-/// After a reply, the file's thread polls briefly for another request, then sleeps without a timeout.
+/// After a reply, the thread that serves the file polls briefly for another request, and then sleeps without a
+/// timeout.
 #[tokio::test]
 async fn an_idle_store_uses_no_cpu_time() {
     let (_dir, path) = temp_lock_file();

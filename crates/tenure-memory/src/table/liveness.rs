@@ -10,7 +10,8 @@ use super::fixture::{Fixture, Watch, permits};
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// The longest time for which the key may be free while a client waits: more than a reservation, far less than a lease.
+/// The longest time for which the key may be free while a client waits: more than the 10 ms for which a freed key is
+/// reserved for a woken client, far less than a lease.
 const LONGEST_IDLE: Duration = TURN.saturating_mul(2);
 
 struct Client {

@@ -167,7 +167,7 @@ fn readers_share_the_head_and_never_overtake_a_writer() {
     fixture.grant(&claims[0]);
     claims[1..].iter().for_each(|claim| _ = fixture.wait(claim));
     fixture.release(&claims[0]);
-    // The second reader waits until the first reader is granted, although both could share the key.
+    // The second reader of the queue must wait until the first one is granted, although both could share the key.
     fixture.wait(&claims[2]);
     fixture.grant(&claims[1]);
     fixture.grant(&claims[2]);
@@ -247,10 +247,10 @@ fn poll_after_is_the_first_time_the_reply_could_change() {
     assert_eq!(fixture.wait(&all).1, Duration::from_secs(5));
     assert_eq!(fixture.wait(&fair).1, Duration::from_secs(5));
     fixture.pass(Duration::from_secs(5));
-    // A fair claim polls at least three times in its lease, because the polls keep its place in the queue.
+    // `poll_after` of a fair claim is at most a third of its lease, because the polls keep its place in the queue.
     assert_eq!(fixture.wait(&fair).1, LEASE / 3);
     fixture.pass(Duration::from_secs(25) - NANOSECOND);
-    // `poll_after` is at least 1 ms.
+    // The holder's lease ends in 1 ns, but `poll_after` is at least 1 ms.
     assert_eq!(fixture.wait(&all).1, Duration::from_millis(1));
 }
 
@@ -357,7 +357,8 @@ fn an_ended_late_or_mismatched_successor_is_not_placed() {
     readers.iter().for_each(|claim| drop(fixture.grant(claim)));
     let released = fixture.release_to(&readers[0], &mutex);
     assert!(matches!(released.successor, Some(AcquireReply::Waiting { .. })));
-    // The successor's own `acquire` gets the error that the key is used as another kind of lock.
+    // The release does not report that the successor has another kind than the key; the successor's own `acquire`
+    // does.
     assert!(fixture.acquire(&mutex).is_err());
 }
 

@@ -88,7 +88,7 @@ impl Model {
     }
 
     /// The expected reply to an acquire. `late`: the request comes after its `not_after`. `yields`: the claim is a
-    /// successor, and other clients go first.
+    /// successor, and is not granted because claims of other clients wait.
     fn acquire(&mut self, at: usize, late: bool, yields: bool, now: Instant) -> ReplyKind {
         let claim = Arc::clone(&self.claims[at].claim);
         let ends = now + LEASE;

@@ -15,7 +15,8 @@ const MIN_POLL: Duration = Duration::from_millis(1);
 pub(super) enum Admission {
     /// The claim may be granted now.
     Now,
-    /// The claim may be granted at this time: a cooldown or another client's reservation ends then.
+    /// The claim may be granted at this time. Until then, a cooldown lasts, or the key is reserved for waiters of
+    /// another client.
     From(Instant),
     /// A holder excludes the claim, or another claim is ahead of it in the queue.
     Blocked,
@@ -178,7 +179,7 @@ fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) ->
     waiting(ahead, (at - now).min(lease(claim) / 3))
 }
 
-/// Ends the reservations of the key for this client, because the client's poll has used them.
+/// Ends the time for which the key is reserved for this client's waiters, because the client has called `acquire`.
 fn clear_reservations(view: &mut View, client: ClientId) {
     let now = view.now();
     let of_client = |row: &&Row| row.id.client() == client && now < row.reserved_until;
@@ -191,8 +192,9 @@ fn clear_reservations(view: &mut View, client: ClientId) {
     }
 }
 
-/// Makes an unfair waiter that missed its reservation eligible again, because its poll proves that its process is
-/// alive. The waiter keeps its time of registration, and so goes before waiters that registered later.
+/// If an unfair waiter did not poll while the key was reserved for it, lets the key be reserved for it again: its poll
+/// proves that its process is alive. The waiter keeps its time of registration, and so goes before waiters that
+/// registered later.
 fn forgive_missed_reservation(view: &mut View, row_before: Option<Row>) {
     let now = view.now();
     if let Some(row) = row_before.filter(|row| row.missed_reservation(now)) {

@@ -1,4 +1,5 @@
-//! `release`: ends claims. Then the successor, the head of the queue or the oldest unfair waiter may have the key.
+//! `release`: ends claims, and lets the next claim have the key: the successor, the head of the queue or the oldest
+//! unfair waiters of other clients.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use super::acquire::{GrantPolicy, place_or_poll, waiting};
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
-/// Ends the claims that the request names, reserves the freed key for unfair waiters, and places the successor.
+/// Ends the claims that the request names, reserves the freed key for unfair waiters of other clients, and places the
+/// successor.
 pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply {
     if let Err(refusal) = check(request) {
         return ReleaseReply::Unknown(refusal);
@@ -35,7 +37,8 @@ pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply
     let others = count_others(view, client);
     let place = |view: &mut View, successor: &Successor| place_successor(view, successor, others);
     let (early, late) = match &request.successor {
-        // A fair successor is queued first: while a claim is queued, the key is not reserved for unfair waiters.
+        // A fair successor is placed before the key could be reserved for unfair waiters: if it must queue, it goes
+        // before them, and nothing is reserved.
         Some(successor) if successor.claim.fairness == Fairness::Fifo => (Some(successor), None),
         successor => (None, successor.as_ref()),
     };

@@ -8,8 +8,8 @@ use tenure_backend::{Claim, ClaimId, Instant, MAX_NOT_AFTER, Mode, TokenRange};
 /// The phase of a claim. The numbers are stored in the column `phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// The claim was released or withdrawn, or it was evicted when it had no lease. The row stays for a while, so that
-    /// a late acquire cannot place the claim again.
+    /// The claim was released or withdrawn, or it was evicted while it neither held the key nor queued. The row stays
+    /// for a while, so that a late acquire cannot place the claim again.
     Ended = 0,
     /// The claim was evicted. The row stays to tell its holder the evictor's name, and to enforce the cooldown.
     Evicted = 1,

@@ -223,7 +223,8 @@ fn a_watcher_is_skipped_after_a_miss_until_it_polls() {
     key.advance(10);
     let held = claim(1, 2);
     assert!(key.is_granted(&held));
-    // Only `next` counts. `late` does not, because it missed its reservation and may be dead.
+    // The release reports one waiter, `next`. It does not count `late`, which did not poll while the key was reserved
+    // for it, and so may be dead.
     assert_eq!(others(&key.unlock(&held)), 1);
     assert_eq!(key.next_poll(&next), NextPoll::Now);
     assert!(key.is_granted(&next));

@@ -229,8 +229,8 @@ impl View {
             .map(|row| row.id)
     }
 
-    /// A hash of the claims, phases, modes and reservations in the key's unexpired rows. A renewal changes the hash
-    /// only if it is a downgrade.
+    /// A hash of the key's unexpired rows: claim, phase, mode, and until when the key is reserved for a woken waiter.
+    /// A renewal changes the hash only if it is a downgrade.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for row in self.active_rows(Phase::Evicted..=Phase::Granted) {
@@ -260,7 +260,8 @@ impl View {
         self.active.range(range).map(|(_, _, at)| &self.entries[*at].row)
     }
 
-    /// The watchers (unfair waiters) of clients other than `client` for which the key is reserved now.
+    /// The watchers (unfair waiters) of clients other than `client` that the store has woken, and for which it keeps
+    /// the freed key now.
     pub(crate) fn reservations(&self, client: ClientId) -> impl Iterator<Item = &Row> {
         let now = self.now();
         self.watchers()

@@ -7,7 +7,7 @@ use tenure_backend::{Claim, Fairness, Instant};
 use super::acquire::{Admission, admission};
 use super::{Phase, Row, View};
 
-/// How long an unfair waiter stays registered. After its process dies, the waiter still counts for up to this long.
+/// How long an unfair waiter stays registered. After its process dies, it counts as a waiter for up to this long.
 const REGISTRATION_LEASE: Duration = Duration::from_secs(10);
 
 /// How often a process renews the registrations of its unfair waiters: three times in their 10 s.
@@ -60,8 +60,8 @@ pub(crate) fn next_poll(view: &View, claim: &Claim) -> NextPoll {
         Some(row) if row.phase == Phase::Granted && row.is_unexpired(now) => return NextPoll::OnChange,
         Some(row) if row.has_ended(now) => return NextPoll::Now,
         Some(row) if row.phase == Phase::Waiting => Some(row.position),
-        // This unfair waiter missed its reservation. Its poll proves that its process is alive, and makes it eligible
-        // again.
+        // The key was reserved for this unfair waiter, which did not poll in time. A poll proves that its process is
+        // alive, so the key can be reserved for it again.
         Some(row) if row.missed_reservation(now) => return NextPoll::Now,
         _ if claim.fairness == Fairness::Fifo => return NextPoll::Now,
         _ => None,

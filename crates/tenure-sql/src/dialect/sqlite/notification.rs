@@ -33,8 +33,8 @@ pub(super) use linux::{NotificationListener, ThreadWaker};
 #[cfg(not(target_os = "linux"))]
 pub(super) use polling::{NotificationListener, ThreadWaker};
 
-/// Linux: the file's thread sleeps in one `poll` on an inotify descriptor (other processes) and an eventfd
-/// (requests).
+/// Linux: the thread that serves the file sleeps in one `poll` on two descriptors: inotify, for changes by other
+/// processes, and an eventfd, for requests.
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
@@ -132,7 +132,7 @@ mod linux {
     }
 }
 
-/// Other systems: the file's thread polls the file's timestamps every 2 to 10 ms while it has waiters.
+/// Other systems: the thread that serves the file polls the file's timestamps every 2 to 10 ms while it has waiters.
 #[cfg(not(target_os = "linux"))]
 mod polling {
     use super::*;

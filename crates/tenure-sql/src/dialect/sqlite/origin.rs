@@ -14,11 +14,11 @@ use super::file::refused;
 /// Name of the initial time namespace, whose offsets are zero.
 const INITIAL_NAMESPACE: &str = "time:[4026531834]";
 
-/// The machine, the boot and the time namespace of the process that counts the times.
+/// The machine, the boot and the time namespace that belong to a clock: that of this process, or the one on which the
+/// times in a file are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// The boot id, which changes with each start of the kernel. Older builds, which store no leases in rows, delete
-    /// all claims of another boot id.
+    /// The boot id, which changes with each start of the kernel. Older builds delete all claims of another boot id.
     pub(super) boot: String,
     /// The machine id; `name:` and the host name if the machine has no id.
     pub(super) machine: String,
@@ -103,8 +103,8 @@ fn known_offset(namespace: &str) -> Option<i64> {
     ["", INITIAL_NAMESPACE].contains(&namespace).then_some(0)
 }
 
-/// Offset of this process's namespace. `offsets` (`timens_offsets`) describes the namespace of child processes,
-/// so it is used only if both namespaces are the same.
+/// Offset of this process's namespace. `offsets` (`timens_offsets`) describes `of_children`, the namespace of child
+/// processes, so the offset is unknown unless this process is in the same namespace.
 fn offset_here(namespace: &str, of_children: &str, offsets: &str) -> Option<i64> {
     if namespace != of_children {
         return None;

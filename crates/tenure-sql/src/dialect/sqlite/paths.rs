@@ -94,7 +94,7 @@ fn getent(user: u32) -> Option<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut answer = String::new();
-        // Sending fails if `getent` has taken longer than its time limit.
+        // Sending fails if the receiver is gone, because `getent` has taken longer than its time limit.
         let _ = sender.send(stdout.read_to_string(&mut answer).is_ok().then_some(answer));
     });
     let answer = receiver.recv_timeout(GETENT_LIMIT).ok().flatten();

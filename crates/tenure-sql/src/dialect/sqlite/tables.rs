@@ -71,9 +71,9 @@ impl<'c> Tables<'c> {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?,
             // ?18: the old value of `live`, a part of the primary key: ending a claim changes it from 1 to 0. A row
-            // without a lease belongs to a client of an older build, and this statement writes no lease to it either.
-            // Otherwise, after the older build has renewed the row without changing the lease, the row would look
-            // like one of an earlier boot.
+            // whose lease is NULL belongs to a client of an older build, and keeps NULL. That build's renewals move
+            // `until` but write no lease. A row with a lease too short for its `until` counts as one of an earlier
+            // boot.
             update: prepare(
                 "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
                  reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16, \
@@ -376,7 +376,8 @@ mod tests {
     use crate::dialect::sqlite::tests::create_file;
     use crate::dialect::sqlite::validate;
 
-    /// Rows written after the clock was read would look like rows of an earlier boot.
+    /// A row written after the clock was read may end more than its lease after that time, as if it were of an
+    /// earlier boot.
     #[test]
     fn a_read_transaction_sees_no_later_row() {
         let here = Origin::here();

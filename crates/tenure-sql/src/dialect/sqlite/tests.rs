@@ -18,7 +18,8 @@ use crate::claims::tests::claim;
 use crate::config::Config;
 use crate::request::{Pending, Request, Write};
 
-/// Creates a lock file in a temporary directory, as a process of this origin does, and connects to the file.
+/// Creates a lock file in a temporary directory, as a process of this origin (machine, boot and time namespace) does.
+/// Connects to the file.
 pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("locks.db");

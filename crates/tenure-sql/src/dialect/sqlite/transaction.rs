@@ -1,4 +1,5 @@
-//! A write transaction as the claim logic uses it, and a cache for the views of keys with many waiters.
+//! A write transaction as the claim logic uses it, and a cache for the views (the rows in memory) of keys with many
+//! waiters.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -66,7 +67,8 @@ impl ViewCache {
         }
     }
 
-    /// Drops all views. They may have rows that another connection has changed, or that the sweep has deleted.
+    /// Drops all views. They may have rows that another connection has changed, or that the sweep (deletion of old
+    /// rows) has deleted.
     pub(super) fn clear(&mut self) {
         self.views.clear();
     }

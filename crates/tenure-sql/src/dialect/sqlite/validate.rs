@@ -26,8 +26,8 @@ const MAX_READS: u32 = 40;
 /// Names of the tables in `sqlite_schema`.
 pub(super) const TABLE_NAMES: [&str; 3] = ["bucket", "claim", "store"];
 
-/// Opens the file, creates its tables or converts their times, and checks that it is an intact lock file of this
-/// machine. A file that is refused is not changed.
+/// Opens the file, and checks that it is an intact lock file of this machine. Creates the tables of an empty file,
+/// and converts times that were counted on another clock. A file that is refused is not changed.
 pub(super) fn open(
     path: &Path,
     found: Contents,

@@ -11,9 +11,9 @@ use crate::claims::RENEW_INTERVAL;
 use crate::display::display_path;
 use crate::request::register;
 
-/// If a wake-up finds none of the waiters' keys changed, the process ignores notifications: for this factor times the
-/// CPU time of the wake-up, but at most for `MAX_PAUSE`. So changes of other keys cost a waiting process less than a
-/// hundredth of a core, unless `MAX_PAUSE` limits the time.
+/// After a wake-up that finds none of the waiters' keys changed, the process ignores notifications for a pause: the
+/// CPU time of the wake-up times this factor, at most `MAX_PAUSE`. So changes of other keys cost a waiting process
+/// less than a hundredth of a core, unless `MAX_PAUSE` shortens the pause.
 const PAUSE_PER_CPU_TIME: u32 = 128;
 
 /// Longest time for which notifications are ignored. Shorter than a reservation (10 ms), which a waiter must not
@@ -58,7 +58,7 @@ impl Worker<'_> {
         let checked = self.try_check_keys(keys);
         self.roll_back();
         checked.unwrap_or_else(|error| {
-            // The woken waiters poll, and so their callers get the error.
+            // All waiters are woken and poll, so their callers get the error if it lasts.
             tracing::debug!(%error, path = %display_path(self.path), "checking the keys of waiters failed");
             self.subscribers.wake_all();
             false
@@ -101,7 +101,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Time for which the thread may sleep; `None` for no limit, if it has no waiters.
+    /// Time for which the thread may sleep. `None` (no limit) if no waiter wants wake-ups.
     pub(super) fn time_to_sleep(&self) -> Option<Duration> {
         if self.subscribers.is_empty() {
             return None;

@@ -26,8 +26,9 @@ use crate::subscribers::Subscribers;
 /// the table quickly and catches up after a time without writes.
 const SWEPT_PER_ROW: u32 = 4;
 
-/// Minimum and maximum number of rows that one sweep checks. At least 64, because each sweep writes one more page; at
-/// most 1024, so that other processes do not wait long for the write lock. Later sweeps check the rest.
+/// Minimum and maximum number of rows that one sweep checks. At least 64, because each sweep also writes a page that
+/// records where it ended; at most 1024, so that other processes do not wait long for the write lock. Later sweeps
+/// check the rest.
 const SWEEP_ROWS: RangeInclusive<u32> = 64..=1024;
 
 pub(super) struct Worker<'c> {
@@ -101,7 +102,7 @@ impl<'c> Worker<'c> {
         let mailbox = self.mailbox.clone();
         let mut answered = Instant::now();
         while let Some(posted) = mailbox.take(self.config.max_group) {
-            // If a request comes soon after the last reply, the next one probably will too.
+            // If a request comes soon after the last reply, the next one probably will too: then the thread spins.
             let first = posted.iter().map(|posted| posted.since).min();
             let quick =
                 first.is_some_and(|since| since < answered + WORKER_SPIN) && self.subscribers.is_empty();
@@ -172,7 +173,8 @@ impl<'c> Worker<'c> {
                 Err(error) if busy::is_busy(&error) => {
                     let limit = self.config.busy_limit;
                     let error = blocked(self.path, limit, error::sqlite(self.path, error, Effect::None));
-                    // The oldest request has reached `busy_limit`, and so may others that came soon after it.
+                    // The oldest request fails: `begin` has waited until its `busy_limit`. Requests that came soon
+                    // after it may have reached theirs too.
                     let waited = |since: Instant| since == oldest || limit <= since.elapsed();
                     for (_, write) in group.extract_if(.., |(since, _)| waited(*since)) {
                         write.fail(&error);
@@ -379,7 +381,8 @@ impl<'c> Worker<'c> {
     }
 }
 
-/// The views of a transaction, and the file's `data_version` if some of the views are to be cached.
+/// The keys' views (their rows) after a transaction, and the file's `data_version` if some of the views are to be
+/// cached.
 struct Decided {
     views: HashMap<LockKey, View>,
     version: Option<i64>,
