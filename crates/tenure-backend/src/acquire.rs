@@ -37,7 +37,7 @@ pub enum AcquireReply {
         /// Number of queued claims before this one; `None` if this one is not queued or the store cannot count.
         ahead: Option<u32>,
         /// Time to the next poll if no wake-up comes first. At most slightly longer than what is left of the lease of
-        /// the holder, or of the claim ahead. If the client of that one has died, no release wakes this claim.
+        /// the holder, or of the claim ahead in the queue: if its client has died, no release wakes this claim.
         poll_after: Duration,
     },
     /// The claim was released, was evicted or has expired, and can never hold the key. The store did nothing.

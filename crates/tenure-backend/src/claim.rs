@@ -8,7 +8,7 @@ use crate::{ClaimRef, Fairness, Mode, OwnerId};
 
 /// The greatest time from now to a request's `not_after`: 10 s.
 ///
-/// A store that remembers ended claims for at least this long grants none of them to a delayed request (B4, B5).
+/// If a store remembers an ended claim for at least this long, a delayed request cannot place it again (B4, B5).
 pub const MAX_NOT_AFTER: Duration = Duration::from_secs(10);
 
 /// How long a client may hand a claim over to its own waiters after the store last confirmed the claim: 10 ms.

@@ -55,7 +55,7 @@ pub enum Fault {
     /// The store did not answer, or not in time. This is the only fault that counts as transient: the same call may
     /// succeed later.
     Unavailable,
-    /// The profile of this store or layout does not offer what the request asks for.
+    /// This store, or the layout in which it keeps its data, does not offer what the request asks for.
     Unsupported,
     /// The key is in use as another kind of lock.
     Mismatch {
@@ -64,7 +64,7 @@ pub enum Fault {
         /// The kind that the request asked for.
         asked: Kind,
     },
-    /// This layout cannot read the key's data: it belongs to another kind of lock, or to another program.
+    /// The store's data layout cannot read this key's data, which belongs to another kind of lock or another program.
     UnknownKind,
     /// The request exceeds a limit of the store, such as its longest lease.
     Limit,

@@ -177,7 +177,7 @@ impl fmt::Debug for ClaimRef {
 
 /// Number of the owner of a claim within its client. All claims of one `Owner` have the same number.
 ///
-/// The client counts re-entry in memory, so a store never decides by this number. A layout may record it for people.
+/// The client counts re-entry in memory, so a store never decides by this number. It may record the number for people.
 ///
 /// # Examples
 /// ```

@@ -125,8 +125,8 @@ pub struct LockStatus {
     pub holders: Vec<HolderStatus>,
     /// The claims in the store's queue, in order; `None` if the store cannot tell.
     ///
-    /// Unfair claims are not in it, unless the store serves them in order too. So an empty queue does not mean that
-    /// no claim waits.
+    /// Unfair claims are in it only if the store serves them in order too. So an empty queue does not mean that no
+    /// claim waits.
     pub waiters: Option<Vec<WaiterStatus>>,
 }
 
@@ -163,7 +163,7 @@ impl LockStatus {
 pub struct HolderStatus {
     /// The holder's ID, with which it can be evicted. A holder that is no Tenure claim has a foreign ID.
     pub id: HolderId,
-    /// The claim's label; `None` for a foreign holder, if the layout does not record labels, or before the claim's
+    /// The claim's label; `None` for a foreign holder, if the store does not record labels, or before the claim's
     /// [first renewal](crate::Profile::first_renewal).
     pub label: Option<Arc<str>>,
     /// How the claim holds the key.
@@ -204,7 +204,7 @@ impl HolderStatus {
 pub struct WaiterStatus {
     /// The waiter's ID, with which it can be evicted.
     pub id: HolderId,
-    /// The claim's label; `None` for a foreign waiter, or if the layout does not record labels.
+    /// The claim's label; `None` for a foreign waiter, or if the store does not record labels.
     pub label: Option<Arc<str>>,
     /// How the claim is to hold the key.
     pub mode: Mode,

@@ -68,7 +68,7 @@ impl Compared {
 /// Compares this build to the old one at `args.program`.
 ///
 /// # Errors
-/// The new build is slower in a row of the table (`SLOWER` says from when on), or a build failed.
+/// The new build is slower in a row of the table than `SLOWER` allows, or a build failed.
 pub(crate) fn run(args: &Against) -> Fallible<()> {
     let selection = &args.selection;
     let (mut made, mut notes) = pairings(&selection.workloads, &selection.stores, selection.distance);

@@ -15,7 +15,7 @@ use crate::tally::Round;
 /// a hundred are too much, one is not.
 pub(crate) const TOO_MUCH: f64 = 0.015;
 
-/// Maximum number of tries of a round. If all are disturbed, the least disturbed one counts.
+/// Maximum number of tries of a round. If the machine's host disturbs all of them, the least disturbed one counts.
 pub(crate) const TRIES: u32 = 4;
 
 /// How often the host of this virtual machine disturbed the measurement, over all clients.
@@ -23,9 +23,9 @@ pub(crate) const TRIES: u32 = 4;
 pub(crate) struct Disturbed {
     /// Number of rounds, without repetitions.
     pub(crate) rounds: u32,
-    /// Total number of further tries, each because the try before was disturbed.
+    /// Number of repetitions of rounds, each because the host disturbed the try before.
     pub(crate) again: u32,
-    /// Number of rounds of which all tries were disturbed.
+    /// Number of rounds of which the host disturbed every try.
     pub(crate) still: u32,
 }
 
@@ -41,8 +41,8 @@ impl Entrant {
         let processes = &mut self.processes;
         let once = async || {
             let before = CoresTime::now();
-            // Reads the cores' time after `time`, not after the round: a round lasts longer for clients that take
-            // up to a second to serve their last waiters.
+            // Reads the cores' time when `time` is over, not when the round is: a round lasts longer for clients that
+            // take up to a second to serve their last waiters.
             let after = async {
                 tokio::time::sleep(time).await;
                 CoresTime::now()

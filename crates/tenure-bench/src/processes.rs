@@ -58,7 +58,7 @@ impl Processes {
     ) -> Fallible<Self> {
         LastHolder::make(&location.last_holder())?;
         if (client, location.store) == (Client::Bare, Store::Sqlite) {
-            // Sets the journal mode, which needs the file alone, before several processes open it.
+            // Sets the journal mode before several processes open the file: it needs exclusive access.
             Statements::open(&location.lock_file())?;
         }
         let mut members = Vec::new();

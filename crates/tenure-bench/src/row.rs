@@ -14,7 +14,7 @@ pub(crate) struct Row {
     pub(crate) client: Client,
     /// Locks granted per second: the median over the rounds.
     pub(crate) rate_per_s: f64,
-    /// Grants per second to another worker than the grant before: the median over the rounds.
+    /// Grants per second that went to another worker than the grant before: the median over the rounds.
     pub(crate) handovers_per_s: f64,
     /// Time from the lock call to the grant, or until the worker gave up, in µs over all waits: median, 99th percentile
     /// and maximum.

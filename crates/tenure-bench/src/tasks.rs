@@ -21,8 +21,8 @@ use crate::processes::Work;
 use crate::site::QUORUM_LEASE;
 use crate::tally::Round;
 
-/// A worker that still waits this long after the end of its round gives up, and its wait counts up to that moment.
-/// Some libraries let all waiters poll at the same moments, and take seconds to serve the last of them.
+/// A worker that still waits this long after the end of its round gives up: with some libraries, all waiters poll at
+/// the same moments, and the last of them would wait for seconds. Its wait counts until it gives up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pause of the lone waiter after each unlock. It then asks again at an arbitrary moment of the other process's work.
@@ -44,7 +44,7 @@ const PERMITS: u32 = 8;
 struct Worker<L> {
     worker: u32,
     lock: L,
-    /// `None` if the lock may have several holders.
+    /// Counts hand-overs, and detects two holders at once. `None` if the lock may have several holders.
     last_holder: Option<Arc<LastHolder>>,
     /// Time for which the worker holds each lock.
     section: Duration,
@@ -109,8 +109,8 @@ async fn tenure(settings: Settings, work: &Work) -> Fallible<()> {
     Ok(client.close(CLOSING).await?)
 }
 
-/// Returns a function that makes the locks of the workers of `Workload::Readers`. `side` makes the write side or the
-/// read side.
+/// Returns a function that makes the locks of the workers of `Workload::Readers`. `side` makes the write side if its
+/// argument is true, otherwise the read side.
 fn sides<L>(mut side: impl FnMut(bool) -> L) -> impl FnMut(&str) -> L {
     let mut worker = 0..;
     move |_| {

@@ -160,7 +160,8 @@ fn the_held_verb_measures_memory_and_processor_time() {
 fn two_builds_are_compared() {
     let rate = |rate| format!(r#"echo '{{"client":"tenure","rate_per_s":{rate}}}' > "$json""#);
     let left_out = "hot on memory is left out: the old build does not have it";
-    // The workload, the last lines of the old build (a shell script), and the exit code and output of the comparison.
+    // The workload, the last lines of a shell script that stands for the old build, and the exit code and some words
+    // of the output of the comparison.
     for (workload, old, code, words) in [
         ("solo", &*rate("1e12"), 1, &["| slower", "1 rows are slower"][..]),
         ("solo", &rate("1"), 0, &["| solo"]),

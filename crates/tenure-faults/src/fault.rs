@@ -177,14 +177,14 @@ impl StoreFault {
         let fault = match dice.below(7) {
             0 | 1 => StoreFault::Pause(target, millis(dice, 50, 3_000)),
             2 if allowed.loses && behind == 0 => StoreFault::Restart(target, Data::Lost, down),
-            // A master that forgets its data must come back as a replica: as the master, it would make its replicas
-            // forget too.
+            // A master that may forget its data is replaced, so that it comes back as a replica: as the master, it
+            // would make its replicas forget too.
             2 | 3 if allowed.replicated && master && (allowed.forgets || number % 2 == 0) => {
                 StoreFault::Replace(number)
             }
             2 | 3 if behind == 0 || !allowed.forgets => StoreFault::Restart(target, Data::Kept, down),
             2 | 3 => StoreFault::Pause(target, down),
-            // Sets the clock ahead of its largest offset so far. Smaller steps would rarely get there.
+            // A step forward always goes beyond the largest offset so far: random steps would rarely reach that.
             4 if allowed.steps => StoreFault::Step(behind + step),
             5 if allowed.steps => StoreFault::Step(-step),
             4 | 5 if allowed.replicated => StoreFault::Move(number),

@@ -103,8 +103,8 @@ impl Servers {
         }
     }
 
-    /// Returns the failover that happened without a fault since the last fault or call, if there was one. On a busy
-    /// machine, a master may answer so late that a replica takes over.
+    /// Returns the failover that happened without a fault since the last fault, or since the last call of this
+    /// function, if there was one. On a busy machine, a master may answer so late that a replica takes over.
     pub(crate) async fn unexpected_failover(&mut self) -> io::Result<Option<InjectedFault>> {
         let masters = self.settle().await?;
         let before = self.settled.replace((masters.clone(), now()));

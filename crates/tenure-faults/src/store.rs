@@ -1,4 +1,4 @@
-//! Store of a run, and the links between workers and servers.
+//! The store of a fault run, and the links (proxies) between its workers and its servers.
 
 use std::io;
 use std::path::Path;
@@ -139,7 +139,8 @@ impl Store {
         format!("{scheme}{}", options.unwrap_or_default())
     }
 
-    /// Creates the links of each worker, if its URL names the servers themselves. Returns the URL for each worker.
+    /// Creates the links of each worker, if the store's URL names the servers that clients connect to. Returns the URL
+    /// for each worker.
     pub(crate) async fn link(&mut self, workers: usize) -> io::Result<Vec<String>> {
         let Some(servers) = &mut self.servers else {
             return Ok(vec![self.url.clone(); workers]);
@@ -185,7 +186,8 @@ impl Store {
         Ok(kept)
     }
 
-    /// Returns the failover that happened without a fault since the last fault or call, if there was one.
+    /// Returns the failover that happened without an injected fault since the last fault or the last call of this
+    /// method, if there was one.
     pub(crate) async fn unexpected_failover(&mut self) -> io::Result<Option<InjectedFault>> {
         match &mut self.servers {
             Some(servers) => servers.unexpected_failover().await,

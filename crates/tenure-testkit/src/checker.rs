@@ -46,8 +46,8 @@ pub fn check(history: impl IntoIterator<Item = Event>) -> Result<Summary, Vec<Vi
     }
 }
 
-/// Order of events at the same time: begin, end, queued, grant, observation. So one attempt may end at the very time
-/// at which another is granted.
+/// Order of events with the same time: begins of attempts, ends, `queued`, grants, observations. So one
+/// attempt may end at the very time at which another is granted.
 fn sort_rank(kind: &EventKind) -> u8 {
     match kind {
         EventKind::Invoked { .. } => 0,
@@ -335,8 +335,8 @@ impl Checker {
         }
     }
 
-    /// Checks L4: the store shows no more holders and waiters of a key than attempts that have neither failed nor been
-    /// released.
+    /// Checks L4: the store shows no more holders and waiters of a key, counted together, than the key has attempts
+    /// that have neither failed nor been released.
     fn seen(&mut self, event: &Event, holders: u32, waiters: u32) {
         let (_, one) = self.state_of(event.attempt);
         let open = one.open;

@@ -119,8 +119,8 @@ impl Clock for SimClock {
 
 /// Clock set by hand that, once armed, jumps forward at its k-th reading. Clones share one time.
 ///
-/// With it, a test simulates a long interruption at each point where the code reads the clock. A bug such as reading
-/// `held_from` after the reply shows at one of these points.
+/// With it, a test simulates a long interruption at each point where the code reads the clock. One of these points
+/// shows a bug such as taking the start of belief (`held_from`) after the reply instead of before the request.
 ///
 /// # Examples
 /// ```

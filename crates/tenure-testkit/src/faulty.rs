@@ -97,8 +97,8 @@ pub enum When {
 pub struct Exchange {
     /// Request of the client. The store receives it as the hook left it at [`When::Before`].
     pub request: Request,
-    /// Reply to the client, once there is one. Errors of `renew` and `release` elements are `Err` here, not `Unknown`
-    /// replies.
+    /// Reply to the client, once there is one. An error of a `renew` or `release` element is an `Err` here, although
+    /// the client gets it as a reply `Unknown`.
     pub reply: Option<Result<Reply, BackendError>>,
     /// Time at which the client made the call.
     pub asked: Instant,
@@ -119,7 +119,7 @@ impl Exchange {
 /// See [`FaultyBackend`].
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Places a claim no later than this time, or polls a placed claim.
+    /// Places a claim, but not after this time; or polls a placed claim.
     Acquire(Arc<Claim>, Instant),
     /// Renews a claim.
     Renew(RenewRequest),

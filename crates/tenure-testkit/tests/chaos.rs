@@ -15,7 +15,7 @@ use tenure_memory::MemoryStore;
 use tenure_testkit::{Chaos, Exchange, FaultRates, Faults, FaultyBackend, Reply, Request, When};
 
 /// Store that records the placements, renewals and releases that reach it. It refuses read claims and inspections,
-/// answers every other placement with `Ended`, and sends a hundred wake-ups to each watch.
+/// answers all other placements with `Ended`, and sends a hundred wake-ups to each watch.
 #[derive(Debug)]
 struct CallLog {
     store: Arc<dyn Backend>,

@@ -3,8 +3,8 @@
 
 use tenure_testkit::{Event, Rule, check};
 
-/// Histories, each with a rule as its title. With the line `wrong`, a history violates that rule. With the line
-/// `right` instead, it violates none.
+/// Histories, each under a title that names a rule. Each is checked twice: with its line `wrong` and without `right`
+/// it violates that rule, with its line `right` and without `wrong` it violates none.
 const PLANTED: &str = "\
 V1: holding periods that overlap by one nanosecond
   0 1 invoked owner=1 mode=exclusive key=k

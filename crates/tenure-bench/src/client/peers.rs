@@ -14,7 +14,7 @@ use crate::Fallible;
 /// The lease of rslock's locks, as long as Tenure's default.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A key of a library that passes the key's name to its lock manager with every call.
+/// A key of a library whose lock manager takes the key's name with every call.
 pub(crate) struct Named<M> {
     manager: M,
     name: String,

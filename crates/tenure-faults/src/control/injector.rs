@@ -14,8 +14,9 @@ use crate::fault::{ClockOffset, FaultSet, InjectedFault, LinkFault, Scope, Store
 use crate::log::now;
 use crate::store::Store;
 
-/// A pause of a worker within a transaction blocks the SQLite file. Up to this length, the pause costs no waiter its
-/// place in the queue, because each waiter polls when its lease still has more time left than this.
+/// A worker that is paused within a transaction blocks the SQLite file, so waiters cannot renew their claims. In a
+/// pause of at most this length no claim expires, so no waiter loses its place in the queue: each waiter polls while
+/// its lease still has more time left than this.
 const HARMLESS_PAUSE: Duration = Duration::from_secs(1);
 
 /// Time for which a `Stall` fault tries to pause the worker between reading and writing a counter.
@@ -78,7 +79,8 @@ pub(crate) async fn inject(
         inject_until(end, link_dice, interval, inject).await
     };
     let interval = |dice: &mut Dice| match dice.chance(30) {
-        // Only the order of waits that no fault disturbs is checked. This interval is long enough for some of them.
+        // The check of the waiting order skips waits that a fault disturbed. Faults this far apart leave some waits
+        // undisturbed.
         true => millis(dice, 4_000, 8_000),
         false => millis(dice, 500, 2_500),
     };

@@ -14,11 +14,12 @@ use crate::keys::LONGEST_LEASE;
 use crate::log::{Observation, ObservationKind, process_of};
 
 /// For this time after a stall of its process, a waiter may be overtaken: a grant that the waiter does not take within
-/// 100 ms goes to the next one.
+/// 100 ms goes to the next waiter.
 const STALL_EXEMPTION: Duration = Duration::from_millis(200);
 
-/// Longest silence of the store in which no waiting claim expires: waiters poll at least three times per lease. A disk
-/// that needs seconds for a write causes a longer silence. The compiler evaluates the `unwrap`, so it cannot panic.
+/// Longest silence of the store in which no fair waiter's claim expires: each has the longest lease, and was polled
+/// at most a third of it before the silence. A disk that needs seconds for a write causes a longer silence. The
+/// compiler evaluates the `unwrap`, so it cannot panic.
 const LONGEST_SILENCE: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
 /// Time within which a Redis client detects a silent connection: 1.25 times the default `command_timeout` (3 s),
@@ -177,7 +178,8 @@ fn disturbances(
     spans
 }
 
-/// Time from the end of a fault until the client detects it. Discarded data shows only when a reply is overdue.
+/// Time from the end of a fault until the client detects it. If the network lost bytes, the client detects that only
+/// when a reply is overdue.
 fn detection_delay(fault: &InjectedFault) -> Duration {
     match fault.what.starts_with("HalfOpen") || fault.what.starts_with("Swallow") {
         true => DETECTION_TIME,

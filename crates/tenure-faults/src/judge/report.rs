@@ -44,7 +44,7 @@ impl Report {
         self
     }
 
-    /// Number of faults of each kind, and of those that changed a master.
+    /// Text with the number of faults of each kind, and the number of faults that changed a master.
     fn kinds(&self) -> String {
         let mut kinds = BTreeMap::new();
         for fault in &self.fault_log {

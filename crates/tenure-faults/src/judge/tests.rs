@@ -1,4 +1,4 @@
-//! Tests of exemptions: which rules a history violates, with and without faults.
+//! Tests which rules a history violates, and which violations `judge` excuses because of a fault.
 
 use std::time::Duration;
 

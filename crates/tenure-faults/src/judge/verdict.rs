@@ -1,4 +1,4 @@
-//! Merges the logs of all workers into one history, applies the exemptions, and runs the checker.
+//! Removes from the merged history of all workers what the injected faults excuse, then runs the checker.
 
 use tenure::backend::Hazard;
 use tenure_testkit::{Event, EventKind, check};
@@ -24,10 +24,11 @@ pub struct Verdict {
     pub refused: usize,
     /// Writes to the unfenced counters.
     pub(crate) bumped: usize,
-    /// Number of waits in fair queues, and (`disturbed`) of those whose order is not checked.
+    /// Number of waits in fair queues. `disturbed` counts those whose order is not checked, because of a fault
+    /// or a stall.
     pub(crate) waits: usize,
     pub(crate) disturbed: usize,
-    /// Number of attempts with an exempt holding period.
+    /// Number of attempts whose holding period is checked only up to a fault that is one of the store's hazards.
     pub(crate) exempted: usize,
 }
 

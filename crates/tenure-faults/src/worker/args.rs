@@ -34,7 +34,7 @@ pub enum PlantedBug {
     IgnoreDeadline,
     /// Every grant is logged with the same token.
     RepeatToken,
-    /// The fenced register accepts older tokens too.
+    /// The register to which holders write, with their token, accepts older tokens too.
     AcceptOldTokens,
     /// No lock is released.
     NeverRelease,

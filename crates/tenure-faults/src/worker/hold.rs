@@ -20,7 +20,7 @@ use crate::log::now;
 /// Interval at which a task asks whether its lock is held.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Time limit for acquiring a held lock again. The call returns at once unless the lock was lost.
+/// Time limit for acquiring a lock that the same owner holds. The call returns at once unless the lock was lost.
 const NESTING: Duration = Duration::from_secs(2);
 
 /// Does what `plan` says under the lock: writes, acquires the lock again, verifies the guard. The caller releases the

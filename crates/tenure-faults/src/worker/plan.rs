@@ -52,8 +52,8 @@ impl LockPlan {
             _ => Patience::Endless,
         };
         let renewed = !dice.chance(10);
-        // Some tasks hold their lock for 1.2 leases. Without renewals, such a lease ends before the release; with
-        // renewals, it is renewed several times.
+        // Some tasks hold their lock for 1.2 leases. In that time, a lease without renewals ends, and any other is
+        // renewed several times.
         let extra_hold = match dice.below(60) {
             0 => lease.mul_f64(1.2),
             1..15 if !renewed => lease.mul_f64(1.2),

@@ -33,8 +33,8 @@ pub(super) struct KeyState {
     reserved_until: Option<Instant>,
     /// Greatest token issued for the key so far.
     greatest: Option<FencingToken>,
-    /// Greatest token when the key was last free or its writer downgraded. New grants need to exceed only this one,
-    /// because claims that hold together may have equal tokens.
+    /// Greatest token when the key was last free or its writer downgraded. The tokens of a new grant must exceed this
+    /// one, and not `greatest`, because claims that hold together may have equal tokens.
     floor: Option<FencingToken>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct PlacedClaim {
     pub(super) claim: Arc<Claim>,
     pub(super) ends: ExpiryRange,
     pub(super) phase: Phase,
-    /// Token range that a renewal gave to the waiting claim.
+    /// Tokens that a renewal with `raise` gave to the claim while it waited: its grant may have exactly these.
     pub(super) raised: Option<TokenRange>,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct ClaimPlan {
     pub(super) fairness: Fairness,
     pub(super) lease: Duration,
     pub(super) grants: u32,
-    /// Time until the claim's `not_after`; `None` for a request that is sent after it.
+    /// Time from the request to the claim's `not_after`. `None`: the request is sent later than `not_after`.
     pub(super) ahead: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Model of renewals: whether a renewed claim is alive in the requested phase, or why it is gone.
+//! Model of renewals: checks whether the store may report a claim as alive, or as gone for a certain reason.
 
 use std::sync::Arc;
 
@@ -43,9 +43,9 @@ impl ModelState {
         }
     }
 
-    /// Checks a refused renewal: the contract must demand the refusal, with this fault and no effect. In a walk, only
-    /// a downgrade may be refused: if the store has no read-write locks, if the claim holds another kind of lock, or
-    /// if the request could also renew a waiter.
+    /// Checks a refused renewal: the contract must demand the refusal, with the fault of `error` and without effect.
+    /// In a random walk, only a downgrade may be refused: if the store has no read-write locks, if the claim holds
+    /// another kind of lock, or if the request could also renew a waiter.
     pub(super) fn renewal_refused(&mut self, renewal: &RenewRequest, error: &BackendError) -> Verdict {
         let expected = self.refusal(renewal);
         ensure!(

@@ -1,4 +1,5 @@
-//! Runs walks by their seeds. Removes steps from a failing walk as long as it still fails.
+//! Runs random walks (sequences of requests to a store), each from its seed. Removes steps from a failing walk as
+//! long as it still fails.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +17,7 @@ const WALK_LIMIT: Duration = Duration::from_secs(60);
 /// Time limit for shortening a failing walk.
 const SHRINK_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs one walk per seed, each on a fresh subject.
+/// Runs one random walk (a sequence of requests to a store) per seed, each on a fresh subject.
 ///
 /// # Panics
 /// Panics if the store gives a reply that the contract does not allow; the message has the seed, and the fewest steps

@@ -52,8 +52,8 @@ impl Fixture {
         true
     }
 
-    /// Returns true if claims live by a session instead of a lease. In that case, asserts that a claim outlives its
-    /// lease.
+    /// Returns true if the store keeps a claim as long as its client's session lives, instead of for a lease. In that
+    /// case, asserts that a claim outlives its lease.
     pub async fn lives_by_session(&self) -> bool {
         if self.profile.liveness != Liveness::Session {
             return false;

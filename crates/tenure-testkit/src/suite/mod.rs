@@ -7,8 +7,8 @@
 //! # Cancel safety
 //! A case that is dropped leaves its claims to expire, in a store that no other case uses.
 
-/// Ends a case whose rule does not apply to the store. The function in the condition has then asserted what such a
-/// store must do instead.
+/// Ends a case if its rule does not apply to the store. The condition calls a function that, before it returns true,
+/// asserts what the store must do instead.
 macro_rules! skip_if {
     ($condition:expr) => {
         if $condition {

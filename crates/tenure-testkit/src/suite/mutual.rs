@@ -84,7 +84,8 @@ pub async fn a_downgraded_writer_holds_together_with_readers(fixture: Fixture) {
     c.finds_free(&key, Mode::Write).await;
 }
 
-/// A downgrade lets no waiting writer in, and no reader past the writer: it never releases the claim (B11, B20).
+/// A downgrade does not release the claim, so it lets in neither a waiting writer nor a reader that queued after the
+/// writer (B11, B20).
 pub async fn a_downgrade_lets_no_waiting_writer_hold_the_key(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Write, Fairness::Fifo).await);
     let ([a, b, c], key) = (fixture.three().await, fixture.key());

@@ -58,7 +58,7 @@ pub async fn a_waiter_without_wake_ups_proceeds_by_polling(fixture: Fixture) {
     waiter.granted_soon(&waiting).await;
 }
 
-/// Watching a claim does not place it, and a watch that starts or is dropped does not end it.
+/// Watching a claim does not place it, and starting or dropping a watch does not end a granted claim.
 pub async fn watching_does_not_change_the_claim(fixture: Fixture) {
     let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);

@@ -20,7 +20,7 @@ use crate::store::SlowLink;
 
 /// Time for which the bug `ForgetsEndedSoon` remembers an ended claim.
 const SOON: Duration = Duration::from_secs(1);
-/// Chunk size of the bug `LongBatchesAreShuffled`.
+/// The bug `LongBatchesAreShuffled` rotates the replies to a longer batch by this number.
 const CHUNK: usize = 100;
 
 /// Connection of one client, with at most one bug.
@@ -39,7 +39,7 @@ pub(crate) struct SharedState {
     pub(crate) failure: Mutex<Option<StoreFailure>>,
     granted: Mutex<HashSet<ClaimRef>>,
     released: Mutex<HashMap<ClaimRef, Instant>>,
-    /// Status of each key after its last grant, for the bug `ShowsTheExpired`.
+    /// What `inspect` showed of each key after its last grant, for the bug `ShowsTheExpired`.
     shown: Mutex<HashMap<LockKey, LockStatus>>,
 }
 
@@ -324,7 +324,7 @@ impl BuggyConnection {
         }
     }
 
-    /// Renews a claim for the longest lease that the store allows.
+    /// Renews a claim for the longest lease that the store allows, so that it outlives its own lease.
     async fn keep(&self, who: &ClaimRef, only: Phase) {
         let renewal = RenewRequest {
             claim: who.clone(),

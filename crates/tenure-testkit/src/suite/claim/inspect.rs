@@ -128,8 +128,8 @@ pub async fn a_listing_shows_each_matching_key_once(fixture: Fixture) {
     }
 }
 
-/// A page announces a next page only if that page has keys. It announces none merely because it is full itself, or
-/// because a key after its last one was held before.
+/// A page announces a next page only if more held keys follow: not merely because the page is full, or because a key
+/// that is free now would follow.
 pub async fn a_page_never_announces_an_empty_page(fixture: Fixture) {
     let client = fixture.client().await;
     if !fixture.profile().inspection.lists {

@@ -226,7 +226,7 @@ pub async fn a_dropped_call_leaves_a_withdrawable_claim(fixture: Fixture) {
 }
 
 /// A key with unusual characters can be locked, is shown exactly as given, and can be unlocked (R30). A store may
-/// refuse stray braces only if its subject says so, and only without effect.
+/// refuse stray braces only if its `Subject` announces this, and only without effect.
 pub async fn unusual_key_names_work_like_any_other(fixture: Fixture) {
     let client = fixture.client().await;
     let with_spaces = [" ", "'; DROP TABLE claims; --", "a\u{a0}b"];

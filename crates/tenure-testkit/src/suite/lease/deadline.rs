@@ -10,8 +10,8 @@ use crate::suite::claim::a_claim_is_never_placed_after_its_not_after;
 use crate::suite::{Fixture, TestClient};
 use crate::{JumpingClock, Link};
 
-/// Delay of a message: longer than the timing error of a case, and shorter than a sixth of the lease, after which a
-/// store may abandon a renewal.
+/// Delay of a message: longer than the inaccuracy with which a case measures time, and shorter than a sixth of the
+/// lease, because a store may abandon a renewal that takes longer.
 const LATE: Duration = Duration::from_millis(120);
 
 /// The local deadline is not after the end of the lease that the store shows.
