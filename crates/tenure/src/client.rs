@@ -37,7 +37,7 @@ use crate::settings::Settings;
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) engine: Arc<Engine>,
-    /// Scans of the store that the client's watchers share.
+    /// Scans of the store, shared by all [`Changes`] of this client.
     scans: Arc<Scans>,
 }
 
@@ -128,8 +128,8 @@ impl Client {
     /// Lists locks, their holders and their waiters. The result may be out of date at once: do not use it to decide
     /// whether a lock is held.
     ///
-    /// If the profile has a [`first_renewal`](tenure_backend::Profile::first_renewal), a holder's label and token may
-    /// be missing for that time after its grant: on Redis for 100 ms.
+    /// A holder's label and token may be missing until the [first renewal](tenure_backend::Profile::first_renewal) of
+    /// its claim: on Redis for 100 ms.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -197,8 +197,9 @@ impl Client {
     /// Releases every lock and withdraws every waiting claim of this client, waits for confirmation, and disconnects.
     ///
     /// Call it at the end of `main`: if the runtime ends before the watchdog has released dropped guards, their locks
-    /// stay held until their leases end. Waiting attempts fail with [`Error::Closed`], and the locks of live guards are
-    /// lost. A lock with `at_least` stays held in the store until that time has passed.
+    /// stay held until their leases end. Waiting attempts fail with [`Error::Closed`], and the locks of live guards
+    /// are lost. A lock with `at_least` stays held in the store until that time has passed; `close` does not wait for
+    /// this.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client is closed, and the watchdog continues to release what

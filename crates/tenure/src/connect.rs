@@ -201,7 +201,8 @@ async fn redlock(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("quorum"))
 }
 
-/// The error for a URL whose scheme names no store. It lists the stores of this build.
+/// The error for a URL whose scheme is unknown, or that of a store left out of this build. Lists the stores of this
+/// build.
 fn left_out_or_unknown(scheme: &str) -> Error {
     let stores = [
         ("memory", cfg!(feature = "memory")),

@@ -184,7 +184,8 @@ impl Guard {
         self.held().check()
     }
 
-    /// Proof of the grant, for the backend's own helpers that write only while the lock is held.
+    /// Proof of the grant, such as a revision, if the backend gives one. Functions of that backend may use it to
+    /// write only while the lock is held.
     pub fn evidence(&self) -> Option<&tenure_backend::Evidence> {
         self.hold().evidence()
     }
@@ -267,7 +268,8 @@ impl Guard {
         }
     }
 
-    /// Releases the lock at once and ignores `at_least`: for a multi-lock that found another member busy.
+    /// Releases the lock at once, even if its minimum hold (`at_least`) is not over: for a multi-lock that found
+    /// another member busy.
     pub(crate) async fn give_up(mut self) -> Result<(), Error> {
         match self.leave() {
             None => Ok(()),
@@ -276,7 +278,7 @@ impl Guard {
         }
     }
 
-    /// Releases the lock in the background and ignores `at_least`, as [`give_up`](Self::give_up) does.
+    /// Releases the lock in the background, even if its minimum hold is not over; see [`give_up`](Self::give_up).
     pub(crate) fn abandon(mut self) {
         if let Some((held, rest)) = self.leave() {
             let is_shared = matches!(rest, Rest::Shared);

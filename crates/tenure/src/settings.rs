@@ -87,8 +87,8 @@ impl Settings {
         Settings { label, ..self }
     }
 
-    /// Sets how long one call to place a claim may take before the store refuses to place it: 5 s by default, at least
-    /// 100 ms, at most 10 s.
+    /// Sets the time limit of one call that places a claim: 5 s by default, at least 100 ms, at most 10 s. A store
+    /// that receives the call later does not place the claim.
     #[must_use]
     pub fn call_limit(self, call_limit: Duration) -> Self {
         Settings { call_limit, ..self }

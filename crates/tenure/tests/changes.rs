@@ -150,7 +150,8 @@ async fn watchers_of_one_client_differ_in_prefix_limit_and_interval() {
     silent(&mut one).await;
 }
 
-/// A watcher does not use the scan that another watcher made before the lock was acquired.
+/// A new watcher begins with a scan of its own. It does not use the one that another watcher made before the lock was
+/// acquired.
 #[tokio::test(start_paused = true)]
 async fn a_watch_begins_with_the_state_at_its_start() {
     let client = client();

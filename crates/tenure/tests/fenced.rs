@@ -1,5 +1,5 @@
 //! The text of fenced statements in every dialect, the statements that are refused, and `FencedCell`.
-//! `examples/fenced-write` runs the SQLite guard; no test runs the statements of the other databases.
+//! The tests of `examples/fenced-write` run the statements for SQLite; no test runs those for the other databases.
 
 use tenure::FencingToken;
 use tenure::fenced::{

@@ -13,7 +13,7 @@ use tenure::{
 
 const CLAIM: &str = "07070707-0707-4707-8707-070707070707:3";
 
-/// A semaphore with a holder of two permits, and a waiter of another library.
+/// The status of a semaphore: one claim holds two permits, and a client of another library waits.
 fn semaphore() -> LockStatus {
     let of = NonZeroU32::new(3).unwrap();
     let take = NonZeroU32::new(2).unwrap();

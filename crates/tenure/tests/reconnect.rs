@@ -1,4 +1,5 @@
-//! After a reconnect, the client soon renews its claims and finds lost ones. `engine/loss.rs` tests it with many claims.
+//! After a reconnect, the client soon renews its claims and finds lost ones. `engine/loss.rs` tests the same with
+//! many claims.
 
 use std::time::Duration;
 

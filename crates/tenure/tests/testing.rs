@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
-/// Maximum real time of a test: less than 10 s, after which a client would renew even without the lab.
+/// Maximum real time of a test. It is less than 10 s, a third of the lease, after which a client would renew without
+/// the lab.
 const AT_ONCE: Duration = Duration::from_secs(8);
 /// Real time limit, which only a failing test reaches.
 const LIMIT: Duration = Duration::from_secs(30);

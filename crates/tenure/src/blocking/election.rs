@@ -48,13 +48,13 @@ blocking!(Election
 );
 
 impl Election {
-    /// Runs `work` on this thread while this candidate leads: campaigns, runs it, and campaigns again whenever the lead is
+    /// Campaigns, and runs `work` on this thread when this candidate is elected. Campaigns again whenever the lead is
     /// lost.
     ///
-    /// When the lead is lost, `work` is not stopped: it should call `check` on its [`Leader`] between steps, and return
-    /// on an error. Its output is then dropped, because another leader may have worked at the same time, and `work` is
-    /// called again when this candidate is elected again. When `work` ends while this candidate leads, the leader
-    /// resigns and the output is returned, even if the store does not confirm the resignation: the watchdog retries it.
+    /// When the lead is lost, `work` is not stopped: it should call `check` on its [`Leader`] between steps, and
+    /// return on an error. `lead` then drops its output, because another leader may have worked at the same time, and
+    /// runs `work` again after the next election of this candidate. If `work` ends while this candidate leads, `lead`
+    /// resigns and returns the output, even if the store does not confirm the resignation: the watchdog retries it.
     ///
     /// # Errors
     /// Those of `campaign`.

@@ -41,7 +41,7 @@ impl HoldsOne for crate::Guard {
     }
 }
 
-/// A member of a [`MultiGuard`](super::MultiGuard).
+/// For a member of a [`MultiGuard`](super::MultiGuard), which is borrowed.
 impl HoldsOne for &crate::Guard {
     fn guard(&self) -> &crate::Guard {
         self

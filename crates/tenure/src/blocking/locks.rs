@@ -130,7 +130,7 @@ blocking!(Semaphore makes {
 });
 
 /// A fixed number of mutexes for any number of names: see [`tenure::Striped`](crate::Striped). A name has the same
-/// stripe in both APIs.
+/// stripe as in the async API.
 ///
 /// # Examples
 /// ```

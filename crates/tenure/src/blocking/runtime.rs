@@ -76,8 +76,8 @@ impl Runtime {
         Runtime(each.cloned().collect())
     }
 
-    /// Binds `client` to this runtime's thread, and starts its watchdog there at once: otherwise a multi-lock could start
-    /// it on another client's thread.
+    /// Binds `client` to this runtime's thread, and starts the client's watchdog on it at once. Otherwise a
+    /// multi-lock could start the watchdog on the thread of another client.
     pub(crate) fn adopt(&self, client: &crate::Client) -> Result<(), Error> {
         let own = &self.0[0];
         let _entered = own.handle.enter();

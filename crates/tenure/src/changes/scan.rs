@@ -3,9 +3,9 @@
 //! A watcher registers its prefix. A scan lists each registered prefix once, but skips a prefix that begins with another
 //! registered prefix: the listing of the shorter one contains its keys. At most one scan is under way.
 //!
-//! A watcher whose pause is over joins the scan under way. Else it takes the latest scan, if it has not seen that scan and
-//! the scan ended less than one pause ago. Else it starts a scan. The next pause runs from the end of the scan, so
-//! watchers with the same pause soon share every scan.
+//! A watcher whose pause is over joins the scan under way. If there is none, it takes the latest scan, provided that
+//! it has not seen that scan and the scan ended less than one pause ago. Otherwise it starts a scan. Its next pause
+//! begins at the end of the scan, so watchers with the same pause soon share every scan.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -136,7 +136,7 @@ impl Scans {
                     latest.number > watcher.last_seen.load(Ordering::Relaxed)
                         && services.context.now() < outcome.ended + interval
                 }
-                // Under way, unless the scan's task was dropped with its runtime.
+                // Is under way if this is `Ok`. An error: the scan's task was dropped with its runtime.
                 None => latest.outcome.has_changed().is_ok(),
             };
             if serves {
@@ -151,7 +151,8 @@ impl Scans {
         };
         state.latest = Some(scan.clone());
         let watchers = state.watchers.clone();
-        // Unlock first: if the runtime has ended, `spawn` drops the task, and all that it owns, at once.
+        // Unlock before `spawn`: if the runtime has ended, `spawn` drops the task and all that it owns, which must
+        // not happen under the lock.
         drop(state);
         let work = services.clone();
         services.tasks.spawn(async move {

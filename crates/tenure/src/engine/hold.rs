@@ -89,8 +89,8 @@ pub(crate) struct Hold {
     guards: AtomicU32,
     /// Whether the claim was given up: it is neither handed over nor renewed by the watchdog.
     departed: AtomicBool,
-    /// Whether the last renewal is unconfirmed. If it still is when the local deadline passes, the cause of the loss
-    /// is `Unreachable`, except for a fixed lease and after the end of `max_hold`.
+    /// Whether the last renewal is unconfirmed. Then a loss at the local deadline has the cause `Unreachable`, unless
+    /// the lease is fixed or `max_hold` has ended.
     unconfirmed: AtomicBool,
     /// Whether the store wants an early first renewal that it has not confirmed yet.
     first_renewal_due: AtomicBool,

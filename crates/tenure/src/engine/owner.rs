@@ -51,7 +51,7 @@ struct Inner {
 #[derive(Default)]
 struct Owned {
     claims: Vec<Weak<Hold>>,
-    /// Wakers of the attempts that wait, by number. The first grant wakes all of them.
+    /// Wakers of the attempts that wait, by number. The owner's next grant of the key wakes all of them.
     waiting: BTreeMap<u64, Waker>,
 }
 

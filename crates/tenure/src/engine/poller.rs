@@ -17,7 +17,7 @@ use super::services::Services;
 use super::store::next_wake;
 use super::timer::{nap, sleep, within};
 
-/// Without a subscription to wake-ups, the longest wait after a busy reply, before its random part.
+/// Without a subscription to wake-ups, the longest wait after a busy reply. A random part is added to it.
 const POLL: Duration = Duration::from_millis(100);
 /// The shortest wait after a busy reply if no wake-up comes, whatever the store advises.
 const SOON: Duration = Duration::from_millis(1);

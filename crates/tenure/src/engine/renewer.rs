@@ -122,7 +122,7 @@ impl Renewer {
         all.wheel.insert(watched, due);
         let is_sooner = all.alarm.add(due);
         drop(all);
-        // Seldom true: the alarm keeps its earlier time, even after the claim that set that time was released.
+        // Seldom true: the task's timer keeps an earlier time, even after the claim that set that time was released.
         if is_sooner {
             self.0.signal.notify_one();
         }
@@ -168,8 +168,8 @@ impl Renewer {
         }
     }
 
-    /// Renews a claim until `until`, although its holder has unlocked it. `tell` receives `Ok` after the first
-    /// renewal, or the error that ended the attempts.
+    /// Renews a claim until `until`, the end of its minimum hold (`at_least`), although its holder has unlocked it.
+    /// `tell` receives `Ok` after the first renewal, or the error that ended the attempts.
     ///
     /// Returns true at `until`: the claim must be released. Returns false if the claim is lost, cannot be renewed, or
     /// the client closes after a renewal: then no release is needed, because the lease ends.
@@ -323,8 +323,8 @@ impl Shared {
         });
     }
 
-    /// Starts the renewal of claims that are due, and ends those past their deadline: at most a portion in one call.
-    /// Returns the time of the next call, if one is needed.
+    /// Starts the renewal of claims that are due, and ends those past their deadline. One call handles a limited
+    /// number of claims. Returns the time of the next call, if one is needed.
     fn look(self: &Arc<Self>) -> Option<Instant> {
         let context = &self.context;
         let now = context.now();
@@ -376,8 +376,8 @@ impl Shared {
         due.alarm.next(now, next)
     }
 
-    /// How early a renewal may be sent, to fill a batch: a quarter of its delay for an early first renewal, otherwise
-    /// a twelfth of the lease, or zero for a fixed lease.
+    /// How early a renewal may be sent, to fill a batch: a twelfth of the lease, or zero for a fixed lease. For the
+    /// early first renewal that some stores want: a quarter of the profile's `first_renewal`.
     fn may_be_early(&self, hold: &Hold) -> Duration {
         if hold.is_first_renewal_due() {
             let profile = self.context.store.profile();

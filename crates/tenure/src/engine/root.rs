@@ -42,7 +42,8 @@ impl Engine {
         let options = Options::new(&context.settings);
         let queues = Arc::new(Queues::default());
         let weak = Arc::downgrade(&queues);
-        // Callers on other runtimes end too: no task is left that waits, renews or polls for them.
+        // Called if the client's runtime ends before the client. Also ends the waits of callers on other runtimes,
+        // because no task is left that polls, renews or releases for them.
         let end_waiters = move || {
             for queue in weak.upgrade().iter().flat_map(|queues| queues.close()) {
                 queue.lose_all();

@@ -18,7 +18,7 @@ const RUNTIME_GONE: &str = "the runtime on which this client's watchdog ran has 
 const NO_RUNTIME: &str =
     "a client needs a tokio runtime with a timer: call it inside one, or use Settings::own_thread";
 
-/// The error of a caller whose call or poller was dropped with the client's runtime.
+/// The error of a caller when the task that worked for it was dropped, because the client's runtime ended.
 pub(crate) const ABANDONED: Error = Error::Closed(RUNTIME_GONE);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct Tasks(Arc<Shared>);
 
 struct Shared {
     own_thread: bool,
-    /// The client's own thread, on which its store was opened. The watchdog takes it when it starts there.
+    /// The client's own thread, on which its store was opened. `start` takes it, to run the watchdog on it.
     thread: Mutex<Option<OwnThread>>,
     life: Mutex<Life>,
     runtime: OnceLock<Handle>,
@@ -260,8 +260,8 @@ impl Alarm {
         is_sooner
     }
 
-    /// Returns the time at which the task must wake if it is needed at `due` (`None`: not needed). Keeps an earlier
-    /// time that was set, so that locks that come and go do not reset the task's timer each time.
+    /// Returns the time at which the task wakes next: `due` (`None`: the task is not needed), or an earlier time that
+    /// was already set. Keeping the earlier time avoids a reset of the task's timer for each lock that comes or goes.
     pub(crate) fn next(&mut self, now: Instant, due: Option<Instant>) -> Option<Instant> {
         let set = self.0.filter(|at| *at > now);
         self.0 = due.into_iter().chain(set).min();

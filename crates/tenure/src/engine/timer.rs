@@ -16,7 +16,7 @@ pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
 /// Sleeps for `time`, but at most one second. The caller then reads the lease clock again.
 ///
-/// Never returns if the client's runtime ends: the other future that the caller waits for then ends the wait.
+/// Never returns if the client's runtime ends. So callers also wait for another future, which then ends their wait.
 pub(crate) async fn nap(tasks: &Tasks, time: Duration) {
     // Adds 1 ms, because timers tick in milliseconds: the clock has then surely reached the time.
     let time = time.saturating_add(Duration::from_millis(1)).min(RECHECK);

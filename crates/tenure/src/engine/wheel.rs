@@ -13,8 +13,8 @@ const SLOTS: usize = 1024;
 const SPARE: usize = 64;
 /// Width of a slot: 2^24 ns, which is 16.8 ms.
 const TICK_BITS: u32 = 24;
-/// The most items to take out at once, unless one batch is larger. So other tasks run before the rest is taken, and
-/// the items are still in the processor's caches when the store answers.
+/// The most items to take out at once; if one batch is larger, that batch. Between two portions other tasks can run,
+/// and the items of a small portion are still in the processor's caches when the store answers.
 const PORTION: usize = 256;
 
 /// An item of a timer wheel. Its mark says where it is in the wheel.
@@ -102,8 +102,8 @@ impl<T: Marked + Clone> Wheel<T> {
         item
     }
 
-    /// Takes out the items that are due at `now`, at most a portion. Fills the last batch of `most` items with items
-    /// that are due within their time `ahead`, so that batches stay large.
+    /// Takes out the items that are due at `now`, at most a portion. The caller sends them in batches of `most`: to
+    /// fill the last one, also takes items that are due soon, each within its own time `ahead`.
     pub(crate) fn take_due(
         &mut self,
         now: Instant,

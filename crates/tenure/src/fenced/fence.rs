@@ -53,7 +53,7 @@ pub enum InvalidStatement {
     /// No key column is named: a statement would write every row of the table.
     #[error("a fenced table has at least one key column: without it a statement would write every row")]
     NoKey,
-    /// MySQL's row count does not show whether an upsert was refused.
+    /// An upsert on MySQL, whose row count does not show whether the upsert was refused.
     #[error(
         "on MySQL the number of rows does not tell a refused upsert from one that wrote: use `insert`, and `update` if that wrote no row"
     )]

@@ -4,7 +4,7 @@ use tenure_backend::FencingToken;
 
 /// The beginning of every fenced script: refuses an older token than the stored one, and stores the writer's.
 ///
-/// Tokens are compared as text, because Lua's numbers are exact only below 2^53.
+/// Tokens are compared as text (first by length), because Lua's numbers are exact only below 2^53.
 const CHECK: &str = "\
 local token, newest = ARGV[1], redis.call('GET', KEYS[2]) or '0'
 if #KEYS < 2 or not string.find(token or '', '^[1-9]%d*$') then

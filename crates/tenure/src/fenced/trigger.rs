@@ -309,12 +309,12 @@ impl Trigger {
         each.join(" OR ")
     }
 
-    /// The name of a trigger, function or table that belongs to this guard.
+    /// The name of one of these triggers, or of a function or table that they use.
     fn name(&self, suffix: &str) -> Result<Name, InvalidName> {
         Name::new(&format!("{}_{suffix}", self.fence.table.name.as_str()))
     }
 
-    /// The quoted name of a trigger, function or table of this guard, with the table's schema.
+    /// The quoted [`name`](Self::name), with the schema of the fenced table.
     fn quoted(&self, suffix: &str) -> Result<String, InvalidName> {
         Ok(self
             .fence

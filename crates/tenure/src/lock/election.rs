@@ -67,7 +67,8 @@ impl Election {
         }
     }
 
-    /// Limits each term to `time`: the lead is then lost, and the watchdog releases the lock. No limit by default.
+    /// Limits each term to `time`, after which the lead is lost and the watchdog releases the lock. No limit by
+    /// default.
     #[must_use]
     pub fn max_hold(self, time: Duration) -> Self {
         Election {

@@ -238,7 +238,7 @@ fn of_member(mut lost: Lost, at: usize) -> Lost {
     lost
 }
 
-/// Applies [`of_member`] to an error that is a loss.
+/// If the error is a loss, puts the member's index into it. Returns other errors unchanged.
 fn lost_member(error: Error, at: usize) -> Error {
     match error {
         Error::Lost(lost) => of_member(*lost, at).into(),
@@ -369,7 +369,7 @@ async fn search(
                 let guards = taken.into_iter().filter_map(Taken::keep).collect();
                 return Ok(Some(MultiGuard { guards }));
             }
-            // A member was lost while others were acquired: release all and start again.
+            // A member was lost while others were acquired: release all, and start again by waiting for the first.
             awaited = Some(0);
         }
         let mut returns: FuturesUnordered<_> = taken.into_iter().map(Taken::give_up).collect();
@@ -384,7 +384,8 @@ async fn search(
     unreachable!("the rounds have no end")
 }
 
-/// A member that is held during the acquisition. Dropping it releases the member at once and ignores `at_least`.
+/// A member that is held during the acquisition. Dropping it releases the member at once, even if its minimum hold
+/// (`at_least`) is not over.
 struct Taken(Option<Guard>);
 
 impl Taken {

@@ -6,7 +6,7 @@ pub const ACQUISITIONS: &str = "tenure_acquisitions_total";
 pub const WAIT: &str = "tenure_wait_seconds";
 /// Histogram, seconds: from a grant to the end of the guard.
 pub const HOLD: &str = "tenure_hold_seconds";
-/// Gauge: guards that exist, also of lost locks.
+/// Gauge: guards that exist, including those of lost locks.
 pub const HELD: &str = "tenure_held";
 /// Gauge: acquisitions that wait.
 pub const WAITERS: &str = "tenure_waiters";

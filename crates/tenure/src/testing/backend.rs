@@ -47,7 +47,8 @@ impl Link {
         }
     }
 
-    /// Renews claims in the store. For claims that the lab took away, replaces the store's answer by the lab's loss.
+    /// Renews claims in the store. For claims that the lab took away, replaces the store's answer by the loss that
+    /// the lab chose.
     async fn renew_each(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         let ids: Vec<ClaimId> = batch.iter().map(|renewal| renewal.claim.id).collect();
         let mut answers = self.store.clone().renew(batch).await;

@@ -7,7 +7,7 @@ use tenure_backend::{Clock, Instant};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::{Mutex, oneshot};
 
-/// The time at which the clock starts: far enough from the origin that subtractions never saturate.
+/// The time at which the clock starts: far enough from `Instant::ORIGIN` that subtractions never saturate.
 const START: Instant = Instant::from_nanos(1_000_000_000_000_000);
 
 /// A clock that follows one runtime's time, whatever thread reads it.

@@ -78,7 +78,7 @@ impl Lab {
         }))
     }
 
-    /// Creates a client with default settings, as if of another service.
+    /// Creates a client with default settings. Each client stands for a separate service.
     pub fn client(&self) -> Client {
         self.client_with(Settings::default())
     }

@@ -219,7 +219,8 @@ fn a_name_has_the_same_stripe_here_and_in_async() {
         .block_on(theirs.mutex("customer 4711").try_lock())
         .expect("memory answers");
     assert!(taken.is_none(), "{guard:?} excludes it");
-    // These checks come last: they drop the guards of their tries, so those locks become free some time later.
+    // These checks come last: they drop the guards that `try_lock` returns, which are released in the background, so
+    // the locks stay held for a while.
     assert_eq!(carts.stripes().len(), 8);
     let free = carts
         .stripes()

@@ -78,7 +78,7 @@ macro_rules! acquire {
     }};
 }
 
-/// Runs work under a lock by each of its methods.
+/// Runs work under a lock by each of the lock's methods for that.
 macro_rules! run {
     ($lock:expr) => {{
         let lock = $lock;

@@ -58,7 +58,8 @@ async fn a_waiter_gets_a_kept_key_when_at_least_ends() {
     drop(next);
 }
 
-/// A store that rounds leases up would keep the key too long, so the client releases the key itself.
+/// The store rounds leases up, so its lease would keep the key too long. The client releases the key when `at_least`
+/// is over.
 #[tokio::test(start_paused = true)]
 async fn a_kept_key_with_a_rounded_lease_is_released_on_time() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
@@ -148,7 +149,7 @@ async fn a_dropped_multi_lock_ignores_at_least() {
         let mut lock = multi(members).lock();
         for _ in 0..polls {
             if let Some(guards) = poll_once(&mut lock).await {
-                // The multi-lock was acquired: its members are kept for `LEAST`.
+                // The multi-lock was acquired before it could be dropped, so its members are kept for `LEAST`.
                 drop(guards);
                 return;
             }

@@ -114,8 +114,8 @@ async fn hand_over_is_cancel_safe() {
                 fixture.faulty_client_with(Settings::default().local_handover(local_hand_over));
             let guard = client.mutex("k").lock().await.unwrap();
             let taker = queued(client.mutex("k").lock()).await;
-            // Each call yields twice before its effect and twice after it: the first poll of an unlock polls its release
-            // twice, so it would pass a single yield.
+            // Each call yields twice before its effect and twice after it. With a single yield, the first poll of an
+            // unlock would already release the claim, because it polls the release twice.
             backend.yield_everywhere(2);
             let mut unlock = Box::pin(async move { guard.unlock().await.unwrap() });
             let done = poll_times(polls, &mut unlock).await;

@@ -70,7 +70,7 @@ fn own_thread_renews_while_the_runtime_is_blocked() {
         let settings = Settings::default().own_thread(true).lease(300 * MS);
         let client = tenure::connect_with("memory:", settings).await.unwrap();
         let guard = client.mutex("k").lock().await.unwrap();
-        // sleep: the task must block its runtime.
+        // sleep: blocks the runtime's only thread for three leases.
         std::thread::sleep(900 * MS);
         assert!(guard.is_held());
         guard.unlock().await.unwrap();

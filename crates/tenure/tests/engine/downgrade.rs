@@ -141,7 +141,8 @@ async fn a_dropped_downgrade_is_completed() {
     drop(client.rwlock("k").read().await.unwrap());
 }
 
-/// The engine counts the claim as a write claim until a renewal confirms the downgrade, also with a fixed lease.
+/// The engine repeats a failed downgrade with a renewal, which it sends even for a fixed lease. Until a reply confirms
+/// the downgrade, the claim counts as a write claim.
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_downgrade_is_repeated() {
     for (fails_after, fixed) in [(false, false), (true, false), (false, true), (true, true)] {

@@ -94,7 +94,7 @@ fn own_thread_needs_no_other_runtime() {
         let members = [client.mutex("k"), client.mutex("l")];
         let guards = multi(members.clone()).lock_within(SECOND).await.unwrap();
         assert!(multi(members).try_lock().await.unwrap().is_none());
-        // The first call of this client is one that has to wait.
+        // The first call of `late` has to wait, because `client` holds the key.
         let waited = multi([late.mutex("k")]).lock_within(50 * MS).await;
         assert_error!(waited, Error::Timeout);
         guards.unlock().await.unwrap();
@@ -197,7 +197,8 @@ fn a_client_leaks_nothing_when_its_runtime_ends() {
             backend.yield_everywhere(1);
             let left = runtime.block_on(async {
                 let left = leave(&backend, what, alive).await;
-                // If `alive`, `left` outlives the runtime. Otherwise it is dropped here, before any task can run.
+                // If `alive`, the client's guards and futures (`left`) outlive the runtime. Otherwise they are
+                // dropped here, before any task can run.
                 alive.then_some(left)
             });
             drop(runtime);

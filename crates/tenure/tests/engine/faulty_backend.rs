@@ -62,7 +62,7 @@ pub(crate) struct CallControls {
 #[derive(Default)]
 pub(crate) struct CallControl {
     pub(crate) calls: AtomicUsize,
-    /// Number of claims in all batches together.
+    /// Number of claims in all calls together: a call has a batch of them.
     pub(crate) elements: AtomicUsize,
     /// How often each call yields before its effect, and again after it. Each yield is an await point.
     pub(crate) yields: AtomicU32,

@@ -1,5 +1,5 @@
-//! A store may want an early first renewal of each claim. The client sends it once, also for a fixed lease, but not for a
-//! lock that is released before the renewal is due.
+//! A store may want an early first renewal of each claim. The client sends it once, even for a fixed lease, which
+//! gets no other renewal, but not for a lock that is released before the renewal is due.
 
 use std::sync::Arc;
 use std::time::Duration;

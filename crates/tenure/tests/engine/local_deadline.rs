@@ -188,7 +188,7 @@ async fn a_time_limit_counts_suspended_time() {
     let alone = tokio::spawn(client.mutex("k").lock_within(60 * SECOND));
     let several = tenure::multi([client.mutex("k"), client.mutex("l")]).lock_within(60 * SECOND);
     let several = tokio::spawn(several);
-    // By then, both waiting tasks have woken and read the clock more than once.
+    // In 2.5 s, both waiting tasks wake and read the clock more than once.
     pass(2_500 * MS).await;
     fixture.clock.suspend(120 * SECOND);
     let soon = tokio::time::timeout(2 * SECOND, async { (alone.await, several.await) }).await;

@@ -147,7 +147,7 @@ async fn permits_add_up_and_come_back() {
     assert!(semaphore.try_acquire_many(3).await.unwrap().is_some());
 }
 
-/// `mutex` accepts the key of a guard, and a token converts to and from `i64`.
+/// `mutex` accepts the key that a guard returns, and a token converts to and from `i64`.
 #[tokio::test(start_paused = true)]
 async fn keys_and_tokens_convert_without_detours() {
     let client = Fixture::new().client();

@@ -1,4 +1,5 @@
-//! Rare interleavings: calls that end after their callers, runtimes that end during a call, and wakers that lock.
+//! Rare interleavings: calls that end after their callers, runtimes that end during a call, and wakers that take a
+//! lock.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -163,8 +164,8 @@ fn a_time_limit_survives_the_end_of_the_clients_runtime() {
     told.recv_timeout(10 * SECOND).unwrap();
     // sleep: lets the limit of 50 ms start, but not end.
     std::thread::sleep(20 * MS);
-    // When the timer of the limit ends, the waiter's queue reads the clock, and then the limit does. At this second
-    // reading, the clock ends the runtime `first`.
+    // After the 50 ms, the waiter's queue reads the clock, and then the time limit reads it. At this second reading,
+    // the clock ends the runtime `first`.
     *clock.0.lock() = Some((2, first));
     let ended = second.block_on(async { tokio::time::timeout(10 * SECOND, waiting).await });
     let ended = ended.expect("the waiter never ends").expect("it panicked");

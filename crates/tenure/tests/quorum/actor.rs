@@ -18,7 +18,7 @@ pub(crate) struct Actor {
     pub(crate) client: Client,
     pub(crate) number: usize,
     pub(crate) owner: u64,
-    /// The keys, and whether each is a read-write lock.
+    /// The keys; true for the key of a read-write lock, false for that of a mutex.
     pub(crate) keys: Vec<(LockKey, bool)>,
     /// The longest lease that the task requests. The shortest is half of it.
     pub(crate) lease: Duration,

@@ -21,7 +21,7 @@ use crate::world::{AfterLoss, World};
 
 /// The counters of all members start above this, so that no run depends on the wall clock.
 const FIRST_TOKEN: u64 = 4_000_000_000_000_000;
-/// Maximum time for one turn of a task without faults, after all leases have ended.
+/// Maximum time in which a task acquires and releases one lock, without faults and after all leases have ended.
 const TURN: Duration = Duration::from_millis(3_000);
 /// Maximum time for which the release of an abandoned claim is repeated in the background, once the faults have ended.
 const CLEANUP: Duration = Duration::from_millis(1_500);

@@ -73,7 +73,7 @@ pub(crate) struct World {
     /// The longest lease that a task asks for, and so the time for which a member without data recovers.
     pub(crate) longest_lease: Duration,
     holds: Mutex<Vec<Arc<Hold>>>,
-    /// The claims that a member released for an operator. A holder learns that at its next renewal.
+    /// The claims that were evicted from a member. A holder learns that at its next renewal.
     evicted: Mutex<HashSet<ClaimId>>,
     fences: Mutex<BTreeMap<LockKey, FencedCell<u64>>>,
     events: Mutex<Vec<Event>>,
@@ -216,7 +216,7 @@ impl World {
         self.resumed.notify_waiters();
     }
 
-    /// Records that a member released a claim for an operator. The holder may still believe that it holds the key.
+    /// Records that a claim was evicted from a member. The holder may still believe that it holds the key.
     pub(crate) fn evicted(&self, id: ClaimId) {
         if self.evicted.lock().insert(id) {
             self.end_holds(|hold| {

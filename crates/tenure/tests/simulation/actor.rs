@@ -411,8 +411,8 @@ fn member(client: &Client, ask: &LockPlan) -> Lock {
 async fn observe(sim: Arc<Simulation>, hold: Arc<ObservedHold>) {
     let mut was_lost = false;
     loop {
-        // No check happens exactly at the local deadline. If this check finds the guard lost, the hold counts as lost at
-        // the deadline that an earlier check stored.
+        // No check happens exactly at the local deadline. If this check comes after it and finds the guard lost, the
+        // hold counts as lost at the deadline, which an earlier check stored.
         let seen = *hold.until.lock();
         let until = hold.look(&sim);
         if until.is_some() && was_lost {

@@ -64,7 +64,7 @@ impl Claims {
     /// Records an eviction, and starts the cooldown of the key.
     pub(crate) fn evicted(&mut self, id: ClaimId, key: &LockKey, now: Instant) {
         let granted = self.lives.get_mut(&id).and_then(|life| life.granted.as_mut());
-        // The eviction of a waiter starts no cooldown, because a waiter cannot hand its claim over locally.
+        // The eviction of a waiter starts no cooldown: only a holder could still hand its claim over locally.
         if let Some(granted) = granted {
             granted.taken.get_or_insert(now);
             self.bars.insert(key.clone(), now + HANDOVER_WINDOW);
@@ -84,7 +84,8 @@ impl Claims {
         self.lives.get(&id)?.granted?.taken
     }
 
-    /// Returns true if the token comes from a local hand-over of the claim: no grant by the store began with it.
+    /// Returns true if the token comes from a local hand-over of the claim: it is not the first token of a grant by the
+    /// store.
     pub(crate) fn was_passed(&self, id: ClaimId, token: Option<FencingToken>) -> bool {
         let life = self.lives.get(&id);
         life.is_some_and(|life| life.granted.is_some() && !life.tokens.contains(&token))

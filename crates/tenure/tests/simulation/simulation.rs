@@ -36,7 +36,8 @@ pub(crate) struct ObservedHold {
     pub(crate) client: usize,
     pub(crate) lease: Duration,
     pub(crate) guard: Mutex<Option<Arc<Guard>>>,
-    /// Time at which an eviction or a data loss ended the claim in the store. The holder must learn that within the lease.
+    /// Time at which an eviction or a data loss ended the claim in the store. The holder must notice within one lease
+    /// from then.
     pub(crate) taken: Mutex<Option<Instant>>,
     /// The latest known local deadline, converted from the client's clock to the simulation's.
     pub(crate) until: Mutex<Instant>,
@@ -82,8 +83,8 @@ impl Parameters {
 pub(crate) struct Simulation {
     pub(crate) parameters: Parameters,
     clock: SimClock,
-    /// The store, and the empty store that replaces it after a data loss. Both are created at once, because their tokens
-    /// start from the wall clock, and no run may depend on real time.
+    /// The store, and the empty store that replaces it after a data loss. Both are created at the start: a store's
+    /// tokens start from the wall clock, so a store that is created later would make the run depend on real time.
     pub(crate) stores: [MemoryStore; 2],
     pub(crate) bodies: Vec<ClientState>,
     pub(crate) queues: Mutex<Queues>,
@@ -161,7 +162,7 @@ impl Simulation {
         let restarts = self.restarts.clone();
         let before = restarts.0.load(Ordering::Relaxed);
         async move {
-            // Not tokio's `watch`, which wakes its receivers in a random order: a seed must always give the same run.
+            // `Notify` wakes tasks in a fixed order, unlike tokio's `watch`: a seed must always give the same run.
             let restarted = restarts.1.notified();
             if restarts.0.load(Ordering::Relaxed) == before {
                 restarted.await;
@@ -263,7 +264,8 @@ impl Simulation {
         }
     }
 
-    /// Records that the store granted a claim. An eviction or a data loss before this grant no longer counts.
+    /// Records that the store granted a claim: its holder need not notice an eviction or a data loss before this
+    /// grant.
     pub(crate) fn restored(&self, id: ClaimId) {
         for hold in self.holds.lock().iter() {
             if hold
@@ -382,8 +384,8 @@ impl Simulation {
         *self.lost_data_at.lock()
     }
 
-    /// The log entries and the events other than samples, in order of time. Shows tokens by rank, because their values
-    /// depend on the wall clock.
+    /// The log entries and the events in order of time, without the samples (answers of guards whether they are
+    /// held). Shows tokens by rank, because their values depend on the wall clock.
     pub(crate) fn text(&self) -> String {
         let events = self.history();
         let mut ranks: Vec<FencingToken> = events.iter().filter_map(|event| token(&event.kind)).collect();

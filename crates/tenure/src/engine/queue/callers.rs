@@ -162,7 +162,7 @@ impl Event for CallEnded<'_> {
                 queue.invite(now, effects);
             }
             CallOutcome::Waits => {
-                // Only if this client holds no claim, the refusal shows that another client holds the key.
+                // If this client holds the key itself, the refusal does not show that another client wants it.
                 if queue.holders.is_empty() {
                     queue.contention().policy.refused();
                 }

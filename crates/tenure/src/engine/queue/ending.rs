@@ -21,8 +21,8 @@ impl SharedQueue {
         until: Instant,
         tell: oneshot::Sender<Result<(), Error>>,
     ) {
-        // Taken before `depart`: otherwise a client that closes in between would find neither a hold to release nor a
-        // token to wait for.
+        // Takes the token, for whose drop a closing client waits, before `depart` ends the hold. In the other order, a
+        // client that closes in between would find neither.
         let token = self.services.tasks.token();
         if !hold.depart() {
             return;

@@ -37,7 +37,8 @@ pub(crate) enum Exit {
     Release(ReleaseOrder),
 }
 
-/// Queue event: a hold ended and the queue sends no release: the claim is gone, or `SharedQueue::keep` handles it.
+/// Queue event: a hold ended, and the queue sends no release, because the claim is gone, or because `SharedQueue::keep`
+/// sends the release after `at_least`.
 pub(crate) struct HoldEnded<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HoldEnded<'_> {
@@ -114,8 +115,8 @@ impl KeyQueue {
         })
     }
 
-    /// Offers a claim to the first local waiter, in memory. Returns false if no waiter waits, if the first waiter has
-    /// another request than the claim, or if the claim may not be handed over.
+    /// Offers a claim to the first local waiter, in memory. Returns false if no waiter waits, if the first waiter wants
+    /// another mode or other options than the claim has, or if the claim may not be handed over.
     fn hand_over(&mut self, now: Instant, at: usize, effects: &mut Effects) -> bool {
         let Some(contention) = &mut self.contention else {
             return false;

@@ -75,8 +75,8 @@ impl KeyQueue {
         }
     }
 
-    /// Number of tokens that a caller's own claim reserves: 1; with the `linger` option, twice those that the last
-    /// claim used.
+    /// Number of tokens that a claim reserves if its caller asks the store itself: 1; with the `linger` option, twice
+    /// the number of grants of the claim before.
     pub(super) fn own_reserve(&self, request: &LockRequest) -> u32 {
         request
             .linger()

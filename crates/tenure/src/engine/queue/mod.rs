@@ -32,10 +32,10 @@
 //!
 //! A **holder that unlocks** passes its claim on in the cheapest way that is safe:
 //!
-//! 1. *In memory*, to the first waiter, with the next token that the claim reserved. Only to the same request, with a
-//!    token left, before the local deadline, and within 10 ms of the last request that the store confirmed. After an
-//!    eviction a store grants the key to no claim for 10 ms, so the evicted claim is not handed over after a grant
-//!    with a greater token.
+//! 1. *In memory*, to the first waiter, with the next token that the claim reserved. Only to a request with the same
+//!    options, with a token left, before the local deadline, and within 10 ms of the last request that the store
+//!    confirmed. After an eviction a store grants the key to no claim for 10 ms, so the evicted claim is not handed
+//!    over after a grant with a greater token.
 //! 2. *Through the store*, in one call: the release names a new claim of the first waiter as its **successor**.
 //! 3. *Back to the store*, for any client. With the option `linger`, if no caller waits, the client first keeps the
 //!    claim for up to 10 ms, and hands it in memory to a caller that arrives.

@@ -18,7 +18,7 @@ use crate::error::Error;
 /// was evicted: at this interval, or at a third of the lease if that is less.
 const ASK_ABOUT: Duration = Duration::from_secs(10);
 
-/// The most waiters that a grant invites to call the store together. If the last of these calls to end brings a
+/// The most waiters that one grant invites to call the store at the same time. If the call that ends last brings a
 /// grant, that grant invites the next waiters.
 const MAX_INVITED: usize = 64;
 
@@ -192,8 +192,8 @@ impl KeyQueue {
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)))
     }
 
-    /// Whether the store has not yet answered a call on which this waiter depends: its own call, or another caller's
-    /// call if no holder of this client excludes the waiter.
+    /// Whether this waiter waits for an answer of the store, not for a holder: its own call is unanswered, or another
+    /// caller's call is, and no holder of this client excludes the waiter.
     pub(super) fn is_unanswered(&mut self, now: Instant, id: WaiterId, mode: Mode) -> bool {
         let waiter = self.waiter(id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Calling(_)))
@@ -248,7 +248,7 @@ impl KeyQueue {
         let mut modes: Vec<Mode> = self.holders.iter().map(|holder| holder.request.mode).collect();
         for waiter in waiters.next_mut().take(MAX_INVITED) {
             let mode = waiter.request.mode;
-            // If other clients wait for permits, most of these calls would be refused.
+            // While other clients wait for permits, invites no waiter for permits: most calls would be refused.
             let is_scarce = matches!(mode, Mode::Permits { .. }) && policy.others_wait();
             if is_scarce || !waiter.request.is_shared() || !mode.admits(modes.iter().copied()) {
                 break;
@@ -285,8 +285,9 @@ impl KeyQueue {
             return window / 4;
         }
         match contention.watch {
-            // An offer notifies only a poller that is `Asleep`, because a notification costs more than the hand-over
-            // itself. Offers may have been made since the last check, so the poller checks once more.
+            // `Busy`: an offer was made since the last check, so the poller checks once more before it sleeps. That
+            // offer did not notify the poller: only an `Asleep` one is notified, because a notification costs more
+            // than the hand-over itself.
             OfferWatch::Busy => {
                 contention.watch = OfferWatch::Quiet;
                 window

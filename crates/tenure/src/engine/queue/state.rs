@@ -71,7 +71,8 @@ pub(super) struct Holder {
 pub(super) struct Contention {
     pub(super) waiters: Waiters,
     pub(super) policy: HandoverPolicy,
-    /// Last time that the poller asked whether a holder with a fixed lease was evicted.
+    /// Last time that the poller asked the store whether a holder was evicted. It asks only about holders whose
+    /// leases are not renewed.
     pub(super) asked_about: Instant,
     pub(super) watch: OfferWatch,
 }

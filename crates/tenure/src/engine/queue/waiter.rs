@@ -91,7 +91,7 @@ pub(crate) enum WaiterState {
     Invited(Instant),
     /// The waiter was not polled in time to take its offer or invitation, and gets no other until it is polled.
     Missed,
-    /// The caller gets this result at its next poll. `Ok` means that a try was refused.
+    /// The caller gets this result at its next poll. `Ok`: the call was a try (such as `try_lock`) and was refused.
     Answered(Result<(), Error>),
 }
 

@@ -46,9 +46,9 @@ struct Fixture {
     /// Text of the reply to the last event, then of the event's effects.
     notes: Vec<String>,
     poller_runs: bool,
-    /// The request for which the poller asks the store at present.
+    /// The request that the poller (the task that polls the store for the waiters) sends at present.
     poller_asks: Option<SuccessorRequest>,
-    /// The grant of the poller's claim, not yet reported to the poller.
+    /// The store's grant for that request, whose reply has not reached the poller yet.
     poller_granted: Option<Arc<Hold>>,
     /// The next claim (successor) that a release in flight names.
     successor: Option<SuccessorRequest>,
@@ -202,8 +202,8 @@ impl Fixture {
     /// Gives a caller its grant.
     ///
     /// Q4: a grant that was handed over in memory has a greater token than each conflicting grant that a caller got
-    /// before. For a grant by the store this need not hold: if its claim was evicted meanwhile, a caller may get a
-    /// later grant, with a greater token, first.
+    /// before. A grant by the store may have a smaller one: if its claim is evicted before the caller gets the grant,
+    /// the store grants the key again, and the other caller may get that grant first.
     fn holds(&mut self, hold: Arc<Hold>, nth: u32) -> CallerState {
         let token = hold.token(nth).expect("every grant has a token").get();
         let mode = hold.claim.mode;

@@ -70,7 +70,7 @@ fn fixture_after(steps: Vec<Step>, policy: PolicyLimits) -> Fixture {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Q1 to Q4 hold during random events; Q3, Q5 and Q7 hold at their end.
+    /// Q1 to Q4 hold during random events. At the end, when every caller is served, so do Q3 (again), Q5 and Q7.
     #[test]
     fn random_events_keep_the_invariants(steps in steps(), reports_waiters: bool, is_on_network: bool) {
         fixture_after(steps, PolicyLimits { reports_waiters, is_on_network }).finish();

@@ -239,8 +239,8 @@ fn calls_end_with_or_without_their_callers() {
     );
 }
 
-/// If other clients wait, callers that came after a grant get no hand-over in memory. A second of hand-overs through
-/// the store ends with a pause.
+/// If other clients wait, callers that came after a grant get no hand-over in memory. After 1 s of hand-overs through
+/// the store, the client pauses.
 #[test]
 fn other_clients_have_their_turns() {
     play(
@@ -263,7 +263,7 @@ fn other_clients_have_their_turns() {
     );
 }
 
-/// An unlocked claim lingers for the next local caller, for up to 10 ms after its grant.
+/// An unlocked claim lingers for the next local caller, until 10 ms after its grant.
 #[test]
 fn claims_linger_for_the_next_caller() {
     play(
@@ -344,7 +344,8 @@ fn a_downgrade_lets_readers_in() {
     );
 }
 
-/// Readers in front of the first writer share a claim. Other waiters that a grant admits ask the store together.
+/// Readers in front of the first writer share a claim. A grant invites the other waiters that can hold the key beside
+/// it: each asks the store itself.
 #[test]
 fn waiting_readers_and_permits_are_served_together() {
     play(
