@@ -59,7 +59,7 @@ impl Driver {
     }
 
     /// The command that starts the driver, which is built first if it is missing or its sources changed. `None` if
-    /// `TENURE_SKIP` names a tool of the driver.
+    /// `TENURE_SKIP` names a tool that the driver needs.
     ///
     /// # Panics
     /// If a tool is missing, or cannot build the driver.
@@ -86,7 +86,7 @@ impl Driver {
     }
 
     /// The command, without arguments, of a tenure-bench worker process that uses Redisson's newest release. Its JVM has
-    /// default settings. `None` if `TENURE_SKIP` names a tool of the driver.
+    /// default settings. `None` if `TENURE_SKIP` names a tool that the driver needs.
     ///
     /// # Panics
     /// If a tool is missing, or cannot build the driver.

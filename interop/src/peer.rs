@@ -12,7 +12,7 @@
 //!
 //! Every request except `open` and `close` names a client, an owner, a kind of lock, a key, and what its verb needs:
 //! `acquire`, `try`, `release`, `extend`, `state` (the number of holds), `count` (increments a number under the lock),
-//! and those of single drivers. To let a driver die, a test kills its process.
+//! and verbs that only one driver knows. To let a driver die, a test kills its process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

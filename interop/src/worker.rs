@@ -54,7 +54,7 @@ struct Line {
 
 impl Worker {
     /// The driver's process that all tests of this program share, started by the first call. `None` if `TENURE_SKIP`
-    /// names a tool of the driver.
+    /// names a tool that the driver needs.
     pub fn shared(driver: Driver) -> Option<Worker> {
         static SHARED: [OnceLock<Option<Worker>>; Driver::ALL.len()] =
             [const { OnceLock::new() }; Driver::ALL.len()];
@@ -63,7 +63,8 @@ impl Worker {
             .clone()
     }
 
-    /// A separate process, which the test may pause or kill. `None` if `TENURE_SKIP` names a tool of the driver.
+    /// A separate process, which the test may pause or kill. `None` if `TENURE_SKIP` names a tool that the driver
+    /// needs.
     ///
     /// # Panics
     /// If the process cannot be built or started.

@@ -32,7 +32,8 @@ const FAULT_RUNS: [[&str; 3]; 8] = [
     ["topologies", "cluster_locks_hold_under_all_faults", ""],
 ];
 
-/// Stores of the acceptance script. Columns: topology of `with_store`, end of the URL, what the store's profile lacks.
+/// Stores of the acceptance script. Columns: servers that the program `with_store` starts, end of the URL, what the
+/// store's profile lacks.
 const STORES: [[&str; 3]; 9] = [
     ["redis", "", ""],
     ["redis", "?layout=plain", "rwlock,semaphore,fair,list"],

@@ -91,8 +91,8 @@ impl Quorum {
     }
 
     /// Reads votes until a majority has granted the claim, no majority can, or the time limit has passed. Without a
-    /// majority, declares the claim unwanted, unless the quorum granted it before. Votes that arrived before this
-    /// declaration still count.
+    /// majority, declares the claim unwanted, so that later grants of it are released, unless the quorum granted it
+    /// before. Votes that arrived before this declaration still count.
     async fn count(&self, votes: &mut Votes, mut replies: Replies<Vote>, pending: &Pending) {
         while !votes.is_granted() && !votes.is_refused() {
             match replies.next().await {
@@ -111,8 +111,8 @@ impl Quorum {
     /// Turns the votes into the reply. If the quorum does not grant the claim, releases it at the members that
     /// granted it or may have.
     ///
-    /// A failed poll of a claim that the quorum granted before releases nothing, with one exception: a majority
-    /// granted this poll too, but meanwhile a renewal found the claim lost.
+    /// If the quorum granted the claim before and this poll of it fails, nothing is released. One exception: a
+    /// majority granted this poll too, but during the poll a renewal found the claim lost.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         votes: Votes,
@@ -135,7 +135,7 @@ impl Quorum {
             if known.is_none() {
                 wanted.give_up();
                 self.mark_withdrawn(&claim);
-                // The grants of other members may have arrived while the majority agreed on the tokens.
+                // Other members may have granted the claim while the majority agreed on the tokens.
                 let others = (0..self.members.list.len())
                     .filter(|member| votes.granted.iter().all(|(granted, _)| granted != member));
                 self.release_at_others(others, &claim);
@@ -198,7 +198,7 @@ impl Quorum {
                     errors.push(error);
                     break;
                 }
-                // The member's reply is empty or did not arrive in time, or its call panicked.
+                // A member sent a batch without a reply or panicked, or no reply came in time.
                 Some(None) | None => break,
             }
         }

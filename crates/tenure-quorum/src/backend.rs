@@ -86,8 +86,8 @@ impl Quorum {
         })
     }
 
-    /// Sends the elements of a batch that pass `check`. For each of the others, `refused` makes the reply from the
-    /// error.
+    /// Sends the elements of a batch that pass `check`. The reply to each of the others is `refused(error)`, with the
+    /// error that `check` returned.
     fn run_batch<R, T, F>(
         self: Arc<Self>,
         batch: Batch<R>,

@@ -35,7 +35,7 @@ impl Config {
     pub const MAX_LEASE: Duration = Duration::from_secs(60);
 
     /// Sets how long one round of requests waits for members that have not replied (500 ms by default). A call sends up
-    /// to three rounds: for an acquire, members may also agree on tokens, and withdraw the claim.
+    /// to three rounds: an acquire may need a second one to agree on tokens, and one to withdraw the claim.
     ///
     /// An acquire, a renewal and the release of a held claim wait only until the replies decide them, usually those of
     /// a majority. A request to a slow member is not cancelled: if the member grants a claim after the quorum has

@@ -84,8 +84,8 @@ fn merge(statuses: impl Iterator<Item = LockStatus>, majority: usize) -> Vec<Loc
     held.collect()
 }
 
-/// Merges the members' views of one holder. The token is the one that most members show, because a member that granted
-/// the claim after the decision shows a token of its own. The time left is the shortest.
+/// Merges the members' views of one holder. The token is the one that most members show: a member that granted the
+/// claim only after a majority had granted it shows a token of its own. The time left is the shortest.
 fn one_view(views: Vec<HolderStatus>) -> HolderStatus {
     let token = |holder: &&HolderStatus| {
         let same = views.iter().filter(|other| other.token == holder.token);

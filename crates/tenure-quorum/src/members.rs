@@ -86,7 +86,8 @@ impl<T> Replies<T> {
 }
 
 impl<R> Replies<Batch<R>> {
-    /// Adds the members' replies to the elements of a batch, until all elements are decided or no more replies come.
+    /// Calls `add` with each element of a batch and each member's reply to it, as the replies arrive, until all
+    /// elements are decided or no more replies come.
     pub(crate) async fn tally<E>(
         &mut self,
         elements: &mut [E],

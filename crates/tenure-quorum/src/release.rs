@@ -29,8 +29,8 @@ struct Element {
     votes: Option<(Votes, Pending)>,
 }
 
-/// Returns the claims that a batch releases or names as successors, sorted. Each batch takes the `Turn`s of its
-/// claims in this order, so two batches cannot wait for each other.
+/// Returns the claims that a batch releases or names as successors, sorted. Each batch takes its claims' locks
+/// (`Turn`) in this order, so two batches cannot wait for each other.
 fn claims(batch: &Batch<ReleaseRequest>) -> BTreeSet<ClaimId> {
     let released = batch.iter().filter_map(|request| match &request.target {
         ReleaseTarget::Claim(claim) => Some(claim.id),
@@ -82,8 +82,8 @@ impl Quorum {
         answers
     }
 
-    /// Prepares to count the replies to one request. If the request releases a claim that this client held, declares
-    /// that claim unwanted.
+    /// Prepares to count the replies to one request. If the request releases a claim that this client held, marks
+    /// that claim as unwanted: a grant of it that a member reports later is released there.
     fn element(&self, request: &ReleaseRequest) -> Element {
         let is_held = match &request.target {
             ReleaseTarget::Claim(claim) => self.attempts.remove(claim.id),

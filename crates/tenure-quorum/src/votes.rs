@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tenure_backend::{AcquireReply, BackendError, Effect, Fault, Grant};
 
-/// Pause before the next poll after a split vote, in which a minority granted the claim. If no member granted the
-/// claim, the pause is added to a member's `poll_after`. The engine adds a random part, so that competing clients do
-/// not poll together again.
+/// After a split vote, in which a minority granted the claim, the client polls again after this pause. If no member
+/// granted the claim, it polls this long after a member's `poll_after`. The engine adds a random part, so that
+/// competing clients do not poll together again.
 const SPLIT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The replies of the members to one claim.
@@ -86,8 +86,8 @@ impl Votes {
         if !self.waiting.is_empty() {
             self.waiting.sort_unstable();
             let poll_after = if self.granted.is_empty() {
-                // A majority of the members must become free, so the client polls when enough of them may be. Leases
-                // that were granted together end a little apart: a poll in between would split the vote.
+                // The client polls when a majority of the members may have become free, and then a little later:
+                // leases that were granted together end a little apart, and a poll in between would split the vote.
                 self.waiting[(self.majority - 1).min(self.waiting.len() - 1)] + SPLIT_PAUSE
             } else {
                 SPLIT_PAUSE

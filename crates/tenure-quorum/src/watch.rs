@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use crate::backend::Quorum;
 use crate::votes::too_few;
 
-/// Longest wait for the wake-ups of a majority after the first one. A poll before the release has reached a majority
-/// would be refused.
+/// Longest wait for the wake-ups of a majority of members after the first one. A client that polled before the
+/// release has reached a majority would be refused.
 const GATHER: Duration = Duration::from_millis(2);
 
 impl Quorum {

@@ -56,8 +56,8 @@ fn main() -> io::Result<ExitCode> {
     }
 }
 
-/// Starts servers that write to their disks before they reply. Without such writes, a quorum would grant nothing
-/// until its servers have run for the longest lease. Kills the last `dead` ones.
+/// Starts servers, and kills the last `dead` ones. They write to their disks before they reply: a quorum of other
+/// servers grants nothing until each has run for the longest lease, because a restart may have lost claims.
 fn quorum(
     count: usize,
     dead: usize,

@@ -26,7 +26,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = report_once(&client) => outcome.map_err(Into::into),
         signal = asked_to_stop => Err(signal.into()),
     };
-    // Closes last: locks are released before the process ends, not when their leases end.
+    // The last step closes the client, which releases its locks. Otherwise they would stay until their leases end.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }

@@ -1,4 +1,5 @@
-//! A table that can refuse the writes of old holders, the process of a holder, and a demonstration with two holders.
+//! Three parts: a table that can refuse the writes of old holders; the process that each holder runs as; and a
+//! demonstration with two holders.
 
 #![allow(
     clippy::missing_errors_doc,

@@ -1,4 +1,5 @@
-//! Demonstrates what a paused holder writes, once for each kind of writer. Each holder is a process of this program.
+//! Demonstrates what happens to the write of a holder that was paused for too long, once for each [`Writer`], i.e.
+//! with and without fencing. Each holder is a process of this program.
 
 #[path = "../../program.rs"]
 mod program;

@@ -71,7 +71,7 @@ impl Accounts {
         rows.unwrap().map(Result::unwrap).collect()
     }
 
-    /// Number of tokens that the guard has noted and no write has used yet.
+    /// Number of tokens that the guard's triggers have noted and no write has used yet.
     fn marks(&self) -> i64 {
         let sql = "SELECT count(*) FROM accounts_fence_brought";
         self.0.query_row(sql, [], |row| row.get(0)).unwrap()

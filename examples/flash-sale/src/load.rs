@@ -15,20 +15,23 @@ use crate::Fault;
 use crate::http::{LIMIT, Reply, request};
 use crate::shop::ITEMS;
 
-/// Number of buyers that come at once, more than there are items, and of buyers that come while a shop is paused.
+/// Number of buyers that come at once: more than there are items.
 const BUYERS: usize = 150;
+/// Number of buyers that come while a shop is paused.
 const MEANWHILE: usize = 40;
 
-/// Maximum number of requests of one buyer, and the pause between them, as in `Retry-After`.
+/// Maximum number of requests of one buyer.
 const TRIES: usize = 20;
+/// Pause between two requests of one buyer, as in `Retry-After`.
 const LATER: Duration = Duration::from_secs(1);
 
 /// Request headers that say how long a buyer thinks. While the slow buyer thinks, the trial pauses the process of its shop.
 const DECIDES_AT_ONCE: &str = "think: 0s\r\n";
 const SLOW: &str = "think: 4s\r\n";
 
-/// Time limit for a shop's first answer, and the pause between two requests to a shop's till.
+/// Time limit for a shop's first answer.
 const OPENING: Duration = Duration::from_secs(10);
+/// Pause between two requests to a shop's till.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Trials: a way to sell, with `-paused` if a shop is paused meanwhile, and whether orders and items must add up.
@@ -154,8 +157,8 @@ async fn crowd(
     Ok(crowd)
 }
 
-/// One buyer, which tries again if the lock was busy, the shop was overtaken or the result is unknown. A buyer that
-/// already has an order gets that one.
+/// One buyer, which tries again if the lock was busy, a later holder of the lock overtook the shop, or the result is
+/// unknown. A buyer that already has an order gets that one.
 async fn buyer(shop: String, what: String, headers: &'static str) -> io::Result<Reply> {
     for _ in 1..TRIES {
         let reply = ask(&shop, &what, headers).await?;

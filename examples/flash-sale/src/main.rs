@@ -39,7 +39,7 @@ async fn run() -> Result<(), Fault> {
             let asked_to_stop = stop::signals()?;
             tokio::select! {
                 done = load::run(shops, trials) => done,
-                // Dropping the load continues the process that it has stopped, if any.
+                // The signal drops the load, which then sends CONT to the shop that it has stopped, if any.
                 signal = asked_to_stop => Err(signal.into()),
             }
         }

@@ -110,7 +110,8 @@ fn ten_shelves_sell_concurrently_and_balance() {
     let sale = Sale::open("30s");
     let [fenced, striped] = ["fenced", "striped"].map(|trial| sale.run(trial).0);
     assert_eq!([&fenced[..4], &striped[..4]], [BALANCED, BALANCED]);
-    // Compares how many buyers think at once, not the speed, which depends on the machine's load.
+    // Compares the counts `at once` (the most buyers that think at the same time), not the speed, which depends on
+    // the machine's load.
     let ([.., one], [.., many]) = (fenced, striped);
     assert!(one == 1 && many > 1, "at once: {one}, {many}");
 }
@@ -246,7 +247,7 @@ fn the_load_waits_for_a_shop_that_starts_late() {
     let late = TcpListener::bind("127.0.0.1:0").unwrap();
     sale.shops[2] = late.local_addr().unwrap().to_string();
     let mut load = sale.load(&["locked"]);
-    // The third shop does not run yet: the test closes the load's first connection to its address.
+    // The third shop does not run yet. The test listens at its address, and closes the load's first connection.
     drop(late.accept().unwrap());
     drop(late);
     let _late = shop(&sale.fixture, &sale.redis, &sale.shops[2], "30s");

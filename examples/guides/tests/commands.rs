@@ -123,8 +123,8 @@ fn files_below(folder: &str, ending: &str) -> Vec<String> {
     files
 }
 
-/// The pages in a crate's folders are the documentation of its modules, so rustdoc also takes their blocks without a
-/// language for Rust.
+/// The pages in a crate's folders are the documentation of its modules. There, rustdoc also compiles blocks without a
+/// language, as Rust.
 #[test]
 fn every_page_with_rust_code_is_compiled() {
     let mut compiled = 0;

@@ -17,7 +17,8 @@ use tokio::time::sleep;
 
 use journal::Journal;
 
-/// How long the other processes wait for a dead leader. Short, so that it can be watched; in production rather 30 s.
+/// How long the other processes wait for a dead leader. Short, so that you can watch a takeover; in production rather
+/// 30 s.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// Key of the lock under which a process opens the journal.
@@ -40,7 +41,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = stand_and_lead(&client, &spool, &journal) => outcome,
         _ = asked_to_stop => Ok(()),
     };
-    // Closes last, which releases the lead before the process ends: the next candidate leads at once.
+    // Closes the client last: this releases the lead before the process ends, and the next candidate leads at once.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }

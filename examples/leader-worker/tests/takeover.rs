@@ -76,7 +76,7 @@ async fn a_worker_waits_while_another_creates_the_journal() {
     let opening = other.mutex("leader-worker:opening").lock().await.unwrap();
     let making = keep_busy(&fixture);
     let worker = start(&fixture);
-    // sleep: long enough for the worker to fail if it did not wait.
+    // sleep: long enough for the worker to fail at the locked journal, if it did not wait for the lock `opening`.
     tokio::time::sleep(A_LITTLE / 4).await;
     drop(making);
     opening.unlock().await.unwrap();

@@ -46,7 +46,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = shop::open(&client) => outcome.map_err(Into::into),
         _ = asked_to_stop => Ok(()),
     };
-    // Closes last: every lock is released before the process ends.
+    // The last step closes the client, which releases its locks. Otherwise they would stay until their leases end.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }

@@ -45,7 +45,7 @@ async fn start() -> Result<(), Box<dyn Error>> {
         println!("ready");
         // A real replica would serve here.
     }
-    // Closes last: locks are released before the process ends, not when their leases end.
+    // The last step closes the client, which releases its locks. Otherwise they would stay until their leases end.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }

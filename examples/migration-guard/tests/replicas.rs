@@ -92,7 +92,7 @@ fn the_next_migrator_continues_after_one_died() {
 fn a_migrator_stopped_beyond_its_lease_applies_no_more_steps() {
     let fixture = Fixture::new();
     let mut migrator = half_way(&fixture);
-    // Returns when the migrator has opened the pipe to read it. The test stops the migrator there.
+    // This call returns when the migrator has opened the pipe to read it. Then the test suspends the migrator.
     let mut pipe = File::options()
         .write(true)
         .open(fixture.path("steps/2.sql"))

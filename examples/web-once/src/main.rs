@@ -41,6 +41,6 @@ async fn run() -> Result<(), Box<dyn Error>> {
     axum::serve(listener, routes)
         .with_graceful_shutdown(async { _ = asked_to_stop.await })
         .await?;
-    // Closes last: locks are released before the process ends, not when their leases end.
+    // The last step closes the client, which releases its locks. Otherwise they would stay until their leases end.
     Ok(locks.close(Duration::from_secs(5)).await?)
 }

@@ -37,8 +37,8 @@ pub(crate) struct Fixture {
 }
 
 impl Setting {
-    /// Creates a fixture whose other client runs in the driver's process that all tests share. Both clients use `lease`.
-    /// Returns `None` if `TENURE_SKIP` names a tool of the driver.
+    /// Creates a fixture whose other client runs in the driver's process that all tests share. Both clients use
+    /// `lease`. Returns `None` if `TENURE_SKIP` names a tool that the driver needs.
     pub(crate) async fn fixture(self, lease: Duration) -> Option<Fixture> {
         Some(self.fixture_in(&Worker::shared(self.driver)?, lease).await)
     }
@@ -143,7 +143,8 @@ fn pairs(reply: &str) -> String {
 }
 
 /// Replaces by `ID` what differs between two runs: times in milliseconds, and ids. An id is a word of at least 20
-/// characters of base64 that does not start with `redisson_`, together with a number that follows it, as in `:7`.
+/// characters of base64 that does not start with `redisson_`. If a number such as `:7` follows the word, it is part
+/// of the id.
 fn masked(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_+/".contains(c);
     let mut masked = String::new();

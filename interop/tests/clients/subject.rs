@@ -50,9 +50,9 @@ pub(crate) enum Kind {
 /// How a client renews its locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// By itself.
+    /// The client renews by itself.
     Watchdog,
-    /// When its user calls a method.
+    /// The client renews only when its user calls a method.
     ByHand,
 }
 
@@ -115,7 +115,7 @@ pub(crate) const SUBJECTS: [Subject; 11] = [
     Subject {
         name: "RFencedLock",
         kind: "fenced",
-        // Redisson's own counter, which Tenure neither reads nor raises.
+        // The counter of Redisson's fencing tokens, which Tenure neither reads nor raises.
         held: &["k hash ID=1", "redisson_lock_token:{k} string 1, for ever"],
         left: &["redisson_lock_token:{k} string 1, for ever"],
         ..REDISSON

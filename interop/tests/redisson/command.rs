@@ -57,8 +57,8 @@ async fn an_operator_lists_and_evicts_a_java_thread() {
     }
 }
 
-/// Starts a `tenure` process that waits with that lease, as the first of the queue. Also returns the line that it
-/// printed.
+/// Starts a `tenure` process that waits for the key, as the first of the queue and with the given lease. Also returns
+/// the line that it printed.
 async fn waiting_process(folder: &Folder, fixture: &Fixture, lease: &str) -> (Process, String) {
     let waiter = tenure(folder, fixture, &["hold", "k", "--fair", "--lease", lease]);
     let said = waiter.line_with("{");

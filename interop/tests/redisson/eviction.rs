@@ -62,7 +62,7 @@ async fn an_eviction_by_tenure_makes_the_java_unlock_throw() {
             fixture.client.evict(ReleaseTarget::All(key("k"))).await.unwrap(),
             []
         );
-        // The evicted thread may lock again at once, under the same name.
+        // The evicted thread may lock again at once, and has the same holder ID as before.
         within(PROMPT, "the evicted thread", anna.plain("k").lock())
             .await
             .unwrap();
@@ -98,7 +98,7 @@ async fn tenure_lists_a_java_holder_and_its_lease() {
 }
 
 /// For 10 ms after an eviction the key is granted to no client. A fair waiter of an older Redisson that is woken in
-/// that time would sleep for the rest of the evicted lease.
+/// that time would sleep for the rest of the evicted lease, so Tenure wakes it again afterwards.
 #[tokio::test]
 async fn evicting_the_holder_serves_a_fair_java_waiter_at_once() {
     const LONG: Duration = Duration::from_secs(15);

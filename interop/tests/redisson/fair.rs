@@ -47,7 +47,7 @@ async fn a_tenure_waiter_behind_java_outlives_its_lease() {
         tokio::time::sleep(lease * 2).await;
         holder.unlock().await.unwrap();
         let holder = first.holds_within(PROMPT, "the first").await;
-        // The first waiter was granted the lock, so Java has brought the deadlines of the others forward.
+        // With the grant to the first waiter, Java has made the queue deadlines of the others earlier.
         // sleep: the first waiter, too, must hold for longer than the second waiter's lease.
         tokio::time::sleep(lease * 2).await;
         holder.unlock().await;

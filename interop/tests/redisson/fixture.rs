@@ -13,7 +13,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// `LEASE`.
 pub(crate) const PROMPT: Duration = Duration::from_secs(2);
 
-/// Time for which a test observes that a waiter still waits.
+/// Time that a test waits before it asserts that a waiter still waits.
 pub(crate) const MOMENT: Duration = Duration::from_millis(300);
 
 /// Redisson's `lockWatchdogTimeout` and Tenure's lease, the default of both.
@@ -111,7 +111,7 @@ impl Fixture {
         .await;
         for record in self.ask("KEYS tenure_claim:*").lines() {
             let left: i64 = self.ask(&format!("PTTL {record}")).parse().unwrap();
-            // -2: the record has expired meanwhile.
+            // `PTTL` answers -2 if the record has expired meanwhile.
             assert!(
                 left == -2 || (0..=12_000).contains(&left),
                 "{record} stays for {left} ms"
@@ -162,7 +162,7 @@ impl Drop for Fixture {
             return;
         }
         println!("with {}", self.java.worker().driver().name());
-        // A key may have expired when its value is read.
+        // Ignores errors: a listed key may have expired before its value is read.
         let ask = |words: &[&str]| self.redis.ask(words).unwrap_or_default();
         for key in ask(&["KEYS", "*"]).lines() {
             let kind = ask(&["TYPE", key]);

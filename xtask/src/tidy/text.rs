@@ -84,7 +84,8 @@ fn starts_future(lines: &[&str]) -> bool {
         .is_some_and(|(_, output)| output.contains("Future<"))
 }
 
-/// Returns whether the item below these lines has a `# Cancel safety` section in its comment or in the file's header.
+/// Returns whether the item below the lines `above` has a `# Cancel safety` section: in its own comment, or in the
+/// header of the file.
 fn documents_cancel_safety(above: &[&str]) -> bool {
     let is_of_item =
         |line: &&str| line.starts_with("//") || !(line.is_empty() || line.ends_with(['{', '}', ';']));

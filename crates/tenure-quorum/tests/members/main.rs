@@ -274,7 +274,8 @@ async fn tokens_rise_after_the_member_with_the_greatest_is_lost() {
     assert!(last < next, "{last} < {next}");
 }
 
-/// A member whose reply to `acquire` takes `delay`, and whose renewals fail after 20 ms.
+/// A member whose reply to `acquire` takes `delay`, and whose tokens cannot be raised, because each renewal fails
+/// after 20 ms.
 #[derive(Debug)]
 struct CannotRaise {
     store: Arc<dyn Backend>,

@@ -1,4 +1,4 @@
-//! A member that cannot be reached.
+//! Test double: a quorum member that cannot be reached.
 
 use std::sync::Arc;
 

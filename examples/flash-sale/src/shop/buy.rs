@@ -15,7 +15,7 @@ use super::way::{SHELF, Way};
 use crate::Fault;
 use crate::program::words;
 
-/// Default of how long a buyer waits for the lock: longer than a whole sale.
+/// Default of how long a buyer waits for the lock: longer than it takes to sell the whole stock.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a buyer thinks before it takes an item: default and maximum.

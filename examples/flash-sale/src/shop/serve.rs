@@ -24,7 +24,7 @@ pub(crate) async fn serve(address: &str, database: &str, lease: Duration) -> Res
     let store = program::named_store().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     let locks = tenure::connect_with(&store, Settings::default().lease(lease)).await?;
     let served = sell(&locks, address, database).await;
-    // Closes last: locks are released before the process ends, not when their leases end.
+    // The last step closes the client, which releases its locks. Otherwise they would stay until their leases end.
     let closed = locks.close(Duration::from_secs(5)).await;
     served.and(closed.map_err(Into::into))
 }
@@ -35,8 +35,8 @@ async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault
     let database = database.to_owned();
     let shelves = [Way::Locked, Way::Striped].map(Way::shelves).concat();
     let open = || tokio::task::spawn_blocking(move || Stock::open(&database, &shelves));
-    // Shops may start at once, but only one can create the database. Without this lock, SQLite would make the others
-    // fail.
+    // Several shops may start at the same time, but only one can create the database. Without this lock, SQLite would
+    // make the others fail.
     let stock = locks
         .mutex(OPENING)
         .try_with(async |_| Ok::<_, Fault>(open().await??))
@@ -62,7 +62,7 @@ async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault
 
 type Answer = Result<String, (StatusCode, String)>;
 
-/// `POST /restock/WAY`: starts a new sale, on the shelves of this way to sell.
+/// `POST /restock/WAY`: starts a new sale. Puts all items on the shelves that buyers with this `WAY` use: one or ten.
 async fn restock(State(shop): State<Shop>, Path(way): Path<Way>) -> Answer {
     let restocked = shop.run(move |till| till.restock(&way.shelves()));
     restocked.await.map_err(fault)?;

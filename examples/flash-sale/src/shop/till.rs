@@ -70,7 +70,7 @@ impl Till {
     }
 
     /// One line each: the process ID, the number of buyers that think now, its maximum so far, and the number of
-    /// overtaken sales.
+    /// overtaken sales, which failed because a later holder of the lock had used the shelf.
     pub(crate) fn report(&self) -> String {
         let [thinking, at_once, overtaken] =
             [&self.thinking, &self.at_once, &self.overtaken].map(|count| count.load(Relaxed));

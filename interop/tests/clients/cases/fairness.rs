@@ -47,7 +47,8 @@ pub(crate) async fn waiters_of_both_sides_are_served_in_order(setting: Setting) 
     }
     holder.unlock().await.unwrap();
     for (place, turn) in queue.into_iter().enumerate() {
-        // Fails if another waiter was served first, because that one still holds the lock.
+        // Waits for each waiter in the order of the queue. If another was served first, that one still holds the
+        // lock, and this wait fails.
         match turn {
             Turn::Theirs(lock, reply) => {
                 within(PROMPT, &format!("number {place}"), reply).await.unwrap();

@@ -20,7 +20,7 @@ pub(crate) struct Case {
     /// What the case shows, for the table in the documentation.
     pub(crate) shows: &'static str,
     pub(crate) is_about: fn(&Subject, Driver) -> bool,
-    /// What the table says of a kind of lock that passes.
+    /// The text of the table's cell for a kind of lock that passes the case.
     pub(crate) cell: fn(&Subject) -> String,
     pub(crate) run: fn(Setting) -> Pin<Box<dyn Future<Output = ()>>>,
 }
@@ -73,9 +73,9 @@ pub(crate) const CASES: [Case; 15] = [
     case!(
         "Tenure's process dies: they acquire the lock at the end of its lease",
         death::a_death_of_tenure_frees_the_lock,
-        // Without the waiters that may sleep beyond the end of the lease. Spring's waiters that listen sleep for their own
-        // `expireAfter`. A fair waiter of Redisson before 3.32 sleeps until it is woken, if it polls a moment before the
-        // lease ends or sees a renewed lease.
+        // Leaves out the kinds whose waiters may sleep beyond the end of the lease. Spring's waiters that listen
+        // sleep for their own `expireAfter`. A fair waiter of Redisson before 3.32 sleeps until it is woken, if it
+        // polls a moment before the lease ends or sees a renewed lease.
         |subject, driver| match subject.ours {
             _ if subject.kind == "pubsub" => false,
             Kind::Fair => driver == Driver::Redisson,

@@ -1,4 +1,4 @@
-//! Locks that several holders share: readers of both sides, and permits.
+//! Locks that several holders share: readers of Tenure and of the other client, and permits.
 
 use std::time::Duration;
 
