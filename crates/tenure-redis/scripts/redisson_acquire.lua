@@ -3,12 +3,14 @@
 -- Inputs     KEYS  the lock's name, the token counter, the client's record, the key that exists while requests of the
 --                  client's ended claims may be in flight
 --            ARGV  owner (the claim as `uuid:number`), lease (ms), not_after (µs of TIME), grants (number of tokens); for
---                  a fair claim its label and '1'; to write the client's record its time to live (ms) and the client's
---                  label, for an unfair claim after two ''
+--                  a fair claim its label and '1', for an unfair one nothing, or '' twice if more arguments follow. If
+--                  the client's record is to be written: the record's time to live (ms) and the client's label
 -- Atomicity  one script decides whether the claim has ended, waits or is granted, when its lease ends, and its tokens.
--- Reply      one text, because a list costs more: 0, poll after (ms), claims ahead or -1, time: it waits. 1, first token,
---            number of tokens, time: granted, and the lease starts now. Others with two numbers and the time: 2 ended; 3
---            not_after has passed; 4, kind: a lock of another kind; 5 no token is left; 6 the key is no lock
+-- Reply      four numbers in one text, because a list costs more; the last one is the time, and the first one says:
+--            0 it waits; then after how many ms to poll, and how many claims are ahead (-1 for an unfair claim)
+--            1 granted, and the lease starts now; then the first token and the number of tokens
+--            4 a lock of another kind; then the kind and 0
+--            2 ended, 3 not_after has passed, 5 no token is left, 6 the key is no lock; then 0 twice
 -- Closes     the race between a delayed request and the release of its claim: the late request finds its not_after passed,
 --            or the record that the claim has ended. A repeated request finds the claim's field and is granted again.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
@@ -44,8 +46,8 @@ then
     return text('1 %d %d %d', first, count, now)
 end
 local tag = open .. name .. close
--- The common refusal, of an unfair claim: another claim holds the key. It writes no client's record, which only a claim that
--- holds or queues needs.
+-- The common refusal: another claim holds the key, and an unfair claim must wait. This writes no client's record,
+-- because only a claim that holds or queues needs one.
 if fair ~= '1' and now <= tonumber(not_after) then
     local held, left = redis.pcall('HMGET', name, owner, 'mode', 'tenure:bar'), call('PTTL', name)
     if left >= 0 and not (held.err or held[1] or held[2] or held[3]) and call('EXISTS', 'tenure_claim:' .. tag .. ':' .. owner) == 0 then

@@ -10,7 +10,7 @@
 -- Atomicity  one script for all. Each claim is judged alone, except for the time limit.
 -- Reply      the time, then one number for each claim. 0: nothing was done, the caller sends this claim alone. A release:
 --            1 + the number of subscribers that received the message. A placement: the first token; -1 if the earliest
---            not_after has passed and this claim was never placed; or -2 - n if the key is held: poll again after n ms.
+--            not_after has passed and no trace of this claim is found; or -2 - n if the key is held: poll after n ms.
 -- Closes     the same races as redisson_release and redisson_acquire, because it does only what they do in their common
 --            cases. Tokens are drawn before the first grant, so a script that is killed midway grants none twice.
 local KEYS, ARGV, call, try, find, text = KEYS, ARGV, redis.call, redis.pcall, string.find, string.format

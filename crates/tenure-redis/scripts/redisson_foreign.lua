@@ -8,7 +8,8 @@ local FOREIGN_POLL = 1000
 local function is_held_by_foreign(name)
     local count = redis.pcall('HLEN', name)
     if type(count) == 'table' or count > 64 then
-        -- A release of permits wakes all unfair waiters.
+        -- A key that is no hash is a semaphore: no waiter misses a release there, because each one wakes all unfair
+        -- waiters. A hash with more than 64 fields is not read, and counts as held by a client of another kind.
         return type(count) ~= 'table'
     end
     local no_client = { mode = true, ['tenure:bar'] = true, ['tenure:bar:write'] = true }

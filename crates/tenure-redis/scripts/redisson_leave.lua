@@ -21,8 +21,8 @@ if evicted or ending == 'U' then
 end
 
 -- Deletes the record of a released claim. But if a request of the claim may be in flight, or the claim was evicted, writes
--- a record of its end instead, for that request or for the evicted holder's next renewal. The latter comes at the latest
--- when the lease would have ended, in `left` ms.
+-- a record of its end instead, for that request or for the evicted holder's next renewal. The renewal comes at the
+-- latest when the lease would have ended, in `left` ms.
 local function end_claim(one, left)
     if plain then
         -- Deletes the record of a waiting (W) or granted (G) claim. The record of an ended claim stays.
@@ -67,7 +67,7 @@ elseif call('ZSCORE', timeouts, owner) then
         wake_head(owner)
     end
 elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then
-    -- The owner neither holds nor waits. A request that places it may still arrive.
+    -- The owner neither holds nor waits. If a request that places it may still arrive, `end_claim` records its end.
     if evicted then
         ending, evicted = 'E', false
     end

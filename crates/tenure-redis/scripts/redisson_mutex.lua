@@ -49,7 +49,7 @@ local function look(owner)
     return false, redis.call('PTTL', name), found[2] and not cools and -1, cools
 end
 
--- Removes a holder. The caller then calls `settle`, which returns whether waiters may be granted since.
+-- Removes a holder. The caller then calls `settle`, which returns whether a waiter may now be granted the lock.
 local function drop(owner)
     return redis.call('HDEL', name, owner) == 1
 end
@@ -61,8 +61,8 @@ end
 -- clock of that waiter's machine.
 local REDISSON_TIMEOUT = 300000
 
--- Returns the slack of our waiter: the ms by which its score for Redisson exceeds the end of its lease. Redisson subtracts
--- this time when Redisson waiters ahead leave.
+-- Returns the slack of our waiter: the ms by which its score for Redisson exceeds the end of its lease. When a
+-- Redisson waiter leaves the queue, Redisson lowers the scores of the waiters behind it; the slack makes up for that.
 local function slack_of(owner)
     local score, ends = redis.call('ZSCORE', timeouts, owner), redis.call('ZSCORE', waiters, owner)
     return score and ends and math.max(score - ends, 0) or 0

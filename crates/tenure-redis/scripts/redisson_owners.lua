@@ -1,12 +1,12 @@
 -- Finds the holders of a lock. Included in scripts that may meet the hash of another program: such a hash has no holders, so
--- it is neither listed nor changed. They define `name` and `tag`.
+-- it is neither listed nor changed. The including scripts define `name` and `tag`.
 --
 -- A mutex is a hash with a field for each owner: `uuid:number`, in a Redisson transaction followed by `:` and hex digits. The
--- value is the hold count. A read-write lock also has the field `mode`; see redisson_read_write. Hashes with many fields are
--- not read, because reading them would block the server: a mutex has at most 64. A lock usually expires; Redisson leaves one
--- without expiry if it asked for a lease that the server does not accept.
+-- value is the hold count. A read-write lock also has the field `mode`; see redisson_read_write. A hash with too
+-- many fields to be a lock (64 for a mutex, 4096 for a read-write lock) is not read, because that would block the server.
+-- A lock usually expires; Redisson leaves one without expiry if it asked for a lease that the server does not accept.
 
--- Returns fields of the hash; none if the key has another type. Other errors say nothing about the lock.
+-- Returns fields of the hash; none if the key has another type. Raises other errors, which say nothing about the lock.
 local function fields_of(...)
     local found = redis.pcall('HMGET', name, ...)
     if found.err and not string.find(found.err, 'WRONGTYPE', 1, true) then
@@ -15,7 +15,7 @@ local function fields_of(...)
     return found
 end
 
--- Returns the rest of the last holder's lease (ms).
+-- Returns the rest (ms) of the holder's lease; if there are several, of the one that ends last.
 local function last_left()
     return redis.call('PTTL', name)
 end

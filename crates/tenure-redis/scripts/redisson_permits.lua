@@ -6,13 +6,14 @@
 --   permits   zset: the permits that are taken, with the time (ms) when each one's lease ends. From then on a permit is
 --             free, but the script that removes it must also raise the number in `name`. A permit is 16 bytes, random
 --             ones in Redisson. Ours are 8 bytes of the client's UUID, 6 of the claim's number, and 2 for the permit's
---             number in its claim, from 0; the last one has the highest bit set. So an owner is enough to find all.
+--             number in its claim, counted from 0, with the highest bit set in the last permit. So a script that knows
+--             an owner can find all its permits, and knows whether one is missing.
 --   holders   zset: our owners that hold permits, with the end of each one's lease; during a cooldown also BAR with its
 --             end. The key expires with its last member.
 local BAR = 'tenure:bar'
 -- The most permits of a claim, and the most ended ones that a call removes. script.rs inserts the number.
 local MAX_TAKE = MAX_PERMITS
--- Redisson's end of a lease that has none.
+-- The end (ms) that Redisson stores for a lease that never ends.
 local PERMANENT = 922337203685477
 local permits, holders
 
@@ -36,8 +37,8 @@ local function in_hex(id)
     end))
 end
 
--- Returns the permits that an owner holds, and the end of its lease; nil as the end if some are missing. The owner of
--- another client's permit is the permit in hex.
+-- Returns the permits that an owner holds, and the end of its lease; nil as the end if some are missing. A permit
+-- that is not ours stands for its own owner: `owner` is then the permit in hex.
 local function permits_of(owner)
     if not string.find(owner, '-', 1, true) then
         local id = string.gsub(owner, '%x%x', function(digits)
@@ -58,7 +59,8 @@ local function permits_of(owner)
     return found, nil
 end
 
--- Returns the owners, and for each one its permits and the size as its mode, and the rest of its lease (ms).
+-- Returns the owners, and for each one its mode (`TAKEN/SIZE`: number of its permits, size of the semaphore) and the
+-- rest of its lease (ms).
 local function owners_of_permits()
     use_semaphore()
     local owners, modes, left, shown = {}, {}, {}, {}

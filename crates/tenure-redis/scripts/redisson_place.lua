@@ -78,8 +78,8 @@ local function sweep()
     return head
 end
 
--- Wakes the head of the queue. If it is dead, because many were, wakes the waiter whose lease ends last: its polls remove
--- the others, and then wake the head.
+-- Wakes the head of the queue. If the head is dead, because `sweep` found more dead waiters than it removes, wakes the
+-- waiter whose lease ends last: its polls remove the dead ones, and then wake the head.
 local function wake_head(head)
     local ends = call('ZSCORE', waiters, head)
     if ends and tonumber(ends) < now_ms then
@@ -126,7 +126,8 @@ end
 local function place(owner, lease, not_after, grants, label, fair, yields)
     local seen, held, left, other_kind, cools = pcall(look, owner)
     if not seen then
-        -- The key has another type. Fails if that is no string.
+        -- The key has another type. A string may be a semaphore, which is deleted if it is not in use. Any other type
+        -- raises an error here.
         local size = vacate_for_hash()
         if size == 0 then
             held, left, other_kind, cools = look(owner)
@@ -156,7 +157,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         end
     end
     if left ~= -2 and not (fair or cools) then
-        -- The claim waits no longer than its own lease, because Redisson may shorten the holder's.
+        -- The claim polls within its own lease, because Redisson may shorten the holder's lease.
         return 0, unfair_poll(left >= 0 and left + 1 or 1000, lease), -1
     end
     local before = call('LINDEX', queue, 0)
@@ -201,9 +202,9 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     elseif not ahead then
         ahead = call('RPUSH', queue, owner) - 1
     end
-    -- Redisson takes a waiter for dead when its score has passed. So our score is the end of our lease, plus what Redisson will
-    -- subtract as its waiters ahead leave: at most REDISSON_TIMEOUT for each, and nothing at the head. Each poll sets the
-    -- score again, so Redisson does not take a live waiter for dead.
+    -- Redisson takes a waiter for dead when its score has passed. So our score is the end of our lease, plus what
+    -- Redisson will subtract as its waiters ahead leave: at most REDISSON_TIMEOUT for each, so nothing for the head of
+    -- the queue. Each poll sets the score again, so Redisson does not take a live waiter for dead.
     slack = ahead > 0 and javas > 0 and math.min(slack, javas * REDISSON_TIMEOUT) or 0
     call('ZADD', timeouts, now_ms + lease + slack, owner)
     call('ZADD', waiters, now_ms + lease, owner)

@@ -8,7 +8,7 @@ local own_kind, CHANNEL, mode, payload = -1, 'redisson_rwlock:', '', '0'
 --: include redisson_owners
 
 -- After a reader has left or its lease has become shorter: removes dead readers, and makes the hash expire with the last
--- lease. While a writer holds, its lease stays as it is. Returns whether waiters may be granted since.
+-- lease. While a writer holds, its lease stays as it is. Returns whether the lock is now free.
 local function settle()
     local last, fields = -2, redis.call('HGETALL', name)
     for i = 1, #fields, 2 do

@@ -1,10 +1,11 @@
 -- Releases one owner that holds or waits, or all holders; wakes the next waiter; places a successor, if there is one.
 --
 -- Inputs     KEYS  the lock's name; with a successor the other keys of redisson_acquire, for the successor's client
---            ARGV  owner ('' for all holders), ending ('' if no request of the owner can be in flight, 'N' if the owner
---                  also has a record, 'E' if a request can be in flight, 'U' as 'E' for a claim of unknown kind, 'V' and
---                  the evicting client's label for an eviction), how many of the lock's subscribers are the caller's own,
---                  the caller's UUID, the cooldown (ms) if there is one or a successor; then redisson_acquire's ARGV
+--            ARGV  owner ('' for all holders), ending ('' if no request of the owner can be in flight, 'N' as '' for an
+--                  owner that has a record, 'E' if a request can be in flight, 'U' as 'E' for a claim of unknown kind,
+--                  'V' and the evicting client's label for an eviction), how many of the lock's subscribers are the
+--                  caller's own, the caller's UUID. If there is a cooldown or a successor: the cooldown (ms, 0 for
+--                  none). If there is a successor: redisson_acquire's ARGV
 -- Atomicity  one script: the release, the message and the successor's grant are one step.
 -- Reply      one text: freed (1 or 0), how many others wait, and for a successor redisson_acquire's reply; or -1 and the
 --            kind, if an eviction or 'U' finds a lock of another kind, which it leaves alone. Without an owner a list:

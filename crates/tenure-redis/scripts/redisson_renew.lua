@@ -7,9 +7,10 @@
 --                  granted, and a writer becomes a reader, 'E' either), '1' if the lease may only be shortened or '',
 --                  last token to raise the counter to or '', and the record of a granted claim or '' to leave it
 -- Atomicity  one script for all. A failure of one claim does not affect the others.
--- Reply      the time, then for each claim: -1 - lease (ms) if it is alive; 1 absent; 2 its lease ended while it waited;
---            3 the counter would be raised beyond what can be counted exactly; 4 it is in another phase; 5 it holds and
---            cannot be downgraded; the text 'V' and who evicted it; or the text 'R' and the server's error
+-- Reply      the time, then for each claim: -1 - n if it is alive, with n ms of lease from now on; 1 absent; 2 its lease
+--            ended while it waited; 3 the counter would be raised beyond what can be counted exactly; 4 it is in
+--            another phase; 5 it holds and cannot be downgraded; the text 'V' and who evicted it; or the text 'R' and
+--            the server's error
 -- Closes     the race between a renewal and the release: only a holder whose field exists is renewed, so a late renewal
 --            restores neither the lock nor its record.
 local time = redis.call('TIME')

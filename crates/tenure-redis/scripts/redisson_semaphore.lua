@@ -33,12 +33,12 @@ local function set_lease(owner, ids, lease)
 end
 
 local function extend(owner, lease)
-    -- A server with full memory refuses ZADD, unless the script has changed something before.
+    -- A server with full memory permits ZADD only after the script has changed something, as PEXPIRE does here.
     redis.call('PEXPIRE', holders, lease)
     set_lease(owner, taken, lease)
 end
 
--- During a cooldown, permits of no client stay taken in place of those that were freed.
+-- For the cooldown, puts a permit that belongs to no client in the place of each freed one, which no claim can then take.
 local function bar(cooldown)
     local ids = {}
     for i = 1, freed do
@@ -63,7 +63,7 @@ local function hold(owner, lease)
     local added = set_lease(owner, ids, lease)
     available = redis.call('DECRBY', name, added)
     if is_first then
-        -- The first permit makes the key, which expires with the semaphore, as in Redisson.
+        -- The first permit creates the zset `permits`. As in Redisson, this zset expires when the string `name` does.
         local left = redis.call('PTTL', name)
         if left > 0 then
             redis.call('PEXPIRE', permits, left)
@@ -102,7 +102,7 @@ local function reclaim()
     end
 end
 
--- A semaphore of another size is of another kind.
+-- As `look` in redisson_mutex. A semaphore whose size is not the claim's counts as a lock of another kind.
 local function look(owner)
     take, of = string.match(mode, '(%d+)/(%d+)')
     take, of = tonumber(take), tonumber(of)
@@ -145,7 +145,8 @@ local function drop(owner)
     return true
 end
 
--- A message tells how many permits can be taken. Redisson wakes as many waiters, and fails at a negative number.
+-- Gives back the permits that `drop` freed. Puts into `payload` how many can be taken: Redisson wakes as many waiters,
+-- and fails at a negative number. Returns whether waiters are to be woken.
 local function settle()
     available = tonumber(redis.pcall('GET', name) or nil)
     available = available and redis.call('INCRBY', name, freed)

@@ -1,7 +1,7 @@
 -- Finds out whether a string is a semaphore in use. Included in scripts that may meet one of another kind or size.
 --
--- A semaphore that Redisson made keeps its size while no permit is taken. One that we made is ours to replace then. It
--- expires in the year 2200, which tells it from Redisson's.
+-- A semaphore that Redisson made keeps its size while no permit is taken, so it is always in use. One that we made is in
+-- use only while a permit is taken. Ours expires in the year 2200, which tells it from Redisson's.
 local MADE_BY_US, CENTURY = 7258118400000, 3153600000000
 
 -- Deletes the semaphore if it is not in use, and returns 0 and, in a cooldown, the ms until that ends. Otherwise returns the
@@ -14,7 +14,7 @@ local function vacate()
     elseif redis.call('PTTL', name) < CENTURY then
         return size
     end
-    -- Permits that an eviction bars end first.
+    -- The permit that ends last. If it is one that an eviction bars, no claim holds a permit beyond the cooldown.
     local taken = redis.call('ZREVRANGEBYSCORE', permits, '+inf', '(' .. now_ms, 'LIMIT', 0, 1)[1]
     if taken and string.sub(taken, 1, 10) ~= 'tenure:bar' then
         return size

@@ -1,7 +1,8 @@
 -- Places a claim on a mutex, or polls it: the layouts `plain` and `spring`.
 --
 -- Inputs     as redisson_acquire, always with the label; further keys and arguments are not used
--- Atomicity, Reply and Closes  as redisson_acquire. Clients that set the key by SET NX find it set, as this script does.
+-- Atomicity, Reply and Closes  as redisson_acquire. Clients of other kinds acquire by SET NX: that fails while our
+--            claim has set the key, and this script waits while theirs has.
 local name, counter = KEYS[1], KEYS[2]
 local owner, lease, not_after, grants, label = unpack(ARGV)
 local time = redis.call('TIME')

@@ -1,12 +1,12 @@
 -- Functions that string_acquire and string_release share. Included in both, which define `name`, `counter` and `now` (µs).
 --
--- A claim has a record only if it could come back: E it has ended, and a request of it may be in flight; V[BY] it was
--- evicted. The latter outlives the lease by 12 s.
+-- Only an ended claim has a record, and only if its end must be remembered: E if a request of the claim may be in
+-- flight; V[BY] if it was evicted, and its holder must learn of that. A V record outlives the lease by 12 s.
 local tag = tag_of(name)
 local record_of = 'tenure_claim:' .. tag .. ':'
 local RECORD_TTL = 12000
 -- The time (ms) after which a waiter polls while a client of another kind holds the key, because its release publishes
--- nothing. These clients poll each other as often.
+-- nothing. Such clients poll as often themselves.
 local FOREIGN_POLL = 100
 -- The time (ms) after which a successor polls again if it was not granted because others wait. script.rs inserts it.
 local TURN = TURN_MS

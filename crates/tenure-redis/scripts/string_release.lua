@@ -2,9 +2,10 @@
 -- places a successor, if there is one.
 --
 -- Inputs     as redisson_release, and for the successor as string_acquire. The owner of a client of another kind is its
---            value. Instead of the caller's UUID the channels, separated by line breaks, ours first
--- Reply      as redisson_release, where only our clients that listen are others. An eviction that finds a lock of the
---            layout `redisson` leaves it alone: -1 and -1 for a read-write lock, -2 and 0 for a mutex.
+--            value. In place of the caller's UUID: the channels of a release, one a line, ours first
+-- Reply      as redisson_release. "How many others wait" counts only those that subscribe to our channel. An eviction
+--            that finds a lock of the layout `redisson` leaves it alone: -1 and -1 for a read-write lock, -2 and 0 for a
+--            mutex.
 -- Closes     the races that redisson_release closes. Only the owner's value is deleted, so a late release frees no other
 --            client's lock.
 local name, counter = KEYS[1], KEYS[2]

@@ -237,8 +237,8 @@ async fn a_late_claim_is_declined_and_its_batch_is_placed() {
     }
 }
 
-/// The client knows a lower bound of the server's clock. If a claim is refused because the bound was too low, the
-/// client sends it again.
+/// The client converts `not_after` to server time by a lower bound of the server's clock. If the bound was too low,
+/// the server refuses the claim as late, and the client sends it again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_only_seems_late_is_sent_again_and_placed() {
     for server in [Server::start(), Server::batching()] {
@@ -295,7 +295,7 @@ async fn a_batched_release_wakes_the_head_of_its_queue() {
     assert_eq!(fixture.text(&["GET", text.at.key.as_str()]), "foreign data");
     let taken = fixture.text(&["HGETALL", robbed.at.key.as_str()]);
     assert_eq!(taken, format!("{JAVA} 1"));
-    // The releases deleted the records of the renewals. Only the record of the eviction is left.
+    // The releases deleted the records that the renewals wrote. Only the record of the eviction is left.
     assert_eq!(fixture.text(&["KEYS", "tenure_claim:*"]), record(evicted));
 }
 
@@ -339,7 +339,7 @@ async fn a_dropped_call_is_removed_from_its_batch() {
     let claims = proxied.claims(MANY);
     drop(proxied.acquire_all(&claims).await);
     proxied.proxy.heal();
-    // All requests that were in flight reach the server before this one.
+    // Requests reach the server in order: once this one is answered, no request of a dropped call is in flight.
     soon(proxied.granted(&proxied.claims(1)[0])).await;
     for claim in &claims[MANY - 100..] {
         assert!(!proxied.fixture.exists(claim.at.key.as_str()));

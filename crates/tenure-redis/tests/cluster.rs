@@ -68,7 +68,7 @@ async fn batches_are_split_by_slot() {
     let (cluster, store) = cluster.with_clients().await;
     let client = store.client().await;
     let backend = client.backend();
-    // Two of three keys share their slot with another.
+    // Of each three keys in a row, two have the same hash tag, and so the same slot.
     let keys: Vec<_> = (0..300)
         .map(|number| LockKey::new(format!("{{{}}}:{number}", number * 2 / 3)).expect("a key"))
         .collect();
@@ -188,7 +188,8 @@ async fn a_url_of_the_wrong_topology_says_which_to_write() {
     let store = connect(&node).await.expect("a node answers");
     let (_, fixture) = cluster.with_clients().await;
     let client = fixture.client().await;
-    // A node serves a third of the keys only, and a single server's scripts declare keys of several slots.
+    // A store for a single server cannot work on this node, which serves only a third of the keys: the store's scripts
+    // declare keys of several slots.
     let claim = client.claim(&fixture.key(), Mode::Exclusive);
     let refusal = acquire(&store, &claim).await.expect_err("it is refused");
     assert_error(&refusal, (Fault::Unsupported, Effect::None), "redis+cluster://");

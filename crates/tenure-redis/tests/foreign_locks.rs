@@ -98,7 +98,7 @@ async fn foreign_holders_are_evicted_by_the_shown_id() {
         );
         assert!(layout.foreign_acquire(&key), "it is free");
         assert_eq!(evict(ReleaseTarget::All(key.clone())).await, [shown]);
-        // No record is left for a client that reads none.
+        // The evictions left no record, because a foreign client would not read it.
         assert_eq!(layout.fixture.text(&["KEYS", "*tenure_claim*"]), "");
         // rslock writes 20 random bytes, which are no text.
         let script = "return redis.call('SET', KEYS[1], '\\255\\0\\1bytes', 'PX', 60000)";

@@ -68,8 +68,8 @@ async fn a_forced_unlock_by_java_shows_at_the_next_renewal() {
     b.stays_alive(&next, Phase::Granted).await;
 }
 
-/// Java leaves a lock without expiry if it asks for a lease that the server refuses. Holders in Java's transactions
-/// have longer names.
+/// Two unusual holders: Java leaves a lock without expiry if it asks for a lease that the server refuses, and in its
+/// transactions a holder's name has a third part.
 #[tokio::test(flavor = "multi_thread")]
 async fn java_locks_without_expiry_or_in_transactions_are_evictable() {
     let fixture = Fixture::new().await;

@@ -29,7 +29,7 @@ async fn a_java_waiter_precedes_a_later_one_of_ours() {
     java_enqueue(&fixture, &key, JAVA, Some(330_000));
     let behind = b.fair(&key, Mode::Exclusive);
     assert_eq!(b.waits(&behind).await, Some(1));
-    // Our lease of 60 s, and the 300 s that Java subtracts from every score when its waiter leaves.
+    // The score contains our lease of 60 s, and the 300 s that Java subtracts from every score when its waiter leaves.
     let ahead = fixture.score(&key, &behind.at.id.to_string());
     assert!((359_000..=360_000).contains(&ahead), "{ahead} ms");
     assert_eq!(a.release(&held).await.others, Some(2));
@@ -75,7 +75,7 @@ async fn unfair_claims_poll_every_second_while_java_queues() {
     }
 }
 
-/// The first fair waiter has a lease of an hour. An unfair claim polls within its own lease.
+/// The first fair waiter has a lease of an hour, but an unfair claim behind it polls after its own, shorter lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn unfair_claims_poll_within_their_lease_behind_our_fair_head() {
     let (_stage, [holder, other], key) = Fixture::two().await;
@@ -86,7 +86,8 @@ async fn unfair_claims_poll_within_their_lease_behind_our_fair_head() {
     assert_eq!(poll_after(&other, &waiting).await, waiting.lease);
 }
 
-/// The queue of our waiter has a time to live. A Java waiter joins it, and our release removes the time to live.
+/// Our waiter dies in a queue with a Java waiter. Our holder's release removes the dead one, and the queue's time to
+/// live.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_waiter_outlives_our_dead_waiter_ahead() {
     let (fixture, [holder, dies], key) = Fixture::two().await;
@@ -124,7 +125,8 @@ async fn our_dead_waiter_behind_java_expires() {
     assert!((day..=day + 60_000).contains(&left), "{left} ms");
 }
 
-/// A poll of an unfair claim removes dead waiters. The rest of the queue expires only if waiters of ours are in it.
+/// A poll of an unfair claim removes dead waiters. The queue then expires if a waiter of ours is left in it, and does
+/// not if only Java waiters are.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swept_queue_lives_as_long_as_its_remaining_waiters() {
     let fixture = Fixture::new().await;
@@ -201,7 +203,8 @@ async fn our_dead_waiter_is_removed_when_its_lease_ends() {
     dead.has_ended(&ghost).await;
 }
 
-/// Our waiter dies before a Java waiter joins. The holder's renewal or release then extends the queue by a day.
+/// A Java waiter joins after the last poll of our waiter. The holder's next renewal or release sets the queue's expiry
+/// at least a day ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_waiter_outlives_our_last_poll_before_it() {
     let fixture = Fixture::new().await;
@@ -221,7 +224,7 @@ async fn a_java_waiter_outlives_our_last_poll_before_it() {
     }
 }
 
-/// A holder whose lease outlasts all leases in the queue extends the queue with each renewal.
+/// A holder whose lease outlasts all leases in the queue extends the queue's expiry with each renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_lives_as_long_as_the_holder() {
     let (fixture, [holder, waits], key) = Fixture::two().await;
@@ -296,7 +299,7 @@ async fn a_handover_costs_the_same_before_ten_thousand_waiters() {
     assert!(many < 5 * few, "{few} and {many} microseconds");
 }
 
-/// Each call removes a hundred, and the waiter behind them polls until it is the head.
+/// Each call removes a hundred dead waiters, and the live one behind them polls until it is the head.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_waiters_are_removed_a_hundred_at_a_time() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;

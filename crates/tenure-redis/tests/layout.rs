@@ -86,12 +86,13 @@ async fn a_fair_waiter_is_in_redissons_list_and_zset() {
     }
 }
 
-/// R32: 103 s later, after the end of all leases and records, only the token counter is left, however the claims ended.
+/// R32: 103 s after the last call, all leases and records have ended, and only the token counter is left, however the
+/// claims ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_of_a_lock_remains_after_all_leases() {
     let (fixture, [a, b, c], _) = Fixture::three().await;
     let brief = fixture.store.short_lease();
-    // A waiter that withdraws sets the queue's expiry again. Otherwise only dead waiters are left.
+    // In one case all waiters die. In the other a further one withdraws, which sets the queue's expiry again.
     for withdraws in [false, true] {
         let key = fixture.store.key();
         hold_for(&a, &key, brief).await;
@@ -266,7 +267,7 @@ async fn a_hash_that_is_no_lock_is_neither_shown_nor_evicted() {
     }
 }
 
-/// If a refused release counted as done, the lock would stay for its whole lease.
+/// If a release that the server refuses counted as done, the lock would stay for its whole lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_release_fails_and_can_be_repeated() {
     let (fixture, client, key) = Fixture::one().await;

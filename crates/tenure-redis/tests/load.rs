@@ -23,7 +23,8 @@ async fn counted<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F:
     .await
 }
 
-/// Fair claims are not batched. At most 300 calls reach the server before the renewal.
+/// Fair claims are not batched, so 3,000 calls wait to be sent. The server must get at most 300 of them before the
+/// renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn three_thousand_callers_are_served_and_delay_no_renewal() {
     let proxied = ProxiedFixture::new().await;

@@ -110,7 +110,7 @@ async fn a_password_file_is_read_at_each_connect() {
     soon(reconnected(&store)).await.expect("the password is back");
 }
 
-/// A path like the one that a shell makes of `<(command)`.
+/// The password's file is a pipe, with a path like the one that a shell makes of `<(command)`.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_pipe_is_read_once() {

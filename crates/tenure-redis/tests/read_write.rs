@@ -85,8 +85,8 @@ async fn a_downgraded_writer_has_the_keys_of_a_reader() {
     assert!(!fixture.exists(name) && !fixture.exists(&hold));
 }
 
-/// A holder's renewal needs only expiry times, which a server with full memory sets. A downgrade writes, and has no
-/// effect then.
+/// A holder's renewal needs only expiry times, which a server with full memory still sets. A downgrade writes: the
+/// server refuses it, and the claim stays a writer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_memory_renews_holders_and_refuses_downgrades() {
     let (fixture, client, key) = Fixture::one().await;
@@ -149,7 +149,7 @@ async fn a_waiter_is_woken_by_javas_release() {
     client.granted(&waiting).await;
 }
 
-/// Java's downgrade publishes nothing.
+/// Java's downgrade publishes nothing, so waiters behind a Java writer poll every second.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_look_again_within_a_second_behind_java() {
     let (fixture, client, key) = Fixture::one().await;
@@ -166,7 +166,7 @@ async fn waiters_look_again_within_a_second_behind_java() {
     client.waits(&client.claim(&key, Mode::Write)).await;
 }
 
-/// Redisson's own read unlock does shorten it: a flaw that we do not share.
+/// Redisson's own read unlock does shorten the writer's lease: a flaw that we do not share.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_unlock_never_shortens_a_writers_lease() {
     let (fixture, client, key) = Fixture::one().await;
@@ -214,7 +214,7 @@ async fn a_dead_reader_holds_nothing_while_others_read() {
     c.finds_free(&key, Mode::Write).await;
 }
 
-/// A lease that becomes shorter must not leave the hash behind.
+/// If a renewal shortens a reader's lease, the hash must not outlive the last reader.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hash_lives_as_long_as_its_last_reader() {
     let (fixture, [a, b], key) = Fixture::two().await;
@@ -256,8 +256,8 @@ async fn readers_and_writers_are_evicted_by_another_client() {
     }
 }
 
-/// During the cooldown a field of no client holds the lock in the mode of the evicted holder, so Java's writers respect
-/// it.
+/// During the cooldown the hash contains a holder that is no client, in the mode of the evicted holder, so Java's
+/// writers wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cooldown_is_a_holder_that_java_respects() {
     let (fixture, [holder, operator], key) = Fixture::two().await;
@@ -378,7 +378,8 @@ async fn a_batch_of_renewals_is_split_by_the_kind_of_lock() {
     assert_eq!(fixture.script_calls(), 2);
 }
 
-/// R32: 103 s later, after the end of all leases and records, only the token counter is left, however the claims ended.
+/// R32: 103 s after the last call, all leases and records have ended, and only the token counter is left, however the
+/// claims ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_of_a_read_write_lock_remains_after_all_leases() {
     let (fixture, [a, b, c], key) = Fixture::three().await;

@@ -97,7 +97,8 @@ async fn a_record_expires_with_the_lease() {
     wait_until(|| fixture.number(&["EXISTS", key.as_str(), &record(&claim)]) == 0);
 }
 
-/// With full memory, the server refuses to write the claim's record, but the renewal still confirms the claim.
+/// The renewal of a fixed lease writes the claim's record. With full memory the server refuses to write it, but the
+/// renewal still confirms the claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_lease_is_confirmed_when_the_memory_is_full() {
     let (fixture, client, key) = Fixture::one().await;
@@ -181,7 +182,8 @@ async fn a_lost_client_record_is_written_again() {
     assert_eq!(status.holders[0].id, HolderId::Claim(claim.at.id));
     assert_eq!(status.holders[0].token, Some(run.first()));
     assert_eq!(status.holders[0].label.as_deref(), Some(&*claim.label));
-    // A claim that is granted right after the loss has no record. Its eviction is reported nevertheless.
+    // A grant right after another loss does not write the client's record again. The claim's eviction is reported
+    // nevertheless.
     fixture.command(&["FLUSHALL"]);
     let young = hold(&client, &key).await;
     other.evict(&young, "alice").await.freed_it(&young);

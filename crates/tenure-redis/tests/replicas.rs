@@ -89,7 +89,7 @@ async fn a_grant_that_no_replica_acknowledges_is_refused() {
     let store = store(&group.servers()[0], "replicas=1&replica_wait=100ms").await;
     let [held, unfair, successor] = [0, 1, 2].map(|number| claim("held", 1, number));
     assert!(is_granted(&acquire(&store, &held).await));
-    // The replicas have acknowledged all earlier writes, which must not count for later ones.
+    // Waits until the replicas have acknowledged the earlier writes, which must not count for later ones.
     wait_until(|| has_acknowledged_replicas(&group.servers()[0]));
     for replica in &mut group.servers()[1..] {
         replica.process().pause();
@@ -140,7 +140,7 @@ async fn a_grant_that_no_replica_acknowledges_is_refused() {
     assert!(is_waiting(&waits), "{waits:?}");
 }
 
-/// After a refused write, `WAIT` would count the replicas that have the write before it.
+/// If the write before `WAIT` is refused, `WAIT` would count replicas that have only earlier writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_is_refused_if_no_write_precedes_its_wait() {
     let mut group = start();
@@ -163,7 +163,8 @@ async fn a_grant_is_refused_if_no_write_precedes_its_wait() {
     );
 }
 
-/// Each node asks its own replica, also for a lock whose slot has moved there.
+/// A grant or renewal needs the acknowledgement of a replica of the lock's node, also after the lock's slot has moved
+/// to another node.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_of_a_cluster_is_on_the_replica_of_its_node() {
     let cluster = Cluster::replicated();
@@ -230,14 +231,14 @@ async fn a_lock_outlives_the_master_on_an_acknowledging_replica() {
     assert!(is_waiting(&busy), "{busy:?}");
 }
 
-/// Without `replicas`, and with `replicas=1` if another replica takes over than the one that acknowledged, a second
-/// client holds what the first one holds. The fencing token tells them apart.
+/// After a failover, a second client gets the lock that the first still holds: without `replicas`, or with `replicas=1`
+/// if the promoted replica did not acknowledge the grant. The second fencing token is greater.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_held_twice_if_a_replica_that_lacks_it_is_promoted() {
     for options in ["", "replicas=1&replica_wait=10s"] {
         let mut group = start();
         let first = store(&group.servers()[0], options).await;
-        // This replica is cut off from its master.
+        // Cuts this replica off from its master, so that it lacks the grant.
         let cut_off = group.servers()[2].ask(&["REPLICAOF", "127.0.0.1", "1"]);
         cut_off.expect("it obeys");
         let before = acquire(&first, &claim("k", 1, 0)).await;

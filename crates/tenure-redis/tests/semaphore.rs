@@ -16,11 +16,11 @@ use tenure_backend::{
 };
 use tenure_testkit::suite::TestClient;
 
-/// Two permits of Java's, each of 16 bytes as Redisson draws them.
+/// Two of Java's permits, `PERMIT` and `OTHER_PERMIT`, each of 16 bytes as Redisson draws them.
 const PERMIT: &str = "permit-of-java-1";
 const OTHER_PERMIT: &str = "permit-of-java-2";
 
-/// Redisson's end of a lease that has none.
+/// The score that Redisson gives to a permit whose lease never ends.
 const PERMANENT: i64 = 922_337_203_685_477;
 
 fn permits(take: u32, of: u32) -> Mode {
@@ -31,7 +31,7 @@ fn permits(take: u32, of: u32) -> Mode {
     }
 }
 
-/// Key of the permits that are taken: Redisson's rule for names with and without a brace.
+/// Key of the zset of taken permits, by Redisson's rule for names with and without a brace.
 fn taken(key: &LockKey) -> String {
     match key.as_str().contains('{') {
         true => format!("{key}:timeout"),
@@ -121,7 +121,7 @@ async fn permits_are_members_of_redissons_zset() {
     assert_eq!(rest, ["a{b", "k", "{a}b"], "only the number of permits stays");
 }
 
-/// In Redisson the zset gets the expiry of a semaphore that `trySetPermits` made with a time to live.
+/// As in Redisson, the zset gets the expiry of a semaphore that `trySetPermits` made with a time to live.
 #[tokio::test(flavor = "multi_thread")]
 async fn taken_permits_expire_with_a_semaphore_that_expires() {
     let (fixture, client, key) = Fixture::one().await;
@@ -257,7 +257,7 @@ async fn a_semaphore_that_java_made_keeps_its_size() {
     assert_eq!(fixture.left(key.as_str()), -1, "it does not expire");
 }
 
-/// The permits of dead holders stay in Redis until a script needs them.
+/// The permits of dead holders stay in Redis until the next claim, also one of another size or kind, removes them.
 #[tokio::test(flavor = "multi_thread")]
 async fn our_free_semaphore_may_become_another_lock() {
     let (fixture, client, key) = Fixture::one().await;
@@ -404,7 +404,7 @@ async fn a_claim_without_one_of_its_permits_has_ended() {
     client.finds_free(&key, permits(3, 3)).await;
 }
 
-/// Redis may have evicted the number of free permits from its memory.
+/// Redis may evict the key with the number of free permits from its memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_number_is_restored_from_what_is_taken() {
     let (fixture, client, key) = Fixture::one().await;

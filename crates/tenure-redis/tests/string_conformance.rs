@@ -14,7 +14,7 @@ mod plain {
 mod spring {
     use super::fixture::spring;
 
-    // Not under chaos: faults happen to calls, and both layouts call the same scripts.
+    // Not under chaos: both layouts call the same scripts, so the faults that `plain` meets suffice.
     tenure_testkit::conformance!(spring);
     tenure_testkit::agrees_with_the_model!(spring, walks: 20);
 }

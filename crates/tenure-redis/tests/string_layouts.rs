@@ -87,7 +87,7 @@ async fn a_cooldown_holds_the_key_for_foreign_clients_too() {
     let other = layout.client().await;
     let evicting = other.send_release(eviction);
     let watching = async {
-        // The eviction returns after the cooldown, when it has woken the waiters again.
+        // The eviction returns only after the cooldown, so its effect is watched meanwhile.
         let is_released = async {
             while layout.value(&key) != "tenure:bar" {
                 tokio::task::yield_now().await;

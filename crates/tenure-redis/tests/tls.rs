@@ -58,7 +58,7 @@ impl Certificates {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// The options of a client's URL. The servers ask for the client's certificate too.
+    /// The options of a client's URL: the authority, and a certificate of the client, which the servers ask for.
     fn trust(&self) -> String {
         let [ca, cert, key] = ["ca.pem", "server.pem", "server.key"].map(|name| self.file(name));
         format!("ca={ca}&cert={cert}&key={key}")
@@ -82,7 +82,7 @@ fn free_port() -> String {
     listener.local_addr().expect("one").port().to_string()
 }
 
-/// Acquires and releases a lock that is watched.
+/// Acquires and releases a lock while a subscription to it receives its wake-ups.
 async fn lock_and_unlock<B: Backend>(store: &Arc<B>) {
     let id = ClaimId::new(ClientId::from_random([7; 16]), 1);
     let key = LockKey::new("k").expect("a key");
