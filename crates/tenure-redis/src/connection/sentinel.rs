@@ -14,8 +14,9 @@
 //! client that leaves at the first step sends none of them.
 
 mod answer;
+mod state;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
@@ -37,6 +38,7 @@ use crate::topology::SentinelConfig;
 
 pub(crate) use answer::{Answer, Failure};
 use answer::{no_master, silent};
+use state::State;
 
 /// If a sentinel has not answered after this time, the next one is asked too.
 const NEXT_AFTER: Duration = Duration::from_millis(250);
@@ -46,10 +48,6 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Pause before the client asks a sentinel again to which it cannot listen, and tries again to listen.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest time without a server while a replica is promoted. A sentinel looks at the replica every second. If it
-/// still has not promoted it after this time, the client goes back to the old master.
-const PROMOTION: Duration = Duration::from_secs(3);
 
 /// The channels on which a sentinel announces the steps of a failover after which it answers differently.
 const STEPS: [&str; 4] = [
@@ -70,16 +68,6 @@ pub(crate) struct Sentinels {
     master: watch::Sender<Master>,
 }
 
-struct State {
-    /// The sentinels of the URL and those that they named. The one whose answer was accepted last is the first.
-    known: Vec<Host>,
-    /// The configuration epoch of the last answer that was accepted.
-    epoch: u64,
-    replicas: u64,
-    /// The sentinels that are promoting a replica, each with the time until which the client waits for that.
-    promotions: HashMap<Host, Instant>,
-}
-
 #[derive(Clone, PartialEq, Eq)]
 enum Master {
     /// No sentinel has answered.
@@ -91,12 +79,7 @@ enum Master {
 
 impl Sentinels {
     pub(crate) fn new(config: SentinelConfig, streams: Streams, limit: Duration) -> Self {
-        let state = State {
-            known: config.sentinels.clone(),
-            epoch: 0,
-            replicas: 0,
-            promotions: HashMap::new(),
-        };
+        let state = State::new(config.sentinels.clone());
         Sentinels {
             config,
             streams,
@@ -108,12 +91,12 @@ impl Sentinels {
 
     /// The sentinels that the client knows.
     pub(crate) fn known(&self) -> Vec<Host> {
-        self.state.lock().known.clone()
+        self.state.lock().known()
     }
 
     /// Number of the master's replicas, including those that are down.
     pub(crate) fn replicas(&self) -> u64 {
-        self.state.lock().replicas
+        self.state.lock().replicas()
     }
 
     /// The master that the last accepted answer names. `None` before the first answer, and while a replica is promoted.
@@ -144,7 +127,7 @@ impl Sentinels {
     }
 
     /// Returns the address of the master. While a sentinel promotes a replica, waits for the end of that, until
-    /// [`PROMOTION`] has passed since the client learned of it.
+    /// three seconds have passed since the client learned of it.
     pub(crate) async fn locate(&self) -> Result<Host, BackendError> {
         loop {
             let mut master = self.master.subscribe();
@@ -192,7 +175,11 @@ impl Sentinels {
         }
         // The sentinels may have been set up again, with epochs that start at 0.
         match behind {
-            Some(newest) => Ok(self.learn(&mut self.state.lock(), newest)),
+            Some(newest) => {
+                let mut state = self.state.lock();
+                state.forget_epochs();
+                Ok(self.learn(&mut state, newest))
+            }
             None => Err(no_master(&self.config.master, &known, &failures)),
         }
     }
@@ -204,7 +191,7 @@ impl Sentinels {
         let learning = async {
             while let Some(answer) = asked.next().await {
                 // Two sentinels may contradict each other: the client stays with the one that it asked.
-                let is_news = |answer: &Answer| answer.is_promoting || answer.epoch > self.state.lock().epoch;
+                let is_news = |answer: &Answer| answer.is_promoting || self.state.lock().is_ahead(answer);
                 if let Some(answer) = answer.ok().filter(is_news) {
                     let _ = self.consider(answer);
                 }
@@ -241,28 +228,18 @@ impl Sentinels {
         Ok(log_in(stream, login, settings).await?)
     }
 
-    /// Learns from an answer. Returns the answer as the error if it is behind an earlier one.
+    /// Learns from the answer to a question for the master. Returns the answer as the error if it is behind an earlier
+    /// one.
     fn consider(&self, answer: Answer) -> Result<Master, Answer> {
         let mut state = self.state.lock();
-        if answer.epoch < state.epoch {
+        if state.is_behind(&answer) {
             return Err(answer);
         }
         Ok(self.learn(&mut state, answer))
     }
 
-    /// Records an answer, and puts its sentinel first.
     fn learn(&self, state: &mut State, answer: Answer) -> Master {
-        state.known = vec![answer.sentinel.clone()];
-        for other in answer.others.iter().chain(&self.config.sentinels) {
-            if !state.known.contains(other) {
-                state.known.push(other.clone());
-            }
-        }
-        if answer.epoch != state.epoch {
-            state.promotions.clear();
-        }
-        (state.epoch, state.replicas) = (answer.epoch, answer.replicas);
-        let master = match state.record_promotion(&answer) {
+        let master = match state.learn(&answer) {
             Some(until) => Master::Promoting(until),
             None => Master::Named(answer.master),
         };
@@ -293,7 +270,7 @@ impl Sentinels {
 
     /// Listens to a sentinel until the other sentinels no longer name it. While the client cannot listen, it asks.
     async fn listen_while_known(&self, sentinel: Host) -> Host {
-        while self.state.lock().known.contains(&sentinel) {
+        while self.known().contains(&sentinel) {
             let Err(failure) = self.listen(&sentinel).await;
             tracing::debug!(%sentinel, %failure, "the client does not listen to this sentinel");
             sleep(RETRY_PAUSE).await;
@@ -302,6 +279,7 @@ impl Sentinels {
                 let _ = self.consider(answer);
             }
         }
+        self.state.lock().forget(&sentinel);
         sentinel
     }
 
@@ -343,24 +321,5 @@ impl Sentinels {
 
     async fn within<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         timeout(self.limit, work).await.unwrap_or_else(|_| Err(silent()))
-    }
-}
-
-impl State {
-    /// Records whether the sentinel promotes a replica. Returns the time until which the client waits for a promotion:
-    /// while one sentinel promotes a replica, the others know nothing of that.
-    fn record_promotion(&mut self, answer: &Answer) -> Option<Instant> {
-        let now = Instant::now();
-        if answer.is_promoting {
-            let sentinel = answer.sentinel.clone();
-            self.promotions.entry(sentinel).or_insert(now + PROMOTION);
-        } else {
-            self.promotions.remove(&answer.sentinel);
-        }
-        self.promotions
-            .values()
-            .max()
-            .filter(|until| now < **until)
-            .copied()
     }
 }
