@@ -16,13 +16,21 @@ use tenure_servers::{MASTER, Proxy, Redis, Replicated, Way, start_sentinel};
 /// Lets one sentinel begin a failover that does not end: the replica that it chooses refuses to be promoted. Returns
 /// once the sentinel waits for the promotion. The other sentinels know nothing of that.
 fn begin_promotion(group: &mut Replicated, leader: usize, chosen: usize) {
+    choose(group, chosen);
+    begin_promotion_of_chosen(&group.sentinels()[leader]);
+}
+
+/// Makes a replica the only one that a sentinel would promote, and makes it refuse that.
+fn choose(group: &mut Replicated, chosen: usize) {
     for replica in [1, 2].into_iter().filter(|replica| *replica != chosen) {
         let unwanted = group.servers()[replica].ask(&["CONFIG", "SET", "replica-priority", "0"]);
         unwanted.expect("it obeys");
     }
     let refuses = group.servers()[chosen].ask(&["ACL", "SETUSER", "default", "-slaveof"]);
     refuses.expect("it obeys");
-    let sentinel = &group.sentinels()[leader];
+}
+
+fn begin_promotion_of_chosen(sentinel: &Redis) {
     let ask = |question: &[&str]| sentinel.ask(question).expect("it answers");
     ask(&["SENTINEL", "SET", MASTER, "failover-timeout", "60000"]);
     let wait_for = |question, pair: &str| wait_until(|| ask(&["SENTINEL", question, MASTER]).contains(pair));
@@ -64,6 +72,30 @@ async fn a_master_is_left_before_a_replica_is_promoted() {
     assert_eq!(after.expect("it answers"), "2");
     let renewed = renew(&store, RenewRequest::of(&held)).await;
     assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_set_up_again_still_warns_of_a_promotion() {
+    let mut group = Replicated::start_servers(&[]).expect("all start");
+    let master = group.servers()[0].address();
+    let epoch = format!("sentinel config-epoch {MASTER} 5");
+    let sentinel = start_sentinel(master, 1, &epoch).expect("it starts");
+    let url = format!("redis+sentinel://{}/{MASTER}", sentinel.address());
+    let store = connect(&url).await.expect("the master is found");
+    wait_until(|| is_heard(&sentinel));
+    let [ip, port] = [master.ip().to_string(), master.port().to_string()];
+    for command in [&["REMOVE", MASTER][..], &["MONITOR", MASTER, &ip, &port, "1"]] {
+        let obeys = sentinel.ask(&[&["SENTINEL"], command].concat());
+        obeys.expect("it obeys");
+    }
+    let state = sentinel.ask(&["SENTINEL", "MASTER", MASTER]).expect("it answers");
+    assert!(state.contains("config-epoch\n0\n"), "{state}");
+    choose(&mut group, 1);
+    begin_promotion_of_chosen(&sentinel);
+    wait_until_left(&group.servers()[0]);
+    promote(&mut group, 1);
+    granted(&store, &claim("k", 1)).await;
+    assert_eq!(group.servers()[1].ask(&["EXISTS", "k"]).expect("it answers"), "1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -190,10 +190,8 @@ impl Sentinels {
         let mut asked: FuturesUnordered<_> = known.iter().map(|host| self.ask(host)).collect();
         let learning = async {
             while let Some(answer) = asked.next().await {
-                // Two sentinels may contradict each other: the client stays with the one that it asked.
-                let is_news = |answer: &Answer| answer.is_promoting || self.state.lock().is_ahead(answer);
-                if let Some(answer) = answer.ok().filter(is_news) {
-                    let _ = self.consider(answer);
+                if let Ok(answer) = answer {
+                    self.heed(answer);
                 }
             }
         };
@@ -238,6 +236,14 @@ impl Sentinels {
         Ok(self.learn(&mut state, answer))
     }
 
+    /// Learns from an answer while the client has a master, if the answer is credible.
+    fn heed(&self, answer: Answer) {
+        let mut state = self.state.lock();
+        if state.is_credible(&answer) {
+            self.learn(&mut state, answer);
+        }
+    }
+
     fn learn(&self, state: &mut State, answer: Answer) -> Master {
         let master = match state.learn(&answer) {
             Some(until) => Master::Promoting(until),
@@ -276,7 +282,7 @@ impl Sentinels {
             sleep(RETRY_PAUSE).await;
             // A sentinel that refuses RESP3 or SUBSCRIBE still answers.
             if let Ok(answer) = self.within(self.ask(&sentinel)).await {
-                let _ = self.consider(answer);
+                self.heed(answer);
             }
         }
         self.state.lock().forget(&sentinel);
@@ -295,7 +301,7 @@ impl Sentinels {
         loop {
             // Asks before the first message too: the client may have missed one while it was not subscribed.
             let asking = Answer::ask(&mut connection, sentinel, &self.config.master);
-            let _ = self.consider(self.within(asking).await?);
+            self.heed(self.within(asking).await?);
             while !self.has_announced(&mut connection, &mut announced).await? {}
         }
     }

@@ -1,6 +1,7 @@
 //! What the answers of all sentinels say together: which is the newest, which sentinels there are, and which of them
 //! promote a replica.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -81,8 +82,20 @@ impl State {
         answer.epoch < self.epoch()
     }
 
-    pub(super) fn is_ahead(&self, answer: &Answer) -> bool {
-        answer.epoch > self.epoch()
+    /// Returns whether an answer may change what the client does while it has a master. False for a sentinel that names
+    /// another master, but is behind, or contradicts the source: sentinels that disagree for good must not send the
+    /// client to and fro.
+    ///
+    /// A sentinel that names the same master is credible in any epoch: after the sentinels have been set up again, the
+    /// epochs start at 0.
+    pub(super) fn is_credible(&self, answer: &Answer) -> bool {
+        let agrees = self.master.as_ref().is_none_or(|master| *master == answer.master);
+        let is_source = self.source.as_ref() == Some(&answer.sentinel);
+        match answer.epoch.cmp(&self.epoch()) {
+            Ordering::Greater => true,
+            Ordering::Equal => agrees || is_source || answer.is_promoting,
+            Ordering::Less => agrees,
+        }
     }
 
     /// Records an answer. Returns the time until which the client waits for a promotion: while one sentinel promotes a
@@ -181,6 +194,35 @@ mod tests {
             state.learn(&without_a);
         }
         assert_eq!(state.known(), ["c", "url", "b"].map(host));
+    }
+
+    #[test]
+    fn sentinels_set_up_again_are_credible_if_they_agree() {
+        let mut state = state();
+        assert!(!state.is_credible(&answer("a", "old", 4)));
+        assert!(!state.is_credible(&answer("a", "new", 1)));
+        for sentinel in ["a", "b", "c"] {
+            let again = answer(sentinel, "master", 0);
+            assert!(state.is_behind(&again) && state.is_credible(&again), "{sentinel}");
+            state.learn(&again);
+        }
+        assert!(state.is_credible(&answer("a", "new", 1)));
+    }
+
+    #[test]
+    fn a_sentinel_that_contradicts_the_source_is_ignored() {
+        let mut state = state();
+        assert!(!state.is_credible(&answer("a", "other", 5)));
+        assert!(state.is_credible(&answer("c", "other", 5)), "the source");
+        assert!(state.is_credible(&answer("a", "other", 6)), "it is ahead");
+        let promoting = Answer {
+            is_promoting: true,
+            ..answer("a", "the master's other name", 5)
+        };
+        assert!(state.is_credible(&promoting));
+        assert!(state.learn(&promoting).is_some());
+        // The others know nothing of that.
+        assert!(!state.is_credible(&answer("b", "master", 5)));
     }
 
     #[test]
