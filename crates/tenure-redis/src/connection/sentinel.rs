@@ -19,6 +19,7 @@ mod state;
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
@@ -28,6 +29,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo};
 use tenure_backend::BackendError;
 use tenure_endpoint::Host;
+use tokio::net::lookup_host;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -198,10 +200,19 @@ impl Sentinels {
         let _ = timeout(NEXT_AFTER, learning).await;
     }
 
-    /// Asks all sentinels, one after the other.
+    /// Asks all sentinels, one after the other. Leaves a host out if another one leads to the same sentinel: the URL may
+    /// name a sentinel by its host name, and the others name it by its address.
     pub(crate) async fn ask_all(&self) -> Vec<(Host, Result<Answer, Failure>)> {
-        let mut answers = Vec::new();
-        for sentinel in self.known() {
+        let (mut answers, mut asked) = (Vec::new(), HashSet::new());
+        let is_address = |host: &Host| host.name().parse::<IpAddr>().is_ok();
+        let (addresses, names): (Vec<_>, Vec<_>) = self.known().into_iter().partition(is_address);
+        for sentinel in addresses.into_iter().chain(names) {
+            let found = timeout(self.limit, lookup_host((sentinel.name(), sentinel.port_or(0)))).await;
+            let found: HashSet<_> = found.into_iter().flatten().flatten().collect();
+            if !asked.is_disjoint(&found) {
+                continue;
+            }
+            asked.extend(found);
             let answer = self.within(self.ask(&sentinel)).await;
             answers.push((sentinel, answer));
         }
