@@ -185,6 +185,49 @@ async fn a_promotion_that_does_not_end_is_waited_for_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn failovers_of_many_masters_cost_few_questions() {
+    let mut group = Replicated::start_servers(&[]).expect("all start");
+    let master = group.servers()[0].address();
+    let sentinel = start_sentinel(master, 1, "").expect("it starts");
+    let ask = |question: &[&str]| sentinel.ask(question).expect("it answers");
+    let proxy = Proxy::start(sentinel.address()).await.expect("it starts");
+    let url = format!("redis+sentinel://{}/{MASTER}", proxy.address());
+    let _store = connect(&url).await.expect("the master is found");
+    wait_until(|| is_heard(&sentinel));
+    choose(&mut group, 1);
+    let others: Vec<_> = (0..20).map(|number| format!("other-{number}")).collect();
+    let [ip, port] = [master.ip().to_string(), master.port().to_string()];
+    for other in &others {
+        ask(&["SENTINEL", "MONITOR", other, &ip, &port, "1"]);
+    }
+    for other in &others {
+        wait_until(|| ask(&["SENTINEL", "REPLICAS", other]).contains("slave-priority\n0\n"));
+    }
+    let commands = || {
+        let stats = ask(&["INFO", "stats"]);
+        let mut lines = stats.lines();
+        let count = lines.find_map(|line| line.strip_prefix("total_commands_processed:"));
+        count
+            .and_then(|count| count.trim().parse::<u64>().ok())
+            .expect("a number")
+    };
+    proxy.hold(Way::ToClient);
+    for other in &others {
+        ask(&["SENTINEL", "FAILOVER", other]);
+    }
+    for other in &others {
+        wait_until(|| ask(&["SENTINEL", "MASTER", other]).contains("failover-state\nwait_promotion\n"));
+    }
+    let before = commands();
+    proxy.heal();
+    // sleep: no event tells that the client asks nothing more.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // A question takes three commands.
+    let commands = commands() - before;
+    assert!((3..30).contains(&commands), "{commands} commands");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sentinels_that_cannot_be_listened_to_are_asked() {
     let mut group = Replicated::start(&[]).expect("all start");
     for sentinel in group.sentinels() {

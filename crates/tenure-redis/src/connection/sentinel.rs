@@ -310,6 +310,8 @@ impl Sentinels {
         self.within(connection.subscribe(&STEPS).map_err(Failure::from))
             .await?;
         loop {
+            // The answer covers all messages so far: sentinels announce the failovers of other masters too.
+            while announced.try_recv().is_ok() {}
             // Asks before the first message too: the client may have missed one while it was not subscribed.
             let asking = Answer::ask(&mut connection, sentinel, &self.config.master);
             self.heed(self.within(asking).await?);
