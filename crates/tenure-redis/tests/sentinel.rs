@@ -237,6 +237,18 @@ async fn examining_counts_a_sentinel_with_two_names_once() {
     assert_eq!(of_sentinels.len(), 1, "{of_sentinels:?}");
 }
 
+#[tokio::test]
+async fn examining_reports_a_sentinel_without_channels() {
+    let server = Redis::start().expect("it starts");
+    // Since Redis 7, a user whose rules name no channels has none.
+    let rights = "user default on nopass ~* resetchannels +@all";
+    let sentinel = start_sentinel(server.address(), 1, rights).expect("it starts");
+    let url = format!("redis+sentinel://{}/{MASTER}", sentinel.address());
+    let found = examine(&connect(&url).await.expect("the master is found")).await;
+    let words = format!("the client cannot listen to the sentinel {}", sentinel.address());
+    assert_finding(&found, &words, Severity::Warning);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_set_up_again_are_believed_while_one_is_silent() {
     let [before, after] = [Redis::start(), Redis::start()].map(|server| server.expect("it starts"));

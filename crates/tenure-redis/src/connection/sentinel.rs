@@ -79,6 +79,21 @@ enum Master {
     Promoting(Instant),
 }
 
+/// A connection on which a sentinel announces the steps of failovers.
+struct Subscription {
+    connection: MultiplexedConnection,
+    driver: Driver,
+    announced: UnboundedReceiver<PushInfo>,
+}
+
+/// A sentinel, as the doctor sees it.
+pub(crate) struct Examined {
+    pub(crate) sentinel: Host,
+    pub(crate) answer: Result<Answer, Failure>,
+    /// Why the client cannot listen to the sentinel, although it answers.
+    pub(crate) not_subscribed: Option<Failure>,
+}
+
 impl Sentinels {
     pub(crate) fn new(config: SentinelConfig, streams: Streams, limit: Duration) -> Self {
         let state = State::new(config.sentinels.clone());
@@ -200,9 +215,11 @@ impl Sentinels {
         let _ = timeout(NEXT_AFTER, learning).await;
     }
 
-    /// Asks all sentinels, one after the other. Leaves a host out if another one leads to the same sentinel: the URL may
-    /// name a sentinel by its host name, and the others name it by its address.
-    pub(crate) async fn ask_all(&self) -> Vec<(Host, Result<Answer, Failure>)> {
+    /// Asks all sentinels, one after the other, and subscribes to those that answer.
+    ///
+    /// Leaves a host out if another one leads to the same sentinel: the URL may name a sentinel by its host name, and the
+    /// others name it by its address.
+    pub(crate) async fn ask_all(&self) -> Vec<Examined> {
         let (mut answers, mut asked) = (Vec::new(), HashSet::new());
         let is_address = |host: &Host| host.name().parse::<IpAddr>().is_ok();
         let (addresses, names): (Vec<_>, Vec<_>) = self.known().into_iter().partition(is_address);
@@ -214,7 +231,15 @@ impl Sentinels {
             }
             asked.extend(found);
             let answer = self.within(self.ask(&sentinel)).await;
-            answers.push((sentinel, answer));
+            let not_subscribed = match answer {
+                Ok(_) => self.subscribe(&sentinel).await.err(),
+                Err(_) => None,
+            };
+            answers.push(Examined {
+                sentinel,
+                answer,
+                not_subscribed,
+            });
         }
         answers
     }
@@ -302,13 +327,11 @@ impl Sentinels {
 
     /// Listens to one sentinel until it can no longer be reached.
     async fn listen(&self, sentinel: &Host) -> Result<Infallible, Failure> {
-        let (sender, mut announced) = unbounded_channel();
-        let settings = AsyncConnectionConfig::new().set_push_sender(sender);
-        // In this version of the protocol, one connection can both subscribe and ask.
-        let login = self.config.login.info()?.set_protocol(ProtocolVersion::RESP3);
-        let (mut connection, _driver) = self.within(self.log_in(sentinel, &login, settings)).await?;
-        self.within(connection.subscribe(&STEPS).map_err(Failure::from))
-            .await?;
+        let Subscription {
+            mut connection,
+            mut announced,
+            driver: _driver,
+        } = self.subscribe(sentinel).await?;
         loop {
             // The answer covers all messages so far: sentinels announce the failovers of other masters too.
             while announced.try_recv().is_ok() {}
@@ -317,6 +340,21 @@ impl Sentinels {
             self.heed(self.within(asking).await?);
             while !self.has_announced(&mut connection, &mut announced).await? {}
         }
+    }
+
+    async fn subscribe(&self, sentinel: &Host) -> Result<Subscription, Failure> {
+        let (sender, announced) = unbounded_channel();
+        let settings = AsyncConnectionConfig::new().set_push_sender(sender);
+        // In this version of the protocol, one connection can both subscribe and ask.
+        let login = self.config.login.info()?.set_protocol(ProtocolVersion::RESP3);
+        let (mut connection, driver) = self.within(self.log_in(sentinel, &login, settings)).await?;
+        self.within(connection.subscribe(&STEPS).map_err(Failure::from))
+            .await?;
+        Ok(Subscription {
+            connection,
+            driver,
+            announced,
+        })
     }
 
     /// Waits for a message. Returns whether the sentinel announces a step of a failover. Fails if it no longer answers.
