@@ -159,6 +159,17 @@ async fn the_old_master_is_used_again_if_the_leader_dies() {
     assert_eq!(group.servers()[0].ask(&["EXISTS", "k"]).expect("it answers"), "1");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_connection_waits_longer_than_its_limit() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    begin_promotion(&mut group, 0, 1);
+    let config = config(&group.url()).expect("a URL");
+    let connecting = RedisStore::connect(config.connect_timeout(Duration::from_secs(1)));
+    let store = connecting.await.expect("it goes back to the old master");
+    granted(&store, &claim("k", 1)).await;
+    assert_eq!(group.servers()[0].ask(&["EXISTS", "k"]).expect("it answers"), "1");
+}
+
 /// Returns whether a client of this test listens to the sentinel, and has asked it since.
 fn is_heard(sentinel: &Redis) -> bool {
     let clients = sentinel.ask(&["CLIENT", "LIST"]).expect("it answers");
