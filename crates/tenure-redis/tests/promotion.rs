@@ -16,13 +16,21 @@ use tenure_servers::{MASTER, Proxy, Redis, Replicated, Way, start_sentinel};
 /// Lets one sentinel begin a failover that does not end: the replica that it chooses refuses to be promoted. Returns
 /// once the sentinel waits for the promotion. The other sentinels know nothing of that.
 fn begin_promotion(group: &mut Replicated, leader: usize, chosen: usize) {
+    choose(group, chosen);
+    begin_promotion_of_chosen(&group.sentinels()[leader]);
+}
+
+/// Makes a replica the only one that a sentinel would promote, and makes it refuse that.
+fn choose(group: &mut Replicated, chosen: usize) {
     for replica in [1, 2].into_iter().filter(|replica| *replica != chosen) {
         let unwanted = group.servers()[replica].ask(&["CONFIG", "SET", "replica-priority", "0"]);
         unwanted.expect("it obeys");
     }
     let refuses = group.servers()[chosen].ask(&["ACL", "SETUSER", "default", "-slaveof"]);
     refuses.expect("it obeys");
-    let sentinel = &group.sentinels()[leader];
+}
+
+fn begin_promotion_of_chosen(sentinel: &Redis) {
     let ask = |question: &[&str]| sentinel.ask(question).expect("it answers");
     ask(&["SENTINEL", "SET", MASTER, "failover-timeout", "60000"]);
     let wait_for = |question, pair: &str| wait_until(|| ask(&["SENTINEL", question, MASTER]).contains(pair));
@@ -64,6 +72,30 @@ async fn a_master_is_left_before_a_replica_is_promoted() {
     assert_eq!(after.expect("it answers"), "2");
     let renewed = renew(&store, RenewRequest::of(&held)).await;
     assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_set_up_again_still_warns_of_a_promotion() {
+    let mut group = Replicated::start_servers(&[]).expect("all start");
+    let master = group.servers()[0].address();
+    let epoch = format!("sentinel config-epoch {MASTER} 5");
+    let sentinel = start_sentinel(master, 1, &epoch).expect("it starts");
+    let url = format!("redis+sentinel://{}/{MASTER}", sentinel.address());
+    let store = connect(&url).await.expect("the master is found");
+    wait_until(|| is_heard(&sentinel));
+    let [ip, port] = [master.ip().to_string(), master.port().to_string()];
+    for command in [&["REMOVE", MASTER][..], &["MONITOR", MASTER, &ip, &port, "1"]] {
+        let obeys = sentinel.ask(&[&["SENTINEL"], command].concat());
+        obeys.expect("it obeys");
+    }
+    let state = sentinel.ask(&["SENTINEL", "MASTER", MASTER]).expect("it answers");
+    assert!(state.contains("config-epoch\n0\n"), "{state}");
+    choose(&mut group, 1);
+    begin_promotion_of_chosen(&sentinel);
+    wait_until_left(&group.servers()[0]);
+    promote(&mut group, 1);
+    granted(&store, &claim("k", 1)).await;
+    assert_eq!(group.servers()[1].ask(&["EXISTS", "k"]).expect("it answers"), "1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,6 +159,17 @@ async fn the_old_master_is_used_again_if_the_leader_dies() {
     assert_eq!(group.servers()[0].ask(&["EXISTS", "k"]).expect("it answers"), "1");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_connection_waits_longer_than_its_limit() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    begin_promotion(&mut group, 0, 1);
+    let config = config(&group.url()).expect("a URL");
+    let connecting = RedisStore::connect(config.connect_timeout(Duration::from_secs(1)));
+    let store = connecting.await.expect("it goes back to the old master");
+    granted(&store, &claim("k", 1)).await;
+    assert_eq!(group.servers()[0].ask(&["EXISTS", "k"]).expect("it answers"), "1");
+}
+
 /// Returns whether a client of this test listens to the sentinel, and has asked it since.
 fn is_heard(sentinel: &Redis) -> bool {
     let clients = sentinel.ask(&["CLIENT", "LIST"]).expect("it answers");
@@ -150,6 +193,49 @@ async fn a_promotion_that_does_not_end_is_waited_for_once() {
     }
     let again = tokio::time::timeout(Duration::from_secs(1), granted(&store, &claim("second", 2))).await;
     again.expect("the client stays with the old master");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failovers_of_many_masters_cost_few_questions() {
+    let mut group = Replicated::start_servers(&[]).expect("all start");
+    let master = group.servers()[0].address();
+    let sentinel = start_sentinel(master, 1, "").expect("it starts");
+    let ask = |question: &[&str]| sentinel.ask(question).expect("it answers");
+    let proxy = Proxy::start(sentinel.address()).await.expect("it starts");
+    let url = format!("redis+sentinel://{}/{MASTER}", proxy.address());
+    let _store = connect(&url).await.expect("the master is found");
+    wait_until(|| is_heard(&sentinel));
+    choose(&mut group, 1);
+    let others: Vec<_> = (0..20).map(|number| format!("other-{number}")).collect();
+    let [ip, port] = [master.ip().to_string(), master.port().to_string()];
+    for other in &others {
+        ask(&["SENTINEL", "MONITOR", other, &ip, &port, "1"]);
+    }
+    for other in &others {
+        wait_until(|| ask(&["SENTINEL", "REPLICAS", other]).contains("slave-priority\n0\n"));
+    }
+    let commands = || {
+        let stats = ask(&["INFO", "stats"]);
+        let mut lines = stats.lines();
+        let count = lines.find_map(|line| line.strip_prefix("total_commands_processed:"));
+        count
+            .and_then(|count| count.trim().parse::<u64>().ok())
+            .expect("a number")
+    };
+    proxy.hold(Way::ToClient);
+    for other in &others {
+        ask(&["SENTINEL", "FAILOVER", other]);
+    }
+    for other in &others {
+        wait_until(|| ask(&["SENTINEL", "MASTER", other]).contains("failover-state\nwait_promotion\n"));
+    }
+    let before = commands();
+    proxy.heal();
+    // sleep: no event tells that the client asks nothing more.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // A question takes three commands.
+    let commands = commands() - before;
+    assert!((3..30).contains(&commands), "{commands} commands");
 }
 
 #[tokio::test(flavor = "multi_thread")]

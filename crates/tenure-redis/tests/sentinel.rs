@@ -222,6 +222,34 @@ async fn examining_reports_sentinels_and_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn examining_counts_a_sentinel_with_two_names_once() {
+    let mut group = Replicated::start(&[]).expect("all start");
+    let by_name = |sentinel: &Redis| format!("localhost:{}", sentinel.address().port());
+    let hosts: Vec<_> = group.sentinels().iter().map(by_name).collect();
+    let url = format!("redis+sentinel://{}/{MASTER}", hosts.join(","));
+    let store = connect(&url).await.expect("the master is found");
+    group.sentinels()[2].process().kill();
+    let found = examine(&store).await;
+    let of_sentinels = found.iter().filter(|finding| finding.what.contains("sentinel"));
+    let of_sentinels: Vec<_> = of_sentinels.collect();
+    let lost = format!("the sentinel {} does not answer", group.sentinels()[2].address());
+    assert_finding(&found, &lost, Severity::Warning);
+    assert_eq!(of_sentinels.len(), 1, "{of_sentinels:?}");
+}
+
+#[tokio::test]
+async fn examining_reports_a_sentinel_without_channels() {
+    let server = Redis::start().expect("it starts");
+    // Since Redis 7, a user whose rules name no channels has none.
+    let rights = "user default on nopass ~* resetchannels +@all";
+    let sentinel = start_sentinel(server.address(), 1, rights).expect("it starts");
+    let url = format!("redis+sentinel://{}/{MASTER}", sentinel.address());
+    let found = examine(&connect(&url).await.expect("the master is found")).await;
+    let words = format!("the client cannot listen to the sentinel {}", sentinel.address());
+    assert_finding(&found, &words, Severity::Warning);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sentinels_set_up_again_are_believed_while_one_is_silent() {
     let [before, after] = [Redis::start(), Redis::start()].map(|server| server.expect("it starts"));
     let newest = format!("sentinel config-epoch {MASTER} 5");

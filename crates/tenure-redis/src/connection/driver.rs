@@ -25,22 +25,28 @@ pub(crate) async fn log_in(
 ) -> RedisResult<(MultiplexedConnection, Driver)> {
     let settings = settings.set_response_timeout(None);
     let (connection, driving) = MultiplexedConnection::new_with_config(login, stream, settings).await?;
-    let (alive, ended) = watch::channel(());
-    let task = tokio::spawn(async move {
-        let _alive = alive;
-        driving.await;
-    });
-    let task = task.abort_handle();
-    Ok((connection, Driver { task, ended }))
+    Ok((connection, Driver::start(driving)))
 }
 
 impl Driver {
+    fn start(driving: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (alive, ended) = watch::channel(());
+        let task = tokio::spawn(async move {
+            let _alive = alive;
+            driving.await;
+        });
+        let task = task.abort_handle();
+        Driver { task, ended }
+    }
+
     pub(crate) fn end(&self) {
         self.task.abort();
     }
 
+    /// Returns whether the task has ended: true as soon as [`ended`](Self::ended) resolves, when the runtime may not count
+    /// the task as finished yet.
     pub(crate) fn has_ended(&self) -> bool {
-        self.task.is_finished()
+        self.ended.has_changed().is_err()
     }
 
     /// Resolves when the task has ended. The future does not keep the connection open.
@@ -53,5 +59,21 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_driver_has_ended_when_its_end_is_announced() {
+        for attempt in 0..1000 {
+            let driver = Driver::start(ready(()));
+            driver.ended().await;
+            assert!(driver.has_ended(), "attempt {attempt}");
+        }
     }
 }

@@ -43,11 +43,20 @@ struct State {
 type Attempt = Option<Result<Arc<Session>, BackendError>>;
 
 impl Link {
-    /// Connects at once, with a single attempt.
+    /// Connects at once, with a single attempt. Tries again if a replica was being promoted during the attempt: with a time
+    /// limit shorter than that, no client could connect until the sentinel gives a failed promotion up.
     pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
         let link = Link::unopened(dialer);
-        link.session().await?;
-        Ok(link)
+        let sentinels = link.dialer.sentinels();
+        let is_promoting = || sentinels.is_some_and(|sentinels| sentinels.promoting_until().is_some());
+        loop {
+            let was_promoting = is_promoting();
+            match link.session().await {
+                Err(error) if error.is_transient() && (was_promoting || is_promoting()) => {}
+                Err(error) => return Err(error),
+                Ok(_) => return Ok(link),
+            }
+        }
     }
 
     /// Connects in the background, as if a connection had broken.

@@ -14,10 +14,12 @@
 //! client that leaves at the first step sends none of them.
 
 mod answer;
+mod state;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
@@ -27,6 +29,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo};
 use tenure_backend::BackendError;
 use tenure_endpoint::Host;
+use tokio::net::lookup_host;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -37,6 +40,7 @@ use crate::topology::SentinelConfig;
 
 pub(crate) use answer::{Answer, Failure};
 use answer::{no_master, silent};
+use state::State;
 
 /// If a sentinel has not answered after this time, the next one is asked too.
 const NEXT_AFTER: Duration = Duration::from_millis(250);
@@ -46,10 +50,6 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Pause before the client asks a sentinel again to which it cannot listen, and tries again to listen.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest time without a server while a replica is promoted. A sentinel looks at the replica every second. If it
-/// still has not promoted it after this time, the client goes back to the old master.
-const PROMOTION: Duration = Duration::from_secs(3);
 
 /// The channels on which a sentinel announces the steps of a failover after which it answers differently.
 const STEPS: [&str; 4] = [
@@ -70,16 +70,6 @@ pub(crate) struct Sentinels {
     master: watch::Sender<Master>,
 }
 
-struct State {
-    /// The sentinels of the URL and those that they named. The one whose answer was accepted last is the first.
-    known: Vec<Host>,
-    /// The configuration epoch of the last answer that was accepted.
-    epoch: u64,
-    replicas: u64,
-    /// The sentinels that are promoting a replica, each with the time until which the client waits for that.
-    promotions: HashMap<Host, Instant>,
-}
-
 #[derive(Clone, PartialEq, Eq)]
 enum Master {
     /// No sentinel has answered.
@@ -89,14 +79,24 @@ enum Master {
     Promoting(Instant),
 }
 
+/// A connection on which a sentinel announces the steps of failovers.
+struct Subscription {
+    connection: MultiplexedConnection,
+    driver: Driver,
+    announced: UnboundedReceiver<PushInfo>,
+}
+
+/// A sentinel, as the doctor sees it.
+pub(crate) struct Examined {
+    pub(crate) sentinel: Host,
+    pub(crate) answer: Result<Answer, Failure>,
+    /// Why the client cannot listen to the sentinel, although it answers.
+    pub(crate) not_subscribed: Option<Failure>,
+}
+
 impl Sentinels {
     pub(crate) fn new(config: SentinelConfig, streams: Streams, limit: Duration) -> Self {
-        let state = State {
-            known: config.sentinels.clone(),
-            epoch: 0,
-            replicas: 0,
-            promotions: HashMap::new(),
-        };
+        let state = State::new(config.sentinels.clone());
         Sentinels {
             config,
             streams,
@@ -108,12 +108,12 @@ impl Sentinels {
 
     /// The sentinels that the client knows.
     pub(crate) fn known(&self) -> Vec<Host> {
-        self.state.lock().known.clone()
+        self.state.lock().known()
     }
 
     /// Number of the master's replicas, including those that are down.
     pub(crate) fn replicas(&self) -> u64 {
-        self.state.lock().replicas
+        self.state.lock().replicas()
     }
 
     /// The master that the last accepted answer names. `None` before the first answer, and while a replica is promoted.
@@ -144,7 +144,7 @@ impl Sentinels {
     }
 
     /// Returns the address of the master. While a sentinel promotes a replica, waits for the end of that, until
-    /// [`PROMOTION`] has passed since the client learned of it.
+    /// three seconds have passed since the client learned of it.
     pub(crate) async fn locate(&self) -> Result<Host, BackendError> {
         loop {
             let mut master = self.master.subscribe();
@@ -192,7 +192,11 @@ impl Sentinels {
         }
         // The sentinels may have been set up again, with epochs that start at 0.
         match behind {
-            Some(newest) => Ok(self.learn(&mut self.state.lock(), newest)),
+            Some(newest) => {
+                let mut state = self.state.lock();
+                state.forget_epochs();
+                Ok(self.learn(&mut state, newest))
+            }
             None => Err(no_master(&self.config.master, &known, &failures)),
         }
     }
@@ -203,22 +207,39 @@ impl Sentinels {
         let mut asked: FuturesUnordered<_> = known.iter().map(|host| self.ask(host)).collect();
         let learning = async {
             while let Some(answer) = asked.next().await {
-                // Two sentinels may contradict each other: the client stays with the one that it asked.
-                let is_news = |answer: &Answer| answer.is_promoting || answer.epoch > self.state.lock().epoch;
-                if let Some(answer) = answer.ok().filter(is_news) {
-                    let _ = self.consider(answer);
+                if let Ok(answer) = answer {
+                    self.heed(answer);
                 }
             }
         };
         let _ = timeout(NEXT_AFTER, learning).await;
     }
 
-    /// Asks all sentinels, one after the other.
-    pub(crate) async fn ask_all(&self) -> Vec<(Host, Result<Answer, Failure>)> {
-        let mut answers = Vec::new();
-        for sentinel in self.known() {
+    /// Asks all sentinels, one after the other, and subscribes to those that answer.
+    ///
+    /// Leaves a host out if another one leads to the same sentinel: the URL may name a sentinel by its host name, and the
+    /// others name it by its address.
+    pub(crate) async fn ask_all(&self) -> Vec<Examined> {
+        let (mut answers, mut asked) = (Vec::new(), HashSet::new());
+        let is_address = |host: &Host| host.name().parse::<IpAddr>().is_ok();
+        let (addresses, names): (Vec<_>, Vec<_>) = self.known().into_iter().partition(is_address);
+        for sentinel in addresses.into_iter().chain(names) {
+            let found = timeout(self.limit, lookup_host((sentinel.name(), sentinel.port_or(0)))).await;
+            let found: HashSet<_> = found.into_iter().flatten().flatten().collect();
+            if !asked.is_disjoint(&found) {
+                continue;
+            }
+            asked.extend(found);
             let answer = self.within(self.ask(&sentinel)).await;
-            answers.push((sentinel, answer));
+            let not_subscribed = match answer {
+                Ok(_) => self.subscribe(&sentinel).await.err(),
+                Err(_) => None,
+            };
+            answers.push(Examined {
+                sentinel,
+                answer,
+                not_subscribed,
+            });
         }
         answers
     }
@@ -241,28 +262,26 @@ impl Sentinels {
         Ok(log_in(stream, login, settings).await?)
     }
 
-    /// Learns from an answer. Returns the answer as the error if it is behind an earlier one.
+    /// Learns from the answer to a question for the master. Returns the answer as the error if it is behind an earlier
+    /// one.
     fn consider(&self, answer: Answer) -> Result<Master, Answer> {
         let mut state = self.state.lock();
-        if answer.epoch < state.epoch {
+        if state.is_behind(&answer) {
             return Err(answer);
         }
         Ok(self.learn(&mut state, answer))
     }
 
-    /// Records an answer, and puts its sentinel first.
+    /// Learns from an answer while the client has a master, if the answer is credible.
+    fn heed(&self, answer: Answer) {
+        let mut state = self.state.lock();
+        if state.is_credible(&answer) {
+            self.learn(&mut state, answer);
+        }
+    }
+
     fn learn(&self, state: &mut State, answer: Answer) -> Master {
-        state.known = vec![answer.sentinel.clone()];
-        for other in answer.others.iter().chain(&self.config.sentinels) {
-            if !state.known.contains(other) {
-                state.known.push(other.clone());
-            }
-        }
-        if answer.epoch != state.epoch {
-            state.promotions.clear();
-        }
-        (state.epoch, state.replicas) = (answer.epoch, answer.replicas);
-        let master = match state.record_promotion(&answer) {
+        let master = match state.learn(&answer) {
             Some(until) => Master::Promoting(until),
             None => Master::Named(answer.master),
         };
@@ -293,33 +312,49 @@ impl Sentinels {
 
     /// Listens to a sentinel until the other sentinels no longer name it. While the client cannot listen, it asks.
     async fn listen_while_known(&self, sentinel: Host) -> Host {
-        while self.state.lock().known.contains(&sentinel) {
+        while self.known().contains(&sentinel) {
             let Err(failure) = self.listen(&sentinel).await;
             tracing::debug!(%sentinel, %failure, "the client does not listen to this sentinel");
             sleep(RETRY_PAUSE).await;
             // A sentinel that refuses RESP3 or SUBSCRIBE still answers.
             if let Ok(answer) = self.within(self.ask(&sentinel)).await {
-                let _ = self.consider(answer);
+                self.heed(answer);
             }
         }
+        self.state.lock().forget(&sentinel);
         sentinel
     }
 
     /// Listens to one sentinel until it can no longer be reached.
     async fn listen(&self, sentinel: &Host) -> Result<Infallible, Failure> {
-        let (sender, mut announced) = unbounded_channel();
+        let Subscription {
+            mut connection,
+            mut announced,
+            driver: _driver,
+        } = self.subscribe(sentinel).await?;
+        loop {
+            // The answer covers all messages so far: sentinels announce the failovers of other masters too.
+            while announced.try_recv().is_ok() {}
+            // Asks before the first message too: the client may have missed one while it was not subscribed.
+            let asking = Answer::ask(&mut connection, sentinel, &self.config.master);
+            self.heed(self.within(asking).await?);
+            while !self.has_announced(&mut connection, &mut announced).await? {}
+        }
+    }
+
+    async fn subscribe(&self, sentinel: &Host) -> Result<Subscription, Failure> {
+        let (sender, announced) = unbounded_channel();
         let settings = AsyncConnectionConfig::new().set_push_sender(sender);
         // In this version of the protocol, one connection can both subscribe and ask.
         let login = self.config.login.info()?.set_protocol(ProtocolVersion::RESP3);
-        let (mut connection, _driver) = self.within(self.log_in(sentinel, &login, settings)).await?;
+        let (mut connection, driver) = self.within(self.log_in(sentinel, &login, settings)).await?;
         self.within(connection.subscribe(&STEPS).map_err(Failure::from))
             .await?;
-        loop {
-            // Asks before the first message too: the client may have missed one while it was not subscribed.
-            let asking = Answer::ask(&mut connection, sentinel, &self.config.master);
-            let _ = self.consider(self.within(asking).await?);
-            while !self.has_announced(&mut connection, &mut announced).await? {}
-        }
+        Ok(Subscription {
+            connection,
+            driver,
+            announced,
+        })
     }
 
     /// Waits for a message. Returns whether the sentinel announces a step of a failover. Fails if it no longer answers.
@@ -343,24 +378,5 @@ impl Sentinels {
 
     async fn within<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         timeout(self.limit, work).await.unwrap_or_else(|_| Err(silent()))
-    }
-}
-
-impl State {
-    /// Records whether the sentinel promotes a replica. Returns the time until which the client waits for a promotion:
-    /// while one sentinel promotes a replica, the others know nothing of that.
-    fn record_promotion(&mut self, answer: &Answer) -> Option<Instant> {
-        let now = Instant::now();
-        if answer.is_promoting {
-            let sentinel = answer.sentinel.clone();
-            self.promotions.entry(sentinel).or_insert(now + PROMOTION);
-        } else {
-            self.promotions.remove(&answer.sentinel);
-        }
-        self.promotions
-            .values()
-            .max()
-            .filter(|until| now < **until)
-            .copied()
     }
 }

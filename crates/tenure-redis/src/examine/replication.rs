@@ -5,7 +5,7 @@ use tenure_backend::Finding;
 use tenure_endpoint::Host;
 
 use super::info::number;
-use crate::connection::sentinel::{Answer, Failure};
+use crate::connection::sentinel::Examined;
 use crate::topology::Acknowledgement;
 
 /// `examine` warns about a replica whose last acknowledgement is older than this, in seconds. Replicas send one a
@@ -102,14 +102,25 @@ pub(super) fn minimum(setting: Option<&str>, info: &InfoDict, findings: &mut Vec
     }
 }
 
-/// Judges the sentinels by their answers, of which each has the host that was asked.
-pub(super) fn sentinels(
-    master: Option<Host>,
-    answers: &[(Host, Result<Answer, Failure>)],
-    findings: &mut Vec<Finding>,
-) {
-    let (count, mut quorum, mut answering) = (answers.len() as u64, 0, 0);
-    for (sentinel, answer) in answers {
+/// Judges the sentinels by their answers.
+pub(super) fn sentinels(master: Option<Host>, examined: &[Examined], findings: &mut Vec<Finding>) {
+    let (count, mut quorum, mut answering) = (examined.len() as u64, 0, 0);
+    for Examined {
+        sentinel,
+        answer,
+        not_subscribed,
+    } in examined
+    {
+        if let Some(failure) = not_subscribed {
+            findings.push(Finding::warning(
+                format!(
+                    "the client cannot listen to the sentinel {sentinel}, for which it needs `HELLO`, `SUBSCRIBE` and all \
+                     channels: {failure}"
+                ),
+                "it leaves the master up to a second after this sentinel has promoted a replica, and locks of that second can \
+                 be held twice",
+            ));
+        }
         match answer {
             Ok(answer) => {
                 (quorum, answering) = (quorum.max(answer.quorum), answering + 1);
