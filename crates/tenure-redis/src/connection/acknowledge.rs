@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::claims::refusal::Refusal;
+use crate::claims::refusal::translate;
 use crate::claims::reply::integer;
 use crate::claims::slot::{scope, slot};
 use crate::connection::connect_error::{ConnectError, two_servers};
@@ -98,7 +98,7 @@ async fn acknowledge(
         };
         let answer = match &replies[..] {
             // Without the write, `WAIT` counts replicas that have an earlier one.
-            [Value::ServerError(refusal), _] => Err(error::not_counted(&Refusal::of(refusal).error())),
+            [Value::ServerError(refusal), _] => Err(error::not_counted(&translate(&refusal.clone().into()))),
             [_, count] => match integer(count) {
                 Some(count) if count >= wanted.replicas => Ok(()),
                 Some(count) => Err(error::too_few_replicas(count, wanted.replicas, wanted.wait)),
