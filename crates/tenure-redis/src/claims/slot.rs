@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use tenure_backend::{BackendError, LockKey};
+use tenure_backend::{BackendError, ClaimRef, ClientId, LockKey};
 
 use crate::claims::names::queue;
 use crate::error::invalid;
@@ -42,6 +42,15 @@ pub(crate) fn slot_of(key: &LockKey) -> Result<u16, BackendError> {
         "the braces of this key leave its lock without a slot of its own in a cluster: choose a key without braces, or with one \
          pair around some text, as in `{user}:mail`",
     ))
+}
+
+/// Identifies the record of a claim's client. In a cluster, a client has one record for each slot.
+pub(crate) fn client_record_at(claim: &ClaimRef, in_cluster: bool) -> (ClientId, u16) {
+    let slot = match in_cluster {
+        true => slot(claim.key.as_str().as_bytes()),
+        false => 0,
+    };
+    (claim.id.client(), slot)
 }
 
 /// Returns whether all keys of a lock are in the slot of its name.
