@@ -43,7 +43,7 @@ impl Acknowledger {
         calls: &mut MultiplexedConnection,
         wanted: Acknowledgement,
     ) -> Result<Self, ConnectError> {
-        let stream = dialer.streams.open(server).await?;
+        let stream = dialer.streams.open(server, None).await?;
         let login = dialer.handshake().await?;
         let (mut connection, driver) = log_in(stream, &login, AsyncConnectionConfig::new()).await?;
         let process = run_id(calls).await?;

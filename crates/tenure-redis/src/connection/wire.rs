@@ -84,7 +84,7 @@ impl Wire {
 
     async fn connect_to(dialer: &Dialer, server: Host) -> Result<Arc<Self>, ConnectError> {
         let (config, in_flight) = (&dialer.config, Arc::default());
-        let stream = dialer.streams.open_for_calls(&server, &in_flight).await?;
+        let stream = dialer.streams.open(&server, Some(&in_flight)).await?;
         let login = dialer.handshake().await?;
         let settings = AsyncConnectionConfig::new().set_pipeline_buffer_size(PIPELINE_BUFFER);
         let begun = config.clock.now();

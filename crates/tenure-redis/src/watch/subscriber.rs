@@ -38,7 +38,7 @@ pub(super) async fn open(dialer: &Dialer) -> Result<(Subscriber, BoxStream<'stat
     {
         return Ok(sharded);
     }
-    let stream = dialer.streams.open(&dialer.located().await?).await?;
+    let stream = dialer.streams.open(&dialer.located().await?, None).await?;
     let (sink, stream) = PubSub::new(&dialer.handshake().await?, stream).await?.split();
     let events = stream.map(|message| Event::Message(message.get_channel_name().to_owned()));
     Ok((Subscriber::Plain(sink), events.boxed()))
@@ -52,7 +52,7 @@ async fn open_sharded(
     let settings = AsyncConnectionConfig::new().set_push_sender(sender);
     // The redis crate sends pushed messages on only in this version of the protocol.
     let login = dialer.handshake().await?.set_protocol(ProtocolVersion::RESP3);
-    let stream = dialer.streams.open(&dialer.located().await?).await?;
+    let stream = dialer.streams.open(&dialer.located().await?, None).await?;
     let (mut connection, driver) = log_in(stream, &login, settings).await?;
     if dialect_of_node(&mut connection).await? != Dialect::ShardedCluster {
         return Ok(None);
