@@ -47,8 +47,7 @@ pub(crate) fn write_placement(
 
 /// Adds the time to live and the label of a client's record.
 pub(crate) fn write_record(command: &mut Command, record: &ClientRecord) {
-    let ttl = u64::try_from(record.ttl.as_millis()).unwrap_or(u64::MAX);
-    command.number(ttl).text(&record.label);
+    command.number(record.ttl.as_millis()).text(&record.label);
 }
 
 /// A claim's mode as scripts know it: empty for a mutex, `R` or `W` for a reader or a writer, `TAKE/SIZE` for permits.

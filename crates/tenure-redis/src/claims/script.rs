@@ -245,7 +245,7 @@ impl Script {
             cmd: Cmd::with_capacity(3 + keys + arguments, 64 + bytes),
         };
         let hash = &self.text(Dialect::Alone).hash;
-        command.text("EVALSHA").text(hash).number(keys as u64);
+        command.text("EVALSHA").text(hash).number(keys);
         command
     }
 }
@@ -267,7 +267,7 @@ impl Command {
         self.bytes(text.as_bytes())
     }
 
-    pub(crate) fn number(&mut self, number: u64) -> &mut Self {
+    pub(crate) fn number(&mut self, number: impl ToRedisArgs) -> &mut Self {
         number.write_redis_args(&mut self.cmd);
         self
     }

@@ -1,5 +1,6 @@
 //! Slots of Redis Cluster: each key belongs to one of 16,384 slots, and each slot to one node.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use tenure_backend::{BackendError, ClaimRef, ClientId, LockKey};
@@ -12,19 +13,12 @@ pub(crate) const SLOTS: usize = 16_384;
 
 /// For each slot the smallest number whose digits are a key of that slot: the slot's tag.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
-    let mut tags = vec![None; SLOTS];
-    let mut missing = SLOTS;
-    for number in 0.. {
-        let tag = &mut tags[usize::from(slot(number.to_string().as_bytes()))];
-        if tag.is_none() {
-            *tag = Some(number);
-            missing -= 1;
-        }
-        if missing == 0 {
-            break;
-        }
+    let (mut tags, mut number) = (BTreeMap::new(), 0);
+    while tags.len() < SLOTS {
+        tags.entry(slot(number.to_string().as_bytes())).or_insert(number);
+        number += 1;
     }
-    tags.into_iter().flatten().collect()
+    tags.into_values().collect()
 });
 
 /// The slot of a key: that of its hash tag, if it has one.

@@ -123,7 +123,10 @@ fn question(wanted: Acknowledgement, slot: Option<u16>) -> Pipeline {
     let mut question = redis::pipe();
     let key = format!("{KEY}{}", slot.map(scope).unwrap_or_default());
     question.cmd("SET").arg(key).arg(1).arg("PX").arg(KEY_TTL);
-    question.cmd("WAIT").arg(wanted.replicas).arg(wanted.wait_ms());
+    question
+        .cmd("WAIT")
+        .arg(wanted.replicas)
+        .arg(wanted.wait.as_millis());
     question
 }
 

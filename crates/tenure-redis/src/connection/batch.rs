@@ -192,8 +192,8 @@ fn encode(batch: &[Queued], wire: &Wire) -> Command {
         command.text(entry.at().key.as_str());
     }
     command
-        .number(releases as u64)
-        .number(with_record as u64)
+        .number(releases)
+        .number(with_record)
         .number(tokens)
         .number(first_not_after.map_or(0, |not_after| wire.clock.at(not_after)));
     let mut records = batch.iter().filter_map(|queued| match &queued.entry {
