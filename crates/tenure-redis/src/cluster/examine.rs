@@ -23,9 +23,9 @@ impl RedisCluster {
         self.dialer.check_process()?;
         self.look().await?;
         let nodes: Vec<_> = {
-            let nodes = self.nodes.lock();
-            let all = nodes.all()?.into_iter();
-            all.map(|(address, node)| (address, nodes.slot_of(&node), node))
+            let nodes = self.nodes()?;
+            let all = nodes.by_address.iter();
+            all.map(|(address, node)| (address.clone(), nodes.slot_of(node), node.clone()))
                 .collect()
         };
         let examined = join_all(nodes.iter().map(async |(_, slot, node)| {
