@@ -272,7 +272,7 @@ async fn call_script(
     let bytes = names.iter().map(|name| name.as_ref().len()).sum();
     let mut command = store.layout.inspect.command(names.len(), 0, bytes);
     for name in names {
-        command.text(name.as_ref());
+        command.arg(name.as_ref());
     }
     match wire.call(&command).await? {
         Value::Array(locks) => Ok(locks),

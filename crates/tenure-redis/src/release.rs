@@ -314,9 +314,9 @@ impl RedisStore {
             Some(_) => scripts.release.command(4, 13, 448),
             None => scripts.release.command(1, 5, 192),
         };
-        command.text(&self.format().key(key.as_str()));
+        command.arg(self.format().key(key.as_str()));
         if let Some(successor) = successor {
-            command.text(&self.counter(key));
+            command.arg(self.counter(key));
             write_client(&mut command, successor.claim.at.id.client());
         }
         let claim = match target {
@@ -324,24 +324,24 @@ impl RedisStore {
             ReleaseTarget::Foreign { .. } | ReleaseTarget::All(_) => None,
         };
         match target {
-            ReleaseTarget::Foreign { id, .. } => command.bytes(&foreign_value(id)),
-            _ => command.bytes(claim.as_ref().map_or(&[][..], Owner::as_bytes)),
+            ReleaseTarget::Foreign { id, .. } => command.arg(foreign_value(id)),
+            _ => command.arg(claim.as_ref().map_or(&[][..], Owner::as_bytes)),
         };
         match (&request.cause, end) {
-            (Cause::Evicted { by }, _) => command.text(&format!("V{}", by.as_deref().unwrap_or_default())),
-            (_, EndState::Settled) => command.text(""),
-            (_, EndState::SettledWithRecord) => command.text("N"),
-            (_, EndState::MayBeInFlight) => command.text("E"),
-            (_, EndState::Unknown) => command.text("U"),
+            (Cause::Evicted { by }, _) => command.arg(format!("V{}", by.as_deref().unwrap_or_default())),
+            (_, EndState::Settled) => command.arg(""),
+            (_, EndState::SettledWithRecord) => command.arg("N"),
+            (_, EndState::MayBeInFlight) => command.arg("E"),
+            (_, EndState::Unknown) => command.arg("U"),
         };
         let own = claim.is_some() && self.subscriptions.is_subscribed(scripts.channel, key);
-        command.number(u64::from(own));
+        command.arg(u64::from(own));
         match self.format().channels(key) {
-            Some(channels) => command.text(&channels.join("\n")),
-            None => command.bytes(claim.as_ref().map_or(&[][..], Owner::client)),
+            Some(channels) => command.arg(channels.join("\n")),
+            None => command.arg(claim.as_ref().map_or(&[][..], Owner::client)),
         };
         if successor.is_some() || !cooldown.is_zero() {
-            command.number(cooldown.min(MAX_COOLDOWN).as_millis());
+            command.arg(cooldown.min(MAX_COOLDOWN).as_millis());
         }
         if let Some(successor) = successor {
             write_placement(&mut command, successor, &wire.clock, self.format().is_string());

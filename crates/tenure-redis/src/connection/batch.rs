@@ -184,36 +184,36 @@ fn encode(batch: &[Queued], wire: &Wire) -> Command {
     let first_not_after = placements().map(|(_, not_after)| not_after).min();
     let shared = if_all_equal(placements().map(|(claim, _)| (lease_ms(claim.lease), grants(claim))));
     let mut command = BATCH.command(3 + batch.len(), 8 + 3 * batch.len(), 160 * (1 + batch.len()));
-    command.text(COUNTER);
+    command.arg(COUNTER);
     if let Some(first) = batch.first() {
         write_client(&mut command, first.entry.at().id.client());
     }
     for Queued { entry, .. } in batch {
-        command.text(entry.at().key.as_str());
+        command.arg(entry.at().key.as_str());
     }
     command
-        .number(releases)
-        .number(with_record)
-        .number(tokens)
-        .number(first_not_after.map_or(0, |not_after| wire.clock.at(not_after)));
+        .arg(releases)
+        .arg(with_record)
+        .arg(tokens)
+        .arg(first_not_after.map_or(0, |not_after| wire.clock.at(not_after)));
     let mut records = batch.iter().filter_map(|queued| match &queued.entry {
         BatchEntry::Acquire { client, .. } => client.as_ref(),
         BatchEntry::Release { .. } => None,
     });
     match records.next() {
         Some(record) => write_record(&mut command, record),
-        None => _ = command.text("").text(""),
+        None => _ = command.arg("").arg(""),
     }
     match shared {
-        Some((lease, grants)) => command.number(lease).number(grants),
-        None => command.text("").text(""),
+        Some((lease, grants)) => command.arg(lease).arg(grants),
+        None => command.arg("").arg(""),
     };
     for Queued { entry, .. } in batch {
-        command.bytes(Owner::of(entry.at().id).as_bytes());
+        command.arg(Owner::of(entry.at().id).as_bytes());
     }
     if shared.is_none() {
         for (claim, _) in placements() {
-            command.number(lease_ms(claim.lease)).number(grants(claim));
+            command.arg(lease_ms(claim.lease)).arg(grants(claim));
         }
     }
     command
