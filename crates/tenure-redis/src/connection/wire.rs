@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, InfoDict, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, InfoDict, RedisResult, Value};
 use tenure_backend::{BackendError, LockKey};
 use tenure_endpoint::Host;
 use tokio::time::timeout;
@@ -201,7 +201,7 @@ impl Wire {
             Dialect::ShardedCluster => "SPUBLISH",
             Dialect::Alone | Dialect::Cluster => "PUBLISH",
         });
-        self.query(publish.arg(channel).arg(message)).await.map(drop)
+        self.query(publish.arg(channel).arg(message)).await
     }
 
     pub(crate) async fn time(&self) -> Result<u64, BackendError> {
@@ -211,22 +211,21 @@ impl Wire {
 
     /// A section of what the server reports about itself.
     pub(crate) async fn info(&self, section: &str) -> Result<InfoDict, BackendError> {
-        let reply = self.query(redis::cmd("INFO").arg(section)).await?;
-        redis::from_redis_value(reply).map_err(|_| error::unexpected_reply())
+        self.query(redis::cmd("INFO").arg(section)).await
     }
 
     /// A setting of the server; `None` if it cannot be read, as without permission for `CONFIG GET`.
     pub(crate) async fn setting(&self, name: &str) -> Option<String> {
         let reply = self.query(redis::cmd("CONFIG").arg("GET").arg(name)).await;
-        let (_, value): (String, String) = redis::from_redis_value(reply.ok()?).ok()?;
+        let (_, value): (String, String) = reply.ok()?;
         Some(value)
     }
 
-    /// Sends one Redis command that calls no script.
-    pub(crate) async fn query(&self, command: &Cmd) -> Result<Value, BackendError> {
+    /// Sends one Redis command that calls no script, and decodes the reply.
+    pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, BackendError> {
         let _counted = self.count_call();
-        let reply = self.send(command).await;
-        reply.map_err(|error| translate(&error))
+        let reply = self.send(command).await.map_err(|error| translate(&error))?;
+        T::from_redis_value(reply).map_err(|_| error::unexpected_reply())
     }
 
     /// Closes the connection if no reply comes, or if the server has become a replica.
