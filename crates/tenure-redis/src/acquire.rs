@@ -131,8 +131,8 @@ impl RedisStore {
     ) -> Result<AcquireReply, BackendError> {
         let (claim, wire) = (placement.claim, &session.wire);
         let mut command = scripts.acquire.command(4, 8, 320 + claim.label.len());
-        command.text(&self.format().key(claim.at.key.as_str()));
-        command.text(&self.counter(&claim.at.key));
+        command.arg(self.format().key(claim.at.key.as_str()));
+        command.arg(self.counter(&claim.at.key));
         write_client(&mut command, claim.at.id.client());
         write_placement(&mut command, placement, &wire.clock, self.format().is_string());
         let sent = self.now();

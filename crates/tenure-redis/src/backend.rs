@@ -10,7 +10,7 @@ use tenure_backend::{
     LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
-use crate::claims::names::{COUNTER, lock_counter};
+use crate::claims::names::{COUNTER, tagged};
 use crate::claims::script::Layout;
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
@@ -94,10 +94,10 @@ impl RedisStore {
         }
     }
 
-    /// Key of the counter from which a lock's tokens are drawn.
+    /// Key of the counter from which a lock's tokens are drawn: with `fencing=redisson` that of Redisson's RFencedLock.
     pub(crate) fn counter(&self, key: &LockKey) -> Cow<'static, str> {
         if self.link.dialer.config.redisson_fencing {
-            lock_counter(key).into()
+            tagged("redisson_lock_token:", key).into()
         } else {
             COUNTER.into()
         }

@@ -36,7 +36,7 @@ use crate::release::release_each;
 use crate::renew::time_limit;
 use crate::topology::Topology;
 pub use nodes::RedisCluster;
-use nodes::keep_looking;
+use nodes::{Nodes, keep_looking};
 use route::redirect;
 
 impl RedisCluster {
@@ -67,8 +67,7 @@ impl RedisCluster {
             dialer,
             seeds,
             claims: Arc::new(ClaimTable::of_cluster()),
-            nodes: Mutex::default(),
-            moves: moves.clone(),
+            nodes: Mutex::new(Some(Nodes::default())),
             changed: watch::Sender::new(()),
             replaced: watch::Sender::new(()),
         });
@@ -157,7 +156,7 @@ impl Drop for RedisCluster {
     fn drop(&mut self) {
         // Ends the task that looks for moved slots. A child made by `fork` does not have it.
         if self.dialer.check_process().is_ok() {
-            self.moves.notify_one();
+            self.dialer.slots_may_have_moved();
         }
     }
 }
@@ -211,11 +210,12 @@ impl Backend for RedisCluster {
         if let Err(forked) = self.dialer.check_process() {
             return Call::ready(Err(forked));
         }
-        for node in self.nodes.lock().close() {
+        let nodes = self.nodes.lock().take();
+        for node in nodes.iter().flat_map(|nodes| nodes.by_address.values()) {
             node.link.close();
             node.subscriptions.close();
         }
-        self.moves.notify_one();
+        self.dialer.slots_may_have_moved();
         Call::ready(Ok(()))
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::backend::RedisStore;
 use crate::claims::names::{COUNTER, MUTEX_CHANNEL};
-use crate::claims::reply::{list, text};
+use crate::claims::reply::text;
 use crate::claims::script::Layout;
 use crate::connection::dial::Dialer;
 use crate::connection::wire::Wire;
@@ -266,7 +266,7 @@ fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
 /// could repeat tokens.
 async fn counter(wire: &Wire, scope: &str) -> Result<Option<Finding>, BackendError> {
     let name = format!("{COUNTER}{scope}");
-    let value = match answered(wire.query(redis::cmd("GET").arg(&name)).await)? {
+    let value = match answered(wire.query::<Value>(redis::cmd("GET").arg(&name)).await)? {
         Ok(value) => value,
         Err(error) => {
             return Ok(Some(Finding::warning(
@@ -304,7 +304,7 @@ async fn script_cache(wire: &Wire, scripts: &Layout) -> Result<Option<Finding>, 
     for script in scripts.first() {
         question.arg(script.hash(wire.dialect));
     }
-    let Ok(reply) = answered(wire.query(&question).await)? else {
+    let Ok(known) = answered(wire.query::<Vec<u64>>(&question).await)? else {
         // Locks work without `SCRIPT EXISTS`.
         return Ok(Some(Finding::warning(
             "this user may not call SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \
@@ -312,8 +312,7 @@ async fn script_cache(wire: &Wire, scripts: &Layout) -> Result<Option<Finding>, 
             "whether the server forgets our scripts is not known",
         )));
     };
-    let known = list(&reply).is_some_and(|known| known.iter().all(|loaded| *loaded == Value::Int(1)));
-    Ok((!known).then(|| {
+    Ok(known.contains(&0).then(|| {
         Finding::warning(
             "the server has forgotten our scripts since we connected: another client flushes its script cache",
             "the next lock or unlock takes two round trips instead of one, and nothing else changes",

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::{Value, from_redis_value};
+use redis::Value;
 use tenure_backend::{
     BackendError, Cursor, Effect, Fault, HolderStatus, Kind, LockKey, LockStatus, Mode, Page, Query,
     WaiterStatus,
@@ -74,8 +74,7 @@ impl RedisStore {
 
     /// Warns once if the server has over `MANY_KEYS` keys: a listing visits each of them, lock or not.
     async fn warn_of_many(&self, wire: &Wire) {
-        let size = wire.query(&redis::cmd("DBSIZE")).await;
-        let keys = size.ok().as_ref().and_then(integer).unwrap_or(0);
+        let keys: u64 = wire.query(&redis::cmd("DBSIZE")).await.unwrap_or(0);
         if keys > MANY_KEYS && !self.warned_of_many.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the server has {keys} keys, and a listing looks at each: ask for single keys where you can"
@@ -192,8 +191,7 @@ async fn scan(
     let mut command = redis::cmd("SCAN");
     command.arg(cursor).arg("MATCH").arg(pattern);
     command.arg("COUNT").arg(width).arg("TYPE").arg(kind);
-    let reply = wire.query(&command).await?;
-    let (next, keys): (u64, Vec<Value>) = from_redis_value(reply).map_err(|_| unexpected_reply())?;
+    let (next, keys): (u64, Vec<Value>) = wire.query(&command).await?;
     let names: BTreeSet<_> = keys
         .iter()
         .filter_map(text)
@@ -272,7 +270,7 @@ async fn call_script(
     let bytes = names.iter().map(|name| name.as_ref().len()).sum();
     let mut command = store.layout.inspect.command(names.len(), 0, bytes);
     for name in names {
-        command.text(name.as_ref());
+        command.arg(name.as_ref());
     }
     match wire.call(&command).await? {
         Value::Array(locks) => Ok(locks),

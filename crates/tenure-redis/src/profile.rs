@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_backend::{
     BackendError, Claim, Effect, Fairness, Fault, Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness,
-    Mode, Order, Profile, Reach, ReleaseRequest, WakeUp,
+    Mode, Order, Profile, Reach, WakeUp,
 };
 
 use crate::claims::names::is_reserved;
@@ -108,11 +108,4 @@ pub(crate) fn check_claim(
         return Err(BackendError::new(Fault::Limit, Effect::None, message));
     }
     Ok(scripts)
-}
-
-pub(crate) fn check_release(request: &ReleaseRequest, layout: &'static Layout) -> Result<(), BackendError> {
-    match request.checked_successor()? {
-        Some(successor) => check_claim(successor, layout).map(drop),
-        None => Ok(()),
-    }
 }

@@ -25,10 +25,10 @@ use crate::connection::session::Session;
 use crate::connection::wire::Wire;
 use crate::error::{refused, unexpected_reply};
 use crate::layout::{foreign_name, foreign_value};
-use crate::profile::{LIMITS, check_claim, check_release};
+use crate::profile::{LIMITS, check_claim};
 
-/// The longest cooldown, in milliseconds: a year, like the longest lease.
-const MAX_COOLDOWN: u64 = 365 * 24 * 3600 * 1000;
+/// The longest cooldown: a year, like the longest lease.
+const MAX_COOLDOWN: Duration = Duration::from_secs(365 * 24 * 3600);
 
 const HELD_BY_REDISSON: &str = "the key is held by another kind of client, whose waiters only a client of its own layout wakes: \
      evict it with `layout=redisson`";
@@ -76,7 +76,9 @@ impl RedisStore {
     }
 
     pub(crate) async fn try_release(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
-        check_release(request, self.layout)?;
+        if let Some(successor) = request.checked_successor()? {
+            check_claim(successor, self.layout)?;
+        }
         let session = self.link.session().await?;
         if matches!(&request.target, ReleaseTarget::Foreign { id, .. } if id.is_empty()) {
             // With an empty owner, the script would release all holders.
@@ -312,42 +314,34 @@ impl RedisStore {
             Some(_) => scripts.release.command(4, 13, 448),
             None => scripts.release.command(1, 5, 192),
         };
-        command.text(&self.format().key(key.as_str()));
+        command.arg(self.format().key(key.as_str()));
         if let Some(successor) = successor {
-            command.text(&self.counter(key));
+            command.arg(self.counter(key));
             write_client(&mut command, successor.claim.at.id.client());
         }
-        let client = match target {
-            ReleaseTarget::Claim(claim) => {
-                let owner = Owner::of(claim.id);
-                command.bytes(owner.as_bytes());
-                Some(owner)
-            }
-            ReleaseTarget::Foreign { id, .. } => {
-                command.bytes(&foreign_value(id));
-                None
-            }
-            ReleaseTarget::All(_) => {
-                command.text("");
-                None
-            }
+        let claim = match target {
+            ReleaseTarget::Claim(claim) => Some(Owner::of(claim.id)),
+            ReleaseTarget::Foreign { .. } | ReleaseTarget::All(_) => None,
+        };
+        match target {
+            ReleaseTarget::Foreign { id, .. } => command.arg(foreign_value(id)),
+            _ => command.arg(claim.as_ref().map_or(&[][..], Owner::as_bytes)),
         };
         match (&request.cause, end) {
-            (Cause::Evicted { by }, _) => command.text(&format!("V{}", by.as_deref().unwrap_or_default())),
-            (_, EndState::Settled) => command.text(""),
-            (_, EndState::SettledWithRecord) => command.text("N"),
-            (_, EndState::MayBeInFlight) => command.text("E"),
-            (_, EndState::Unknown) => command.text("U"),
+            (Cause::Evicted { by }, _) => command.arg(format!("V{}", by.as_deref().unwrap_or_default())),
+            (_, EndState::Settled) => command.arg(""),
+            (_, EndState::SettledWithRecord) => command.arg("N"),
+            (_, EndState::MayBeInFlight) => command.arg("E"),
+            (_, EndState::Unknown) => command.arg("U"),
         };
-        let own = client.is_some() && self.subscriptions.is_subscribed(scripts.channel, key);
-        command.number(u64::from(own));
+        let own = claim.is_some() && self.subscriptions.is_subscribed(scripts.channel, key);
+        command.arg(u64::from(own));
         match self.format().channels(key) {
-            Some(channels) => command.text(&channels.join("\n")),
-            None => command.bytes(client.as_ref().map_or(&[][..], Owner::client)),
+            Some(channels) => command.arg(channels.join("\n")),
+            None => command.arg(claim.as_ref().map_or(&[][..], Owner::client)),
         };
         if successor.is_some() || !cooldown.is_zero() {
-            command
-                .number(u64::try_from(cooldown.as_millis()).map_or(MAX_COOLDOWN, |ms| ms.min(MAX_COOLDOWN)));
+            command.arg(cooldown.min(MAX_COOLDOWN).as_millis());
         }
         if let Some(successor) = successor {
             write_placement(&mut command, successor, &wire.clock, self.format().is_string());

@@ -118,29 +118,29 @@ impl RedisStore {
         // With an empty name the script raises the counter of each lock.
         let per_lock = self.link.dialer.config.redisson_fencing;
         command
-            .text(if per_lock { "" } else { COUNTER })
-            .bytes(&client_key(client));
+            .arg(if per_lock { "" } else { COUNTER })
+            .arg(&client_key(client));
         for renewal in renewals {
-            command.text(&self.format().key(renewal.claim.key.as_str()));
+            command.arg(self.format().key(renewal.claim.key.as_str()));
         }
-        command.text(&self.claims.client_label(&first.claim));
+        command.arg(&*self.claims.client_label(&first.claim));
         for renewal in renewals {
             let record = self.claims.record_to_write(renewal.claim.id, renewal.raise);
             command
-                .bytes(Owner::of(renewal.claim.id).as_bytes())
-                .number(lease_ms(renewal.lease))
-                .text(match renewal.only {
+                .arg(Owner::of(renewal.claim.id).as_bytes())
+                .arg(lease_ms(renewal.lease))
+                .arg(match renewal.only {
                     _ if renewal.downgrade => "D",
                     Phase::Waiting => "W",
                     Phase::Granted => "G",
                     Phase::Either => "E",
                 })
-                .text(if renewal.shorten_only { "1" } else { "" });
+                .arg(if renewal.shorten_only { "1" } else { "" });
             match renewal.raise {
-                Some(run) => command.number(run.last().get()),
-                None => command.text(""),
+                Some(run) => command.arg(run.last().get()),
+                None => command.arg(""),
             };
-            command.text(record.as_deref().unwrap_or_default());
+            command.arg(record.as_deref().unwrap_or_default());
         }
         let held_from = self.now();
         let reply = wire.call(&command).await?;

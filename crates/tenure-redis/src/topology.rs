@@ -74,10 +74,6 @@ impl Acknowledgement {
         }
         Ok(Some(Acknowledgement { replicas, wait }))
     }
-
-    pub(crate) fn wait_ms(&self) -> u64 {
-        u64::try_from(self.wait.as_millis()).unwrap_or(u64::MAX)
-    }
 }
 
 impl Topology {

@@ -6,7 +6,6 @@ mod subscriber;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -57,8 +56,6 @@ enum Task {
 #[derive(Default)]
 struct Registry {
     state: Mutex<RegistryState>,
-    /// Number of channels. A release locks `state` only if this is not zero.
-    count: AtomicUsize,
     changed: Notify,
     /// Notified when the connection was lost, or could not be opened: waiters then poll.
     lost: Notify,
@@ -92,7 +89,7 @@ impl Subscriptions {
 
     /// Returns whether the server counts this client among the lock's subscribers, as far as the client knows.
     pub(crate) fn is_subscribed(&self, prefix: &str, key: &LockKey) -> bool {
-        if self.registry.count.load(Ordering::Relaxed) == 0 {
+        if self.registry.is_empty() {
             return false;
         }
         let channel = self.dialer.config.layout.channel(prefix, key);
@@ -125,7 +122,6 @@ impl Subscriptions {
             task.abort();
         }
         let state = std::mem::take(&mut *self.registry.state.lock());
-        self.registry.count.store(0, Ordering::Relaxed);
         // Both mutexes are unlocked before the wake-ups end, because a waiter may then call the store, which locks
         // them.
         drop(task);
@@ -173,7 +169,6 @@ impl Registry {
             state.changed.push(name.clone());
             self.changed.notify_one();
         }
-        self.count.store(state.channels.len(), Ordering::Relaxed);
         let (registry, own) = (self.clone(), signal.clone());
         signal.wakes(move || registry.remove(&name, &own))
     }
@@ -209,7 +204,6 @@ impl Registry {
                 (false, true) => {}
             }
         }
-        self.count.store(state.channels.len(), Ordering::Relaxed);
         (wanted, unwanted)
     }
 
@@ -249,7 +243,6 @@ impl Registry {
             }
             !channel.signals.is_empty()
         });
-        self.count.store(channels.len(), Ordering::Relaxed);
         self.lost.notify_one();
     }
 
@@ -263,6 +256,11 @@ impl Registry {
         drop(state);
         signals.iter().for_each(WakeSignal::notify);
         !signals.is_empty()
+    }
+
+    /// Returns whether no claim is watched.
+    fn is_empty(&self) -> bool {
+        self.state.lock().channels.is_empty()
     }
 
     /// Returns whether the server has confirmed the subscription to a channel.
@@ -317,7 +315,7 @@ async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watc
         dialer.slots_may_have_moved();
         registry.reset();
         sleep(RETRY_PAUSE).await;
-        while registry.count.load(Ordering::Relaxed) == 0 {
+        while registry.is_empty() {
             registry.changed.notified().await;
         }
     }
@@ -357,9 +355,7 @@ async fn apply_changes(mut subscriber: Subscriber, registry: &Registry, limit: D
 async fn ping_until_dead(mut subscriber: Subscriber, registry: &Registry, limit: Duration) {
     loop {
         sleep(PING_INTERVAL).await;
-        if registry.count.load(Ordering::Relaxed) > 0
-            && !matches!(timeout(limit, subscriber.ping()).await, Ok(Some(())))
-        {
+        if !registry.is_empty() && !matches!(timeout(limit, subscriber.ping()).await, Ok(Some(()))) {
             return;
         }
     }

@@ -13,7 +13,7 @@ use crate::profile::{grants, lease_ms};
 /// Adds two keys to a call: that of the client's record, and the one that exists while requests of the client's ended
 /// claims may be in flight.
 pub(crate) fn write_client(command: &mut Command, client: ClientId) {
-    command.bytes(&client_key(client)).bytes(&doubts_key(client));
+    command.arg(&client_key(client)).arg(&doubts_key(client));
 }
 
 /// Adds the arguments from which a script places a claim. `labelled` scripts, those of strings, need the label of every
@@ -26,19 +26,19 @@ pub(crate) fn write_placement(
 ) {
     let (claim, record) = (placement.claim, &placement.client);
     command
-        .bytes(Owner::of(claim.at.id).as_bytes())
-        .number(lease_ms(claim.lease))
-        .number(clock.at(placement.not_after))
-        .number(grants(claim));
+        .arg(Owner::of(claim.at.id).as_bytes())
+        .arg(lease_ms(claim.lease))
+        .arg(clock.at(placement.not_after))
+        .arg(grants(claim));
     let mode = mode_code(claim.mode);
     match claim.fairness {
-        Fairness::Fifo => _ = command.text(&claim.label).text("1"),
-        Fairness::Unfair if labelled => _ = command.text(&claim.label).text(""),
-        Fairness::Unfair if record.is_some() || !mode.is_empty() => _ = command.text("").text(""),
+        Fairness::Fifo => _ = command.arg(&*claim.label).arg("1"),
+        Fairness::Unfair if labelled => _ = command.arg(&*claim.label).arg(""),
+        Fairness::Unfair if record.is_some() || !mode.is_empty() => _ = command.arg("").arg(""),
         Fairness::Unfair => {}
     }
     if !mode.is_empty() {
-        command.text(&mode);
+        command.arg(&mode);
     }
     if let Some(record) = record {
         write_record(command, record);
@@ -47,8 +47,7 @@ pub(crate) fn write_placement(
 
 /// Adds the time to live and the label of a client's record.
 pub(crate) fn write_record(command: &mut Command, record: &ClientRecord) {
-    let ttl = u64::try_from(record.ttl.as_millis()).unwrap_or(u64::MAX);
-    command.number(ttl).text(&record.label);
+    command.arg(record.ttl.as_millis()).arg(&*record.label);
 }
 
 /// A claim's mode as scripts know it: empty for a mutex, `R` or `W` for a reader or a writer, `TAKE/SIZE` for permits.

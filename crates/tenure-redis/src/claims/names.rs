@@ -88,11 +88,6 @@ pub(crate) const READ_WRITE_CHANNEL: &str = "redisson_rwlock:";
 /// Prefix of the channel to which Redisson publishes releases of a semaphore.
 pub(crate) const SEMAPHORE_CHANNEL: &str = "redisson_sc:";
 
-/// Key of the token counter of Redisson's RFencedLock.
-pub(crate) fn lock_counter(key: &LockKey) -> String {
-    tagged("redisson_lock_token:", key)
-}
-
 /// Key of the list of a lock's fair waiters.
 pub(crate) fn queue(key: &LockKey) -> String {
     tagged(QUEUE_PREFIX, key)

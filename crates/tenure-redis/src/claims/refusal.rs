@@ -2,8 +2,10 @@
 
 use std::error::Error;
 
-use redis::ServerError;
+use redis::RedisError;
 use tenure_backend::{BackendError, Effect, Fault};
+
+use crate::error::unanswered;
 
 pub(crate) const WRONG_PASSWORD: &str = "Redis refused the user or the password: correct them, see whether the user is enabled (ACL LIST), or leave \
      them out if this Redis asks for none";
@@ -108,8 +110,9 @@ impl<'a> Refusal<'a> {
         Refusal { code, details }
     }
 
-    pub(crate) fn of(error: &'a ServerError) -> Self {
-        Self::new(error.code(), error.details().unwrap_or_default())
+    /// The error reply that the server sent; `None` if no reply came.
+    pub(crate) fn of(error: &'a RedisError) -> Option<Self> {
+        Some(Self::new(error.code()?, error.detail().unwrap_or_default()))
     }
 
     /// Parses an error that a script caught and returned as text.
@@ -168,6 +171,11 @@ impl<'a> Refusal<'a> {
         }
         BackendError::because(fault, effect, message, format!("{code} {details}"))
     }
+}
+
+/// Translates the error of a call, whether the server refused it or no reply came.
+pub(crate) fn translate(error: &RedisError) -> BackendError {
+    Refusal::of(error).map_or_else(|| unanswered(error), |refusal| refusal.error())
 }
 
 /// Returns whether the server refused a call, without effect, because the user may not access one of its keys. The

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
+use redis::{Arg, Cmd, ToSingleRedisArg};
 use tenure_backend::{BackendError, Kind, TURN};
 
 use crate::claims::names::{MUTEX_CHANNEL, READ_WRITE_CHANNEL, SEMAPHORE_CHANNEL, is_once_per_slot};
@@ -245,7 +245,7 @@ impl Script {
             cmd: Cmd::with_capacity(3 + keys + arguments, 64 + bytes),
         };
         let hash = &self.text(Dialect::Alone).hash;
-        command.text("EVALSHA").text(hash).number(keys as u64);
+        command.arg("EVALSHA").arg(hash).arg(keys);
         command
     }
 }
@@ -258,17 +258,9 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        self.cmd.write_arg(bytes);
-        self
-    }
-
-    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
-        self.bytes(text.as_bytes())
-    }
-
-    pub(crate) fn number(&mut self, number: u64) -> &mut Self {
-        number.write_redis_args(&mut self.cmd);
+    /// Adds one key or argument: a number, text or bytes.
+    pub(crate) fn arg(&mut self, arg: impl ToSingleRedisArg) -> &mut Self {
+        self.cmd.arg(arg);
         self
     }
 
@@ -355,8 +347,8 @@ mod tests {
     fn a_call_in_a_cluster_has_keys_of_one_slot_only() {
         let mut command = REDISSON.mutex.acquire.command(4, 1, 0);
         let keys = ["tenure_tokens", "{k}:a", "tenure_claims:u", "tenure_doubts:u"];
-        keys.iter().for_each(|key| _ = command.text(key));
-        command.text("owner");
+        keys.iter().for_each(|key| _ = command.arg(key));
+        command.arg("owner");
         let sent = parts(&command.in_dialect(Dialect::Cluster).expect("one slot"));
         assert_eq!((&*sent[0], &*sent[2], sent.len()), ("EVALSHA", "5", 9));
         assert!(
@@ -373,7 +365,7 @@ mod tests {
     #[test]
     fn keys_of_several_slots_are_never_sent() {
         let mut command = REDISSON.inspect.command(2, 0, 0);
-        command.text("a").text("b");
+        command.arg("a").arg("b");
         assert!(command.in_dialect(Dialect::ShardedCluster).is_err());
         assert!(command.with_source(Dialect::ShardedCluster).is_err());
         assert!(command.in_dialect(Dialect::Alone).is_ok());

@@ -1,8 +1,9 @@
 //! Slots of Redis Cluster: each key belongs to one of 16,384 slots, and each slot to one node.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use tenure_backend::{BackendError, LockKey};
+use tenure_backend::{BackendError, ClaimRef, ClientId, LockKey};
 
 use crate::claims::names::queue;
 use crate::error::invalid;
@@ -12,19 +13,12 @@ pub(crate) const SLOTS: usize = 16_384;
 
 /// For each slot the smallest number whose digits are a key of that slot: the slot's tag.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
-    let mut tags = vec![None; SLOTS];
-    let mut missing = SLOTS;
-    for number in 0.. {
-        let tag = &mut tags[usize::from(slot(number.to_string().as_bytes()))];
-        if tag.is_none() {
-            *tag = Some(number);
-            missing -= 1;
-        }
-        if missing == 0 {
-            break;
-        }
+    let (mut tags, mut number) = (BTreeMap::new(), 0);
+    while tags.len() < SLOTS {
+        tags.entry(slot(number.to_string().as_bytes())).or_insert(number);
+        number += 1;
     }
-    tags.into_iter().flatten().collect()
+    tags.into_values().collect()
 });
 
 /// The slot of a key: that of its hash tag, if it has one.
@@ -42,6 +36,15 @@ pub(crate) fn slot_of(key: &LockKey) -> Result<u16, BackendError> {
         "the braces of this key leave its lock without a slot of its own in a cluster: choose a key without braces, or with one \
          pair around some text, as in `{user}:mail`",
     ))
+}
+
+/// Identifies the record of a claim's client. In a cluster, a client has one record for each slot.
+pub(crate) fn client_record_at(claim: &ClaimRef, in_cluster: bool) -> (ClientId, u16) {
+    let slot = match in_cluster {
+        true => slot(claim.key.as_str().as_bytes()),
+        false => 0,
+    };
+    (claim.id.client(), slot)
 }
 
 /// Returns whether all keys of a lock are in the slot of its name.

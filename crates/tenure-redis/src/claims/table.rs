@@ -13,7 +13,7 @@ use tenure_backend::{
 };
 
 use crate::claims::reply::granted_record;
-use crate::claims::slot::slot;
+use crate::claims::slot::client_record_at;
 use crate::connection::clock::ServerClock;
 
 /// Time for which Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight. The record
@@ -38,7 +38,7 @@ struct State {
     /// Number of entries that triggers the next sweep; `MIN_SWEEP` if that is greater.
     sweep_at: usize,
     ended: Tombstones,
-    /// What is known about the record of each client. In a cluster, a client has one record for each slot.
+    /// What is known about the record of each client, see [`client_record_at`].
     clients: HashMap<(ClientId, u16), StoredClient>,
     /// The servers form a cluster.
     in_cluster: bool,
@@ -251,7 +251,7 @@ impl ClaimTable {
     /// The label to write into the record of a claim's client.
     pub(crate) fn client_label(&self, claim: &ClaimRef) -> Arc<str> {
         let state = self.state.lock();
-        let client = state.clients.get(&state.client_at(claim));
+        let client = state.clients.get(&client_record_at(claim, state.in_cluster));
         client.map_or_else(|| "".into(), |client| client.label.clone())
     }
 }
@@ -264,20 +264,11 @@ impl Entry {
 }
 
 impl State {
-    /// Identifies the record of a claim's client.
-    fn client_at(&self, claim: &ClaimRef) -> (ClientId, u16) {
-        let slot = match self.in_cluster {
-            true => slot(claim.key.as_str().as_bytes()),
-            false => 0,
-        };
-        (claim.id.client(), slot)
-    }
-
     /// Returns the client's record if the call that places this claim must write it: the record in Redis may end before
     /// the claim does, its label changes, or it was written on another connection.
     fn client_record(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<ClientRecord> {
         let until = now + claim.lease + RECORD_TTL;
-        let at = self.client_at(&claim.at);
+        let at = client_record_at(&claim.at, self.in_cluster);
         let stored = self.clients.entry(at).or_insert_with(|| StoredClient {
             label: claim.label.clone(),
             until: now,
@@ -330,7 +321,7 @@ impl Placement<'_> {
     fn client_not_stored(&self) {
         if self.client.is_some() {
             let mut state = self.table.state.lock();
-            let at = state.client_at(&self.claim.at);
+            let at = client_record_at(&self.claim.at, state.in_cluster);
             if let Some(stored) = state.clients.get_mut(&at) {
                 stored.until = Instant::ORIGIN;
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::{InfoDict, from_redis_value};
+use redis::InfoDict;
 use tenure_backend::{BackendError, Fault, Finding};
 
 use crate::claims::slot::{SLOTS, scope};
@@ -23,9 +23,9 @@ impl RedisCluster {
         self.dialer.check_process()?;
         self.look().await?;
         let nodes: Vec<_> = {
-            let nodes = self.nodes.lock();
-            let all = nodes.all()?.into_iter();
-            all.map(|(address, node)| (address, nodes.slot_of(&node), node))
+            let nodes = self.nodes()?;
+            let all = nodes.by_address.iter();
+            all.map(|(address, node)| (address.clone(), nodes.slot_of(node), node.clone()))
                 .collect()
         };
         let examined = join_all(nodes.iter().map(async |(_, slot, node)| {
@@ -70,7 +70,7 @@ impl RedisCluster {
 /// Reports slots without a node, and a node that counts the cluster as down.
 async fn cluster_state(wire: &Wire, findings: &mut Vec<Finding>) {
     let reply = wire.query(redis::cmd("CLUSTER").arg("INFO")).await;
-    let Some(info): Option<InfoDict> = reply.ok().and_then(|reply| from_redis_value(reply).ok()) else {
+    let Ok(info): Result<InfoDict, _> = reply else {
         return;
     };
     let covered = info.get("cluster_slots_ok").unwrap_or(0);

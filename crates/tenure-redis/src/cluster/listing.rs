@@ -19,7 +19,7 @@ impl RedisCluster {
         let (from, inner) = after
             .and_then(|cursor| cursor.as_str().split_once(' '))
             .unwrap_or_default();
-        let nodes = self.nodes.lock().all()?;
+        let nodes = self.nodes()?.by_address.clone();
         let mut rest = nodes.into_iter().skip_while(|(address, _)| **address < *from);
         let Some((address, node)) = rest.next() else {
             return Ok(Page::new(Vec::new(), None));

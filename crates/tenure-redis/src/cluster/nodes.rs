@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::select_ok;
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use redis::Value;
 use tenure_backend::{BackendError, Effect, Fault};
 use tenure_endpoint::Host;
@@ -44,9 +44,8 @@ pub struct RedisCluster {
     /// The nodes that the URL names.
     pub(super) seeds: Vec<Host>,
     pub(super) claims: Arc<ClaimTable>,
-    pub(super) nodes: Mutex<Nodes>,
-    /// Notified when slots may have moved to other nodes.
-    pub(super) moves: Arc<Notify>,
+    /// `None` after the store was closed.
+    pub(super) nodes: Mutex<Option<Nodes>>,
     /// Notified when a slot may have been given to another node.
     pub(super) changed: watch::Sender<()>,
     /// Notified when a node's connection was replaced, or a node is gone, as after a failover: the new server may have
@@ -56,9 +55,8 @@ pub struct RedisCluster {
 
 /// The nodes of a cluster by address and by slot.
 pub(super) struct Nodes {
-    by_address: BTreeMap<String, Arc<RedisStore>>,
+    pub(super) by_address: BTreeMap<String, Arc<RedisStore>>,
     by_slot: Vec<Option<Arc<RedisStore>>>,
-    closed: bool,
 }
 
 impl Default for Nodes {
@@ -66,26 +64,14 @@ impl Default for Nodes {
         Nodes {
             by_address: BTreeMap::new(),
             by_slot: vec![None; SLOTS],
-            closed: false,
         }
     }
 }
 
 impl Nodes {
-    /// The nodes that serve slots, by address.
-    pub(super) fn all(&self) -> Result<BTreeMap<String, Arc<RedisStore>>, BackendError> {
-        match self.closed {
-            true => Err(BackendError::closed()),
-            false => Ok(self.by_address.clone()),
-        }
-    }
-
     /// The node that serves a slot; `None` if no known node does.
-    pub(super) fn of_slot(&self, slot: u16) -> Result<Option<Arc<RedisStore>>, BackendError> {
-        match self.closed {
-            true => Err(BackendError::closed()),
-            false => Ok(self.by_slot[usize::from(slot)].clone()),
-        }
+    pub(super) fn of_slot(&self, slot: u16) -> Option<Arc<RedisStore>> {
+        self.by_slot[usize::from(slot)].clone()
     }
 
     /// A slot that the node serves.
@@ -93,21 +79,20 @@ impl Nodes {
         let is_its = |of: &Option<Arc<RedisStore>>| of.as_ref().is_some_and(|of| Arc::ptr_eq(of, node));
         self.by_slot.iter().position(is_its)?.try_into().ok()
     }
-
-    /// Refuses further calls. Returns the nodes, for their connections to be closed.
-    pub(super) fn close(&mut self) -> Vec<Arc<RedisStore>> {
-        self.closed = true;
-        std::mem::take(&mut self.by_address).into_values().collect()
-    }
 }
 
 /// A range of slots, the node that serves it, and the replicas of that node.
 type Served = (RangeInclusive<usize>, Host, Vec<Host>);
 
 impl RedisCluster {
+    /// The known nodes. Fails after the store was closed.
+    pub(super) fn nodes(&self) -> Result<MappedMutexGuard<'_, Nodes>, BackendError> {
+        MutexGuard::try_map(self.nodes.lock(), Option::as_mut).map_err(|_| BackendError::closed())
+    }
+
     /// Learns which node serves which slot: from the known nodes, or if none answers, from those that the URL names.
     pub(super) async fn look(&self) -> Result<(), BackendError> {
-        let known = self.nodes.lock().all()?;
+        let known = self.nodes()?.by_address.clone();
         if !known.is_empty() {
             match ask_first(known.into_values()).await {
                 Ok(served) => return self.adopt(served),
@@ -128,15 +113,9 @@ impl RedisCluster {
             let node = entry.or_insert_with(|| self.node_at(&host)).clone();
             fresh.by_slot[slots].fill(Some(node));
         }
-        let before = {
-            let mut nodes = self.nodes.lock();
-            if nodes.closed {
-                return Err(BackendError::closed());
-            }
-            std::mem::replace(&mut *nodes, fresh)
-        };
+        let before = std::mem::replace(&mut *self.nodes()?, fresh);
         self.changed.send_replace(());
-        let after = self.nodes.lock();
+        let after = self.nodes()?;
         let is_gone = |address| !after.by_address.contains_key(address);
         if before.by_address.keys().any(is_gone) {
             self.replaced.send_replace(());
@@ -146,28 +125,31 @@ impl RedisCluster {
 
     /// Notes that a node has named another for a slot. An empty name of a host means the host of the node itself.
     pub(super) fn note_move(&self, slot: u16, address: &str, said_by: &RedisStore) {
-        self.moves.notify_one();
+        self.dialer.slots_may_have_moved();
         let Some((name, port)) = address.rsplit_once(':') else {
             return;
         };
         let host = port.parse().ok().and_then(|port| host(name, port, said_by));
         let Some(host) = host else { return };
         let node = self.node_at(&host);
-        let mut nodes = self.nodes.lock();
-        if !nodes.closed {
-            nodes.by_address.insert(node.address(), node.clone());
-            let before = nodes.by_slot[usize::from(slot)].replace(node);
-            drop(nodes);
-            drop(before);
-            self.changed.send_replace(());
-        }
+        let Ok(mut nodes) = self.nodes() else { return };
+        nodes.by_address.insert(node.address(), node.clone());
+        let before = nodes.by_slot[usize::from(slot)].replace(node);
+        drop(nodes);
+        drop(before);
+        self.changed.send_replace(());
     }
 
     /// The node at an address. A new one connects at its first call.
     fn node_at(&self, host: &Host) -> Arc<RedisStore> {
         let dialer = self.dialer.to(host.clone());
-        if let Some(node) = self.nodes.lock().by_address.get(&dialer.config.address()) {
-            return node.clone();
+        let address = dialer.config.address();
+        let known = self
+            .nodes()
+            .ok()
+            .and_then(|nodes| nodes.by_address.get(&address).cloned());
+        if let Some(node) = known {
+            return node;
         }
         let node = RedisStore::of_node(dialer, self.claims.clone());
         let (mut of_node, replaced) = (node.link.replacements(), self.replaced.clone());

@@ -85,9 +85,9 @@ impl RedisCluster {
 impl Route<'_> {
     /// The node to call next.
     fn node(&self) -> Result<Arc<RedisStore>, BackendError> {
-        let node = self.cluster.nodes.lock().of_slot(self.slot)?;
+        let node = self.cluster.nodes()?.of_slot(self.slot);
         node.ok_or_else(|| {
-            self.cluster.moves.notify_one();
+            self.cluster.dialer.slots_may_have_moved();
             not_served(self.slot, Effect::None, "no node of the cluster has it")
         })
     }
@@ -103,7 +103,7 @@ impl Route<'_> {
                     return Ok(());
                 }
             }
-            Some(Redirect::Moving) => self.cluster.moves.notify_one(),
+            Some(Redirect::Moving) => self.cluster.dialer.slots_may_have_moved(),
         }
         if self.until <= self.cluster.now() + self.pause {
             return Err(not_served(self.slot, error.effect(), cause_of(&error)));
@@ -120,11 +120,11 @@ impl Route<'_> {
         // A script that was stopped at a key of another node reports this.
         let stopped = cause.contains("non local key");
         if stopped || cause.starts_with("CLUSTERDOWN") {
-            self.cluster.moves.notify_one();
+            self.cluster.dialer.slots_may_have_moved();
             return not_served(self.slot, error.effect(), cause);
         }
         if error.fault() == Fault::Unavailable {
-            self.cluster.moves.notify_one();
+            self.cluster.dialer.slots_may_have_moved();
         }
         error
     }

@@ -33,7 +33,7 @@ impl RedisCluster {
         self.dialer.check_process()?;
         let slot = slot_of(&claim.at.key)?;
         let changed = self.changed.subscribe();
-        let node = self.nodes.lock().of_slot(slot)?;
+        let node = self.nodes()?.of_slot(slot);
         let node = node.ok_or_else(not_subscribed)?;
         let wakes = node.subscriptions.watch(&claim).await?;
         let watched = Watched {
@@ -55,7 +55,7 @@ impl Watched {
     /// have been missed.
     async fn next(&mut self) -> Option<()> {
         loop {
-            let node = self.cluster.upgrade()?.nodes.lock().of_slot(self.slot).ok()?;
+            let node = self.cluster.upgrade()?.nodes().ok()?.of_slot(self.slot);
             if let Some(node) = node.filter(|node| !Arc::ptr_eq(node, &self.node)) {
                 match node.subscriptions.watch(&self.claim).await {
                     Ok(wakes) => (self.wakes, self.node) = (wakes, node),

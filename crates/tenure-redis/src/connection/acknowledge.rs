@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::claims::refusal::Refusal;
+use crate::claims::refusal::translate;
 use crate::claims::reply::integer;
 use crate::claims::slot::{scope, slot};
 use crate::connection::connect_error::{ConnectError, two_servers};
@@ -43,7 +43,7 @@ impl Acknowledger {
         calls: &mut MultiplexedConnection,
         wanted: Acknowledgement,
     ) -> Result<Self, ConnectError> {
-        let stream = dialer.streams.open(server).await?;
+        let stream = dialer.streams.open(server, None).await?;
         let login = dialer.handshake().await?;
         let (mut connection, driver) = log_in(stream, &login, AsyncConnectionConfig::new()).await?;
         let process = run_id(calls).await?;
@@ -98,7 +98,7 @@ async fn acknowledge(
         };
         let answer = match &replies[..] {
             // Without the write, `WAIT` counts replicas that have an earlier one.
-            [Value::ServerError(refusal), _] => Err(error::not_counted(&Refusal::of(refusal).error())),
+            [Value::ServerError(refusal), _] => Err(error::not_counted(&translate(&refusal.clone().into()))),
             [_, count] => match integer(count) {
                 Some(count) if count >= wanted.replicas => Ok(()),
                 Some(count) => Err(error::too_few_replicas(count, wanted.replicas, wanted.wait)),
@@ -123,7 +123,10 @@ fn question(wanted: Acknowledgement, slot: Option<u16>) -> Pipeline {
     let mut question = redis::pipe();
     let key = format!("{KEY}{}", slot.map(scope).unwrap_or_default());
     question.cmd("SET").arg(key).arg(1).arg("PX").arg(KEY_TTL);
-    question.cmd("WAIT").arg(wanted.replicas).arg(wanted.wait_ms());
+    question
+        .cmd("WAIT")
+        .arg(wanted.replicas)
+        .arg(wanted.wait.as_millis());
     question
 }
 

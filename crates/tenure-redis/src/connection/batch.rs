@@ -17,7 +17,7 @@ use crate::claims::names::{COUNTER, Owner};
 use crate::claims::refusal::lacks_key_permission;
 use crate::claims::reply::{integer, list};
 use crate::claims::script::{BATCH, Command, Dialect};
-use crate::claims::slot::slot;
+use crate::claims::slot::client_record_at;
 use crate::claims::table::ClientRecord;
 use crate::connection::concurrency::ConcurrencyLimit;
 use crate::connection::wire::Wire;
@@ -123,41 +123,27 @@ impl Queue {
 /// Sends one batch after the other. Entries that come while all sender tasks wait for replies travel in the next batch.
 async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock: Arc<dyn Clock>) {
     loop {
-        let mut batch = queue.next(number).await;
+        let batch = queue.next(number).await;
         if batch.is_empty() {
             return;
         }
         // The connection is gone only if no caller waits: each waiting caller keeps the session, and so the
         // connection.
         let Some(wire) = wire.upgrade() else { return };
-        batch.retain(|queued| !queued.reply.is_closed());
-        decline_other_clients(&mut batch);
-        if batch.is_empty() {
-            continue;
+        // One call names one client's record, and its keys are of one slot.
+        let mut calls: BTreeMap<_, Vec<Queued>> = BTreeMap::new();
+        for queued in batch.into_iter().filter(|queued| !queued.reply.is_closed()) {
+            let record = client_record_at(queued.entry.at(), wire.dialect != Dialect::Alone);
+            calls.entry(record).or_default().push(queued);
         }
-        batch.sort_by_key(|queued| queued.entry.rank());
-        if wire.dialect == Dialect::Alone {
-            send_and_answer(batch, &wire, &*clock, &queue.limit).await;
-        } else {
-            let calls = by_slot(batch);
-            join_all(calls.map(|batch| send_and_answer(batch, &wire, &*clock, &queue.limit))).await;
-        }
+        let calls = calls.into_values();
+        join_all(calls.map(|call| send_and_answer(call, &wire, &*clock, &queue.limit))).await;
     }
-}
-
-/// Splits a batch into one for each slot, because a node of a cluster refuses keys of several slots. Keeps the order
-/// within a slot.
-fn by_slot(batch: Vec<Queued>) -> impl Iterator<Item = Vec<Queued>> {
-    let mut batches: BTreeMap<u16, Vec<Queued>> = BTreeMap::new();
-    for queued in batch {
-        let slot = slot(queued.entry.at().key.as_str().as_bytes());
-        batches.entry(slot).or_default().push(queued);
-    }
-    batches.into_values()
 }
 
 /// Sends a batch in one call, and passes each reply to its caller.
-async fn send_and_answer(batch: Vec<Queued>, wire: &Wire, clock: &dyn Clock, limit: &ConcurrencyLimit) {
+async fn send_and_answer(mut batch: Vec<Queued>, wire: &Wire, clock: &dyn Clock, limit: &ConcurrencyLimit) {
+    batch.sort_by_key(|queued| queued.entry.rank());
     let sent = clock.now();
     let mut replies = send(&batch, wire, clock).await.map(Vec::into_iter);
     if replies.is_ok() {
@@ -171,18 +157,6 @@ async fn send_and_answer(batch: Vec<Queued>, wire: &Wire, clock: &dyn Clock, lim
             Err(error) => Err(error.clone()),
         };
         let _ = reply.send(result);
-    }
-}
-
-/// Keeps only entries of the first entry's client, because one call carries claims of one client. Callers of removed
-/// entries send these alone.
-fn decline_other_clients(batch: &mut Vec<Queued>) {
-    let Some(client) = batch.first().map(|queued| queued.entry.at().id.client()) else {
-        return;
-    };
-    let is_other = |queued: &mut Queued| queued.entry.at().id.client() != client;
-    for other in batch.extract_if(.., is_other) {
-        let _ = other.reply.send(Ok(BatchReply::NotDone));
     }
 }
 
@@ -210,36 +184,36 @@ fn encode(batch: &[Queued], wire: &Wire) -> Command {
     let first_not_after = placements().map(|(_, not_after)| not_after).min();
     let shared = if_all_equal(placements().map(|(claim, _)| (lease_ms(claim.lease), grants(claim))));
     let mut command = BATCH.command(3 + batch.len(), 8 + 3 * batch.len(), 160 * (1 + batch.len()));
-    command.text(COUNTER);
+    command.arg(COUNTER);
     if let Some(first) = batch.first() {
         write_client(&mut command, first.entry.at().id.client());
     }
     for Queued { entry, .. } in batch {
-        command.text(entry.at().key.as_str());
+        command.arg(entry.at().key.as_str());
     }
     command
-        .number(releases as u64)
-        .number(with_record as u64)
-        .number(tokens)
-        .number(first_not_after.map_or(0, |not_after| wire.clock.at(not_after)));
+        .arg(releases)
+        .arg(with_record)
+        .arg(tokens)
+        .arg(first_not_after.map_or(0, |not_after| wire.clock.at(not_after)));
     let mut records = batch.iter().filter_map(|queued| match &queued.entry {
         BatchEntry::Acquire { client, .. } => client.as_ref(),
         BatchEntry::Release { .. } => None,
     });
     match records.next() {
         Some(record) => write_record(&mut command, record),
-        None => _ = command.text("").text(""),
+        None => _ = command.arg("").arg(""),
     }
     match shared {
-        Some((lease, grants)) => command.number(lease).number(grants),
-        None => command.text("").text(""),
+        Some((lease, grants)) => command.arg(lease).arg(grants),
+        None => command.arg("").arg(""),
     };
     for Queued { entry, .. } in batch {
-        command.bytes(Owner::of(entry.at().id).as_bytes());
+        command.arg(Owner::of(entry.at().id).as_bytes());
     }
     if shared.is_none() {
         for (claim, _) in placements() {
-            command.number(lease_ms(claim.lease)).number(grants(claim));
+            command.arg(lease_ms(claim.lease)).arg(grants(claim));
         }
     }
     command

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redis::{ErrorKind, RedisError, ServerError};
+use redis::{ErrorKind, RedisError};
 use tenure_backend::{BackendError, Effect, Fault};
 use tenure_endpoint::Host;
 
@@ -37,13 +37,8 @@ impl ConnectError {
         if error.kind() == ErrorKind::AuthenticationFailed {
             return BackendError::new(Fault::Denied, Effect::None, WRONG_PASSWORD);
         }
-        let reply = ServerError::try_from(error);
-        let refusal = match &reply {
-            Ok(reply) => Refusal::of(reply),
-            Err(error) => match (error.code(), error.detail()) {
-                (Some(code), Some(details)) => Refusal::new(code, details),
-                _ => return unreachable(error, config),
-            },
+        let Some(refusal) = Refusal::of(&error) else {
+            return unreachable(&error, config);
         };
         let refused = handshake_error(refusal.during_handshake(), config);
         BackendError::because(

@@ -7,7 +7,7 @@ use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::connection::stream::Duplex;
+use crate::connection::stream::Stream;
 
 /// Handle of the task that reads and writes. Dropping the handle ends the task, also if connecting is cancelled
 /// halfway.
@@ -19,7 +19,7 @@ pub(crate) struct Driver {
 
 /// Logs in on a stream. Replies have no time limit of their own.
 pub(crate) async fn log_in(
-    stream: Box<dyn Duplex>,
+    stream: Stream,
     login: &RedisConnectionInfo,
     settings: AsyncConnectionConfig,
 ) -> RedisResult<(MultiplexedConnection, Driver)> {

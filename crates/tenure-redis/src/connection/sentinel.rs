@@ -258,7 +258,7 @@ impl Sentinels {
         login: &RedisConnectionInfo,
         settings: AsyncConnectionConfig,
     ) -> Result<(MultiplexedConnection, Driver), Failure> {
-        let stream = self.streams.open(sentinel).await?;
+        let stream = self.streams.open(sentinel, None).await?;
         Ok(log_in(stream, login, settings).await?)
     }
 

@@ -37,16 +37,6 @@ pub(crate) struct SpinStream {
     budget: SpinBudget,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spin {
-    /// The reply, or the end of the connection, can be read.
-    Found,
-    Missed,
-    /// The caller was not alone, made its first call, paused before this one, or recent spins missed; or another caller
-    /// came during the spin.
-    Skipped,
-}
-
 /// Lets fewer calls spin after spins that missed the reply.
 #[derive(Debug, Default)]
 struct SpinBudget {
@@ -91,28 +81,25 @@ impl SpinStream {
         self.in_flight.load(Ordering::Relaxed) == 1
     }
 
-    /// Polls the socket until the reply can be read, another caller comes, or time is up.
-    fn spin(&mut self) -> Spin {
+    /// Polls the socket until the reply, or the end of the connection, can be read, another caller comes, or time is
+    /// up. Returns at once if the caller is not alone, made its first call, or paused before this one, or if recent
+    /// spins missed.
+    fn spin(&mut self) {
         let now = Instant::now();
         let is_recent = self.answered.is_some_and(|answered| now < answered + self.recent);
         if !(self.is_alone() && is_recent && self.budget.may_spin()) {
-            return Spin::Skipped;
+            return;
         }
         while self.is_alone() {
             match SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                _ => {
-                    self.budget.found();
-                    return Spin::Found;
-                }
+                _ => return self.budget.found(),
             }
             if now + self.longest <= Instant::now() {
-                self.budget.missed();
-                return Spin::Missed;
+                return self.budget.missed();
             }
             std::thread::yield_now();
         }
-        Spin::Skipped
     }
 }
 
@@ -160,6 +147,16 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(10);
 
+    /// The penalty after a call that did not spin, or whose spin found the reply, if it was 4 before.
+    const SKIPPED: u32 = 4;
+    const FOUND: u32 = 3;
+
+    fn penalty_after_spin(stream: &mut SpinStream) -> u32 {
+        stream.budget = SpinBudget { penalty: 4, skip: 0 };
+        stream.spin();
+        stream.budget.penalty
+    }
+
     /// A stream with one call in flight, and the server's end, which the test plays.
     async fn connected() -> (SpinStream, Peer) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -204,16 +201,16 @@ mod tests {
     #[tokio::test]
     async fn only_a_lone_repeated_call_spins() {
         let (mut stream, mut server) = connected().await;
-        assert_eq!(stream.spin(), Spin::Skipped, "the first call");
+        assert_eq!(penalty_after_spin(&mut stream), SKIPPED, "the first call");
         answered(&mut stream, &mut server).await;
         stream.in_flight.store(2, Ordering::Relaxed);
-        assert_eq!(stream.spin(), Spin::Skipped);
+        assert_eq!(penalty_after_spin(&mut stream), SKIPPED);
         stream.in_flight.store(1, Ordering::Relaxed);
         stream.recent = Duration::ZERO;
-        assert_eq!(stream.spin(), Spin::Skipped);
+        assert_eq!(penalty_after_spin(&mut stream), SKIPPED);
         stream.recent = LONG;
         server.write_all(b"!").expect("it is connected");
-        assert_eq!(stream.spin(), Spin::Found);
+        assert_eq!(penalty_after_spin(&mut stream), FOUND);
     }
 
     #[tokio::test]
@@ -239,10 +236,13 @@ mod tests {
         let (mut stream, mut server) = connected().await;
         answered(&mut stream, &mut server).await;
         stream.longest = Duration::from_micros(1);
-        let spins: Vec<_> = (0..20).map(|_| stream.spin()).collect();
-        let missed = (0..20).filter(|call| spins[*call] == Spin::Missed);
+        let missed = (0..20).filter(|_| {
+            let before = stream.budget.penalty;
+            stream.spin();
+            assert!(before <= stream.budget.penalty, "nothing was found");
+            before < stream.budget.penalty
+        });
         assert_eq!(missed.collect::<Vec<_>>(), [0, 1, 4, 11]);
-        assert!(!spins.contains(&Spin::Found));
     }
 
     #[tokio::test]
@@ -250,7 +250,7 @@ mod tests {
         let (mut stream, mut server) = connected().await;
         answered(&mut stream, &mut server).await;
         drop(server);
-        assert_eq!(stream.spin(), Spin::Found);
+        assert_eq!(penalty_after_spin(&mut stream), FOUND);
         assert_eq!(stream.read(&mut [0; 64]).await.expect("it was closed"), 0);
     }
 

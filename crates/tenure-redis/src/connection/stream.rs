@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use redis::RedisError;
+use redis::aio::AsyncStream;
 use tenure_backend::BackendError;
 use tenure_endpoint::Host;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::config::Config;
@@ -16,9 +16,7 @@ use crate::connection::connect_error::no_tls;
 use crate::connection::spin::SpinStream;
 
 /// A stream of bytes to and from a server.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+pub(crate) type Stream = Box<dyn AsyncStream + Send + Unpin>;
 
 /// Opens streams, all with the same TLS settings.
 #[derive(Clone)]
@@ -55,44 +53,23 @@ impl Streams {
         Ok(Streams { spin: config.spin })
     }
 
-    /// Connects to the server, with TLS if it is configured. The stream does not spin.
-    pub(crate) async fn open(&self, server: &Host) -> Result<Box<dyn Duplex>, ConnectError> {
-        self.secure(server, connect(server).await?).await
-    }
-
-    /// Opens a stream for calls, which spins for replies if `Config::spin` is set. `in_flight` counts the calls that
-    /// wait for a reply.
-    pub(crate) async fn open_for_calls(
+    /// Connects to the server, with TLS if it is configured. If `Config::spin` is set, the stream spins for replies to
+    /// the calls that `in_flight` counts.
+    pub(crate) async fn open(
         &self,
         server: &Host,
-        in_flight: &Arc<AtomicUsize>,
-    ) -> Result<Box<dyn Duplex>, ConnectError> {
-        let stream = connect(server).await?;
-        if !self.spin {
-            return self.secure(server, stream).await;
+        in_flight: Option<&Arc<AtomicUsize>>,
+    ) -> Result<Stream, ConnectError> {
+        // A stream whose callers are not counted never spins.
+        let in_flight = in_flight.filter(|_| self.spin).cloned().unwrap_or_default();
+        let stream = SpinStream::new(connect(server).await?, in_flight);
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            let name = server.name().to_owned().try_into();
+            let name = name.map_err(|error| no_tls(server, error))?;
+            let secured = tls.connect(name, stream).await;
+            return Ok(Box::new(secured.map_err(|error| no_tls(server, error))?));
         }
-        let stream = SpinStream::new(stream, in_flight.clone());
-        self.secure(server, stream).await
-    }
-
-    #[cfg(feature = "tls")]
-    async fn secure(
-        &self,
-        server: &Host,
-        stream: impl Duplex + 'static,
-    ) -> Result<Box<dyn Duplex>, ConnectError> {
-        let Some(tls) = &self.tls else {
-            return Ok(Box::new(stream));
-        };
-        let name = server.name().to_owned().try_into();
-        let secured = tls
-            .connect(name.map_err(|error| no_tls(server, error))?, stream)
-            .await;
-        Ok(Box::new(secured.map_err(|error| no_tls(server, error))?))
-    }
-
-    #[cfg(not(feature = "tls"))]
-    async fn secure(&self, _: &Host, stream: impl Duplex + 'static) -> Result<Box<dyn Duplex>, ConnectError> {
         Ok(Box::new(stream))
     }
 }

@@ -7,12 +7,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, InfoDict, RedisError, RedisResult, ServerError, Value};
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, InfoDict, RedisResult, Value};
 use tenure_backend::{BackendError, LockKey};
 use tenure_endpoint::Host;
 use tokio::time::timeout;
 
-use crate::claims::refusal::Refusal;
+use crate::claims::refusal::{Refusal, translate};
 use crate::claims::reply::{integer, list, text};
 use crate::claims::script::{Command, Dialect};
 use crate::connection::acknowledge::Acknowledger;
@@ -84,7 +84,7 @@ impl Wire {
 
     async fn connect_to(dialer: &Dialer, server: Host) -> Result<Arc<Self>, ConnectError> {
         let (config, in_flight) = (&dialer.config, Arc::default());
-        let stream = dialer.streams.open_for_calls(&server, &in_flight).await?;
+        let stream = dialer.streams.open(&server, Some(&in_flight)).await?;
         let login = dialer.handshake().await?;
         let settings = AsyncConnectionConfig::new().set_pipeline_buffer_size(PIPELINE_BUFFER);
         let begun = config.clock.now();
@@ -176,10 +176,10 @@ impl Wire {
     /// Like [`call`](Self::call), but does not count this call: it is for a batch, of which each caller is counted.
     pub(crate) async fn call_uncounted(&self, command: &Command) -> Result<Value, BackendError> {
         let mut reply = self.send(&*command.in_dialect(self.dialect)?).await;
-        if matches!(&reply, Ok(Err(refusal)) if refusal.code() == "NOSCRIPT") {
+        if matches!(&reply, Err(error) if error.code() == Some("NOSCRIPT")) {
             reply = self.send(&*command.with_source(self.dialect)?).await;
         }
-        translate(reply)
+        reply.map_err(|error| translate(&error))
     }
 
     /// Returns once enough replicas have all writes that were answered before this call. Fails if they do not in time.
@@ -201,7 +201,7 @@ impl Wire {
             Dialect::ShardedCluster => "SPUBLISH",
             Dialect::Alone | Dialect::Cluster => "PUBLISH",
         });
-        self.query(publish.arg(channel).arg(message)).await.map(drop)
+        self.query(publish.arg(channel).arg(message)).await
     }
 
     pub(crate) async fn time(&self) -> Result<u64, BackendError> {
@@ -211,35 +211,34 @@ impl Wire {
 
     /// A section of what the server reports about itself.
     pub(crate) async fn info(&self, section: &str) -> Result<InfoDict, BackendError> {
-        let reply = self.query(redis::cmd("INFO").arg(section)).await?;
-        redis::from_redis_value(reply).map_err(|_| error::unexpected_reply())
+        self.query(redis::cmd("INFO").arg(section)).await
     }
 
     /// A setting of the server; `None` if it cannot be read, as without permission for `CONFIG GET`.
     pub(crate) async fn setting(&self, name: &str) -> Option<String> {
         let reply = self.query(redis::cmd("CONFIG").arg("GET").arg(name)).await;
-        let (_, value): (String, String) = redis::from_redis_value(reply.ok()?).ok()?;
+        let (_, value): (String, String) = reply.ok()?;
         Some(value)
     }
 
-    /// Sends one Redis command that calls no script.
-    pub(crate) async fn query(&self, command: &Cmd) -> Result<Value, BackendError> {
+    /// Sends one Redis command that calls no script, and decodes the reply.
+    pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, BackendError> {
         let _counted = self.count_call();
-        translate(self.send(command).await)
+        let reply = self.send(command).await.map_err(|error| translate(&error))?;
+        T::from_redis_value(reply).map_err(|_| error::unexpected_reply())
     }
 
-    async fn send(&self, command: &Cmd) -> Answer {
+    /// Closes the connection if no reply comes, or if the server has become a replica.
+    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         let mut connection = self.connection.clone();
-        let answer = answer(connection.send_packed_command(command).await);
-        let is_useless = match &answer {
-            Ok(Ok(_)) => false,
-            Ok(Err(refusal)) => Refusal::of(refusal).is_from_replica(),
-            Err(_) => true,
-        };
-        if is_useless {
+        let reply = connection.send_packed_command(command).await;
+        let reply = reply.and_then(Value::extract_error);
+        if let Err(error) = &reply
+            && Refusal::of(error).is_none_or(|refusal| refusal.is_from_replica())
+        {
             self.close();
         }
-        answer
+        reply
     }
 
     /// Closes the connection. The [`Link`](crate::connection::link::Link) then opens another.
@@ -250,29 +249,13 @@ impl Wire {
 }
 
 /// The dialect of a cluster's node: `ShardedCluster` if it has sharded channels, and this user may call `PUBSUB`.
-pub(crate) async fn dialect_of_node(connection: &mut MultiplexedConnection) -> Result<Dialect, RedisError> {
+pub(crate) async fn dialect_of_node(connection: &mut MultiplexedConnection) -> RedisResult<Dialect> {
     let mut probe = redis::cmd("PUBSUB");
-    probe.arg("SHARDNUMSUB");
-    Ok(match answer(connection.send_packed_command(&probe).await)? {
-        Ok(_) => Dialect::ShardedCluster,
-        Err(_) => Dialect::Cluster,
-    })
-}
-
-/// The server's reply or, as the inner error, its refusal. The outer error tells that no reply came.
-type Answer = RedisResult<Result<Value, ServerError>>;
-
-fn answer(reply: RedisResult<Value>) -> Answer {
-    match reply {
-        Ok(Value::ServerError(refusal)) => Ok(Err(refusal)),
-        Ok(value) => Ok(Ok(value)),
-        Err(error) => ServerError::try_from(error).map(Err),
+    match probe.arg("SHARDNUMSUB").exec_async(connection).await {
+        Ok(()) => Ok(Dialect::ShardedCluster),
+        Err(error) if Refusal::of(&error).is_some() => Ok(Dialect::Cluster),
+        Err(error) => Err(error),
     }
-}
-
-fn translate(answer: Answer) -> Result<Value, BackendError> {
-    let reply = answer.map_err(|error| error::unanswered(&error))?;
-    reply.map_err(|refusal| Refusal::of(&refusal).error())
 }
 
 /// Counts a caller as waiting for a reply while it lives.

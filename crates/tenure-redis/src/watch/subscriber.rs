@@ -38,7 +38,7 @@ pub(super) async fn open(dialer: &Dialer) -> Result<(Subscriber, BoxStream<'stat
     {
         return Ok(sharded);
     }
-    let stream = dialer.streams.open(&dialer.located().await?).await?;
+    let stream = dialer.streams.open(&dialer.located().await?, None).await?;
     let (sink, stream) = PubSub::new(&dialer.handshake().await?, stream).await?.split();
     let events = stream.map(|message| Event::Message(message.get_channel_name().to_owned()));
     Ok((Subscriber::Plain(sink), events.boxed()))
@@ -52,7 +52,7 @@ async fn open_sharded(
     let settings = AsyncConnectionConfig::new().set_push_sender(sender);
     // The redis crate sends pushed messages on only in this version of the protocol.
     let login = dialer.handshake().await?.set_protocol(ProtocolVersion::RESP3);
-    let stream = dialer.streams.open(&dialer.located().await?).await?;
+    let stream = dialer.streams.open(&dialer.located().await?, None).await?;
     let (mut connection, driver) = log_in(stream, &login, settings).await?;
     if dialect_of_node(&mut connection).await? != Dialect::ShardedCluster {
         return Ok(None);
@@ -96,7 +96,7 @@ impl Subscriber {
     pub(super) async fn ping(&mut self) -> Option<()> {
         match self {
             Subscriber::Plain(sink) => sink.ping::<Value>().await.ok().map(drop),
-            Subscriber::Sharded(connection) => answered(connection, &redis::cmd("PING")).await,
+            Subscriber::Sharded(connection) => redis::cmd("PING").exec_async(connection).await.ok(),
         }
     }
 }
@@ -109,13 +109,7 @@ fn texts(channels: &[Arc<str>]) -> Vec<&str> {
 async fn each(connection: &MultiplexedConnection, command: &str, channels: &[Arc<str>]) -> Option<()> {
     let calls = channels.iter().map(async |channel| {
         let mut command = redis::cmd(command);
-        let answer = answered(&mut connection.clone(), command.arg(&**channel)).await;
-        answer.ok_or(())
+        command.arg(&**channel).exec_async(&mut connection.clone()).await
     });
     try_join_all(calls).await.ok().map(drop)
-}
-
-async fn answered(connection: &mut MultiplexedConnection, command: &redis::Cmd) -> Option<()> {
-    let reply = connection.send_packed_command(command).await.ok()?;
-    (!matches!(reply, Value::ServerError(_))).then_some(())
 }
