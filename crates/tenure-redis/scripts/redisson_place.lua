@@ -98,8 +98,8 @@ local function wake_next()
     end
 end
 
--- Returns after how many ms a waiting claim shall poll: when the lease of the holder or of one of our queued waiters
--- ends, or on a free key, when the head is dead. `left` is the rest of the holder's lease (ms); -1 if the lock has no
+-- Returns after how many ms a waiting claim shall poll: at the next end of a lease, the holder's or that of one of our
+-- queued waiters; if the key is free, also when the head of the queue will be dead. `left` is the rest of the holder's lease (ms); -1 if the lock has no
 -- expiry (Redisson leaves some), -2 if it has no holder.
 local function poll_after(left, head)
     local soonest = left >= 0 and left + 1 or 1000

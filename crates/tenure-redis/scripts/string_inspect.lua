@@ -1,8 +1,8 @@
 -- Returns mutexes in the layouts `plain` and `spring`, with their holders. Changes nothing.
 --
 -- Inputs     KEYS  the keys of the locks
--- Reply      as redisson_inspect, without waiters, because unfair ones leave nothing in Redis. A holder of the layout
---            `redisson` is shown as one of another kind.
+-- Reply      as redisson_inspect, without waiters: all are unfair here, and leave nothing in Redis. A holder of the
+--            layout `redisson` is shown as one of another kind.
 local reply = {}
 local name, tag
 --: include string_value

@@ -117,7 +117,7 @@ impl RedisStore {
             }
             BatchReply::Busy(poll_after) => Some(AcquireReply::Waiting {
                 ahead: None,
-                // The client polls again within the claim's own lease, because Java may shorten the holder's.
+                // This client polls again within its own claim's lease, because a Java holder may shorten its lease.
                 poll_after: Duration::from_millis(poll_after.min(lease_ms(claim.lease))),
             }),
         })

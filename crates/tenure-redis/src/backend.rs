@@ -1,4 +1,4 @@
-//! The store and its implementation of [`Backend`]: each method returns a future that the caller polls.
+//! The store and its implementation of [`Backend`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -47,7 +47,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to the server, with a single attempt.
+    /// Connects to the server, with a single attempt. Tries again only if a replica was being promoted meanwhile.
     ///
     /// # Cancel safety
     /// If the future is dropped, the attempt goes on to its end in the background, and its connections are then closed.
@@ -62,11 +62,11 @@ impl RedisStore {
         Ok(Arc::new(Self::on(link, Arc::default())))
     }
 
-    /// Creates a client that connects in the background, and retries until an attempt succeeds or fails with a
-    /// permanent error. Until it is connected, each call waits for the attempt in progress or starts one, and fails
-    /// with its error.
+    /// Creates a store that connects in the background, and retries until an attempt succeeds or fails with a
+    /// permanent error. Until it is connected, each call waits for the attempt in progress or starts one, and fails if
+    /// that attempt fails.
     ///
-    /// For a member of a quorum, which works while a member is missing.
+    /// For a quorum, which works while one of its servers cannot be reached.
     ///
     /// # Errors
     /// `Invalid` if a setting is wrong, such as a malformed certificate, `Unsupported` for TLS without the feature

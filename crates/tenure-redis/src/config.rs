@@ -51,7 +51,7 @@ const OPTIONS: &[Known] = &[
 pub struct Config {
     pub(crate) topology: Topology,
     pub(crate) login: Login,
-    /// Replaces `login` if it is set.
+    /// If these are set, `login` is not used.
     pub(crate) credentials: Option<CredentialsSource>,
     pub(crate) database: u32,
     pub(crate) layout: Layout,
@@ -226,7 +226,7 @@ impl Config {
         Config { layout, ..self }
     }
 
-    /// Sets how long it may take to connect: 5 s by default, enough if TCP repeats the first packet twice.
+    /// Sets how long it may take to connect: 5 s by default, so that TCP can send a lost first packet twice more.
     #[must_use]
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
@@ -271,7 +271,7 @@ impl Config {
         Config { clock, ..self }
     }
 
-    /// Makes the server a member of a quorum whose clients have leases of at most `lease`; by default it is none.
+    /// Makes the server a member (by default it is none) of a quorum whose clients have leases of at most `lease`.
     ///
     /// A member that has been up for less than `lease`, and does not sync every write to its disk, may have forgotten
     /// claims that still hold. Until it has been up for `lease`, the client returns

@@ -1,11 +1,11 @@
 //! The connection to the server, from bytes to calls of scripts.
 //!
 //! `dial` finds the server, `stream` opens a TCP or TLS stream, and `spin` polls it for quick replies. `driver` logs
-//! in; `connect_error` has the errors of all this. `wire` is one connection, on which calls are pipelined; `clock`
+//! in; `connect_error` has the errors of connecting. `wire` is one connection, on which calls are pipelined; `clock`
 //! bounds the server's clock from its replies. `session` limits the calls of many callers, and `batch` puts many claims
-//! into one call; `concurrency` limits the batches in flight. `recovery` keeps claims from a server that may have
-//! forgotten others. `link` replaces a session that ended. `sentinel` finds the master, and notices that another took
-//! over. `acknowledge` asks replicas for acknowledgements.
+//! into one call; `concurrency` limits the batches in flight. `recovery` lets a restarted server place no claim while
+//! claims that it has forgotten may be held. `link` replaces a session that ended. `sentinel` finds the master, and
+//! notices when another server becomes the master. `acknowledge` asks replicas for acknowledgements.
 
 pub(crate) mod acknowledge;
 pub(crate) mod batch;

@@ -47,7 +47,7 @@ impl Login {
         Ok(Login {
             user: user.map(str::to_owned),
             password,
-            // A pipe can be read only once, so it is not read again at a connect.
+            // A pipe can be read only once, which has just been done, so no connect reads it again.
             password_file: file.filter(|path| path.is_file()).map(Path::to_owned),
         })
     }

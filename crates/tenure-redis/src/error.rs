@@ -43,8 +43,9 @@ pub(crate) fn unexpected_reply() -> BackendError {
     )
 }
 
-/// Error for a token counter that is too high for further tokens, in 2255 or because a program has set it. Nothing
-/// was granted; but a fair claim may be in the queue, so its effect is `Unknown`.
+/// Error for a token counter that is too high for further tokens: a program has set it, or it is the year 2255, when
+/// the time in microseconds, with which the counter keeps up, reaches the highest token. Nothing was granted; but a
+/// fair claim may be in the queue, so its effect is `Unknown`.
 pub(crate) fn tokens_exhausted(fairness: Fairness) -> BackendError {
     let effect = match fairness {
         Fairness::Unfair => Effect::None,
@@ -97,7 +98,8 @@ pub(crate) fn no_acknowledgement() -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }
 
-/// Error for a grant, or a renewal, after which the server refused the write that replicas were to acknowledge.
+/// Error for a grant, or a renewal, after which the server refused the write that the client sends before each
+/// `WAIT`.
 pub(crate) fn not_counted(refused: &BackendError) -> BackendError {
     let message = format!(
         "replicas could not be asked whether they have the lock, so it does not count as held: {refused}"

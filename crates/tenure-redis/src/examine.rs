@@ -29,8 +29,8 @@ const MAX_SKEW: Duration = Duration::from_secs(1);
 /// `examine` reports a round trip or a wake-up above 100 ms: 1 % of the default renewal interval of 10 s.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// `examine` warns if the token counter is further than this ahead of the server's clock. Locks put it microseconds
-/// ahead; setting the clock back by an hour puts it an hour ahead.
+/// `examine` warns if the token counter is further than this ahead of the server's clock. The counter follows
+/// the clock: grants alone put it slightly ahead, and setting the clock back by an hour puts it an hour ahead.
 const MAX_AHEAD: Duration = Duration::from_secs(60);
 
 /// From this value on, the counter may not serve every claim: scripts count in doubles, which skip integers from 2^53 on,
@@ -91,8 +91,8 @@ impl RedisStore {
         Ok(findings)
     }
 
-    /// Examines the server's replicas. Adds what weakens locks at a replica, unless `findings` reports it of the
-    /// server.
+    /// Examines the server's replicas. Adds each finding about a replica, unless `findings` already has the same about
+    /// the server.
     pub(crate) async fn examine_replicas(&self, hosts: Vec<Host>, findings: &mut Vec<Finding>) {
         let examined = hosts.into_iter().map(async |host| {
             let found = examine_replica(&self.link.dialer.to(host.clone())).await;
@@ -181,7 +181,8 @@ impl RedisStore {
     }
 }
 
-/// Finding for a subscription that the server did not confirm. `watch` does not return the server's reason.
+/// Finding for a subscription that the server did not confirm. Names likely reasons, because `watch` does not return
+/// the server's.
 fn cannot_subscribe() -> Finding {
     Finding::warning(
         "wake-ups cannot be subscribed to: see whether this user may SUBSCRIBE and use the channels (ACL SETUSER … +subscribe \
@@ -210,7 +211,7 @@ fn probe_claim(scope: &str) -> Claim {
     Claim::of(ClaimRef { key, id }, Duration::from_secs(1))
 }
 
-/// Separates a server that cannot be reached, the outer error, from one that refuses to answer.
+/// Separates two errors: the outer one if the server cannot be reached, the inner one if it refuses to answer.
 fn answered<T>(reply: Result<T, BackendError>) -> Result<Result<T, BackendError>, BackendError> {
     match reply {
         Err(error) if error.fault() == Fault::Unavailable => Err(error),
@@ -232,7 +233,7 @@ async fn persistence_and_eviction(wire: &Wire, info: &InfoDict, findings: &mut V
     if info.get("aof_enabled") == Some(1) {
         findings.extend(fsync_policy(wire.setting("appendfsync").await.as_deref()));
     }
-    // `INFO` has the policy too, for users that may not call `CONFIG GET`.
+    // A user that may not call `CONFIG GET` can still read the policy in `INFO`.
     let policy = wire.setting("maxmemory-policy").await;
     let policy = policy.or_else(|| info.get("maxmemory_policy"));
     eviction(info, policy.as_deref().unwrap_or("noeviction"), findings);
@@ -262,8 +263,8 @@ fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
     }
 }
 
-/// Reports a token counter that is too high for further tokens, or so far ahead of the clock that a loss of data
-/// could repeat tokens.
+/// Reports a token counter that is too high for further tokens, or far ahead of the clock: after a loss of data,
+/// tokens start from the clock again, and could repeat.
 async fn counter(wire: &Wire, scope: &str) -> Result<Option<Finding>, BackendError> {
     let name = format!("{COUNTER}{scope}");
     let value = match answered(wire.query::<Value>(redis::cmd("GET").arg(&name)).await)? {
@@ -305,7 +306,7 @@ async fn script_cache(wire: &Wire, scripts: &Layout) -> Result<Option<Finding>, 
         question.arg(script.hash(wire.dialect));
     }
     let Ok(known) = answered(wire.query::<Vec<u64>>(&question).await)? else {
-        // Locks work without `SCRIPT EXISTS`.
+        // Locks work without `SCRIPT EXISTS`, so this is only a warning.
         return Ok(Some(Finding::warning(
             "this user may not call SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \
              not (ACL SETUSER … +script|exists)",

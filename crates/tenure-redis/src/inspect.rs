@@ -1,4 +1,4 @@
-//! Inspecting: lists holders and waiters of one lock or of many, Java's included. Changes nothing in Redis.
+//! Inspecting: lists holders and waiters of one lock or of many, Java clients included. Changes nothing in Redis.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -39,8 +39,8 @@ const HELD: u8 = 0;
 const QUEUED: u8 = 1;
 const PERMITS: u8 = 2;
 
-/// Position between two pages of a listing. Keeps the names that were scanned but not shown, because a repeated `SCAN`
-/// call may return other names.
+/// The place where the next page of a listing starts. It contains the names that the last `SCAN` returned but the page
+/// did not show, because repeating that `SCAN` may return other names.
 struct Position {
     phase: u8,
     /// Cursor of the next `SCAN` call; `None` at the end of the phase.
@@ -165,7 +165,7 @@ impl Position {
         })
     }
 
-    /// Writes `PHASE:CURSOR:NAMES`, with line breaks between names, because these contain no control characters.
+    /// Writes `PHASE:CURSOR:NAMES`. Line breaks separate the names, which contain no control characters.
     fn write(&self) -> Cursor {
         let cursor = self.cursor.map(|cursor| cursor.to_string()).unwrap_or_default();
         Cursor::new(format!("{}:{cursor}:{}", self.phase, self.names.join("\n")))
@@ -235,7 +235,7 @@ async fn inspect_names(
     for locks in join_all(chunks.map(|names| call_script(wire, store, names))).await {
         match locks {
             Ok(locks) => statuses.extend(locks.iter().filter_map(|lock| status(lock, store.format()))),
-            // The slot has moved, or is being moved: the listing leaves its locks out.
+            // The slot of these names has moved, or is being moved: the listing leaves its locks out.
             Err(error) if in_cluster && error.fault() == Fault::Unsupported => {}
             Err(error) => return Err(error),
         }
@@ -261,7 +261,7 @@ async fn inspect_one(wire: &Wire, store: &RedisStore, name: &str) -> Result<Vec<
     }
 }
 
-/// Calls the layout's script for locks with these names in Redis. Returns its replies for those that are in use.
+/// Calls the layout's script for inspection; `names` are the locks' keys in Redis. Returns a reply for each in use.
 async fn call_script(
     wire: &Wire,
     store: &RedisStore,
@@ -290,8 +290,8 @@ fn status(lock: &Value, format: &Layout) -> Option<LockStatus> {
         };
         let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
         let id = holder_id(&foreign_name(owner)?, label.is_some() || granted.is_some());
-        // Before its first renewal a holder has no record, and is shown with its client's label, if all claims of the
-        // client have the same.
+        // Before its first renewal a holder has no record. It is then shown with the label in its client's record,
+        // which is empty if the client's claims have different ones.
         let label = granted
             .map(|(_, label)| label)
             .or(label.filter(|label| !label.is_empty()))

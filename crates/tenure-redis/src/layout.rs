@@ -11,7 +11,7 @@ use crate::claims::script;
 use crate::error::invalid;
 use crate::profile::{PLAIN, PROFILE, SPRING};
 
-/// Begins the ID of a holder whose name in Redis is no text, or begins with `hex:` itself.
+/// Begins the ID of a holder whose name in Redis is not UTF-8, or begins with `hex:` itself.
 const HEX: &str = "hex:";
 
 /// The format of the locks in Redis, which decides with which other clients they are shared.
@@ -48,8 +48,8 @@ impl Layout {
     /// The layout of Spring's `RedisLockRegistry` with this registry key.
     ///
     /// # Errors
-    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) if the name is empty, has control characters, or begins the
-    /// names of keys that belong to other locks.
+    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) if the registry key is empty, has control characters, or
+    /// begins like the keys in which Tenure and Redisson keep further data.
     pub fn spring(registry: &str) -> Result<Self, BackendError> {
         if registry.is_empty() || registry.contains(char::is_control) || is_reserved(&format!("{registry}:"))
         {
@@ -98,8 +98,8 @@ impl Layout {
         }
     }
 
-    /// The channel to which our unfair waiters subscribe. `prefix` is that of Redisson's channels for this kind of
-    /// lock.
+    /// The channel to which our unfair waiters subscribe. `prefix` begins Redisson's channels for this kind of lock;
+    /// the other layouts do not use it.
     pub(crate) fn channel(&self, prefix: &str, key: &LockKey) -> String {
         match self {
             Layout::Redisson => tagged(prefix, key),
@@ -108,9 +108,9 @@ impl Layout {
         }
     }
 
-    /// The channels to which a release of a string is published, the one of our waiters first. Spring's waiters
-    /// subscribe to the same one since Spring 6.5.3; older ones to the second, for the whole registry. `None` if locks
-    /// are no strings.
+    /// The channels to which a release of a string is published. Our waiters subscribe to the first, and so do Spring's
+    /// waiters since 6.5.3. Those of an older Spring subscribe to the second, which serves the whole registry. `None`
+    /// if locks are no strings.
     pub(crate) fn channels(&self, key: &LockKey) -> Option<Vec<String>> {
         match self {
             Layout::Redisson => None,
@@ -123,8 +123,8 @@ impl Layout {
     }
 }
 
-/// The ID of a holder of any kind, from its name in Redis. A name that is no text, such as rslock's 20 random bytes, or
-/// that begins with `hex:`, is shown as `hex:` and hexadecimal digits. `None` if the value is no string.
+/// The ID of a holder of any kind, from its name in Redis. A name that is not UTF-8, such as rslock's 20 random bytes,
+/// or that begins with `hex:`, is shown as `hex:` and hexadecimal digits. `None` if the value is no string.
 pub(crate) fn foreign_name(value: &Value) -> Option<Cow<'_, str>> {
     let Value::BulkString(bytes) = value else {
         return None;

@@ -41,7 +41,7 @@ pub(crate) static PROFILE: Profile = {
 
 pub(crate) static PLAIN: Profile = {
     let mut profile = string_profile("plain");
-    // A listing needs a prefix: without one, every string of the database looks like a lock.
+    // The keys of this layout have no prefix, so in a listing every string of the database would look like a lock.
     profile.inspection.lists = false;
     profile
 };
@@ -49,7 +49,8 @@ pub(crate) static PLAIN: Profile = {
 pub(crate) static SPRING: Profile = string_profile("spring");
 
 /// The profile of a layout that keeps a mutex as a string. Each grant of ours has tokens; foreign holders have none.
-/// Foreign waiters are not seen, so a release reports only waiters that are known.
+/// Foreign waiters may be unseen. So a release reports how many others wait only if it has counted some, and never
+/// reports 0.
 const fn string_profile(layout: &'static str) -> Profile {
     let mut profile = profile(layout);
     profile.fuller_layout = Some("redisson");

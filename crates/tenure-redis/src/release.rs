@@ -33,7 +33,7 @@ const MAX_COOLDOWN: Duration = Duration::from_secs(365 * 24 * 3600);
 const HELD_BY_REDISSON: &str = "the key is held by another kind of client, whose waiters only a client of its own layout wakes: \
      evict it with `layout=redisson`";
 
-/// The reply for a successor that was refused: it counts as waiting, and its next poll gets the error.
+/// The reply for a successor that the server refused: it is reported as waiting, and its next poll gets the error.
 const POLLS: AcquireReply = AcquireReply::Waiting {
     ahead: None,
     poll_after: TURN,
@@ -44,8 +44,8 @@ impl RedisStore {
         release_each(&batch, |request| self.try_release(request)).await
     }
 
-    /// Releases a holder in a batch. Returns `None` if nothing was done: the caller then sends the request alone.
-    /// Withdrawn claims are never batched, because they rarely hold the key.
+    /// Releases a holder in a batch. Returns `None` if nothing was done: the caller then sends the request alone. This
+    /// is so for each withdrawal, because a withdrawn claim rarely holds the key, and a batch releases only holders.
     async fn release_in_batch(
         &self,
         session: &Session,
@@ -155,8 +155,8 @@ impl RedisStore {
         match lookup {
             Lookup::Ask(placement) => {
                 placement.answered(successor_reply(&released), &wire.clock);
-                // If replicas do not acknowledge the grant, the error makes the client repeat the release and ask again
-                // for the successor.
+                // If too few replicas acknowledge the successor's grant, this returns an error, after which the client
+                // repeats the release and asks again for the successor.
                 if matches!(successor_reply(&released), Ok(AcquireReply::Granted(_))) {
                     wire.acknowledged(request.target.key()).await?;
                 }
@@ -172,9 +172,9 @@ impl RedisStore {
         }
     }
 
-    /// Releases in a call of its own, and places the successor. If the claim's kind is not known, and the key has
-    /// another kind than the scripts serve, calls the scripts of that kind. A successor of another kind is placed in a
-    /// second call.
+    /// Releases in a call of its own, and places the successor, if there is one. If the call finds a key of a kind that
+    /// `scripts` do not serve, a second call uses the scripts of that kind. A successor that the releasing scripts do
+    /// not serve is placed in a further call.
     async fn release_alone(
         &self,
         session: &Session,
@@ -222,7 +222,7 @@ impl RedisStore {
         })
     }
 
-    /// Releases with the scripts of one kind of lock. The inner error is the kind of the key, if it is another one.
+    /// Releases with the given scripts. The inner error is the key's kind, if the scripts do not serve it.
     async fn try_scripts(
         &self,
         session: &Session,
@@ -264,8 +264,8 @@ impl RedisStore {
         Ok(Ok(done(freed.into_iter().collect(), others, successor)))
     }
 
-    /// The number of other waiters. `None` if Redis counted none, but may not know of all: in the layouts `plain` and
-    /// `spring`.
+    /// The number of other waiters, from the script's count. In the layouts `plain` and `spring` `None` instead of 0,
+    /// because a waiter of another kind of client may only poll.
     fn reported_others(&self, others: i64) -> Option<u32> {
         let counts_all = self.format().profile().reports_waiters;
         u32::try_from(others)
@@ -378,7 +378,7 @@ fn done(freed: Batch<HolderId>, others: Option<u32>, successor: Option<AcquireRe
     }
 }
 
-/// Returns the successor's reply, `Ended` if there is none, or the release's error.
+/// Returns the reply for the successor (`Ended` if the release has none), or the release's error.
 fn successor_reply(released: &Result<ReleaseReply, BackendError>) -> Result<&AcquireReply, &BackendError> {
     match released {
         Ok(ReleaseReply::Done {
@@ -415,8 +415,8 @@ fn freed_holders(freed: &Value) -> Option<Batch<HolderId>> {
     list(freed)?.iter().map(holder).collect()
 }
 
-/// ID of a holder or waiter. Java's threads are written like our claims; `ours` tells that Redis has a record of the
-/// claim or client.
+/// ID of a holder or waiter, from its name in Redis. Redisson's threads have names of the same form as our claims.
+/// `ours` tells that it is our claim: Redis has a record of it or its client.
 pub(crate) fn holder_id(owner: &str, ours: bool) -> HolderId {
     match owner.parse() {
         Ok(claim) if ours => HolderId::Claim(claim),

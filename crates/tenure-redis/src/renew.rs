@@ -1,4 +1,5 @@
-//! Renewing: hundreds of claims in one script call, each judged alone. The calls of a large batch run concurrently.
+//! Renewing: one script call renews hundreds of claims, and the failure of one does not affect the others. A larger
+//! batch is split into calls that run concurrently.
 
 use std::ptr;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const MAX_CHUNK: usize = 640;
 /// The script's reply for a claim that waits although only a holder was to be renewed, or the other way round.
 const WRONG_PHASE: u64 = 4;
 
-/// Shortest time limit of a renewal, used if a sixth of the lease is less.
+/// Time limit of a renewal if a sixth of the lease is less than this.
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A renewal with its place in the caller's batch and the scripts of its claim's kind.
@@ -45,7 +46,8 @@ impl RedisStore {
                 Err(error) => replies.push((number, RenewReply::Unknown(error))),
             }
         }
-        // One call carries claims of one client only, and of one kind of lock.
+        // One call carries only claims of one client and of one kind of lock. Each kind has its own scripts, so this
+        // sorts by kind.
         valid.sort_by_key(|(.., scripts)| ptr::from_ref(*scripts));
         let travel_together = |(_, a, of_a): &Numbered<'_>, (_, b, of_b): &Numbered<'_>| {
             a.claim.id.client() == b.claim.id.client() && ptr::eq(*of_a, *of_b)
@@ -60,7 +62,8 @@ impl RedisStore {
         replies.into_iter().map(|(_, reply)| reply).collect()
     }
 
-    /// Renews one chunk, within [`time_limit`]. A call that was given up may reach the server later, which does no harm.
+    /// Renews one chunk, within [`time_limit`]. A call that was given up may still reach the server. That does no
+    /// harm: it renews only claims that are alive then.
     async fn renew_chunk(&self, chunk: &[Numbered<'_>]) -> Batch<RenewReply> {
         let Some((.., scripts)) = chunk.first() else {
             return Batch::new();
@@ -115,7 +118,7 @@ impl RedisStore {
         let count = renewals.len();
         let client = first.claim.id.client();
         let mut command = scripts.renew.command(2 + count, 1 + 6 * count, 192 * (1 + count));
-        // With an empty name the script raises the counter of each lock.
+        // If this name is empty, the script raises not one common token counter, but that of each lock.
         let per_lock = self.link.dialer.config.redisson_fencing;
         command
             .arg(if per_lock { "" } else { COUNTER })
@@ -189,7 +192,8 @@ impl RedisStore {
         if renewals.iter().zip(&renewed).any(is_held)
             && let Err(error) = wire.acknowledged(&first.claim.key).await
         {
-            // A claim that is gone stays gone. A lease that was renewed on the master alone does not count.
+            // Replicas did not confirm the renewed leases, so these do not count. The reply for a claim that is gone
+            // stays.
             for reply in &mut renewed {
                 if matches!(reply, RenewReply::Alive { .. }) {
                     *reply = RenewReply::Unknown(error.clone());

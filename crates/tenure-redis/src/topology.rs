@@ -13,10 +13,10 @@ use crate::error::invalid;
 const SERVER_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// Time for replicas to acknowledge a grant, unless the URL says another.
+/// Time for replicas to acknowledge a grant, unless the URL sets another.
 const REPLICA_WAIT: Duration = Duration::from_millis(100);
 
-/// The most replicas that can be asked to acknowledge.
+/// The most replicas whose acknowledgement a URL can require.
 const MAX_REPLICAS: u64 = 100;
 
 /// How the servers of a URL form one store.
@@ -24,9 +24,9 @@ const MAX_REPLICAS: u64 = 100;
 pub(crate) enum Topology {
     /// One server, with its port.
     Single(Host),
-    /// A master and its replicas, of which sentinels know the current master.
+    /// A master and its replicas. Sentinels say which server is the master.
     Sentinel(SentinelConfig),
-    /// The nodes of a cluster that the URL names, with their ports: the first, and the others.
+    /// A cluster: the first node that the URL names, and the other ones, with their ports.
     Cluster(Host, Vec<Host>),
 }
 

@@ -64,7 +64,7 @@ struct Registry {
 #[derive(Default)]
 struct RegistryState {
     channels: HashMap<Arc<str>, Channel>,
-    /// Channels that the task may have to subscribe to, unsubscribe from, or remove.
+    /// Channels that the task may have to subscribe to, unsubscribe from, or remove from `channels`.
     changed: Vec<Arc<str>>,
 }
 
@@ -258,7 +258,7 @@ impl Registry {
         !signals.is_empty()
     }
 
-    /// Returns whether no claim is watched.
+    /// Returns whether no claim is watched, and the subscriptions of earlier ones have ended.
     fn is_empty(&self) -> bool {
         self.state.lock().channels.is_empty()
     }
@@ -296,8 +296,8 @@ async fn poll_while_lost(registry: &Registry) {
     }
 }
 
-/// Subscribes for all waiters. Opens another connection when this one was lost, or the one for calls was replaced, once
-/// a claim is watched.
+/// Subscribes for all waiters. When its connection is lost, or the one for calls is replaced, waits until a claim is
+/// watched, and opens another.
 async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watch::Receiver<()>) {
     let config = &dialer.config;
     loop {

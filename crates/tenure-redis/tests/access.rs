@@ -242,7 +242,8 @@ async fn a_malformed_reply_to_time_is_refused() {
 async fn a_cluster_node_refuses_the_first_lock() {
     let options = ["--save", "", "--cluster-enabled", "yes"];
     let server = Redis::start_with(&options, None).expect("it starts");
-    // This node of a cluster serves no slots. Waiting for it would never end, so the first lock fails.
+    // This node of a cluster serves no slots. A client of `redis://` uses no other node, so its first lock must fail,
+    // not wait.
     let store = connect(&server.url())
         .await
         .expect("it is found out by the first lock");

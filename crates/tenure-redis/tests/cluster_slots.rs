@@ -100,8 +100,9 @@ async fn a_slot_that_is_not_served_affects_no_other_renewal() {
     cluster.servers.lock().node_mut(2).process().resume();
 }
 
-/// A release also declares a key that never exists, so the old node refuses the call. With the lock's key alone, which
-/// is still there, the script would begin, and fail before it publishes the message.
+/// While a slot moves, its old node refuses a call with several keys of which one is absent. So a release also declares
+/// a key that never exists. With only the lock's key, which is still on the old node, the script would begin there, and
+/// fail before it publishes the message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_waits_while_its_slot_moves() {
     let (cluster, store) = Cluster::start().with_clients().await;

@@ -14,8 +14,8 @@ use tenure_backend::{
 use tenure_redis::{Layout, RedisStore};
 use tenure_servers::{Data, Way};
 
-/// Time within which a call to a silent server must fail: the time-out of 1 s, a quarter more until the client checks
-/// the connection, and the rest for a busy machine.
+/// Time within which a call to a silent server must fail: the time-out of 1 s, up to 0.25 s until the client's next
+/// check of the connection, and the rest for a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +35,8 @@ async fn lost_scripts_are_loaded_again() {
     assert_finding(&examine(client.backend()).await, "scripts", Severity::Warning);
 }
 
-/// When a script is lost, the client sends its source with the call: nothing can be lost in between.
+/// If the server has lost a script, the client sends the source with the call, so the server cannot lose it again
+/// before the script runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_keeps_losing_scripts_serves_every_call() {
     let fixture = Arc::new(Fixture::new().await);
@@ -80,7 +81,7 @@ async fn a_cut_subscription_is_restored_and_wakes_all_waiters() {
     let held = hold(&holder, &key).await;
     let waiting = waiter.claim(&key, Mode::Exclusive);
     let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
-    // A new subscription wakes its waiters once. From then on it receives messages.
+    // The first wake-up comes when the subscription starts, later ones with messages.
     wait_for_wake(&mut wakes).await;
     fixture.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     wait_for_wake(&mut wakes).await;
@@ -90,8 +91,8 @@ async fn a_cut_subscription_is_restored_and_wakes_all_waiters() {
     wait_until(|| fixture.listeners(&key) == 0);
 }
 
-/// After a failover the host name leads to another server. A subscription to the old server receives no messages of
-/// releases.
+/// After a failover the host name may lead to another server. The old server then publishes no releases, so the client
+/// must subscribe at the other one.
 #[tokio::test(flavor = "multi_thread")]
 async fn wake_ups_follow_the_connection_to_another_server() {
     let (fixture, client, key) = Fixture::one().await;
@@ -102,7 +103,7 @@ async fn wake_ups_follow_the_connection_to_another_server() {
     let before = listener().split_whitespace().next().map(str::to_owned);
     fixture.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     client.finds_free(&key, Mode::Exclusive).await;
-    // This wake-up comes with the new subscription, on another connection.
+    // The client subscribes again, on another connection, and so wakes the waiter.
     wait_for_wake(&mut wakes).await;
     wait_until(|| {
         let after = listener().split_whitespace().next().map(str::to_owned);
@@ -130,7 +131,7 @@ async fn waiters_poll_until_a_lost_subscription_is_restored() {
     );
     fixture.command(&["ACL", "SETUSER", USER, "+subscribe"]);
     wait_until(|| fixture.listeners(&key) == 1);
-    // Waits until wake-ups cease: a restored subscription wakes waiters only for messages.
+    // Waits until the regular wake-ups cease: once the subscription is restored, only messages wake the waiter.
     let quiet = async {
         let moment = Duration::from_millis(500);
         while tokio::time::timeout(moment, wakes.next()).await.is_ok() {}
@@ -208,7 +209,7 @@ async fn a_renewal_times_out_after_a_sixth_of_its_lease() {
     client.stays_alive(&claim, Phase::Granted).await;
 }
 
-/// R12: the token counter also survives the restart.
+/// R12: not only locks and queues survive the restart, but also the token counter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_with_data_keeps_locks_queues_and_tokens() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -254,8 +255,8 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
         follows(client.granted(&claim).await);
         client.release(&claim).await;
         fixture.step_ms(-3_600_000);
-        // The client's lower bound of the server's clock is now an hour too high. No claim is refused as late because
-        // of that, and later replies correct the bound.
+        // The client's lower bound of the server's clock is an hour too high after this step. No claim is refused as
+        // late because of that, and later replies correct the bound.
         for _ in 0..2 {
             let [held, successor] = [(); 2].map(|()| client.claim(&key, Mode::Exclusive));
             follows(client.granted(&held).await);
@@ -272,7 +273,8 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
     }
 }
 
-/// The error is transient, so the engine keeps waiting for locks, and retries releases.
+/// After a failed snapshot Redis refuses writes. The error is transient, so the engine keeps waiting for locks, and
+/// retries releases.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_snapshot_is_a_transient_error_without_effect() {
     let (fixture, client, key) = Fixture::one().await;
@@ -341,8 +343,8 @@ async fn a_refused_renewal_does_not_affect_its_batch() {
     waiter.stays_alive(&waiting, Phase::Waiting).await;
 }
 
-/// After a planned failover the host name leads to another server. A client that only holds must notice this by a
-/// refused renewal.
+/// After a planned failover the host name leads to another server. A client that only renews held claims learns this
+/// from a refused renewal, and must then reconnect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_leaves_a_server_that_became_a_replica() {
     let (fixture, client, key) = Fixture::one().await;
@@ -374,8 +376,8 @@ async fn a_renewal_leaves_a_server_that_became_a_replica() {
     client.release(&claim).await.freed_it(&claim);
 }
 
-/// Redis checks key permissions before it runs the script, and refuses the whole call. The client then splits the
-/// batch.
+/// Redis checks key permissions before it runs the script, and refuses the whole call. The client then renews each half
+/// of the batch in a call of its own, and so on, until only the claim without permission is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_without_permission_does_not_affect_its_batch() {
     let fixture = Fixture::new().await;
@@ -407,7 +409,8 @@ async fn an_unreachable_server_is_unavailable_without_effect() {
     let claim = hold(&client, &key).await;
     let gone = client.claim(&key, Mode::Exclusive);
     fixture.redis.lock().process().kill();
-    // The client may notice only by this call that the server is gone. Then the call's effect is unknown.
+    // The client may notice only by this call that the server is gone. The call's effect is then unknown, so its error
+    // is not checked.
     let _ = acquire(client.backend(), &gone).await;
     let error = acquire(client.backend(), &gone)
         .await

@@ -45,7 +45,7 @@ fn promote(group: &mut Replicated, chosen: usize) {
     obeys.expect("it obeys");
 }
 
-/// Waits until only the sentinels, the replicas and this test are connected to the server.
+/// Waits until the client has left the server: only the sentinels, the replicas and this test are connected to it.
 fn wait_until_left(server: &Redis) {
     wait_until(|| {
         let clients = server
@@ -102,10 +102,11 @@ async fn a_sentinel_set_up_again_still_warns_of_a_promotion() {
 async fn connecting_waits_while_a_replica_is_promoted() {
     let mut group = Replicated::start(&[]).expect("all start");
     begin_promotion(&mut group, 2, 1);
-    // Otherwise the client may also learn of the promotion as it begins to listen.
+    // The client cannot listen to this sentinel, so it learns of the promotion only if it asks all sentinels.
     let deaf = group.sentinels()[2].ask(&["ACL", "SETUSER", "default", "-subscribe"]);
     deaf.expect("it obeys");
-    // A promoted replica has left its master.
+    // The replica leaves its master, as a promoted one does. If a master has fewer replicas than its sentinels count,
+    // a client that connects asks all sentinels.
     let leaves = group.servers()[1].ask(&["REPLICAOF", "127.0.0.1", "1"]);
     leaves.expect("it obeys");
     wait_until(|| {
@@ -184,7 +185,7 @@ async fn a_promotion_that_does_not_end_is_waited_for_once() {
     begin_promotion(&mut group, 0, 1);
     wait_until_left(&group.servers()[0]);
     granted(&store, &claim("first", 1)).await;
-    // A sentinel that knows nothing of the promotion answers, and then the one that leads it.
+    // The client asks again: first a sentinel that knows nothing of the promotion, then the one that leads it.
     for sentinel in [1, 0] {
         let sentinel = &group.sentinels()[sentinel];
         let closed = sentinel.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
@@ -233,7 +234,7 @@ async fn failovers_of_many_masters_cost_few_questions() {
     proxy.heal();
     // sleep: no event tells that the client asks nothing more.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // A question takes three commands.
+    // Asking the sentinel once takes at least three commands.
     let commands = commands() - before;
     assert!((3..30).contains(&commands), "{commands} commands");
 }

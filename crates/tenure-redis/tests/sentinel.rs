@@ -58,7 +58,7 @@ async fn holders_and_waiters_survive_failovers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_master_is_left_when_another_is_announced() {
     let mut group = Replicated::start(&[]).expect("all start");
-    // Only the announcement can end the connection: the master does not answer, and the time limit is long.
+    // The master does not answer, and the time limit is long: only a sentinel that names another ends the connection.
     let config = config(&group.url()).expect("a URL");
     let config = config.command_timeout(Duration::from_secs(600));
     let store = RedisStore::connect(config).await.expect("the master is found");
@@ -240,7 +240,7 @@ async fn examining_counts_a_sentinel_with_two_names_once() {
 #[tokio::test]
 async fn examining_reports_a_sentinel_without_channels() {
     let server = Redis::start().expect("it starts");
-    // Since Redis 7, a user whose rules name no channels has none.
+    // No channels (`resetchannels`): since Redis 7 the default of a user whose rules name none.
     let rights = "user default on nopass ~* resetchannels +@all";
     let sentinel = start_sentinel(server.address(), 1, rights).expect("it starts");
     let url = format!("redis+sentinel://{}/{MASTER}", sentinel.address());
@@ -288,7 +288,7 @@ async fn a_sentinel_behind_the_others_is_not_believed() {
     current
         .ask(&["CLIENT", "KILL", "TYPE", "normal"])
         .expect("it obeys");
-    // sleep: the client asks the other sentinel after 250 ms, and reports nothing when it ignores the answer.
+    // sleep: after 250 ms the client asks the stale sentinel too. No event shows that it ignores the answer.
     tokio::time::sleep(Duration::from_secs(1)).await;
     newest.process().resume();
     granted(&store, &claim("k", 1)).await;

@@ -10,14 +10,14 @@ use crate::claims::table::{ClientRecord, Placement};
 use crate::connection::clock::ServerClock;
 use crate::profile::{grants, lease_ms};
 
-/// Adds two keys to a call: that of the client's record, and the one that exists while requests of the client's ended
-/// claims may be in flight.
+/// Adds two keys to a call: that of the client's record, and `tenure_doubts`, which exists while requests of the
+/// client's ended claims may be in flight.
 pub(crate) fn write_client(command: &mut Command, client: ClientId) {
     command.arg(&client_key(client)).arg(&doubts_key(client));
 }
 
-/// Adds the arguments from which a script places a claim. `labelled` scripts, those of strings, need the label of every
-/// claim.
+/// Adds the arguments from which a script places a claim. `labelled` is set for the scripts of strings, which need the
+/// label of unfair claims too.
 pub(crate) fn write_placement(
     command: &mut Command,
     placement: &Placement<'_>,

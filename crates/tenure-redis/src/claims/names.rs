@@ -78,8 +78,8 @@ fn key_of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID_LEN] {
     key
 }
 
-/// Prefix of the channel to which releases of a mutex are published, as by Redisson, and of the channels that each wake
-/// one fair waiter of a lock of any kind.
+/// Prefix of the channel to which releases of a mutex are published, by Redisson too. Also the prefix of the channels
+/// that each wake one fair waiter, of a lock of any kind.
 pub(crate) const MUTEX_CHANNEL: &str = "redisson_lock__channel:";
 
 /// Prefix of the channel to which Redisson publishes releases of a read-write lock.
@@ -104,7 +104,7 @@ pub(crate) fn tagged(kind: &str, key: &LockKey) -> String {
     }
 }
 
-/// The channel that wakes a single fair waiter, such as the one at the head of the queue.
+/// The channel that wakes a single fair waiter: usually the one at the head of the queue.
 pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
     let owner = String::from_utf8_lossy(owner.as_bytes());
     format!("{}:{owner}", tagged(MUTEX_CHANNEL, key))
@@ -128,7 +128,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 }
 
 /// Returns whether a key of a script call is one that many locks share, so that in a cluster each slot has its own.
-/// True also for an empty name, which stands for the counters of single locks.
+/// True also for the empty name that a call passes in place of the token counter if each lock has its own counter.
 pub(crate) fn is_once_per_slot(key: &[u8]) -> bool {
     let prefixes = [&b"tenure_claims:"[..], b"tenure_doubts:"];
     key.is_empty() || key == COUNTER.as_bytes() || prefixes.iter().any(|prefix| key.starts_with(prefix))
@@ -152,8 +152,8 @@ pub(crate) fn semaphore_of_permits(permits: &str) -> Option<&str> {
 
 fn lock_of_tag(tag: &str) -> &str {
     let bare = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}'));
-    // A queue's key ends in `{k}` for the lock `k`, but in `a{b` for `a{b`, which has a brace. (By Redisson's rule
-    // `{k}` shares the queue of `k`.)
+    // `tagged` puts braces around a name without `{`: the tag `{k}` is that of the lock `k`, but `a{b` that of the
+    // lock `a{b`. (A lock `{k}` has the same tag as `k`: by Redisson's rule the two share a queue.)
     match bare {
         Some(bare) if !bare.is_empty() && !bare.contains('{') => bare,
         _ => tag,

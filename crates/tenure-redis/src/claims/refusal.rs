@@ -13,7 +13,7 @@ pub(crate) const WRONG_PASSWORD: &str = "Redis refused the user or the password:
 pub(crate) const NOT_A_LOCK: &str = "the key is held by another kind of client, or it or the counter `tenure_tokens` holds data that is no \
      lock: use the `layout` of that client, or choose another key, or for the counter another database";
 
-/// As [`NOT_A_LOCK`], in the layouts `plain` and `spring`.
+/// Says in the layouts `plain` and `spring` what [`NOT_A_LOCK`] says in the layout `redisson`.
 pub(crate) const OTHER_FORMAT: &str = "the key is held by another kind of client, or holds another program's data: it is no mutex of this \
      layout; choose another key, or another `layout`";
 
@@ -45,7 +45,7 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
         Fault::Unavailable,
         "Redis takes no writes, since replicas that it needs are away: try again",
     ),
-    // MISCONF passes when the next snapshot or write succeeds; Redis retries by itself.
+    // MISCONF passes when Redis can save a snapshot, or write its append-only file, again: it retries by itself.
     (
         &["MISCONF"],
         Fault::Unavailable,
@@ -75,7 +75,8 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
     ),
     // WRONGTYPE lasts until the program that uses the key deletes it.
     (&["WRONGTYPE"], Fault::Store, NOT_A_LOCK),
-    // For `redis://`: in a cluster, `cluster/route.rs` repeats the call, or reports that no node serves the slot.
+    // This message is for `redis://` URLs. With `redis+cluster://`, `cluster/route.rs` repeats such a call, or reports
+    // that no node serves the slot.
     (
         &["CROSSSLOT", "MOVED", "ASK", "CLUSTERDOWN", "TRYAGAIN"],
         Fault::Unsupported,
@@ -166,7 +167,7 @@ impl<'a> Refusal<'a> {
             Effect::None
         };
         if message == NOT_A_LOCK {
-            // The message says all: the cause would only name Redis's types.
+            // No cause is added: Redis's own text only says that the value has another type.
             return BackendError::new(fault, effect, message);
         }
         BackendError::because(fault, effect, message, format!("{code} {details}"))

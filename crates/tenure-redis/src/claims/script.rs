@@ -9,8 +9,8 @@ use tenure_backend::{BackendError, Kind, TURN};
 use crate::claims::names::{MUTEX_CHANNEL, READ_WRITE_CHANNEL, SEMAPHORE_CHANNEL, is_once_per_slot};
 use crate::claims::slot::{scope, several_slots, slot};
 
-/// The most permits of one claim, and the most ended permits that a call removes. With so few, a script runs for less
-/// than a millisecond.
+/// The most permits that one claim takes, and the most expired permits that one call removes. A script that handles
+/// no more than these runs for less than a millisecond.
 pub(crate) const MAX_PERMITS: u32 = 1000;
 
 macro_rules! part {
@@ -19,8 +19,8 @@ macro_rules! part {
     };
 }
 
-/// Parts that several scripts share. A script includes one with a line `--: include NAME`. A part stands here before
-/// the parts that it includes itself.
+/// Parts that several scripts share. A script includes one with a line `--: include NAME`. The lines are replaced in
+/// the order of this list, so a part stands before the parts that it includes itself.
 const INCLUDES: [(&str, &str); 13] = [
     part!("string_value"),
     part!("string_place"),
@@ -63,10 +63,11 @@ struct ScriptText {
     hash: String,
 }
 
-/// Name of the last key of each call in a cluster, up to the slot's tag. The script takes the tag from it.
+/// What the name of the last key of each call in a cluster begins with. A tag of the slot follows, which the script
+/// takes from the name.
 ///
-/// No such key exists. So a node that has begun to move the slot to another refuses the call before the script begins:
-/// otherwise the script would fail at the first key that is at the other node.
+/// No such key exists. So a node that has begun to move the slot to another refuses the call before the script
+/// begins. Without this key the script could begin, and then fail at a key that is at the other node already.
 const SLOT_KEY: &str = "tenure_slot";
 
 /// Makes a [`Script`] from the name of its file, and from that of the part that it includes as `kind`, if any.
@@ -93,8 +94,9 @@ pub(crate) struct Layout {
 
 /// The scripts of one kind of lock.
 ///
-/// All sets reply in the same form. Their arguments differ in two ways: a mutex's claims have no mode, and scripts of
-/// strings take the label of every claim, and at a release the lock's channels.
+/// All sets reply in the same form. Their arguments differ in two ways: a claim on a mutex has no mode; and the
+/// scripts of [`STRING`] take the label of unfair claims too, and for a release the lock's channels, not the client's
+/// UUID.
 pub(crate) struct ScriptSet {
     pub(crate) acquire: Script,
     pub(crate) release: Script,
@@ -136,7 +138,7 @@ pub(crate) static STRING: Layout = Layout {
         acquire: script!("string_acquire"),
         release: script!("string_release"),
         renew: script!("string_renew"),
-        // Not used: each of these layouts has its own channels, see `layout.rs`.
+        // Not used: `plain` and `spring` have channels of their own, see `layout.rs`.
         channel: MUTEX_CHANNEL,
         batches: false,
     },
@@ -151,8 +153,8 @@ impl Layout {
         std::ptr::eq(self, &raw const STRING)
     }
 
-    /// The scripts of mutexes, which a client loads when it connects. The server learns each other one at its first
-    /// call.
+    /// The scripts of mutexes, which a client loads into the server when it connects. The server gets any other
+    /// script with the first call of it.
     pub(crate) fn first(&self) -> impl Iterator<Item = &Script> {
         let mutex = &self.mutex;
         let batch = mutex.batches.then_some(&BATCH);
@@ -170,15 +172,15 @@ impl Layout {
         }
     }
 
-    /// The scripts for a claim of this kind; the mutex's if the kind is unknown or not served. The mutex's release
-    /// script then reports which kind the key has.
+    /// The scripts for a claim of this kind; those of mutexes if the kind is unknown or not served. The mutex's
+    /// release script reports the key's kind if that is another.
     pub(crate) fn scripts_or_mutex(&'static self, kind: Option<Kind>) -> &'static ScriptSet {
         kind.and_then(|kind| self.scripts(kind)).unwrap_or(&self.mutex)
     }
 }
 
-/// Operators and brackets whose blanks a script does not need. No string literal of a script contains one with its
-/// blanks.
+/// Operators, commas and braces, with the blanks that are left out of a script's text. No string literal of a script
+/// contains one of these, so no literal changes.
 const BETWEEN_BLANKS: [&str; 13] = [
     ", ", " = ", " == ", " ~= ", " .. ", " + ", " - ", " * ", " < ", " > ", " >= ", "{ ", " }",
 ];
@@ -201,8 +203,8 @@ impl Script {
         }
         text = text.replace("TURN_MS", &TURN.as_millis().to_string());
         text = text.replace("MAX_PERMITS", &MAX_PERMITS.to_string());
-        // Leaves comments and blanks out and shortens calls, to stay below 16 kB: at a longer argument, a server that
-        // asks for a password does not answer `NOAUTH` to a client without one, but closes the connection.
+        // Leaves comments and blanks out and shortens calls, to stay below 16 kB. If a client that has not logged in
+        // sends a longer argument, the server does not answer `NOAUTH`, but closes the connection.
         let mut text: String = text
             .split_inclusive('\n')
             .map(str::trim_start)
@@ -314,7 +316,7 @@ impl Command {
 mod tests {
     use super::*;
 
-    /// To a client that has not logged in, a server answers a longer argument with an error other than `NOAUTH`.
+    /// If a client that has not logged in sends an argument beyond the limit, the server's error is not `NOAUTH`.
     #[test]
     fn every_script_fits_the_limit_before_authentication() {
         for layout in [&REDISSON, &STRING] {

@@ -11,7 +11,7 @@ use crate::error::invalid;
 /// Number of slots in a cluster.
 pub(crate) const SLOTS: usize = 16_384;
 
-/// For each slot the smallest number whose digits are a key of that slot: the slot's tag.
+/// For each slot, its tag: the smallest number whose decimal digits, taken as a key, belong to that slot.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let (mut tags, mut number) = (BTreeMap::new(), 0);
     while tags.len() < SLOTS {
@@ -52,7 +52,7 @@ pub(crate) fn has_one_slot(key: &LockKey) -> bool {
     slot(key.as_str().as_bytes()) == slot(queue(key).as_bytes())
 }
 
-/// The end of the names of keys that exist once for each slot: a hash tag of that slot.
+/// The end of the name of a key that exists once for each slot, such as the token counter: a hash tag of that slot.
 pub(crate) fn scope(slot: u16) -> String {
     format!(":{{{}}}", TAGS[usize::from(slot)])
 }
@@ -62,7 +62,7 @@ pub(crate) fn several_slots() -> BackendError {
     invalid("the keys of one call are in several slots of the cluster: this is a bug of ours")
 }
 
-/// The text between the first `{` and the next `}`; `None` if one is missing or the text is empty.
+/// The text between the first `{` and the next `}`; `None` if a brace is missing or the text is empty.
 fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let open = key.iter().position(|byte| *byte == b'{')?;
     let rest = &key[open + 1..];

@@ -1,6 +1,6 @@
 //! This client's knowledge of its own claims: which were granted, which have ended, and which have a request that may
-//! still be in flight. With this knowledge, most releases leave no record in Redis. `redisson_records.lua` describes
-//! the records.
+//! still be in flight. With this knowledge, most releases need not leave a record in Redis that the claim has ended.
+//! `redisson_records.lua` describes the records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::claims::slot::client_record_at;
 use crate::connection::clock::ServerClock;
 
 /// Time for which Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight. The record
-/// of an evicted holder also outlives its lease by this time.
+/// that a holder was evicted is kept for this time after the end of the holder's lease.
 pub(crate) const RECORD_TTL: Duration = Duration::from_secs(12);
 
-/// Time by which the client's record in Redis lives longer than its claims need, so that it is rarely written.
+/// Added to the time to live of a client's record in Redis, so that few placements have to extend the record.
 const CLIENT_MARGIN: Duration = Duration::from_secs(30);
 
 /// With fewer entries than this, the table does not sweep expired ones.
@@ -35,10 +35,10 @@ pub(crate) struct ClaimTable {
 #[derive(Default)]
 struct State {
     claims: HashMap<ClaimId, Entry>,
-    /// Number of entries that triggers the next sweep; `MIN_SWEEP` if that is greater.
+    /// The next sweep comes when the table has this many entries, but at least `MIN_SWEEP`.
     sweep_at: usize,
     ended: Tombstones,
-    /// What is known about the record of each client, see [`client_record_at`].
+    /// What the table knows about each client's record in Redis. The keys are made by [`client_record_at`].
     clients: HashMap<(ClientId, u16), StoredClient>,
     /// The servers form a cluster.
     in_cluster: bool,
@@ -69,9 +69,9 @@ struct HeldGrant {
     has_record: bool,
 }
 
-/// What a client knows about its record in Redis.
+/// What the table knows about a client's record in Redis.
 struct StoredClient {
-    /// The label of the client's claims; empty if they have different ones.
+    /// The label of the client's claims; empty once two claims had different labels.
     label: Arc<str>,
     until: Instant,
     wire: u64,
@@ -113,7 +113,7 @@ pub(crate) enum EndState {
     SettledWithRecord,
     /// A request may be in flight.
     MayBeInFlight,
-    /// Not known: the table does not have the claim, or the release is an eviction, or its target is no claim of ours.
+    /// Not known: the table does not have the claim, or the release is an eviction, or frees a foreign holder or all.
     Unknown,
 }
 
@@ -152,7 +152,7 @@ impl ClaimTable {
         if entry.releasing {
             return Lookup::Ended;
         }
-        // A grant's tokens are final unless another request may be in flight, which may get other ones.
+        // The known tokens are final, unless another request may be in flight, to which Redis may grant other tokens.
         if let (Some(held), false) = (entry.grant, entry.may_be_in_flight(now)) {
             return Lookup::Granted(held.run);
         }
@@ -202,7 +202,7 @@ impl ClaimTable {
         state.ended.insert(id, now);
     }
 
-    /// Takes `begin_release` back, after the store refused the release without effect.
+    /// Undoes `begin_release`, after the store refused the release without effect.
     pub(crate) fn cancel_release(&self, id: ClaimId) {
         if let Some(entry) = self.state.lock().claims.get_mut(&id) {
             entry.releasing = false;
@@ -227,8 +227,8 @@ impl ClaimTable {
         held.ends <= shown
     }
 
-    /// Returns the record that a renewal shall write: tokens (`raised`, if given) and label. The table then counts it
-    /// as written. Returns `None` if this client does not know the claim as granted, or is releasing it.
+    /// Returns the record that a renewal shall write: the claim's tokens (or `raised`, if given) and label. The table
+    /// then counts the record as written. Returns `None` if the claim is not known as granted, or is being released.
     pub(crate) fn record_to_write(&self, id: ClaimId, raised: Option<TokenRange>) -> Option<String> {
         let mut state = self.state.lock();
         let entry = state.claims.get_mut(&id).filter(|entry| !entry.releasing)?;
@@ -264,8 +264,8 @@ impl Entry {
 }
 
 impl State {
-    /// Returns the client's record if the call that places this claim must write it: the record in Redis may end before
-    /// the claim does, its label changes, or it was written on another connection.
+    /// Returns the client's record if the call that places this claim must write it: the record in Redis may expire too
+    /// early for this claim, has a label that this claim does not share, or was written on another connection.
     fn client_record(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<ClientRecord> {
         let until = now + claim.lease + RECORD_TTL;
         let at = client_record_at(&claim.at, self.in_cluster);

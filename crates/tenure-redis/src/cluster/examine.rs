@@ -1,4 +1,4 @@
-//! Examining a cluster, for `tenure doctor`: what each node reports, and what only a cluster can have.
+//! Examining a cluster, for `tenure doctor`: the findings of each node, and problems that only a cluster can have.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl RedisCluster {
             Ok::<_, BackendError>(found)
         }))
         .await;
-        // What several nodes report is shown once, with their addresses.
+        // A finding of several nodes is shown once, with the addresses of all of them.
         let mut shared: BTreeMap<(String, String), (Finding, Vec<&str>)> = BTreeMap::new();
         for ((address, ..), found) in nodes.iter().zip(examined) {
             let found = match found {
@@ -90,7 +90,7 @@ async fn cluster_state(wire: &Wire, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Reports a failover that takes longer than a usual lease.
+/// Warns if the node timeout is so long that a failover would outlast a lease of the usual length.
 async fn slow_failover(wire: &Wire) -> Option<Finding> {
     let limit = wire.setting("cluster-node-timeout").await?.parse().ok()?;
     let limit = Duration::from_millis(limit);

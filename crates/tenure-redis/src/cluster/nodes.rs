@@ -39,7 +39,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// # Ok(()) }
 /// ```
 pub struct RedisCluster {
-    /// The settings of every connection. Its host is not used.
+    /// The settings of every connection. Each node uses a copy with its own host.
     pub(super) dialer: Dialer,
     /// The nodes that the URL names.
     pub(super) seeds: Vec<Host>,
@@ -74,7 +74,7 @@ impl Nodes {
         self.by_slot[usize::from(slot)].clone()
     }
 
-    /// A slot that the node serves.
+    /// Any one slot that the node serves; `None` if it serves none.
     pub(super) fn slot_of(&self, node: &Arc<RedisStore>) -> Option<u16> {
         let is_its = |of: &Option<Arc<RedisStore>>| of.as_ref().is_some_and(|of| Arc::ptr_eq(of, node));
         self.by_slot.iter().position(is_its)?.try_into().ok()
@@ -123,7 +123,8 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Notes that a node has named another for a slot. An empty name of a host means the host of the node itself.
+    /// Notes the reply `MOVED` of the node `said_by`: the node at `address` serves the slot. If `address` names no
+    /// host, its host is that of `said_by`.
     pub(super) fn note_move(&self, slot: u16, address: &str, said_by: &RedisStore) {
         self.dialer.slots_may_have_moved();
         let Some((name, port)) = address.rsplit_once(':') else {
@@ -153,7 +154,7 @@ impl RedisCluster {
         }
         let node = RedisStore::of_node(dialer, self.claims.clone());
         let (mut of_node, replaced) = (node.link.replacements(), self.replaced.clone());
-        // This task ends with the node's link.
+        // Passes the node's reconnects on to the watchers of the cluster. This task ends with the node's link.
         tokio::spawn(async move {
             while of_node.changed().await.is_ok() {
                 replaced.send_replace(());

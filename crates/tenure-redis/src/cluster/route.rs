@@ -1,9 +1,8 @@
 //! The route of one call: to the node of the key's slot, and after the slot when it moves.
 //!
-//! While a slot moves, its keys are partly at one node and partly at the other, and neither node serves a lock, because
-//! a lock has several keys: the old node answers `TRYAGAIN`, or `ASK` if it has none of them, and the new one would
-//! answer `TRYAGAIN` after `ASKING`, which serves calls of a single key only. So the call waits until the slot has
-//! moved.
+//! While a slot moves, its keys are partly at the old node and partly at the new one. A call for a lock has several
+//! keys, and a node that lacks one of them refuses it: the old one answers `TRYAGAIN`, or `ASK` if it lacks all, and
+//! the new one would answer `TRYAGAIN`, even after `ASKING`. So the call waits until the slot has moved.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -43,7 +42,7 @@ pub(super) fn redirect(error: &BackendError) -> Option<Redirect> {
     }
 }
 
-/// The route of a call until its time limit.
+/// A call's search for the node that serves its slot. It ends at `until`.
 struct Route<'a> {
     cluster: &'a RedisCluster,
     slot: u16,
@@ -92,7 +91,7 @@ impl Route<'_> {
         })
     }
 
-    /// Returns when the call is to be repeated. Fails if the node's error is the call's outcome, or time is up.
+    /// Waits until the call is to be repeated. Fails if the node's error is the call's outcome, or time is up.
     async fn follow(&mut self, error: BackendError, node: &RedisStore) -> Result<(), BackendError> {
         match redirect(&error) {
             None => return Err(self.outcome(error)),
@@ -113,8 +112,8 @@ impl Route<'_> {
         Ok(())
     }
 
-    /// The error of a call that is not repeated. Also asks for a look at the map of slots, if another node may serve
-    /// the slot.
+    /// The error of a call that is not repeated. If another node may serve the slot, also makes the client ask the
+    /// cluster for its slots again.
     fn outcome(&self, error: BackendError) -> BackendError {
         let cause = cause_of(&error);
         // A script that was stopped at a key of another node reports this.

@@ -13,8 +13,8 @@ use crate::claims::slot::slot_of;
 use crate::cluster::nodes::RedisCluster;
 use crate::error::not_subscribed;
 
-/// Interval of the wake-ups that make a waiter poll while the slot has moved and its claim cannot be watched at the new
-/// node.
+/// While a claim cannot be watched at the node to which its slot has moved, its waiter is woken at this interval, so
+/// that it polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A claim that is watched at the node of its slot.
@@ -51,8 +51,8 @@ impl RedisCluster {
 }
 
 impl Watched {
-    /// Returns at the next wake-up, and after each attempt to watch the claim at another node, because messages may
-    /// have been missed.
+    /// Returns at the next wake-up. Also returns after each attempt to watch the claim at another node, because
+    /// wake-ups may have been missed meanwhile.
     async fn next(&mut self) -> Option<()> {
         loop {
             let node = self.cluster.upgrade()?.nodes().ok()?.of_slot(self.slot);

@@ -23,8 +23,8 @@ use crate::topology::Acknowledgement;
 /// The most callers that one `WAIT` answers.
 const MAX_CALLERS: usize = 4096;
 
-/// The key of the write that precedes each `WAIT`, and its time to live in milliseconds. In a cluster its name ends
-/// with a tag of a slot that the node serves.
+/// The key that is written before each `WAIT`; `KEY_TTL` is its time to live in milliseconds. In a cluster a hash tag
+/// is appended, which puts the key into a slot that the node serves.
 const KEY: &str = "tenure_tokens:acknowledged";
 const KEY_TTL: u32 = 1000;
 
@@ -35,8 +35,8 @@ type Caller = (oneshot::Sender<Result<(), BackendError>>, LockKey);
 pub(crate) struct Acknowledger(UnboundedSender<Caller>);
 
 impl Acknowledger {
-    /// Connects to the server at the other end of `calls`. Fails if another server process answers at its address: that
-    /// one's replicas know nothing of the calls.
+    /// Connects to the server at the other end of `calls`. Fails if another server process answers at its address,
+    /// because its replicas do not have the writes made on `calls`.
     pub(crate) async fn open(
         dialer: &Dialer,
         server: &Host,
@@ -97,7 +97,7 @@ async fn acknowledge(
             break;
         };
         let answer = match &replies[..] {
-            // Without the write, `WAIT` counts replicas that have an earlier one.
+            // The write before `WAIT` was refused, so `WAIT` counted the replicas that have an earlier write.
             [Value::ServerError(refusal), _] => Err(error::not_counted(&translate(&refusal.clone().into()))),
             [_, count] => match integer(count) {
                 Some(count) if count >= wanted.replicas => Ok(()),
@@ -113,12 +113,12 @@ async fn acknowledge(
             let _ = caller.send(answer.clone());
         }
     }
-    // Closes the queue before `callers` are dropped, because these callers then check whether it is closed.
+    // Closes the queue before `callers` are dropped: the dropped callers then fail, and `has_ended` must be true.
     queue.close();
 }
 
-/// `WAIT` covers the last write of its own connection and all writes before that. So it follows a write, to cover those
-/// of other connections.
+/// `WAIT` covers the last write of its own connection and all writes before it, also those of other connections. So a
+/// write precedes each `WAIT`.
 fn question(wanted: Acknowledgement, slot: Option<u16>) -> Pipeline {
     let mut question = redis::pipe();
     let key = format!("{KEY}{}", slot.map(scope).unwrap_or_default());

@@ -37,7 +37,7 @@ pub(crate) enum BatchEntry {
         /// The client's record, if the call shall write it.
         client: Option<ClientRecord>,
     },
-    /// Release a holder, without eviction or successor; none of its requests is in flight. With `with_record`, a
+    /// Release a holder, without eviction or successor. No request of the claim may be in flight. If `with_record`, a
     /// renewal may have written a record of the claim, which the release deletes.
     Release { claim: ClaimRef, with_record: bool },
 }
@@ -47,12 +47,12 @@ pub(crate) enum BatchEntry {
 pub(crate) enum BatchReply {
     /// Nothing was done. The caller sends its request in a call of its own.
     NotDone,
-    /// Nothing was done, because the time limit of this entry, or of another one in the batch, has passed. The claim
-    /// was never placed.
+    /// Nothing was done, because the `not_after` of this entry, or of another one in the batch, has passed. Redis has
+    /// no trace of the claim.
     TooLate,
     /// Another claim holds the key. The number says after how many milliseconds to poll again.
     Busy(u64),
-    /// After a release: 1 + the number of subscribers that received its message. After a grant: the first token.
+    /// After a release: 1 + the number of subscribers that received its wake-up. After a grant: the first token.
     Done(u64),
 }
 
@@ -78,7 +78,8 @@ struct Queued {
 pub(crate) struct Batcher(UnboundedSender<Queued>);
 
 impl Batcher {
-    /// Starts the sender tasks, which end with the session. Callers do not send, because they may stop polling.
+    /// Starts the sender tasks, which end with the session. No caller sends a batch itself, because it may stop
+    /// polling.
     pub(crate) fn new(wire: &Weak<Wire>, clock: &Arc<dyn Clock>, limit: ConcurrencyLimit) -> Self {
         let (sender, receiver) = unbounded_channel();
         let entries = Mutex::new(receiver);
@@ -130,7 +131,7 @@ async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock:
         // The connection is gone only if no caller waits: each waiting caller keeps the session, and so the
         // connection.
         let Some(wire) = wire.upgrade() else { return };
-        // One call names one client's record, and its keys are of one slot.
+        // Splits the batch, because one call serves only one client, and in a cluster only one slot.
         let mut calls: BTreeMap<_, Vec<Queued>> = BTreeMap::new();
         for queued in batch.into_iter().filter(|queued| !queued.reply.is_closed()) {
             let record = client_record_at(queued.entry.at(), wire.dialect != Dialect::Alone);
@@ -160,7 +161,7 @@ async fn send_and_answer(mut batch: Vec<Queued>, wire: &Wire, clock: &dyn Clock,
     }
 }
 
-/// Sends a batch, which is sorted with its releases first. Returns a reply for each entry, in the same order.
+/// Sends a batch, which must be sorted by `rank`. Returns a reply for each entry, in the same order.
 async fn send(batch: &[Queued], wire: &Wire, clock: &dyn Clock) -> Result<Vec<BatchReply>, BackendError> {
     let reply = wire.call_uncounted(&encode(batch, wire)).await?;
     let [time, codes @ ..] = list(&reply).ok_or_else(error::unexpected_reply)? else {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tenure_backend::Instant;
 
-/// A reading older than this is replaced even by one that lowers the bound, to follow a server clock that was set
-/// back.
+/// A reading that would lower the bound replaces only a reading that is older than this. So the bound follows a
+/// server clock that was set back.
 const PREFERRED: Duration = Duration::from_secs(1);
 
 /// The bound allows for a server clock that is slower than ours by one part in 1000, more than any clock under NTP.
@@ -15,7 +15,8 @@ const DRIFT: u32 = 1000;
 /// A lower bound of the server's clock.
 ///
 /// A reply carries the server's time at a moment before its arrival, so at arrival the server's clock shows at least
-/// this time. Delays lower the bound, which makes time limits that are sent to the server stricter, never laxer.
+/// this time. A delayed reply gives a lower bound. A time limit that is sent to the server then ends earlier, never
+/// later.
 #[derive(Debug)]
 pub(crate) struct ServerClock(Mutex<Reading>);
 
@@ -45,7 +46,7 @@ impl ServerClock {
         ServerClock(Mutex::new(Reading { shown, arrived }))
     }
 
-    /// Learns that the server's clock showed `shown` in a reply that had arrived by `arrived`.
+    /// Learns from a reply that carried the server's time `shown` and came at `arrived` or earlier.
     pub(crate) fn learn(&self, shown: u64, arrived: Instant) {
         let mut reading = self.0.lock();
         if shown >= reading.at(arrived) || arrived - reading.arrived > PREFERRED {

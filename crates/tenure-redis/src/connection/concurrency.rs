@@ -15,8 +15,8 @@ const MAX_CALLS: usize = 64;
 
 /// Number of batches that may be in flight at once on a connection.
 ///
-/// It follows the shortest round trip seen, because longer ones were delayed. If the first ones were delayed, later
-/// ones correct the number.
+/// The number follows from the shortest round trip seen, because longer ones were delayed. If the first round trips
+/// were delayed too, later ones lower the number.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimit {
     shortest: AtomicU64,

@@ -28,7 +28,7 @@ impl From<BackendError> for ConnectError {
 }
 
 impl ConnectError {
-    /// Translates the error of an attempt to connect as `config` says.
+    /// Translates the error of an attempt to connect; `config` provides details for the message.
     pub(crate) fn translate(self, config: &Config) -> BackendError {
         let error = match self {
             ConnectError::Translated(error) => return error,
@@ -52,7 +52,7 @@ impl ConnectError {
 
 fn unreachable(error: &RedisError, config: &Config) -> BackendError {
     let address = config.address();
-    // A TLS server closes plain-text connections.
+    // A server that expects TLS closes a plain-text connection, so the message suggests TLS.
     let speaks = match config.tls {
         None if error.is_connection_dropped() => ", and whether that port speaks TLS (`rediss://`)",
         _ => "",
@@ -80,7 +80,7 @@ fn handshake_error(refusal: Refusal<'_>, config: &Config) -> BackendError {
     } else {
         return refusal.error();
     };
-    // Redis's error for an unknown command repeats all arguments, which are cut off.
+    // Cuts off the command's arguments, which Redis repeats in its error for an unknown command.
     let why = details.split(", with args").next().unwrap_or(details);
     BackendError::because(fault, Effect::None, message, why.to_owned())
 }
@@ -131,8 +131,8 @@ pub(crate) fn not_yet_master(server: &Host) -> BackendError {
     ))
 }
 
-/// Error if two connections to one address reached two servers, or `INFO` shows no `run_id` to compare: the replicas of
-/// the wrong server might be asked.
+/// Error if two connections to one address reached two servers, or `INFO` shows no `run_id` to compare: replicas of the
+/// wrong server might acknowledge.
 pub(crate) fn two_servers(server: &Host) -> BackendError {
     unavailable(format!(
         "two connections to {server} reached different servers, or INFO does not show a `run_id`, so no replica can be asked \
@@ -140,7 +140,7 @@ pub(crate) fn two_servers(server: &Host) -> BackendError {
     ))
 }
 
-/// Error for callers that waited for an attempt whose runtime has ended.
+/// Error for callers that waited for an attempt to connect, whose task ended with its runtime.
 pub(crate) fn abandoned() -> BackendError {
     unavailable("connecting to Redis was given up with the runtime that did it: try again")
 }

@@ -18,8 +18,8 @@ use crate::topology::Topology;
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) config: Arc<Config>,
-    /// ID of the process that connected. A child made by `fork` has the connections, but not their tasks: its calls
-    /// fail.
+    /// ID of the process that connected. A child made by `fork` inherits the connections, but not the tasks that
+    /// serve them, so its calls fail.
     pub(crate) process: u32,
     /// Set if the server is a node of a cluster: notified when slots may have moved to other nodes.
     pub(crate) moves: Option<Arc<Notify>>,
@@ -39,7 +39,7 @@ impl Dialer {
         config.check()?;
         let streams = Streams::new(&config)?;
         let servers = match &config.topology {
-            // For a cluster: the node that is asked for the others first. `Dialer::to` makes a copy for each node.
+            // For a cluster this server is not used: each node has a copy of the dialer, made by `Dialer::to`.
             Topology::Single(server) | Topology::Cluster(server, _) => Servers::One(server.clone()),
             Topology::Sentinel(named) => {
                 let sentinels = Sentinels::new(named.clone(), streams.clone(), config.connect_timeout);
@@ -94,7 +94,8 @@ impl Dialer {
         }
     }
 
-    /// Returns the server that was located last, to subscribe where the calls go.
+    /// Returns the server to subscribe at, which is the one that calls go to: the master that the sentinels named
+    /// last, or what `locate` returns.
     pub(crate) async fn located(&self) -> Result<Host, ConnectError> {
         match self.sentinels().and_then(|sentinels| sentinels.master()) {
             Some(master) => Ok(master),

@@ -17,7 +17,7 @@ pub(crate) struct Driver {
     ended: watch::Receiver<()>,
 }
 
-/// Logs in on a stream. Replies have no time limit of their own.
+/// Logs in on a stream. Sets no time limit for replies: callers limit what they wait for.
 pub(crate) async fn log_in(
     stream: Stream,
     login: &RedisConnectionInfo,
@@ -43,8 +43,8 @@ impl Driver {
         self.task.abort();
     }
 
-    /// Returns whether the task has ended: true as soon as [`ended`](Self::ended) resolves, when the runtime may not count
-    /// the task as finished yet.
+    /// Returns whether the task has ended. Asks the channel, because [`ended`](Self::ended) can resolve before
+    /// `AbortHandle::is_finished` returns true.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.has_changed().is_err()
     }

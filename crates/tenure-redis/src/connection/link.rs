@@ -43,8 +43,8 @@ struct State {
 type Attempt = Option<Result<Arc<Session>, BackendError>>;
 
 impl Link {
-    /// Connects at once, with a single attempt. Tries again if a replica was being promoted during the attempt: with a time
-    /// limit shorter than that, no client could connect until the sentinel gives a failed promotion up.
+    /// Connects at once. Returns the error of a failed attempt, but tries again if that is transient and a replica
+    /// was being promoted: until the sentinel ends the promotion or gives it up, an attempt may run out of its time.
     pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
         let link = Link::unopened(dialer);
         let sentinels = link.dialer.sentinels();
@@ -59,7 +59,7 @@ impl Link {
         }
     }
 
-    /// Connects in the background, as if a connection had broken.
+    /// Connects in the background, with retries. The first connection counts as a replacement.
     pub(crate) fn open_later(dialer: Dialer) -> Self {
         let link = Link::unopened(dialer);
         link.state.lock().was_open = true;
@@ -107,7 +107,8 @@ impl Link {
         state.follower.abort_all();
     }
 
-    /// Returns a channel that changes after each reconnect, because the host name may lead to another server.
+    /// Returns a channel that changes after each reconnect: the host name may lead to another server, which may lack
+    /// claims of the one before.
     pub(crate) fn replacements(&self) -> watch::Receiver<()> {
         self.state.lock().replaced.subscribe()
     }

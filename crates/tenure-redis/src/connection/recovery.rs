@@ -1,5 +1,5 @@
-//! A member of a quorum that restarted may have forgotten claims that are still held. It places no claim until the
-//! longest lease has passed.
+//! A member of a quorum that restarted may have forgotten claims that are still held. So clients place no claim on it
+//! until the longest lease has passed since the restart.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ pub(crate) async fn recovers_until(wire: &Wire, config: &Config) -> Result<Optio
     Ok(Some(until))
 }
 
-/// The rest of `max_lease` for a server that shows this uptime. The server counts whole seconds of its clock, so it may
-/// have been up for a second less.
+/// The part of `max_lease` that has not passed since the start of a server that shows this uptime. The server counts
+/// whole seconds of its clock, so it may have been up for a second less than it shows.
 fn missing(max_lease: Duration, uptime: Duration) -> Duration {
     (max_lease + Duration::from_secs(1)).saturating_sub(uptime)
 }

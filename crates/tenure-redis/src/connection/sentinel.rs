@@ -3,14 +3,14 @@
 //! The client asks one sentinel after the other for the master, and takes the first answer that is not behind an earlier
 //! one. It also listens to all of them, because only the one that carries out a failover announces its steps:
 //!
-//! | it announces | it then names | the client |
+//! | it announces | it then answers with | the client |
 //! |---|---|---|
 //! | `+failover-state-send-slaveof-noone` | the old master, and the state of the failover | leaves its server and waits |
 //! | `+promoted-slave` | the new master | connects to the new master |
 //! | `-failover-abort-slave-timeout` | the old master | connects to the old master |
 //! | `+switch-master`, as all sentinels do | the new master | connects to the new master |
 //!
-//! The old master accepts writes for up to ten seconds after the second step. The new one never gets these writes. A
+//! The old master accepts writes for up to ten seconds after `+promoted-slave`. The new one never gets these writes. A
 //! client that leaves at the first step sends none of them.
 
 mod answer;
@@ -48,10 +48,11 @@ const NEXT_AFTER: Duration = Duration::from_millis(250);
 /// Interval of the pings that find a sentinel that has died in silence.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Pause before the client asks a sentinel again to which it cannot listen, and tries again to listen.
+/// Pause after the client fails to listen to a sentinel. Then it asks the sentinel, and tries again to listen.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The channels on which a sentinel announces the steps of a failover after which it answers differently.
+/// The channels of a sentinel on which the client listens: they announce the steps of a failover that change the
+/// sentinel's answer.
 const STEPS: [&str; 4] = [
     "+failover-state-send-slaveof-noone",
     "+promoted-slave",
@@ -66,7 +67,7 @@ pub(crate) struct Sentinels {
     /// Time limit for each step of listening to a sentinel. Also that of an attempt to connect to the master.
     limit: Duration,
     state: Mutex<State>,
-    /// Changes with each answer that is accepted.
+    /// What the last accepted answer says about the master.
     master: watch::Sender<Master>,
 }
 
@@ -75,7 +76,7 @@ enum Master {
     /// No sentinel has answered.
     Unknown,
     Named(Host),
-    /// A sentinel is promoting a replica, so there is no master to use before this time.
+    /// A sentinel is promoting a replica. Until this time, the client uses no master unless one is named.
     Promoting(Instant),
 }
 
@@ -86,7 +87,7 @@ struct Subscription {
     announced: UnboundedReceiver<PushInfo>,
 }
 
-/// A sentinel, as the doctor sees it.
+/// What the doctor finds out about a sentinel.
 pub(crate) struct Examined {
     pub(crate) sentinel: Host,
     pub(crate) answer: Result<Answer, Failure>,
@@ -139,18 +140,18 @@ impl Sentinels {
             Master::Promoting(_) => true,
             Master::Unknown => false,
         };
-        // Fails only if the sender is gone, and `self` has it.
+        // Cannot fail: `self` holds the channel's sender.
         let _ = self.master.subscribe().wait_for(is_replaced).await;
     }
 
-    /// Returns the address of the master. While a sentinel promotes a replica, waits for the end of that, until
-    /// three seconds have passed since the client learned of it.
+    /// Returns the address of the master. While a sentinel promotes a replica, first waits until a master is named, up
+    /// to three seconds from when the client learned of the promotion.
     pub(crate) async fn locate(&self) -> Result<Host, BackendError> {
         loop {
             let mut master = self.master.subscribe();
             if let Some(until) = self.promoting_until() {
                 let named = master.wait_for(|master| matches!(master, Master::Named(_)));
-                // If the sentinel dies meanwhile, it announces nothing.
+                // The wait has a limit, because a sentinel that dies meanwhile announces no end.
                 let _ = timeout_at(until, named).await;
             }
             if let Master::Named(host) = self.ask_in_turn().await? {
@@ -165,7 +166,8 @@ impl Sentinels {
         let mut next = known.iter();
         let mut asked: FuturesUnordered<_> = next.by_ref().take(1).map(|host| self.ask(host)).collect();
         let (mut behind, mut failures) = (None::<Answer>, Vec::new());
-        // A sentinel that is silent may know more than those that are behind. Half of the time is left to connect.
+        // A silent sentinel may know more than those that are behind, so it gets half of the time to answer. The other
+        // half is left to connect to the master.
         let patience = Instant::now() + self.limit / 2;
         loop {
             let answer = tokio::select! {
@@ -190,7 +192,8 @@ impl Sentinels {
             }
             asked.extend(next.next().map(|host| self.ask(host)));
         }
-        // The sentinels may have been set up again, with epochs that start at 0.
+        // If all answers are behind, takes the newest: the sentinels may have been set up again, and their epochs then
+        // start at 0.
         match behind {
             Some(newest) => {
                 let mut state = self.state.lock();
@@ -201,7 +204,7 @@ impl Sentinels {
         }
     }
 
-    /// Asks all sentinels at once, and learns from those that answer soon and know of a failover.
+    /// Asks all sentinels at once, in case one knows of a failover. Learns from credible answers that come soon.
     pub(crate) async fn ask_again(&self) {
         let known = self.known();
         let mut asked: FuturesUnordered<_> = known.iter().map(|host| self.ask(host)).collect();
@@ -215,10 +218,10 @@ impl Sentinels {
         let _ = timeout(NEXT_AFTER, learning).await;
     }
 
-    /// Asks all sentinels, one after the other, and subscribes to those that answer.
+    /// For the doctor: asks all sentinels, one after the other, and tries to subscribe to those that answer.
     ///
     /// Leaves a host out if another one leads to the same sentinel: the URL may name a sentinel by its host name, and the
-    /// others name it by its address.
+    /// other sentinels name it by its address.
     pub(crate) async fn ask_all(&self) -> Vec<Examined> {
         let (mut answers, mut asked) = (Vec::new(), HashSet::new());
         let is_address = |host: &Host| host.name().parse::<IpAddr>().is_ok();
@@ -262,8 +265,8 @@ impl Sentinels {
         Ok(log_in(stream, login, settings).await?)
     }
 
-    /// Learns from the answer to a question for the master. Returns the answer as the error if it is behind an earlier
-    /// one.
+    /// Learns from an answer while the client looks for a master. Returns the answer as the error if it is behind an
+    /// earlier one.
     fn consider(&self, answer: Answer) -> Result<Master, Answer> {
         let mut state = self.state.lock();
         if state.is_behind(&answer) {
@@ -272,7 +275,7 @@ impl Sentinels {
         Ok(self.learn(&mut state, answer))
     }
 
-    /// Learns from an answer while the client has a master, if the answer is credible.
+    /// Learns from an answer while the client has a master, unless [`State::is_credible`] rejects it.
     fn heed(&self, answer: Answer) {
         let mut state = self.state.lock();
         if state.is_credible(&answer) {
@@ -293,7 +296,7 @@ impl Sentinels {
     pub(crate) async fn follow(&self) {
         let mut learned = self.master.subscribe();
         let (mut followed, mut listening) = (HashSet::new(), FuturesUnordered::new());
-        // Fails only if the sender is gone, and `self` has it.
+        // Cannot fail: `self` holds the channel's sender.
         let _ = learned.wait_for(|master| *master != Master::Unknown).await;
         loop {
             for sentinel in self.known() {
@@ -310,7 +313,7 @@ impl Sentinels {
         }
     }
 
-    /// Listens to a sentinel until the other sentinels no longer name it. While the client cannot listen, it asks.
+    /// Listens to a sentinel. While that fails, asks it instead; ends once the client no longer knows it.
     async fn listen_while_known(&self, sentinel: Host) -> Host {
         while self.known().contains(&sentinel) {
             let Err(failure) = self.listen(&sentinel).await;
@@ -333,7 +336,7 @@ impl Sentinels {
             driver: _driver,
         } = self.subscribe(sentinel).await?;
         loop {
-            // The answer covers all messages so far: sentinels announce the failovers of other masters too.
+            // Drops the messages so far, of which many may be about other masters: one answer covers them all.
             while announced.try_recv().is_ok() {}
             // Asks before the first message too: the client may have missed one while it was not subscribed.
             let asking = Answer::ask(&mut connection, sentinel, &self.config.master);

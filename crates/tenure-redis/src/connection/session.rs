@@ -1,4 +1,4 @@
-//! One connection, on which single calls are limited in number, and claims travel in batches under load.
+//! One connection: limits how many calls with a single claim are in flight, and batches claims under load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::connection::recovery::recovers_until;
 use crate::connection::wire::Wire;
 use crate::error;
 
-/// The most calls in flight at once on a connection that each carry a single claim; further ones queue in this process.
+/// The most calls with a single claim that are in flight at once on a connection; further ones queue in this process.
 ///
 /// Renewals are not limited. However many tasks lock at once, only this many of their calls, and the batches (see
 /// `concurrency.rs`), can be ahead of a renewal, so held claims are renewed in time.
@@ -57,18 +57,18 @@ impl Session {
         self.wire.calls_in_flight() >= self.batch_from
     }
 
-    /// Returns whether the server may have forgotten claims that still hold, so that it must place no other.
+    /// Returns whether the server may have forgotten held claims in a restart, so that it must place no others.
     pub(crate) fn is_recovering(&self, now: Instant) -> bool {
         self.recovers_for(now).is_some()
     }
 
-    /// Time for which the server goes on to recover; `None` if it does not.
+    /// Time for which the server must still place no claim; `None` if it may place claims.
     pub(crate) fn recovers_for(&self, now: Instant) -> Option<Duration> {
         let until = self.recovers_until.filter(|until| now < *until)?;
         Some(until - now)
     }
 
-    /// Acquires or releases a claim in a call with others.
+    /// Acquires or releases a claim in a batch with others.
     pub(crate) async fn call_batched(&self, entry: BatchEntry) -> Result<BatchReply, BackendError> {
         let _counted = self.wire.count_call();
         self.batcher.call(entry).await

@@ -53,7 +53,8 @@ impl SpinBudget {
         may
     }
 
-    /// Lowers the penalty by a quarter. A miss doubles it, so a miss outweighs two successful spins.
+    /// Lowers the penalty by a quarter. A miss about doubles it, so it takes about three successful spins to make up
+    /// for a miss.
     fn found(&mut self) {
         self.penalty -= self.penalty.div_ceil(4);
     }
@@ -81,9 +82,9 @@ impl SpinStream {
         self.in_flight.load(Ordering::Relaxed) == 1
     }
 
-    /// Polls the socket until the reply, or the end of the connection, can be read, another caller comes, or time is
-    /// up. Returns at once if the caller is not alone, made its first call, or paused before this one, or if recent
-    /// spins missed.
+    /// Polls the socket until the reply or the end of the connection can be read. Gives up when another caller comes,
+    /// or time is up. Does not poll at all if another call is in flight, if the last reply is too old or there was
+    /// none, or if the budget forbids it after spins that missed.
     fn spin(&mut self) {
         let now = Instant::now();
         let is_recent = self.answered.is_some_and(|answered| now < answered + self.recent);
@@ -147,7 +148,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(10);
 
-    /// The penalty after a call that did not spin, or whose spin found the reply, if it was 4 before.
+    /// The penalty after a call before which it was 4: `SKIPPED` if the call did not spin, `FOUND` if its spin found
+    /// the reply.
     const SKIPPED: u32 = 4;
     const FOUND: u32 = 3;
 
@@ -254,8 +256,8 @@ mod tests {
         assert_eq!(stream.read(&mut [0; 64]).await.expect("it was closed"), 0);
     }
 
-    /// Counts the spins that miss among `calls` calls. If a call for which `finds` is true spins, its reply comes in
-    /// time.
+    /// Makes `calls` calls, and counts the spins that miss the reply. The spin of a call finds the reply if `finds`
+    /// is true for the call's number.
     fn misses(calls: u32, finds: impl Fn(u32) -> bool) -> usize {
         let mut budget = SpinBudget::default();
         let missed = (0..calls).filter(|call| {

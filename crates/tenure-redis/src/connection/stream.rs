@@ -53,14 +53,14 @@ impl Streams {
         Ok(Streams { spin: config.spin })
     }
 
-    /// Connects to the server, with TLS if it is configured. If `Config::spin` is set, the stream spins for replies to
-    /// the calls that `in_flight` counts.
+    /// Connects to the server, with TLS if it is configured. `in_flight` counts the callers that wait for replies. If
+    /// `Config::spin` is set, the stream spins for the reply while that count is 1.
     pub(crate) async fn open(
         &self,
         server: &Host,
         in_flight: Option<&Arc<AtomicUsize>>,
     ) -> Result<Stream, ConnectError> {
-        // A stream whose callers are not counted never spins.
+        // If no count is given, it stays 0, and the stream never spins.
         let in_flight = in_flight.filter(|_| self.spin).cloned().unwrap_or_default();
         let stream = SpinStream::new(connect(server).await?, in_flight);
         #[cfg(feature = "tls")]

@@ -32,7 +32,8 @@ const IDLE_CHECKS_PER_PING: u32 = 20;
 /// Number that will identify the next connection.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// A connection to a server that has the scripts of mutexes. It lives until it breaks or is dropped.
+/// A connection for calls. Opening it loads the scripts of mutexes into the server. It lives until it breaks or is
+/// dropped.
 pub(crate) struct Wire {
     /// The form of script calls for this server.
     pub(crate) dialect: Dialect,
@@ -72,8 +73,8 @@ impl Wire {
             let Some(sentinels) = dialer.sentinels() else {
                 return Self::connect_to(dialer, server).await;
             };
-            // A dead master may not answer for longer than a failover takes, so the attempt ends when the sentinels
-            // replace it.
+            // An attempt to connect to a dead master can hang for longer than a failover takes. So it ends when the
+            // sentinels begin to replace this master, and another attempt locates the next one.
             tokio::select! {
                 biased;
                 () = sentinels.replaced(&server) => {}
@@ -103,7 +104,8 @@ impl Wire {
             if role != Some("master") {
                 return Err(not_yet_master(&server).into());
             }
-            // A replica leaves its master when it is promoted, which only one of the sentinels may know yet.
+            // This master has fewer replicas than the sentinels know of. One may have left it to be promoted, which
+            // only one sentinel may know yet, so all are asked.
             if replicas.is_none_or(|replicas| (replicas.len() as u64) < sentinels.replicas()) {
                 sentinels.ask_again().await;
             }
@@ -228,7 +230,7 @@ impl Wire {
         T::from_redis_value(reply).map_err(|_| error::unexpected_reply())
     }
 
-    /// Closes the connection if no reply comes, or if the server has become a replica.
+    /// Sends one command. Closes the connection if no reply comes, or if the server has become a replica.
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         let mut connection = self.connection.clone();
         let reply = connection.send_packed_command(command).await;

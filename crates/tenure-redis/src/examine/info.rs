@@ -71,8 +71,8 @@ pub(super) fn replicas(info: &InfoDict, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Without `as_cluster`, reports a server that is a node of a cluster: such a server needs a URL for clusters. With
-/// `as_cluster`, reports a node without a replica.
+/// With a URL for a single server, reports that the server is a node of a cluster. With a URL for clusters
+/// (`as_cluster`), reports a node without a replica.
 pub(super) fn cluster(info: &InfoDict, as_cluster: bool) -> Option<Finding> {
     if !as_cluster {
         return (info.get("cluster_enabled") == Some(1)).then(|| {

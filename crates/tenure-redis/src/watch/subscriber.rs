@@ -19,7 +19,7 @@ use crate::connection::wire::dialect_of_node;
 pub(super) enum Event {
     /// A message came on this channel.
     Message(String),
-    /// The server does not send messages of this channel any more.
+    /// The server sends no more messages of this channel, as after its slot has moved to another node.
     Unsubscribed(String),
 }
 
@@ -27,7 +27,8 @@ pub(super) enum Event {
 #[derive(Clone)]
 pub(super) enum Subscriber {
     Plain(PubSubSink),
-    /// In a cluster a message need not reach all nodes: the node of the slot sends it to its own subscribers.
+    /// For sharded channels: a message does not go to all nodes of the cluster, but only to subscribers at the node
+    /// of the channel's slot.
     Sharded(MultiplexedConnection),
 }
 
@@ -50,7 +51,7 @@ async fn open_sharded(
 ) -> Result<Option<(Subscriber, BoxStream<'static, Event>)>, ConnectError> {
     let (sender, pushes) = unbounded_channel();
     let settings = AsyncConnectionConfig::new().set_push_sender(sender);
-    // The redis crate sends pushed messages on only in this version of the protocol.
+    // Only in this version of the protocol does the redis crate pass pushed messages to `sender`.
     let login = dialer.handshake().await?.set_protocol(ProtocolVersion::RESP3);
     let stream = dialer.streams.open(&dialer.located().await?, None).await?;
     let (mut connection, driver) = log_in(stream, &login, settings).await?;

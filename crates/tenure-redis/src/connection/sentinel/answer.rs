@@ -120,8 +120,8 @@ pub(super) fn silent() -> Failure {
     Failure::Silent("a sentinel did not answer".to_owned())
 }
 
-/// Error for sentinels of which none named the master. If all fail alike, for a reason that an operator must
-/// remove, the error is permanent.
+/// Error for sentinels of which none named the master. The error is permanent if all failed for one reason that only an
+/// operator can remove: no such master, no sentinel at the address, or a refused login.
 pub(super) fn no_master(master: &str, asked: &[Host], failures: &[Failure]) -> BackendError {
     let all = |kind: &Failure| failures.iter().all(|failure| failure == kind);
     let hosts = asked.iter().map(Host::to_string).collect::<Vec<_>>().join(", ");

@@ -10,18 +10,19 @@ use tokio::time::Instant;
 
 use crate::connection::sentinel::answer::Answer;
 
-/// The longest time without a server while a replica is promoted. A sentinel looks at the replica every second. If it
-/// still has not promoted it after this time, the client goes back to the old master.
+/// The longest time for which the client does without a server while a sentinel promotes a replica. The sentinel
+/// looks every second whether the replica is a master. If it is still none after this time, the client goes back to
+/// the old master.
 const PROMOTION: Duration = Duration::from_secs(3);
 
 pub(super) struct State {
     /// The sentinels of the URL.
     configured: Vec<Host>,
-    /// What each sentinel said last, if it was believed.
+    /// The last answer of each sentinel that the client accepted.
     heard: HashMap<Host, Heard>,
-    /// The sentinel whose answer was believed last and was not behind. It is asked first.
+    /// The sentinel that gave the last accepted answer whose epoch was the newest. It is asked first.
     source: Option<Host>,
-    /// The master that was named last.
+    /// The master that the last accepted answer names.
     master: Option<Host>,
     replicas: u64,
     /// The sentinels that are promoting a replica, each with the time until which the client waits for that.
@@ -29,9 +30,9 @@ pub(super) struct State {
 }
 
 struct Heard {
-    /// The configuration epoch.
+    /// The configuration epoch in the answer.
     epoch: u64,
-    /// The other sentinels that it named.
+    /// The other sentinels that the answer names.
     others: Vec<Host>,
 }
 
@@ -47,11 +48,11 @@ impl State {
         }
     }
 
-    /// The source, the sentinels of the URL, those that they name, those that these name, and so on, in the order in which
-    /// they are asked.
+    /// All sentinels that the client knows, in the order in which it asks them: the `source`, those of the URL, those
+    /// that these name, and so on.
     ///
-    /// No single answer names them all: a sentinel does not name itself, and the URL's host may lead to another one each
-    /// time.
+    /// No single answer names all: a sentinel does not name itself, and the URL's host may lead to another sentinel
+    /// each time.
     pub(super) fn known(&self) -> Vec<Host> {
         let mut known = Vec::new();
         let add = |known: &mut Vec<Host>, sentinel: &Host| {
@@ -77,17 +78,19 @@ impl State {
         self.replicas
     }
 
-    /// Returns whether another sentinel has said something newer.
+    /// Returns whether an accepted answer had a newer epoch.
     pub(super) fn is_behind(&self, answer: &Answer) -> bool {
         answer.epoch < self.epoch()
     }
 
-    /// Returns whether an answer may change what the client does while it has a master. False for a sentinel that names
-    /// another master, but is behind, or contradicts the source: sentinels that disagree for good must not send the
-    /// client to and fro.
+    /// Returns whether an answer may change what the client does while it has a master.
     ///
-    /// A sentinel that names the same master is credible in any epoch: after the sentinels have been set up again, the
-    /// epochs start at 0.
+    /// An answer that names another master needs a newer epoch than all before. The newest so far suffices if the
+    /// answer is that of the `source`, or of a sentinel that is promoting a replica. Otherwise sentinels that
+    /// disagree for good would send the client to and fro.
+    ///
+    /// An answer that names the client's master is credible in any epoch: after the sentinels have been set up again,
+    /// the epochs start at 0.
     pub(super) fn is_credible(&self, answer: &Answer) -> bool {
         let agrees = self.master.as_ref().is_none_or(|master| *master == answer.master);
         let is_source = self.source.as_ref() == Some(&answer.sentinel);
@@ -98,8 +101,8 @@ impl State {
         }
     }
 
-    /// Records an answer. Returns the time until which the client waits for a promotion: while one sentinel promotes a
-    /// replica, the others know nothing of that.
+    /// Records an answer. Returns the time until which the client waits for a promotion, also if another sentinel
+    /// carries it out: the one that answered knows nothing of that.
     pub(super) fn learn(&mut self, answer: &Answer) -> Option<Instant> {
         if self.master.as_ref() != Some(&answer.master) {
             self.promotions.clear();
@@ -120,7 +123,7 @@ impl State {
         self.promotions.remove(sentinel);
     }
 
-    /// Accepts the next answer, whatever its epoch.
+    /// Forgets the epochs, so that the next answer is not behind, whatever its epoch.
     pub(super) fn forget_epochs(&mut self) {
         self.heard.values_mut().for_each(|heard| heard.epoch = 0);
     }
@@ -154,7 +157,7 @@ mod tests {
         Host::new(name, 1)
     }
 
-    /// Three sentinels, of which the URL names none: it leads to another one each time.
+    /// Three sentinels that the URL does not name: its host leads to another of them each time.
     fn state() -> State {
         let mut state = State::new(vec![host("url")]);
         for sentinel in ["a", "b", "c"] {
@@ -221,7 +224,7 @@ mod tests {
         };
         assert!(state.is_credible(&promoting));
         assert!(state.learn(&promoting).is_some());
-        // The others know nothing of that.
+        // The sentinel `b` knows nothing of the promotion, so its answer must not end the wait.
         assert!(!state.is_credible(&answer("b", "master", 5)));
     }
 
