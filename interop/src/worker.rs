@@ -1,4 +1,5 @@
-//! A driver's process, which answers requests. Many requests may wait at the same time.
+//! The process of a driver: a program that uses another project's client as the tests request. Many requests may be
+//! unanswered at the same time.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -198,7 +198,7 @@ impl Quorum {
                     errors.push(error);
                     break;
                 }
-                // A member sent a batch without a reply or panicked, or no reply came in time.
+                // A member returned an empty batch of replies or panicked, or no reply came in time.
                 Some(None) | None => break,
             }
         }

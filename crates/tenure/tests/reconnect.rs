@@ -1,5 +1,5 @@
-//! After a reconnect, the client soon renews its claims and finds lost ones. `engine/loss.rs` tests the same with
-//! many claims.
+//! After a reconnect, the client soon renews its claims and finds lost ones. `engine/loss.rs` tests the renewal with many
+//! claims.
 
 use std::time::Duration;
 

@@ -88,7 +88,7 @@ impl Ledger {
         })
     }
 
-    /// Writes the balance as `writer` does. An error is a refusal, or an error of the database.
+    /// Writes the balance in the way that `writer` names. Fails if the write is refused, or the database fails.
     pub fn write(&self, writer: Writer, token: FencingToken, balance: i64) -> Result<(), Box<dyn Error>> {
         let (balance, fence, account) = (balance.into(), token.as_i64().into(), Value::Text(ACCOUNT));
         let rows = match writer {

@@ -322,8 +322,9 @@ impl HeldLock {
     }
 }
 
-/// Computes the time limit of a release from the time that each member has left until its local deadline: the longest
-/// of these times, but at least 100 ms and at most 5 s. If all members are lost: 1 s.
+/// Computes the time limit of a release. `left` has one element for each key that the command locks: the time until
+/// the local deadline of the key's guard. The limit is the longest of these times, but at least 100 ms and at most
+/// 5 s. If all guards are lost: 1 s.
 fn release_limit(left: impl Iterator<Item = Duration>) -> Duration {
     match left.max().unwrap_or_default() {
         Duration::ZERO => LOST_RELEASE_LIMIT,

@@ -30,10 +30,12 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Identity of a running or ended worker process. Numbers start at 1.
+/// Identity of a running or ended worker process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkerRun {
+    /// Number of the process, unique within the fault run, from 1.
     pub(crate) number: u64,
+    /// Index of the process's place in the run, from 0. The process that replaces a killed one has the same seat.
     pub(crate) seat: usize,
     /// Time by which the process was dead, if it was killed.
     pub(crate) died: Option<Instant>,

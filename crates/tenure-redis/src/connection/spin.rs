@@ -148,8 +148,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(10);
 
-    /// The penalty after a call before which it was 4: `SKIPPED` if the call did not spin, `FOUND` if its spin found
-    /// the reply.
+    /// The `SpinBudget::penalty` after a call. Before the call, `penalty_after_spin` sets the penalty to 4. A call
+    /// that does not spin leaves it at 4; a spin that finds the reply lowers it to 3.
     const SKIPPED: u32 = 4;
     const FOUND: u32 = 3;
 

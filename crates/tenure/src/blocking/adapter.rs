@@ -7,8 +7,8 @@ use super::runtime::Runtime;
 use crate::engine::request::Options;
 use crate::lock::options::Configure;
 
-/// A value of the async API whose methods block the calling thread. Each type of [this module](super) is an alias of
-/// it.
+/// A value of the async API whose methods block the calling thread. Each type of [this module](super), except
+/// [`Owner`](super::Owner), is an alias of it.
 ///
 /// A blocking method has the name, the arguments and the errors of the async method that it waits for, and every async
 /// method has one. Methods that do no I/O are those of the async value, to which this type dereferences.

@@ -178,8 +178,9 @@ impl Faults for Link {
     }
 
     async fn on(&self, when: When, call: &mut [Exchange]) {
-        // Waits for a paused client before its request is sent: once sent, the request arrives even if the client is
-        // paused or dies.
+        // A paused client sends its request only after the pause. Once sent, the request arrives even if the client
+        // is paused or dies. A client that is paused when the reply comes reads the reply after the pause
+        // (`When::After` below).
         if when == When::Before {
             self.world.runs(self.client).await;
         }

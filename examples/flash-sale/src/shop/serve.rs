@@ -62,7 +62,8 @@ async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault
 
 type Answer = Result<String, (StatusCode, String)>;
 
-/// `POST /restock/WAY`: starts a new sale. Puts all items on the shelves that buyers with this `WAY` use: one or ten.
+/// `POST /restock/WAY`: starts a new sale. Puts all items on the one shelf, or the ten shelves, from which this `WAY`
+/// sells.
 async fn restock(State(shop): State<Shop>, Path(way): Path<Way>) -> Answer {
     let restocked = shop.run(move |till| till.restock(&way.shelves()));
     restocked.await.map_err(fault)?;

@@ -44,7 +44,7 @@ macro_rules! case {
     };
 }
 
-/// Every case, in the order of the table.
+/// Every case, in the order of the rows in the table of docs/interop.md.
 pub(crate) const CASES: [Case; 15] = [
     case!(
         "neither side acquires what the other holds",

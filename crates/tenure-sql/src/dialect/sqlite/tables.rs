@@ -70,10 +70,10 @@ impl<'c> Tables<'c> {
                  forget, token, run, label, evictor, lease) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?,
-            // ?18: the old value of `live`, a part of the primary key: ending a claim changes it from 1 to 0. A row
-            // whose lease is NULL belongs to a client of an older build, and keeps NULL. That build's renewals move
-            // `until` but write no lease. A row with a lease too short for its `until` counts as one of an earlier
-            // boot.
+            // ?18: the old value of `live`, a part of the primary key: ending a claim changes `live` from 1 to 0.
+            // A row whose lease is NULL was written by an older build, and keeps NULL. If this statement set a lease,
+            // a renewal by the older build would move `until` but not the lease. `until` could then be more than a
+            // lease ahead, and the row would be deleted as one of an earlier boot, although its claim is alive.
             update: prepare(
                 "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
                  reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16, \

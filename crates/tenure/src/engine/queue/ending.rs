@@ -78,8 +78,8 @@ impl SharedQueue {
         lost.filter(|hold| hold.depart()).map(release).collect()
     }
 
-    /// Closes the queue and marks its holds as lost. Returns the holds without releasing them: if the runtime has
-    /// ended, no release can be sent.
+    /// Closes the queue and marks its holds as lost, except lingering ones, which have no holder. Returns all holds without
+    /// releasing them: if the runtime has ended, no release can be sent.
     pub(crate) fn lose_all(self: &Arc<Self>) -> Vec<Arc<Hold>> {
         let holders = self.apply(Close);
         for holder in holders.iter().filter(|holder| !holder.lingers()) {

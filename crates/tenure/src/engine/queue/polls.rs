@@ -126,8 +126,8 @@ pub(crate) struct SuccessorAnswered {
 }
 
 impl Event for SuccessorAnswered {
-    /// Whether the successor was granted and a waiter is offered the grant. A grant that is not offered must be
-    /// released.
+    /// True if the store granted the successor and the queue offered the grant to a waiter. If the store granted the
+    /// successor but this is false, `SharedQueue::deliver` releases the claim.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
