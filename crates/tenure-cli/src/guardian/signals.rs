@@ -2,8 +2,8 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use signal_hook::consts::{
@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that the caller of `tenure` had set to "ignore", as `nohup` does with HUP.
 ///
-/// Must be read before this process installs a handler for such a signal. Empty where the system has no /proc.
+/// Read once, before this process installs a handler for such a signal. Empty where the system has no /proc.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ignored {
     mask: u64,
@@ -21,6 +21,11 @@ pub(super) struct Ignored {
 
 impl Ignored {
     pub(super) fn by_our_caller() -> Ignored {
+        static IGNORED: OnceLock<Ignored> = OnceLock::new();
+        *IGNORED.get_or_init(Ignored::read)
+    }
+
+    fn read() -> Ignored {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let mask = field.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
