@@ -318,3 +318,18 @@ async fn a_swept_end_can_be_recorded_again() {
     let reply = late.poll(gone).await;
     assert!(matches!(reply, Ok(AcquireReply::Ended)), "{reply:?}");
 }
+
+/// Each of these processes leaves one row, and most of them do not sweep.
+#[tokio::test]
+async fn processes_of_a_single_lock_delete_old_rows_together() {
+    let (_dir, path) = temp_lock_file();
+    let clock = ManualClock::new();
+    for n in 0..100 {
+        // One microsecond more than an hour: the leases of the earlier processes have ended.
+        clock.advance(Duration::from_micros(3_600_000_001));
+        let mut client = TestClient::new(open_with_clock(&path, &clock).await);
+        client.lock(&format!("key {n}")).await;
+    }
+    let rows = number(&connect(&path), "SELECT count(*) FROM claim");
+    assert!(rows <= 20, "{rows} rows");
+}
