@@ -145,7 +145,7 @@ local function drop(owner)
     return true
 end
 
--- Gives back the permits that `drop` freed. Puts into `payload` how many can be taken: Redisson wakes as many waiters,
+-- Makes the permits that `drop` freed available again. Puts into `payload` how many can be taken: Redisson wakes as many waiters,
 -- and fails at a negative number. Returns whether waiters are to be woken.
 local function settle()
     available = tonumber(redis.pcall('GET', name) or nil)

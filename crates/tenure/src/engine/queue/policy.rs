@@ -26,7 +26,7 @@ const TURNS: u32 = 4;
 const MOST_EXTRA: u32 = 32;
 
 /// While other clients wait, a local waiter gets a second turn only within this time from the start of the run. A
-/// nearby store takes about the same time to move the key to another client, and nobody uses the key meanwhile.
+/// nearby store takes about the same time to move the key to another client, and no client uses the key meanwhile.
 /// Second turns thus keep the key in use for about half of the time, even if critical sections are short, and hardly
 /// delay the other clients.
 const SHORT_RUN: Duration = Duration::from_micros(250);
@@ -153,7 +153,7 @@ impl HandoverPolicy {
         if was_refused {
             self.streak_since = None;
             self.yield_until = now + TURN;
-            // On one machine nobody gets a head start: the client that the store wakes asks soon enough without one.
+            // On one machine no client gets a head start: the client that the store wakes asks soon enough without one.
             self.others_first = others.filter(|_| self.limits.is_on_network).unwrap_or(0);
         }
     }

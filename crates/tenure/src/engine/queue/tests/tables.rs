@@ -344,7 +344,7 @@ fn a_downgrade_lets_readers_in() {
     );
 }
 
-/// Readers in front of the first writer share a claim. A grant invites the other waiters that can hold the key beside
+/// Readers in front of the first writer share a claim. A grant invites the other waiters that can hold the key together with
 /// it: each asks the store itself.
 #[test]
 fn waiting_readers_and_permits_are_served_together() {
