@@ -1,4 +1,5 @@
-//! Makes `tenure` start faster, on Linux with the GNU C library: `tenure run` consists of three processes of this program.
+//! Makes `tenure` start faster, on Linux with the GNU C library: `tenure run` consists of three processes of this
+//! program.
 //!
 //! - Links GCC's unwinder statically, where this is possible. Loading the shared `libgcc_s` would take an eighth of the
 //!   start time of each process.

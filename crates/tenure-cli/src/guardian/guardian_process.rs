@@ -67,8 +67,8 @@ enum Next {
 
 impl Guardian {
     fn begin() -> io::Result<Option<Guardian>> {
-        // First, so that the stub starts while the guardian gets ready. If this fails, `start` tries again and reports the
-        // error.
+        // Start the stub first, so that it gets ready at the same time as the guardian. If this fails, `start` tries
+        // again and reports the error.
         let idle_stub = Stub::spawn().ok();
         signals::ignore_terminal_signals()?;
         #[cfg(target_os = "linux")]
