@@ -17,12 +17,29 @@ use crate::error;
 const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 
 /// Number of prepared statements that a connection caches. This is more than Tenure prepares, so the statements that
-/// the check of a file prepares are still in the cache for the first request.
+/// the check of a file prepares are still in the cache when a request first uses them.
 const MAX_STATEMENTS: usize = 32;
 
-/// Longest log in bytes that stays after the last process has closed the file: about ten locks taken and freed. The
-/// next process to open the file reads the whole log.
-const MAX_KEPT_LOG: u64 = 256 << 10;
+/// Length of the log, in pages of the file, at which the first commits of a process copy the log to the file: about ten
+/// locks taken and freed. The next commit then writes to the start of the log, so the log gets no longer, and a process
+/// that opens the file reads little.
+pub(super) const SHORT_LOG_PAGES: u32 = 64;
+
+/// Number of commits for which a process keeps the log as short as that. A process that commits more often lives longer
+/// than it needs to read a log of `LONG_LOG_PAGES`.
+pub(super) const FIRST_COMMITS: u32 = 8;
+
+/// Length of the log, in pages, at which later commits copy the log to the file. This is SQLite's default.
+pub(super) const LONG_LOG_PAGES: u32 = 1000;
+
+/// Longest log in bytes that stays after the last process has closed the file: twice as long as `SHORT_LOG_PAGES`, so
+/// that programs which take few locks write to one log in turns, and none deletes it.
+const MAX_KEPT_LOG: u64 = 512 << 10;
+
+/// Makes a commit copy the log to the file if the log has at least this many pages.
+pub(super) fn copy_log_at(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))
+}
 
 /// Opens the file without a checkpoint on close, so that closing a refused file does not write to it. For a file that
 /// is not refused, [`close`] changes the setting: an earlier change would make SQLite prepare every statement again.

@@ -18,99 +18,138 @@ macro_rules! columns {
     };
 }
 
-/// The prepared statements of one connection. When dropped, they return to the connection's cache. Keys and labels are
-/// parameters, never part of a statement's text.
+/// A statement that is prepared when it is first used: a program that takes a single lock uses half of the statements,
+/// and to prepare the others would take a fortieth of the time of a short `tenure run`. When dropped, the prepared
+/// statement returns to the connection's cache.
+pub(super) struct OnFirstUse<'c> {
+    connection: &'c Connection,
+    text: &'static str,
+    prepared: Option<CachedStatement<'c>>,
+}
+
+impl<'c> OnFirstUse<'c> {
+    fn get(&mut self) -> rusqlite::Result<&mut CachedStatement<'c>> {
+        match &mut self.prepared {
+            Some(statement) => Ok(statement),
+            unprepared => Ok(unprepared.insert(self.connection.prepare_cached(self.text)?)),
+        }
+    }
+
+    /// Executes a statement that has no parameters and returns no rows.
+    pub(super) fn run(&mut self) -> rusqlite::Result<()> {
+        self.get()?.execute([]).map(drop)
+    }
+}
+
+/// The statements of one connection. Keys and labels are parameters, never part of a statement's text.
 pub(super) struct Tables<'c> {
     /// Begins a transaction and takes the write lock before the first read, so that no other process can change the
     /// rows between the read and the commit.
-    pub(super) begin: CachedStatement<'c>,
-    begin_read: CachedStatement<'c>,
-    pub(super) commit: CachedStatement<'c>,
-    pub(super) rollback: CachedStatement<'c>,
-    counter: CachedStatement<'c>,
-    set_counter: CachedStatement<'c>,
-    live: CachedStatement<'c>,
-    ended: CachedStatement<'c>,
-    insert: CachedStatement<'c>,
-    update: CachedStatement<'c>,
-    delete: CachedStatement<'c>,
-    listed: CachedStatement<'c>,
-    swept: CachedStatement<'c>,
-    sweep_end: CachedStatement<'c>,
-    sweep: CachedStatement<'c>,
-    set_swept: CachedStatement<'c>,
-    version: CachedStatement<'c>,
+    pub(super) begin: OnFirstUse<'c>,
+    begin_read: OnFirstUse<'c>,
+    pub(super) commit: OnFirstUse<'c>,
+    pub(super) rollback: OnFirstUse<'c>,
+    counter: OnFirstUse<'c>,
+    set_counter: OnFirstUse<'c>,
+    live: OnFirstUse<'c>,
+    ended: OnFirstUse<'c>,
+    insert: OnFirstUse<'c>,
+    update: OnFirstUse<'c>,
+    delete: OnFirstUse<'c>,
+    listed: OnFirstUse<'c>,
+    swept: OnFirstUse<'c>,
+    sweep_end: OnFirstUse<'c>,
+    sweep: OnFirstUse<'c>,
+    set_swept: OnFirstUse<'c>,
+    version: OnFirstUse<'c>,
 }
 
 impl<'c> Tables<'c> {
-    pub(super) fn prepare(connection: &'c Connection) -> rusqlite::Result<Self> {
-        let prepare = |text| connection.prepare_cached(text);
-        Ok(Tables {
-            begin: prepare("BEGIN IMMEDIATE")?,
-            begin_read: prepare("BEGIN")?,
-            commit: prepare("COMMIT")?,
-            rollback: prepare("ROLLBACK")?,
-            counter: prepare("SELECT last FROM bucket WHERE number = ?1")?,
-            set_counter: prepare("UPDATE bucket SET last = ?2 WHERE number = ?1")?,
+    pub(super) fn new(connection: &'c Connection) -> Self {
+        let statement = |text| OnFirstUse {
+            connection,
+            text,
+            prepared: None,
+        };
+        Tables {
+            begin: statement("BEGIN IMMEDIATE"),
+            begin_read: statement("BEGIN"),
+            commit: statement("COMMIT"),
+            rollback: statement("ROLLBACK"),
+            counter: statement("SELECT last FROM bucket WHERE number = ?1"),
+            set_counter: statement("UPDATE bucket SET last = ?2 WHERE number = ?1"),
             // ?1: key. Returns all rows of the key except those of ended claims, by one range scan of the primary key.
-            live: prepare(concat!(
+            live: statement(concat!(
                 "SELECT ",
                 columns!(),
                 " FROM claim WHERE key = ?1 AND live = 1"
-            ))?,
+            )),
             // ?1: key, ?2: client, ?3: number. Returns the row of one ended claim. A busy key may have thousands of
             // them, so they are read one by one.
-            ended: prepare(concat!(
+            ended: statement(concat!(
                 "SELECT ",
                 columns!(),
                 " FROM claim WHERE key = ?1 AND live = 0 AND client = ?2 AND number = ?3"
-            ))?,
-            insert: prepare(
+            )),
+            insert: statement(
                 "INSERT INTO claim (key, client, number, live, phase, kind, take, size, place, until, reserved, \
                  forget, token, run, label, evictor, lease) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-            )?,
+            ),
             // ?18: the old value of `live`, a part of the primary key: ending a claim changes `live` from 1 to 0.
             // A row whose lease is NULL was written by an older build, and keeps NULL. If this statement set a lease,
             // a renewal by the older build would move `until` but not the lease. `until` could then be more than a
             // lease ahead, and the row would be deleted as one of an earlier boot, although its claim is alive.
-            update: prepare(
+            update: statement(
                 "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
                  reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16, \
                  lease = iif(lease IS NULL, NULL, ?17) \
                  WHERE key = ?1 AND live = ?18 AND client = ?2 AND number = ?3",
-            )?,
-            delete: prepare(
+            ),
+            delete: statement(
                 "DELETE FROM claim WHERE key = ?1 AND live = ?2 AND client = ?3 AND number = ?4",
-            )?,
+            ),
             // ?1: the first key, ?2: only keys after this one. Returns rows in the byte order of their keys.
-            listed: prepare(concat!(
+            listed: statement(concat!(
                 "SELECT ",
                 columns!(),
                 ", key FROM claim WHERE key >= ?1 AND key > ?2 AND live = 1 ORDER BY key"
-            ))?,
+            )),
             // Returns the primary key of the row at which the last sweep (deletion of old rows) by any process ended.
-            swept: prepare(
+            swept: statement(
                 "SELECT swept_key, swept_live, swept_client, swept_number FROM store WHERE one = 1",
-            )?,
+            ),
             // ?1 to ?4: the primary key at which the last sweep ended, ?5: how many rows to skip. Returns the primary
             // key of the last row to sweep, or nothing if the table ends before.
-            sweep_end: prepare(
+            sweep_end: statement(
                 "SELECT key, live, client, number FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  ORDER BY key, live, client, number LIMIT 1 OFFSET ?5",
-            )?,
+            ),
             // ?1 to ?4: a primary key, ?5 to ?8: another, ?9: the current time. Of the rows after the first key, up to
             // the second, deletes those whose time `forget` has come and those of an earlier boot.
-            sweep: prepare(
+            sweep: statement(
                 "DELETE FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  AND (key, live, client, number) <= (?5, ?6, ?7, ?8) \
                  AND (forget <= ?9 OR max(until, reserved, forget) - ?9 > lease)",
-            )?,
-            set_swept: prepare(
+            ),
+            set_swept: statement(
                 "UPDATE store SET swept_key = ?1, swept_live = ?2, swept_client = ?3, swept_number = ?4 WHERE one = 1",
-            )?,
-            version: prepare("PRAGMA data_version")?,
-        })
+            ),
+            version: statement("PRAGMA data_version"),
+        }
+    }
+
+    /// Prepares statements that together name every table and column. This fails if one of them is missing.
+    pub(super) fn check(&mut self) -> rusqlite::Result<()> {
+        for statement in [
+            &mut self.live,
+            &mut self.insert,
+            &mut self.set_counter,
+            &mut self.swept,
+        ] {
+            statement.get()?;
+        }
+        Ok(())
     }
 
     /// Begins a read transaction, which shows one consistent state and blocks no writer.
@@ -118,14 +157,14 @@ impl<'c> Tables<'c> {
     /// SQLite fixes that state at the first read, so this function reads. The caller then reads the clock: no row
     /// that it sees was written after that time.
     pub(super) fn begin_read(&mut self) -> rusqlite::Result<()> {
-        self.begin_read.execute([])?;
+        self.begin_read.run()?;
         self.version().map(drop)
     }
 
     /// Reads the view of a key: all of its rows except those of ended claims.
     pub(super) fn read_view(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
         let mut view = View::new(key.clone(), at);
-        let mut rows = self.live.query([key.as_str()])?;
+        let mut rows = self.live.get()?.query([key.as_str()])?;
         while let Some(row) = rows.next()? {
             view.add(read(row)?, lease(row)?);
         }
@@ -135,14 +174,17 @@ impl<'c> Tables<'c> {
     /// Adds to a view the key's token counter, and the rows of `ids` even if they have ended. The counter is read for
     /// each request, because a request for another key may have raised it: keys share counters.
     pub(super) fn read_claims(&mut self, view: &mut View, ids: &[ClaimId]) -> rusqlite::Result<()> {
-        let counter: i64 = self.counter.query_row([bucket(&view.key)], |row| row.get(0))?;
+        let counter: i64 = self
+            .counter
+            .get()?
+            .query_row([bucket(&view.key)], |row| row.get(0))?;
         view.set_counter_value(counter.cast_unsigned());
         for id in ids {
             if view.row(*id).is_none() {
                 let client = id.client();
                 let at = (view.key.as_str(), client.as_bytes(), id.number().cast_signed());
                 let read = |row: &SqlRow<'_>| Ok((read(row)?, lease(row)?));
-                if let Some((row, lease)) = self.ended.query_row(at, read).optional()? {
+                if let Some((row, lease)) = self.ended.get()?.query_row(at, read).optional()? {
                     view.add(row, lease);
                 }
             }
@@ -157,23 +199,30 @@ impl<'c> Tables<'c> {
             match change {
                 Change::Counter(last) => {
                     self.set_counter
+                        .get()?
                         .execute((bucket(&view.key), last.cast_signed()))?;
                 }
                 Change::Insert(row) => {
-                    bind(&mut self.insert, view, row)?;
-                    self.insert.raw_execute()?;
+                    let insert = self.insert.get()?;
+                    bind(insert, view, row)?;
+                    insert.raw_execute()?;
                     written.rows += 1;
                 }
                 Change::Update(row, stored) => {
-                    bind(&mut self.update, view, row)?;
-                    self.update.raw_bind_parameter(18, live(stored))?;
-                    self.update.raw_execute()?;
+                    let update = self.update.get()?;
+                    bind(update, view, row)?;
+                    update.raw_bind_parameter(18, live(stored))?;
+                    update.raw_execute()?;
                 }
                 Change::Delete(row, stored) => {
                     let client = row.id.client();
                     let number = row.id.number().cast_signed();
-                    self.delete
-                        .execute((view.key.as_str(), live(stored), client.as_bytes(), number))?;
+                    self.delete.get()?.execute((
+                        view.key.as_str(),
+                        live(stored),
+                        client.as_bytes(),
+                        number,
+                    ))?;
                 }
             }
         }
@@ -189,7 +238,7 @@ impl<'c> Tables<'c> {
         at: Moment,
         mut show: impl FnMut(&View) -> bool,
     ) -> rusqlite::Result<()> {
-        let mut rows = self.listed.query((from, after))?;
+        let mut rows = self.listed.get()?.query((from, after))?;
         let mut current: Option<View> = None;
         while let Some(row) = rows.next()? {
             let name = row.get_ref(14)?.as_str()?;
@@ -218,10 +267,11 @@ impl<'c> Tables<'c> {
     pub(super) fn sweep(&mut self, count: u32, now: Instant) -> rusqlite::Result<usize> {
         type PrimaryKey = (String, i64, Vec<u8>, i64);
         let primary_key = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
-        let from: PrimaryKey = self.swept.query_row([], primary_key)?;
+        let from: PrimaryKey = self.swept.get()?.query_row([], primary_key)?;
         let (key, alive, client, number) = &from;
         let end: Option<PrimaryKey> = self
             .sweep_end
+            .get()?
             .query_row((key, alive, client, number, count.saturating_sub(1)), primary_key)
             .optional()?;
         // Sorts after every key, because no key has 60 of the greatest character.
@@ -229,7 +279,7 @@ impl<'c> Tables<'c> {
         let to = end.clone().unwrap_or_else(last);
         let next = end.unwrap_or_default();
         let (to_key, to_alive, to_client, to_number) = &to;
-        let deleted = self.sweep.execute((
+        let deleted = self.sweep.get()?.execute((
             key,
             alive,
             client,
@@ -241,14 +291,16 @@ impl<'c> Tables<'c> {
             nanos(now),
         ))?;
         if next != from {
-            self.set_swept.execute((&next.0, next.1, &next.2, next.3))?;
+            self.set_swept
+                .get()?
+                .execute((&next.0, next.1, &next.2, next.3))?;
         }
         Ok(deleted)
     }
 
     /// `PRAGMA data_version`, which differs between two transactions if another connection has committed.
     pub(super) fn version(&mut self) -> rusqlite::Result<i64> {
-        self.version.query_row([], |row| row.get(0))
+        self.version.get()?.query_row([], |row| row.get(0))
     }
 }
 
@@ -384,7 +436,7 @@ mod tests {
         let (_dir, path, reading) = create_file(&here);
         let writing = validate::open(&path, Contents::NonEmpty, &Config::default(), &here);
         let writing = writing.expect("the file opens");
-        let mut tables = Tables::prepare(&reading).expect("the statements fit");
+        let mut tables = Tables::new(&reading);
         tables.begin_read().expect("it can be read");
         let insert =
             "INSERT INTO claim VALUES ('k', 1, zeroblob(16), 1, 4, 0, 0, 0, 0, 1, 0, 1, 0, 0, '', NULL, 1)";
@@ -396,7 +448,7 @@ mod tests {
         let key = LockKey::new("k").expect("a good key");
         let rows = |tables: &mut Tables<'_>| tables.read_view(&key, at).expect("it can be read").rows();
         assert_eq!(rows(&mut tables), 0);
-        tables.rollback.execute([]).expect("the transaction ends");
+        tables.rollback.run().expect("the transaction ends");
         assert_eq!(rows(&mut tables), 1);
     }
 

@@ -1,6 +1,7 @@
 //! Starts the thread that opens and serves a lock file. The work needs a thread, not a task, because calls of SQLite
 //! block.
 
+use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
 use std::thread;
@@ -24,6 +25,7 @@ pub(super) async fn start(
 ) -> Result<(), BackendError> {
     let (ready, opened) = oneshot::channel();
     let run = move || {
+        reserve_memory();
         let _close_on_drop = CloseOnDrop(mailbox.clone());
         match open(path, &config) {
             Ok((path, connection)) => {
@@ -56,6 +58,13 @@ pub(super) async fn start(
         let message = "the thread that opens the lock file ended unexpectedly: please report it";
         Err(BackendError::new(Fault::Store, Effect::Unknown, message))
     })
+}
+
+/// Makes the allocator get memory for this thread in one piece. Otherwise glibc's allocator would get it page by page, in
+/// 30 system calls, while SQLite opens the file.
+fn reserve_memory() {
+    // Stays below glibc's limit of 128 KiB, from which on each allocation is a mapping of its own.
+    drop(black_box(Vec::<u8>::with_capacity(120 << 10)));
 }
 
 /// Limits the warning about an old SQLite to one per process.

@@ -61,7 +61,7 @@ pub(super) fn open(
         let cause = escape_control(&problem.unwrap_or_default()).into_owned();
         return Err(BackendError::because(Fault::Store, Effect::None, message, cause));
     }
-    let is_older = busy::retry(|| check_statements(&mut connection)).map_err(sql)?;
+    let is_older = busy::retry(|| check_tables(&mut connection)).map_err(sql)?;
     let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
     adopt::check(path, &there, here)?;
     enable_wal(path, &connection)?;
@@ -90,18 +90,17 @@ pub(super) fn open(
     Ok(connection)
 }
 
-/// Prepares every statement, which fails if the tables are not those of a lock file. Returns whether an older build
-/// created the file.
+/// Checks that all tables and columns of a lock file are there. Returns whether an older build created the file.
 ///
 /// In a file of an older build, first adds the missing columns, and afterwards rolls this change back.
-fn check_statements(connection: &mut Connection) -> rusqlite::Result<bool> {
+fn check_tables(connection: &mut Connection) -> rusqlite::Result<bool> {
     if !adopt::lacks_columns(connection)? {
-        Tables::prepare(connection)?;
+        Tables::new(connection).check()?;
         return Ok(false);
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     adopt::add_columns(&transaction)?;
-    Tables::prepare(&transaction).map(drop)?;
+    Tables::new(&transaction).check()?;
     transaction.rollback()?;
     Ok(true)
 }

@@ -93,7 +93,7 @@ impl Worker<'_> {
                 .try_for_each(|claim| register(&mut transaction, claim))?;
             let written = transaction.written;
             self.add_sweep_debt(written);
-            self.tables.commit.execute([]).map(drop)
+            self.tables.commit.run()
         });
         self.roll_back();
         if let Err(error) = renewed {

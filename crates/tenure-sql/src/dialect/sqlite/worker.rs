@@ -9,12 +9,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rusqlite::Connection;
 use tenure_backend::{AcquireReply, BackendError, Clock, Effect, Fault, Finding, LockKey, ReleaseTarget};
 
+use super::connection::{FIRST_COMMITS, LONG_LOG_PAGES, SHORT_LOG_PAGES};
 use super::file::{self, Identity};
 use super::mailbox::{CALLER_SPIN, Mailbox, Posted, WORKER_SPIN};
 use super::notification::{self, NotificationListener};
 use super::tables::{Tables, Written};
 use super::transaction::{Transaction, ViewCache};
-use super::{busy, examine, validate, write_lock};
+use super::{busy, connection, examine, validate, write_lock};
 use crate::claims::{Moment, RENEW_INTERVAL, View};
 use crate::config::Config;
 use crate::display::display_path;
@@ -49,6 +50,8 @@ pub(super) struct Worker<'c> {
     pub(super) listener: NotificationListener,
     /// True while `PRAGMA synchronous` is `FULL`: each commit is synced to the disk.
     durable: bool,
+    /// Number of commits of this worker.
+    commits: u32,
     /// Number of rows that the sweep of old rows must still check. Each inserted row adds four.
     sweep_debt: u32,
     /// Time of the next renewal of the unfair waiters' registrations.
@@ -72,7 +75,7 @@ impl<'c> Worker<'c> {
         connection
             .pragma_update(None, "synchronous", "FULL")
             .map_err(sql)?;
-        let tables = Tables::prepare(connection).map_err(sql)?;
+        connection::copy_log_at(connection, SHORT_LOG_PAGES).map_err(sql)?;
         // This read makes sure that `-wal` and `-shm` exist. They stay as long as any process has the file open.
         validate::read_format(connection).map_err(sql)?;
         let (wal, shm) = (file::sibling(path, "-wal"), file::sibling(path, "-shm"));
@@ -84,12 +87,13 @@ impl<'c> Worker<'c> {
             identity: Identity::of(path, &wal, &shm),
             wal,
             shm,
-            tables,
+            tables: Tables::new(connection),
             cache: ViewCache::default(),
             mailbox,
             subscribers: Subscribers::default(),
             listener: NotificationListener::new(path),
             durable: true,
+            commits: 0,
             sweep_debt: first_sweep_debt(config.clock.now()),
             renew_at: now,
             check_at: now,
@@ -199,7 +203,7 @@ impl<'c> Worker<'c> {
             self.durable = durable;
         }
         busy::set_deadline(since, self.config.busy_limit);
-        self.tables.begin.execute([])?;
+        self.tables.begin.run()?;
         self.cache.check(&mut self.tables);
         Ok(())
     }
@@ -262,10 +266,16 @@ impl<'c> Worker<'c> {
             self.roll_back();
             return Ok(());
         }
-        self.tables.commit.execute([]).map(drop).map_err(|error| {
+        self.tables.commit.run().map_err(|error| {
             self.roll_back();
             error::sqlite(self.path, error, Effect::Unknown)
-        })
+        })?;
+        self.commits = self.commits.saturating_add(1);
+        if self.commits == FIRST_COMMITS {
+            // If this fails, later commits also keep the log short, which makes them slower.
+            let _ = connection::copy_log_at(self.connection, LONG_LOG_PAGES);
+        }
+        Ok(())
     }
 
     /// Adds the rows that the sweep must check because of these inserted rows.
@@ -289,7 +299,7 @@ impl<'c> Worker<'c> {
 
     pub(super) fn roll_back(&mut self) {
         if !self.connection.is_autocommit()
-            && let Err(error) = self.tables.rollback.execute([])
+            && let Err(error) = self.tables.rollback.run()
         {
             tracing::warn!(%error, path = %display_path(self.path), "a transaction could not be rolled back");
         }
@@ -368,7 +378,7 @@ impl<'c> Worker<'c> {
     /// Takes SQLite's write lock and releases it. Fails if another process keeps it for longer than `limit`.
     fn try_write_lock(&mut self, limit: Duration) -> rusqlite::Result<()> {
         busy::set_deadline(Instant::now(), limit);
-        let taken = self.tables.begin.execute([]).map(drop);
+        let taken = self.tables.begin.run();
         self.roll_back();
         taken
     }
