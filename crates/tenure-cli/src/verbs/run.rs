@@ -16,12 +16,12 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let request = LockRequest::of(&run.lock)?;
     let store = ChosenStore::of(global)?;
     let mut inbox = listen()?;
-    // Start the guardian before connecting, because it takes longer to start than most stores take to connect.
-    let supervisor = guardian()?;
-    let client = tokio::select! {
+    // Start the guardian while the store's answer is outstanding: both take some milliseconds.
+    let start = async { tokio::try_join!(biased; request.connect(&store), async { guardian() }) };
+    let (client, supervisor) = tokio::select! {
         biased;
         signal = termination_signal(&mut inbox) => return Ok(ended_by(signal)),
-        connected = request.connect(&store) => connected?,
+        started = start => started?,
     };
     let (quiet, names) = (!global.verbose, request.names());
     let waits = move |_: &_| note_as_is(quiet, &format!("waiting for {names}"));
@@ -43,9 +43,9 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
                 Ending::Own(code) | Ending::NotStarted(code) => code,
                 Ending::Stopped { .. } => STOPPED,
             });
-            if !confirmed {
-                // The release has failed or used up its time limit, so skip the disconnect. The lock ends with its
-                // lease.
+            if !confirmed || store.is_file() {
+                // Skip the disconnect. If the release has failed or used up its time limit, the lock ends with its
+                // lease. A file has all changes, and the exit of this process closes it too.
                 return code;
             }
             code

@@ -48,6 +48,11 @@ impl ChosenStore {
         &self.choice.url
     }
 
+    /// Returns whether the store is a file of this machine.
+    pub(super) fn is_file(&self) -> bool {
+        self.masked_url.starts_with("sqlite:")
+    }
+
     /// Returns what weakens locks in the way this store was chosen.
     pub(super) fn findings(&self) -> Vec<Finding> {
         store_findings(&self.environment, &self.choice)

@@ -16,6 +16,7 @@ use crate::{common, probe, trials};
 
 trials![
     the_command_has_the_terminal_and_gives_it_back,
+    the_command_has_the_terminal_before_it_begins,
     an_interrupt_key_reaches_the_command_and_not_tenure,
     a_suspended_command_continues_in_the_foreground,
     a_command_suspended_past_its_deadline_is_killed_and_reported,
@@ -139,6 +140,17 @@ fn the_command_has_the_terminal_and_gives_it_back() {
     screen.types("two\n");
     screen.shows("then:two");
     screen.shows("ready> ");
+}
+
+fn the_command_has_the_terminal_before_it_begins() {
+    let fixture = Fixture::new();
+    let mut screen = Screen::open(&fixture);
+    // The fields of `stat` are id, name, state, parent, group, session, terminal and the terminal's foreground group.
+    let compare = "read id name state parent group session tty foreground rest < /proc/$$/stat; \
+        if [ $group = $foreground ]; then echo has:it; else echo has:not; fi";
+    screen.runs_a_script(&fixture, &format!("sh -c '{compare}'"));
+    screen.shows("has:");
+    assert_eq!(screen.shows("\r\n").trim(), "it");
 }
 
 fn an_interrupt_key_reaches_the_command_and_not_tenure() {
