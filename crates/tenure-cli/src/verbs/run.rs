@@ -16,12 +16,12 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let request = LockRequest::of(&run.lock)?;
     let store = ChosenStore::of(global)?;
     let mut inbox = listen()?;
-    // Start the guardian while the store's answer is outstanding: both take some milliseconds.
-    let start = async { tokio::try_join!(biased; request.connect(&store), async { guardian() }) };
-    let (client, supervisor) = tokio::select! {
+    // Start the guardian before connecting, because it takes longer to start than most stores take to connect.
+    let supervisor = guardian()?;
+    let client = tokio::select! {
         biased;
         signal = termination_signal(&mut inbox) => return Ok(ended_by(signal)),
-        started = start => started?,
+        connected = request.connect(&store) => connected?,
     };
     let (quiet, names) = (!global.verbose, request.names());
     let waits = move |_: &_| note_as_is(quiet, &format!("waiting for {names}"));
