@@ -50,6 +50,8 @@ struct Command {
     leader: Pid,
     /// The stub's socket, until the stub has become the command or died.
     stub: Option<UnixStream>,
+    /// True from the order `Go` until the stub's socket has taken the standard input.
+    go_due: bool,
     stopped: bool,
     /// Number of CONT signals that `tenure` has ordered, for the report `Stopped`.
     continued: u64,
@@ -129,7 +131,11 @@ impl Guardian {
             }
         }
         self.sleep();
-        match self.read_orders() {
+        let next = match self.read_orders() {
+            Next::GoOn => self.go(),
+            other => other,
+        };
+        match next {
             Next::GoOn => self.check_children(),
             other => other,
         }
@@ -153,8 +159,15 @@ impl Guardian {
             PollFd::new(&self.caller.socket, caller_flags),
             PollFd::new(&self.child_changed, PollFlags::IN),
         ];
-        if let Some(stub) = self.command.as_ref().and_then(|command| command.stub.as_ref()) {
-            polled.push(PollFd::new(stub, PollFlags::IN));
+        if let Some(command) = &self.command
+            && let Some(stub) = &command.stub
+        {
+            let flags = if command.go_due {
+                PollFlags::IN | PollFlags::OUT
+            } else {
+                PollFlags::IN
+            };
+            polled.push(PollFd::new(stub, flags));
         }
         // The result does not matter: the loop checks everything after each wake-up.
         let _ = poll(&mut polled, Some(&timespec(timeout)));
@@ -180,16 +193,7 @@ impl Guardian {
             (Order::Arm(deadline), _) => self.deadline_state.arm(deadline),
             (Order::Waive, _) => self.deadline_state.waive(),
             (Order::Start(launch), None) => return self.start(launch),
-            (Order::Go, Some(command)) => {
-                let given = command
-                    .stub
-                    .as_ref()
-                    .map(|stub| stdin_passing::send_stdin(stub, rustix::stdio::stdin()));
-                if matches!(given, Some(Err(_))) {
-                    // The stub has died. `check_children` will find that the command has ended.
-                    command.stub = None;
-                }
-            }
+            (Order::Go, Some(command)) => command.go_due = true,
             (Order::Signal { signal, to }, Some(command)) => command.forward(signal, to),
             (Order::Stop { why, grace }, Some(_)) => self.deadline_state.stop(why, grace, now()),
             (Order::Start(_), Some(_)) | (Order::Go | Order::Signal { .. } | Order::Stop { .. }, None) => {}
@@ -216,9 +220,11 @@ impl Guardian {
                 socket: stub,
             }) => {
                 let terminal_owner = launch.terminal_owner.and_then(Pid::from_raw);
+                // `Spawned` is sent before `Go` is read. So `tenure` knows the leader of each command that may have begun.
                 self.command = Some(Command {
                     leader,
                     stub: Some(stub),
+                    go_due: false,
                     stopped: false,
                     continued: 0,
                     terminal_owner,
@@ -229,11 +235,37 @@ impl Guardian {
                 Next::GoOn
             }
             Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-                self.caller.report(&Report::ExecFailed { errno });
+                self.caller.report(&failed(&error));
                 Next::Exit
             }
         }
+    }
+
+    /// Lets the stub become the command, if `Go` has ordered that. Tries again later while the stub still has to read its
+    /// command line, which can fill the socket. Exits if the deadline has passed meanwhile.
+    fn go(&mut self) -> Next {
+        let Some(command) = self.command.as_mut().filter(|command| command.go_due) else {
+            return Next::GoOn;
+        };
+        let Some(stub) = &command.stub else {
+            return Next::GoOn;
+        };
+        let failure = if !self.deadline_state.may_start(now()) {
+            Report::Refused
+        } else {
+            match stdin_passing::send_stdin(stub, rustix::stdio::stdin()) {
+                Ok(()) => {
+                    command.go_due = false;
+                    return Next::GoOn;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::GoOn,
+                Err(error) => failed(&error),
+            }
+        };
+        // The stub dies with the guardian, before it becomes the command.
+        self.take_terminal_back();
+        self.caller.report(&failure);
+        Next::Exit
     }
 
     fn check_children(&mut self) -> Next {
@@ -418,6 +450,12 @@ impl Caller {
             );
             self.flush();
         }
+    }
+}
+
+fn failed(error: &io::Error) -> Report {
+    Report::ExecFailed {
+        errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
     }
 }
 

@@ -57,9 +57,6 @@ pub struct Supervisor {
     socket: UnixStream,
     incoming: MessageBuffer,
     leader: Option<Pid>,
-    /// True if this process had children before it started the guardian. Otherwise all its descendants are the
-    /// guardian's.
-    had_children: bool,
     /// Descendants of this process that existed before the command, except the guardian. If this process has to kill
     /// the command itself, it spares them.
     spared: Vec<process_tree::ProcessIdentity>,
@@ -94,7 +91,6 @@ impl Supervisor {
         let child_changed = signal(SignalKind::child())?;
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        let had_children = !process_tree::children().is_empty();
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let guardian = helper(binary.into(), GUARDIAN, OwnedFd::from(theirs)).spawn()?;
@@ -105,7 +101,6 @@ impl Supervisor {
             socket: UnixStream::from_std(ours)?,
             incoming: MessageBuffer::default(),
             leader: None,
-            had_children,
             spared: Vec::new(),
             deadline_state: DeadlineState::default(),
             ending: false,
@@ -147,25 +142,31 @@ impl Supervisor {
         let shares_terminal = terminal::is_shared_with_the_command();
         launch.terminal_owner = shares_terminal.then(|| getpgrp().as_raw_pid());
         self.job = JobControl::open(shares_terminal).map_err(StartError::JobControl)?;
+        let guardian = Pid::from_child(&self.guardian);
+        // Descendants of this process that existed before the command are below such a child.
+        let has_other_children = process_tree::children().iter().any(|&pid| pid != guardian);
         // If nothing must be done between the two orders, send them together: then the command starts two wake-ups sooner.
-        let goes_at_once = !shares_terminal && !self.had_children;
+        let goes_at_once = !shares_terminal && !has_other_children;
         let mut orders = line(&Order::Start(launch));
         if goes_at_once {
             orders.extend(line(&Order::Go));
         }
-        if self.socket.write_all(&orders).await.is_err() {
-            // The guardian died before it had both orders.
-            return Err(StartError::Guardian);
-        }
-        if self.had_children {
+        // An error means that the guardian is gone, which the reads report after its last reports.
+        let _ = self.socket.write_all(&orders).await;
+        if has_other_children {
             // List `spared` while the guardian prepares the start: before `Go` the command does not run and has no
             // children.
             self.spared = process_tree::everything_below();
-            let guardian = Pid::from_child(&self.guardian);
             self.spared.retain(|spared| spared.pid != guardian);
         }
         loop {
-            match read_report(&mut self.incoming, &mut self.socket).await {
+            let overdue = overdue(self.deadline_state.kill_at().map(|at| at + STUCK_AFTER));
+            let report = tokio::select! {
+                biased;
+                report = read_report(&mut self.incoming, &mut self.socket) => report,
+                () = overdue => None,
+            };
+            match report {
                 Some(Report::Spawned { pid }) => {
                     self.leader = Pid::from_raw(pid);
                     // The stub, which becomes the command, may have existed when `spared` was listed.
@@ -181,14 +182,18 @@ impl Supervisor {
                 }
                 Some(Report::Refused) => return Err(StartError::TooLate),
                 Some(_) => {}
-                // The guardian died, perhaps after the command had begun to run, so this process kills all that is
-                // left.
-                None if goes_at_once || self.leader.is_some() => {
+                // The guardian died or is stuck, perhaps after the command had begun to run, so this process kills all that
+                // is left.
+                None if self.leader.is_some() => {
                     self.take_over();
                     break;
                 }
                 // A stub that never got `Go` dies with its guardian, before it becomes the command.
-                None => return Err(StartError::Guardian),
+                None => {
+                    // The guardian may be stuck. If it is dead already, this does nothing.
+                    let _ = self.guardian.kill();
+                    return Err(StartError::Guardian);
+                }
             }
         }
         Ok(self.leader.map_or(0, |leader| leader.as_raw_pid().unsigned_abs()))

@@ -1,6 +1,6 @@
 //! `tenure run`: runs a command under a lock.
 
-use std::time::Duration;
+use std::time::{Duration, Instant as Stopwatch};
 
 use super::command::{Ending, STOPPED, claim_cap, ended_by, guardian, run_under};
 use super::holder::{HolderSearch, with_holder};
@@ -12,7 +12,11 @@ use super::wait_line::show_while;
 use crate::args::{Global, Run, grace};
 use crate::messages::{Failure, note_as_is};
 
+/// A run that takes less time than this does not disconnect from a file, which would take a noticeable part of that time.
+const SHORT_RUN: Duration = Duration::from_secs(1);
+
 pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
+    let began = Stopwatch::now();
     let request = LockRequest::of(&run.lock)?;
     let store = ChosenStore::of(global)?;
     let mut inbox = listen()?;
@@ -43,9 +47,10 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
                 Ending::Own(code) | Ending::NotStarted(code) => code,
                 Ending::Stopped { .. } => STOPPED,
             });
-            if !confirmed || store.is_file() {
+            if !confirmed || (store.is_file() && began.elapsed() < SHORT_RUN) {
                 // Skip the disconnect. If the release has failed or used up its time limit, the lock ends with its
-                // lease. A file has all changes, and the exit of this process closes it too.
+                // lease. A file has the release, and its log is short after a short run, so the end of this process
+                // may close it.
                 return code;
             }
             code

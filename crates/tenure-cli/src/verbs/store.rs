@@ -21,6 +21,7 @@ const DISCONNECT_LIMIT: Duration = Duration::from_secs(1);
 pub(super) struct ChosenStore {
     environment: Environment,
     choice: Choice,
+    scheme: String,
     /// The URL without its password.
     pub(super) masked_url: String,
 }
@@ -30,16 +31,16 @@ impl ChosenStore {
     pub(super) fn of(global: &Global) -> Result<ChosenStore, Failure> {
         let environment = Environment::of(global);
         let choice = choose(&environment).map_err(|why| Failure::usage("no store can be chosen", why))?;
-        let masked_url = StoreUrl::parse(&choice.url)
-            .map_err(|why| Failure::usage(format!("the URL in {} cannot be used", choice.source), why))?
-            .to_string();
+        let url = StoreUrl::parse(&choice.url)
+            .map_err(|why| Failure::usage(format!("the URL in {} cannot be used", choice.source), why))?;
         for words in &choice.notes {
             note(global.quiet, words);
         }
         Ok(ChosenStore {
             environment,
             choice,
-            masked_url,
+            scheme: url.scheme().to_owned(),
+            masked_url: url.to_string(),
         })
     }
 
@@ -50,7 +51,7 @@ impl ChosenStore {
 
     /// Returns whether the store is a file of this machine.
     pub(super) fn is_file(&self) -> bool {
-        self.masked_url.starts_with("sqlite:")
+        self.scheme == "sqlite"
     }
 
     /// Returns what weakens locks in the way this store was chosen.

@@ -1,7 +1,7 @@
 //! Tests how a command ends: no process that the command started outlives it.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -9,9 +9,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tenure_cli::guardian::{Launch, send_stdin};
+use tenure_cli::guardian::{Deadline, Launch, now, send_stdin};
 
-use crate::fixture::{FAR, Fixture, Process, alive, assert_dead, send, wait_for};
+use crate::fixture::{FAR, Fixture, Process, alive, assert_dead, send, stat_field, wait_for};
 use crate::trials;
 
 trials![
@@ -29,6 +29,8 @@ trials![
     a_guardian_without_a_command_exits_with_tenure,
     a_stub_of_another_parent_never_runs_the_command,
     a_stub_that_died_while_it_waited_is_replaced,
+    a_stub_that_reads_slowly_still_becomes_the_command,
+    a_stub_that_reads_too_slowly_never_becomes_the_command,
     the_guardian_survives_signals_of_a_terminal,
 ];
 
@@ -296,9 +298,11 @@ fn launch(argv: &[&str]) -> String {
     serde_json::to_string(&Launch::new(argv, Vec::new())).expect("JSON")
 }
 
-fn a_stub_that_died_while_it_waited_is_replaced() {
-    let fixture = Fixture::new();
-    let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
+/// Starts a guardian. Returns the socket to it, the guardian, and the process id of its stub.
+fn guardian_with_stub(fixture: &Fixture) -> (UnixStream, Process, i32) {
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    ours.set_read_timeout(Some(Duration::from_secs(60)))
+        .expect("it is ours");
     let guardian = Command::new(env!("CARGO_BIN_EXE_tenure"))
         .arg0("tenure-guardian")
         .current_dir(fixture.folder.path())
@@ -312,8 +316,71 @@ fn a_stub_that_died_while_it_waited_is_replaced() {
         let children = std::fs::read_to_string(&children).unwrap_or_default();
         children.trim().parse::<i32>().ok()
     };
-    wait_for("the stub", || stub().is_some());
-    let dead = stub().expect("the guardian has a child");
+    let name = |pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    wait_for("the stub", || {
+        stub().is_some_and(|pid| name(pid).starts_with("tenure-stub"))
+    });
+    let stub = stub().expect("the guardian has a child");
+    (ours, Process::of(guardian), stub)
+}
+
+/// Stops the stub, and sends its guardian a command line that fills the stub's socket, and `Go`. Waits until the guardian
+/// has read both.
+fn start_with_a_stopped_stub(deadline: &str) -> (Fixture, BufReader<UnixStream>, Process, i32) {
+    let fixture = Fixture::new();
+    let (ours, guardian, stub) = guardian_with_stub(&fixture);
+    send(stub, Signal::STOP);
+    let (mut full, _other) = UnixStream::pair().expect("a socket pair");
+    full.set_nonblocking(true).expect("it is ours");
+    full.write_all(&[0; 8]).expect("there is space");
+    let space = full.write(&vec![0; 1 << 20]).expect("there is space");
+    let rest = space - launch(&["touch", "ran", ""]).len();
+    // Each byte takes four characters of JSON, such as `120,`; the last one three.
+    let long = "x".repeat((rest + 1) / 4);
+    let start = launch(&["touch", "ran", &long]);
+    let mut reports = BufReader::new(ours);
+    let orders = format!("{deadline}\n{{\"Start\":{start}}}\n\"Go\"\n");
+    reports
+        .get_mut()
+        .write_all(orders.as_bytes())
+        .expect("it is sent");
+    let mut spawned = String::new();
+    reports.read_line(&mut spawned).expect("a report");
+    assert!(spawned.contains("Spawned"), "{spawned}");
+    let state = || stat_field(guardian.pid().cast_signed(), 0);
+    wait_for("the guardian's sleep", || state().as_deref() == Some("S"));
+    (fixture, reports, guardian, stub)
+}
+
+fn a_stub_that_reads_slowly_still_becomes_the_command() {
+    let (fixture, _reports, guardian, stub) = start_with_a_stopped_stub("\"Waive\"");
+    send(stub, Signal::CONT);
+    fixture.wait_for_file("ran");
+    assert_eq!(guardian.finish().code, 0);
+}
+
+fn a_stub_that_reads_too_slowly_never_becomes_the_command() {
+    let soon = now() + Duration::from_millis(500);
+    let deadline = Deadline {
+        term_at: soon,
+        kill_at: soon + Duration::from_secs(60),
+    };
+    let deadline = format!("{{\"Arm\":{}}}", serde_json::to_string(&deadline).expect("JSON"));
+    let (fixture, reports, guardian, stub) = start_with_a_stopped_stub(&deadline);
+    let reports: Vec<String> = reports.lines().map(|line| line.expect("a report")).collect();
+    assert_eq!(
+        reports.last().map(String::as_str),
+        Some("\"Refused\""),
+        "{reports:?}"
+    );
+    assert_eq!(guardian.finish().code, 0);
+    wait_for("the stub's end", || !alive(stub));
+    assert!(!fixture.path("ran").exists());
+}
+
+fn a_stub_that_died_while_it_waited_is_replaced() {
+    let fixture = Fixture::new();
+    let (mut ours, guardian, dead) = guardian_with_stub(&fixture);
     send(dead, Signal::KILL);
     wait_for("the stub's end", || !alive(dead));
     writeln!(
@@ -323,7 +390,7 @@ fn a_stub_that_died_while_it_waited_is_replaced() {
     )
     .expect("it is sent");
     fixture.wait_for_file("ran");
-    assert_eq!(Process::of(guardian).finish().code, 0);
+    assert_eq!(guardian.finish().code, 0);
 }
 
 fn the_guardian_survives_signals_of_a_terminal() {

@@ -12,6 +12,7 @@ trials![
     everything_dies_when_the_guardian_is_killed,
     the_leader_dies_with_the_guardian_though_tenure_is_stopped,
     a_stopped_guardian_does_not_save_the_command,
+    a_guardian_that_is_stopped_before_the_start_is_reported,
     only_the_commands_processes_die_with_the_guardian,
     an_orphan_from_before_the_command_outlives_the_guardian,
     an_unreaped_dead_guardian_does_not_delay_the_kill,
@@ -52,6 +53,20 @@ fn a_stopped_guardian_does_not_save_the_command() {
     let fixture = Fixture::new();
     let run = fixture.shell(&["term=1500", "kill=2000"], &format!("{ESCAPE}; wait"));
     assert_ends_everything(&fixture, run, Signal::STOP, "Some(Deadline)");
+}
+
+fn a_guardian_that_is_stopped_before_the_start_is_reported() {
+    let fixture = Fixture::new();
+    let run = fixture.start(&["term=1000", "kill=1500", "pause=500"], &["touch", "ran"]);
+    send(run.wait_for_line("guardian"), Signal::STOP);
+    let outcome = run.finish();
+    assert!(
+        outcome.stderr.contains("not started Guardian"),
+        "{}",
+        outcome.stderr
+    );
+    assert_eq!(outcome.code, 125);
+    assert!(!fixture.path("ran").exists());
 }
 
 /// Runs the script `shell`, which starts a process and writes its id to the file `before`. Then the shell executes

@@ -16,7 +16,7 @@ use tenure_cli::guardian::{Deadline, Ended, Event, Inbox, Launch, Recipient, Sto
 
 pub(crate) const NAME: &str = "guardian-probe";
 
-const WORDS: [&str; 7] = ["term", "kill", "renew", "stop", "back", "grace", "waive"];
+const WORDS: [&str; 8] = ["term", "kill", "renew", "stop", "back", "grace", "waive", "pause"];
 
 struct Script {
     words: HashMap<String, Duration>,
@@ -72,6 +72,10 @@ async fn run(script: Script) -> ExitCode {
     }
     if script.word("waive").is_some() {
         supervisor.waive();
+    }
+    if let Some(pause) = script.word("pause") {
+        // sleep: the time in which the test stops the guardian.
+        tokio::time::sleep(pause).await;
     }
     let env = vec![("TENURE_KEY".into(), "k".into())];
     match supervisor.start(Launch::new(script.argv.clone(), env)).await {

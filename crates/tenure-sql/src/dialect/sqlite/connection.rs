@@ -20,13 +20,14 @@ const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 /// the check of a file prepares are still in the cache when a request first uses them.
 const MAX_STATEMENTS: usize = 32;
 
-/// Length of the log, in pages of the file, at which the first commits of a process copy the log to the file: about ten
-/// locks taken and freed. The next commit then writes to the start of the log, so the log gets no longer, and a process
-/// that opens the file reads little.
+/// Length of the log, in pages of the file, at which the first commits of an opened store copy the log to the file: about
+/// ten locks taken and freed. The next commit then writes to the start of the log, so the log gets no longer, and a
+/// process that opens the file reads little. An SQLite with the bug of `version.rs` does not do this, because copies
+/// between the commits of other processes are what can damage the file there.
 pub(super) const SHORT_LOG_PAGES: u32 = 64;
 
-/// Number of commits for which a process keeps the log as short as that. A process that commits more often lives longer
-/// than it needs to read a log of `LONG_LOG_PAGES`.
+/// Number of commits for which an opened store keeps the log as short as that. A program that takes few locks makes no
+/// more commits. For a program that makes more, to copy the log so often would take more time than a reader saves.
 pub(super) const FIRST_COMMITS: u32 = 8;
 
 /// Length of the log, in pages, at which later commits copy the log to the file. This is SQLite's default.
@@ -42,7 +43,7 @@ pub(super) fn copy_log_at(connection: &Connection, pages: u32) -> rusqlite::Resu
 }
 
 /// Opens the file without a checkpoint on close, so that closing a refused file does not write to it. For a file that
-/// is not refused, [`close`] changes the setting: an earlier change would make SQLite prepare every statement again.
+/// is not refused, [`close`] changes the setting: an earlier change would make SQLite prepare its statements again.
 pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     let connection = connect(path).map_err(sql)?;

@@ -139,11 +139,16 @@ impl<'c> Tables<'c> {
         }
     }
 
-    /// Prepares statements that together name every table and column. This fails if one of them is missing.
+    /// Prepares statements that together name every column that this module uses, and that insert, update and delete
+    /// claims. This fails if a column is missing, or if a trigger names a table that is not there. Also prepares
+    /// `rollback`, which must not fail later.
     pub(super) fn check(&mut self) -> rusqlite::Result<()> {
         for statement in [
+            &mut self.rollback,
             &mut self.live,
             &mut self.insert,
+            &mut self.update,
+            &mut self.delete,
             &mut self.set_counter,
             &mut self.swept,
         ] {

@@ -63,7 +63,7 @@ pub(super) async fn start(
 /// Makes the allocator get memory for this thread in one piece. Otherwise glibc's allocator would get it page by page, in
 /// 30 system calls, while SQLite opens the file.
 fn reserve_memory() {
-    // Stays below glibc's limit of 128 KiB, from which on each allocation is a mapping of its own.
+    // Less than 128 KiB, because glibc maps each allocation of that size separately.
     drop(black_box(Vec::<u8>::with_capacity(120 << 10)));
 }
 

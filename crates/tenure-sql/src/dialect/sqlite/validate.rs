@@ -16,8 +16,8 @@ use crate::config::Config;
 use crate::error;
 use tenure_backend::escape_control;
 
-/// Size in bytes to which SQLite truncates the log after a checkpoint. Between two checkpoints, the log usually
-/// grows to about this size.
+/// Size in bytes to which SQLite truncates the log after a checkpoint. Between two checkpoints, the log of a busy process
+/// usually grows to about this size.
 const MAX_WAL_BYTES: i64 = 4 << 20;
 
 /// Number of times an unreadable first page is read again, every 5 ms, because another process may be writing it.
@@ -90,7 +90,7 @@ pub(super) fn open(
     Ok(connection)
 }
 
-/// Checks that all tables and columns of a lock file are there. Returns whether an older build created the file.
+/// Checks that the tables are those of a lock file. Returns whether an older build created the file.
 ///
 /// In a file of an older build, first adds the missing columns, and afterwards rolls this change back.
 fn check_tables(connection: &mut Connection) -> rusqlite::Result<bool> {

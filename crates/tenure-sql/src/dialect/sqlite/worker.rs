@@ -15,7 +15,7 @@ use super::mailbox::{CALLER_SPIN, Mailbox, Posted, WORKER_SPIN};
 use super::notification::{self, NotificationListener};
 use super::tables::{Tables, Written};
 use super::transaction::{Transaction, ViewCache};
-use super::{busy, connection, examine, validate, write_lock};
+use super::{busy, connection, examine, validate, version, write_lock};
 use crate::claims::{Moment, RENEW_INTERVAL, View};
 use crate::config::Config;
 use crate::display::display_path;
@@ -50,7 +50,7 @@ pub(super) struct Worker<'c> {
     pub(super) listener: NotificationListener,
     /// True while `PRAGMA synchronous` is `FULL`: each commit is synced to the disk.
     durable: bool,
-    /// Number of commits of this worker.
+    /// Number of commits of requests. Those that only renew registrations do not count.
     commits: u32,
     /// Number of rows that the sweep of old rows must still check. Each inserted row adds four.
     sweep_debt: u32,
@@ -75,7 +75,9 @@ impl<'c> Worker<'c> {
         connection
             .pragma_update(None, "synchronous", "FULL")
             .map_err(sql)?;
-        connection::copy_log_at(connection, SHORT_LOG_PAGES).map_err(sql)?;
+        if version::wal_reset_bug(rusqlite::version_number()).is_none() {
+            connection::copy_log_at(connection, SHORT_LOG_PAGES).map_err(sql)?;
+        }
         // This read makes sure that `-wal` and `-shm` exist. They stay as long as any process has the file open.
         validate::read_format(connection).map_err(sql)?;
         let (wal, shm) = (file::sibling(path, "-wal"), file::sibling(path, "-shm"));
