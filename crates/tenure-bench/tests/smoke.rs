@@ -101,11 +101,15 @@ fn a_server_that_is_away_delays_every_round_trip() {
     assert_eq!(code, Some(0), "{said}");
     assert!(printed.contains("a millisecond or two away"), "{printed}");
     assert!(!printed.contains("solo | memory"), "it has no server: {printed}");
-    // Each of these clients needs at least two round trips of 2 ms, so it takes at most 250 locks per second.
+    // Each of these clients needs a round trip of 2 ms to lock and one to unlock, so it takes at most 250 locks per
+    // second. On a busy machine no lock may end within a round.
     for client in ["tenure", "rslock", "rlock", "bare"] {
         let row = cells(&printed).find(|row| row[..3] == ["solo", "redis", client]);
-        let rate: f64 = row.and_then(|row| row[3].parse().ok()).expect("a rate");
-        assert!(rate > 0.0 && rate <= 250.0, "{rate}, {printed}");
+        let row = row.expect("a row of the client");
+        let rate: f64 = row[3].parse().expect("a rate");
+        let median = row[5].strip_suffix("ms").map(|ms| ms.parse::<f64>());
+        let median = median.expect("milliseconds").expect("a number");
+        assert!(rate <= 250.0 && median >= 2.0, "{rate}, {median}, {printed}");
     }
 }
 
