@@ -28,7 +28,7 @@ use crate::engine::queue::effects::{Effects, Granted, PollerEffect, ReleaseOrder
 use crate::engine::queue::holders::{Downgraded, Exit, HoldEnded, HolderDone};
 use crate::engine::queue::policy::PolicyLimits;
 use crate::engine::queue::polls::{
-    IsWanted, PollGranted, PollerLooks, PollerStep, QueueGranted, SuccessorAnswered,
+    IsWanted, PollFailed, PollGranted, PollerLooks, PollerStep, QueueFailed, QueueGranted, SuccessorAnswered,
 };
 use crate::engine::queue::state::{Close, Event, KeyQueue, Rules};
 use crate::engine::queue::waiter::Places;
@@ -338,6 +338,12 @@ impl Fixture {
         }
     }
 
+    /// Refuses for good the claim of a fair caller in the store's queue.
+    fn refuse(&mut self, at: usize) {
+        let (id, error) = (self.callers[at].id, Error::Timeout);
+        self.apply(QueueFailed { id, error });
+    }
+
     fn other_client(&mut self) {
         let token = self.store.other_client();
         self.granted.extend(token.map(|token| (Mode::Exclusive, token)));
@@ -403,6 +409,15 @@ impl Fixture {
             self.poller_asks = None;
             self.reply("not wanted");
         }
+    }
+
+    /// Refuses the poller's claim for good.
+    fn poller_refused(&mut self) {
+        let asked = self.poller_asks.take().expect("the poller asks");
+        self.apply(PollFailed {
+            request: &asked.request,
+            error: Error::Timeout,
+        });
     }
 
     fn successor_answered(&mut self, is_lost: bool) {

@@ -2,11 +2,11 @@
 //!
 //! - `locks`, `tries`, `queues`: a caller arrives, for example `a locks with linger`. The first caller is `a`;
 //! - `a answered`, `a fails`: the caller's own call gets a reply or an error; `a adopted`: a task takes over that
-//!   call; `a served`: the store grants the caller's queued claim; `a polls`, `a leaves`, `a unlocks`; `a downgrades`
-//!   (the request is sent), `a downgraded` (the store confirms it);
+//!   call; `a served`, `a refused`: the store grants the caller's queued claim, or refuses it for good; `a polls`,
+//!   `a leaves`, `a unlocks`; `a downgrades` (the request is sent), `a downgraded` (the store confirms it);
 //! - `other client`: another client takes the key, if it is free, or releases it;
 //! - `poller looks`, `poller checks` (whether to ask on), `poller granted` (the answer is on its way),
-//!   `poller answered`, `poller fails`;
+//!   `poller answered`, `poller fails`, `poller refused` (the store refuses the claim for good);
 //! - `successor answered`, `successor lost`: the reply to a release that names a successor arrives, or is lost;
 //! - `evicted` (the client notices), `evicted quietly` (it does not); `5 ms` pass; `linger over` (its timer fires);
 //!   `closed`.
@@ -26,7 +26,7 @@ impl Fixture {
             CallerState::Calling => matches!(verb, "answered" | "fails" | "adopted" | "leaves"),
             CallerState::Adopted => matches!(verb, "answered" | "fails" | "polls" | "leaves"),
             CallerState::Left => matches!(verb, "answered" | "fails"),
-            CallerState::Waiting if verb == "served" => *kind == CallerKind::Queues,
+            CallerState::Waiting if verb == "served" || verb == "refused" => *kind == CallerKind::Queues,
             CallerState::Waiting => matches!(verb, "polls" | "leaves"),
             CallerState::Holding(hold) => match verb {
                 "downgrades" => hold.claim.mode == Mode::Write,
@@ -64,6 +64,7 @@ impl Fixture {
             ["poller", "granted"] => self.poller_granted(),
             ["poller", "answered"] => self.poller_answered(false),
             ["poller", "fails"] => self.poller_answered(true),
+            ["poller", "refused"] => self.poller_refused(),
             ["successor", "answered"] => self.successor_answered(false),
             ["successor", "lost"] => self.successor_answered(true),
             ["evicted"] => self.evict(false),
@@ -86,6 +87,7 @@ impl Fixture {
             "fails" => self.answer(at, true),
             "adopted" => self.adopt(at),
             "served" => self.serve(at),
+            "refused" => self.refuse(at),
             "polls" => self.poll(at),
             "leaves" => self.leave(at),
             "downgrades" => self.ask_downgrade(at),

@@ -77,7 +77,7 @@ fn claims_are_handed_over_while_they_are_fresh() {
         # a claim that was lost after the offer is not returned
         RUN; a unlocks; evicted; b polls: waits, releases, and asks for 2, notifies the poller
         # a grant that was long on the way goes to no newcomer
-        other client; a locks; a answered; other client; poller looks; poller granted; evicted quietly; 11 ms
+        other client; a locks; a answered; other client; poller looks; poller granted; evicted quietly; 10 ms
         other client; other client; b locks; a leaves; poller answered: notifies the poller, rejects the grant
         # a fresh grant goes to a newcomer
         other client; a locks; a answered; other client; poller looks; poller granted; 1 ms; b locks
@@ -235,6 +235,27 @@ fn calls_end_with_or_without_their_callers() {
         a polls: refused
         # a waiter is woken when its adopted call waits
         other client; a locks; a adopted; a answered: wakes a, starts the poller
+        ",
+    );
+}
+
+/// A permanent error of the store ends the wait of the caller whose claim was refused, and of no other.
+#[test]
+fn permanent_errors_end_one_wait() {
+    play(
+        "
+        # the first waiter fails if the poller's claim is refused for good
+        other client; a locks; a answered; b locks; poller looks: asks for 2
+        poller refused: wakes a
+        a polls: fails
+        poller looks: asks for 2
+        # a waiter with other options does not fail
+        other client; a locks; a answered; b locks with label; poller looks; a leaves; poller refused: nothing
+        # a fair caller fails if its claim is refused for good
+        other client; a queues; a answered; a refused: wakes a
+        a polls: fails
+        # a fair caller that was refused gets no grant
+        other client; a queues; a answered; a refused; other client; a served: rejects the grant
         ",
     );
 }
