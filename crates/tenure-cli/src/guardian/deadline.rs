@@ -102,13 +102,15 @@ impl DeadlineState {
         }
     }
 
-    /// Returns whether a command may start: only before the time of TERM, or if the deadline was waived.
+    /// Returns whether a command may start: only before the time of TERM, or if the deadline was waived. Never after a
+    /// decision to stop.
     pub(super) fn may_start(&self, now: Instant) -> bool {
-        match self.armed {
+        let in_time = match self.armed {
             Armed::Never => false,
             Armed::Waived => true,
             Armed::At(deadline) => now < deadline.term_at,
-        }
+        };
+        in_time && self.pending.is_none()
     }
 
     /// Returns the signal that is due at `now`. Returns `Term` only once.

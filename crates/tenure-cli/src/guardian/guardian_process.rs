@@ -50,12 +50,21 @@ struct Command {
     leader: Pid,
     /// The stub's socket, until the stub has become the command or died.
     stub: Option<UnixStream>,
-    /// True from the order `Go` until the stub's socket has taken the standard input.
-    go_due: bool,
+    input: Input,
     stopped: bool,
     /// Number of CONT signals that `tenure` has ordered, for the report `Stopped`.
     continued: u64,
     terminal_owner: Option<Pid>,
+}
+
+/// Whether the stub has its standard input, with which it becomes the command.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Input {
+    /// `Go` has not been received.
+    Awaited,
+    /// `Go` has been received, but the stub's socket has not taken the standard input yet.
+    Due,
+    Given,
 }
 
 /// The next step of the main loop.
@@ -141,8 +150,8 @@ impl Guardian {
         }
     }
 
-    /// Sleeps until an order or a message of the stub arrives, a child changes, a signal is due, or the socket can
-    /// take queued reports, but at most one second. Then sends the reports that the socket takes.
+    /// Sleeps until an order or a message of the stub arrives, a child changes, a signal is due, the stub can take its
+    /// standard input, or `tenure` can take queued reports, but at most one second. Then sends the reports.
     fn sleep(&mut self) {
         let due = if self.command.is_some() {
             self.deadline_state.next_at()
@@ -162,7 +171,7 @@ impl Guardian {
         if let Some(command) = &self.command
             && let Some(stub) = &command.stub
         {
-            let flags = if command.go_due {
+            let flags = if command.input == Input::Due {
                 PollFlags::IN | PollFlags::OUT
             } else {
                 PollFlags::IN
@@ -193,7 +202,11 @@ impl Guardian {
             (Order::Arm(deadline), _) => self.deadline_state.arm(deadline),
             (Order::Waive, _) => self.deadline_state.waive(),
             (Order::Start(launch), None) => return self.start(launch),
-            (Order::Go, Some(command)) => command.go_due = true,
+            (Order::Go, Some(command)) => {
+                if command.input == Input::Awaited {
+                    command.input = Input::Due;
+                }
+            }
             (Order::Signal { signal, to }, Some(command)) => command.forward(signal, to),
             (Order::Stop { why, grace }, Some(_)) => self.deadline_state.stop(why, grace, now()),
             (Order::Start(_), Some(_)) | (Order::Go | Order::Signal { .. } | Order::Stop { .. }, None) => {}
@@ -224,7 +237,7 @@ impl Guardian {
                 self.command = Some(Command {
                     leader,
                     stub: Some(stub),
-                    go_due: false,
+                    input: Input::Awaited,
                     stopped: false,
                     continued: 0,
                     terminal_owner,
@@ -244,7 +257,8 @@ impl Guardian {
     /// Lets the stub become the command, if `Go` has ordered that. Tries again later while the stub still has to read its
     /// command line, which can fill the socket. Exits if the deadline has passed meanwhile.
     fn go(&mut self) -> Next {
-        let Some(command) = self.command.as_mut().filter(|command| command.go_due) else {
+        let due = |command: &&mut Command| command.input == Input::Due;
+        let Some(command) = self.command.as_mut().filter(due) else {
             return Next::GoOn;
         };
         let Some(stub) = &command.stub else {
@@ -254,12 +268,13 @@ impl Guardian {
             Report::Refused
         } else {
             match stdin_passing::send_stdin(stub, rustix::stdio::stdin()) {
-                Ok(()) => {
-                    command.go_due = false;
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::GoOn,
+                Err(error) if !has_ended(&error) => failed(&error),
+                // If the stub has ended, `check_children` reports how.
+                _ => {
+                    command.input = Input::Given;
                     return Next::GoOn;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::GoOn,
-                Err(error) => failed(&error),
             }
         };
         // The stub dies with the guardian, before it becomes the command.
@@ -451,6 +466,11 @@ impl Caller {
             self.flush();
         }
     }
+}
+
+/// Returns whether an error of a socket means that the process at the other end has ended.
+fn has_ended(error: &io::Error) -> bool {
+    [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset].contains(&error.kind())
 }
 
 fn failed(error: &io::Error) -> Report {

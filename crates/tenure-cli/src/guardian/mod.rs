@@ -30,6 +30,8 @@
 //! - The deadline consists of two times, of TERM and of KILL, computed from the lock's local deadline (`deadline`).
 //!   It is set before the command starts. Each renewal moves it. `Stop` (lock lost, `--max-hold`) sets an earlier
 //!   one.
+//! - `Start` gives the stub its command line. At `Go`, which often follows at once, the guardian checks the deadline again,
+//!   and refuses the start if it has passed. Otherwise the stub gets the standard input and becomes the command.
 //! - A stop is final: a renewal that succeeds after TERM does not save the command.
 //! - If `tenure` dies, its socket closes, and the guardian goes to `killing` at once.
 //! - `killing` sends KILL to every descendant and repeats until no child is left, or only processes of other users

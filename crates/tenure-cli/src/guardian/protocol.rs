@@ -40,11 +40,13 @@ pub(super) enum Report {
     },
     /// The stub has become the command, or has died: then `Ended` follows.
     Started,
-    /// The stub or the command could not be executed. No process of the command is left.
+    /// The stub or the command could not be executed, or the stub could not get the standard input. No process of the
+    /// command is left.
     ExecFailed {
         errno: i32,
     },
-    /// The guardian refused to start the command: it had received no deadline, or `term_at` had passed.
+    /// The guardian refused to start the command, at `Start` or at `Go`: it had received no deadline, or `term_at` had
+    /// passed.
     Refused,
     /// `signal`, such as TSTP, stopped the command's first process, and `tenure` has the terminal back. `continued`
     /// is the number of CONTs that the guardian had sent by then: if `tenure` has ordered more, a later one has

@@ -12,7 +12,8 @@ pub enum StartError {
     /// The system could not execute the program.
     #[error("the command could not be executed")]
     Exec(#[source] io::Error),
-    /// The guardian refused to start the command: it had received no deadline, or `term_at` had passed.
+    /// The guardian refused to start the command, because it had received no deadline or `term_at` had passed, or it has
+    /// not answered by the deadline.
     #[error("the lock's deadline had passed before the command could start")]
     TooLate,
     /// The guardian has died.

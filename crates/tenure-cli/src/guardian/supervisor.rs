@@ -24,6 +24,9 @@ use super::{Deadline, StartError, StopReason, now, process_tree, reached, stdin_
 
 /// If the guardian has not reported KILL this long after KILL was due, `tenure` kills the guardian and the command.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
+/// If the guardian has not answered the order to start this long after it was given and KILL was due, `tenure` kills the
+/// guardian. Longer than `STUCK_AFTER`, because the guardian may still be starting, and no command runs.
+const START_LIMIT: Duration = Duration::from_secs(1);
 /// Longest wait for SIGCHLD before `tenure` checks without it whether the guardian has exited.
 const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for the guardian to exit after its last report.
@@ -151,8 +154,16 @@ impl Supervisor {
         if goes_at_once {
             orders.extend(line(&Order::Go));
         }
-        // An error means that the guardian is gone, which the reads report after its last reports.
-        let _ = self.socket.write_all(&orders).await;
+        let answer_by = self
+            .deadline_state
+            .kill_at()
+            .map(|at| at.max(now()) + START_LIMIT);
+        tokio::select! {
+            biased;
+            // If the guardian is gone, the reads report that after its last reports.
+            _ = self.socket.write_all(&orders) => {}
+            () = overdue(answer_by) => return Err(self.stuck_before_the_start()),
+        }
         if has_other_children {
             // List `spared` while the guardian prepares the start: before `Go` the command does not run and has no
             // children.
@@ -160,11 +171,21 @@ impl Supervisor {
             self.spared.retain(|spared| spared.pid != guardian);
         }
         loop {
-            let overdue = overdue(self.deadline_state.kill_at().map(|at| at + STUCK_AFTER));
+            let may_run = self.leader.is_some();
+            let limit = if may_run {
+                self.guardian_silent_until()
+            } else {
+                answer_by
+            };
             let report = tokio::select! {
                 biased;
                 report = read_report(&mut self.incoming, &mut self.socket) => report,
-                () = overdue => None,
+                () = overdue(limit) => {
+                    if !may_run {
+                        return Err(self.stuck_before_the_start());
+                    }
+                    None
+                }
             };
             match report {
                 Some(Report::Spawned { pid }) => {
@@ -175,8 +196,13 @@ impl Supervisor {
                         self.order_with_terminal(&Order::Go);
                     }
                 }
-                // `KillSent`: the command was stopped before it ran. `Ended` follows.
-                Some(Report::Started | Report::KillSent { .. }) => break,
+                Some(Report::Started) => break,
+                // The command was stopped before it ran. `Ended` follows.
+                Some(Report::KillSent { why }) => {
+                    self.stop_begins();
+                    self.killing = Some(why);
+                    break;
+                }
                 Some(Report::ExecFailed { errno }) => {
                     return Err(StartError::Exec(io::Error::from_raw_os_error(errno)));
                 }
@@ -189,14 +215,17 @@ impl Supervisor {
                     break;
                 }
                 // A stub that never got `Go` dies with its guardian, before it becomes the command.
-                None => {
-                    // The guardian may be stuck. If it is dead already, this does nothing.
-                    let _ = self.guardian.kill();
-                    return Err(StartError::Guardian);
-                }
+                None => return Err(StartError::Guardian),
             }
         }
         Ok(self.leader.map_or(0, |leader| leader.as_raw_pid().unsigned_abs()))
+    }
+
+    /// Kills a guardian that has not reported the stub although the deadline has passed. The stub dies with it.
+    fn stuck_before_the_start(&mut self) -> StartError {
+        // An error means that the guardian is dead already.
+        let _ = self.guardian.kill();
+        StartError::TooLate
     }
 
     /// Forwards a signal. Does nothing before the command is started, and after it has ended.

@@ -197,6 +197,12 @@ impl<'a> SupervisedCommand<'a> {
         if ended.stopped_by == Some(StopReason::GuardianDied) {
             warn("the guardian process died, so the command was ended");
         }
+        if !self.stop_printed
+            && !ended.while_suspended
+            && let Some(words) = ended.stopped_by.and_then(reason)
+        {
+            warn(&format!("{words}; the command was ended"));
+        }
         if ended.while_suspended {
             warn("the lock's deadline came while this job was suspended, so its command was ended");
         }

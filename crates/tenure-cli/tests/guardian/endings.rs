@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tenure_cli::guardian::{Deadline, Launch, now, send_stdin};
 
 use crate::fixture::{FAR, Fixture, Process, alive, assert_dead, send, stat_field, wait_for};
@@ -41,7 +41,7 @@ pub(crate) const ESCAPE: &str = "setsid sleep 600 & a=$!; (setsid sh -c 'sleep 6
     echo $$ $a $(cat daemon) $! > pids";
 
 fn a_command_starts_only_before_its_deadline() {
-    for words in [&[][..], &["term=0", "kill=60000"]] {
+    for words in [&[][..], &["term=0", "kill=60000"], &["term=0", "kill=0"]] {
         let fixture = Fixture::new();
         let outcome = fixture.start(words, &["touch", "ran"]).finish();
         assert!(
@@ -301,7 +301,9 @@ fn launch(argv: &[&str]) -> String {
 /// Starts a guardian. Returns the socket to it, the guardian, and the process id of its stub.
 fn guardian_with_stub(fixture: &Fixture) -> (UnixStream, Process, i32) {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
-    ours.set_read_timeout(Some(Duration::from_secs(60)))
+    let limit = Some(Duration::from_secs(60));
+    ours.set_read_timeout(limit)
+        .and_then(|()| ours.set_write_timeout(limit))
         .expect("it is ours");
     let guardian = Command::new(env!("CARGO_BIN_EXE_tenure"))
         .arg0("tenure-guardian")
@@ -316,20 +318,31 @@ fn guardian_with_stub(fixture: &Fixture) -> (UnixStream, Process, i32) {
         let children = std::fs::read_to_string(&children).unwrap_or_default();
         children.trim().parse::<i32>().ok()
     };
+    // Before its first sleep the stub may not have asked to die with the guardian.
     let name = |pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    wait_for("the stub", || {
-        stub().is_some_and(|pid| name(pid).starts_with("tenure-stub"))
-    });
+    let is_ready = |pid| name(pid).starts_with("tenure-stub") && stat_field(pid, 0).as_deref() == Some("S");
+    wait_for("the stub", || stub().is_some_and(is_ready));
     let stub = stub().expect("the guardian has a child");
     (ours, Process::of(guardian), stub)
 }
 
-/// Stops the stub, and sends its guardian a command line that fills the stub's socket, and `Go`. Waits until the guardian
-/// has read both.
-fn start_with_a_stopped_stub(deadline: &str) -> (Fixture, BufReader<UnixStream>, Process, i32) {
+/// A stopped stub, which is killed when the test ends.
+struct StoppedStub(i32);
+
+impl Drop for StoppedStub {
+    fn drop(&mut self) {
+        // An error means that the stub has ended.
+        let _ = rustix::process::kill_process(Pid::from_raw(self.0).expect("not zero"), Signal::KILL);
+    }
+}
+
+/// Stops the stub, and sends its guardian a command line that fills the stub's socket, and `Go`, without a deadline. Waits
+/// until the guardian has read both.
+fn start_with_a_stopped_stub() -> (Fixture, BufReader<UnixStream>, Process, StoppedStub) {
     let fixture = Fixture::new();
     let (ours, guardian, stub) = guardian_with_stub(&fixture);
     send(stub, Signal::STOP);
+    let stub = StoppedStub(stub);
     let (mut full, _other) = UnixStream::pair().expect("a socket pair");
     full.set_nonblocking(true).expect("it is ours");
     full.write_all(&[0; 8]).expect("there is space");
@@ -339,7 +352,7 @@ fn start_with_a_stopped_stub(deadline: &str) -> (Fixture, BufReader<UnixStream>,
     let long = "x".repeat((rest + 1) / 4);
     let start = launch(&["touch", "ran", &long]);
     let mut reports = BufReader::new(ours);
-    let orders = format!("{deadline}\n{{\"Start\":{start}}}\n\"Go\"\n");
+    let orders = format!("\"Waive\"\n{{\"Start\":{start}}}\n\"Go\"\n");
     reports
         .get_mut()
         .write_all(orders.as_bytes())
@@ -353,20 +366,21 @@ fn start_with_a_stopped_stub(deadline: &str) -> (Fixture, BufReader<UnixStream>,
 }
 
 fn a_stub_that_reads_slowly_still_becomes_the_command() {
-    let (fixture, _reports, guardian, stub) = start_with_a_stopped_stub("\"Waive\"");
-    send(stub, Signal::CONT);
+    let (fixture, _reports, guardian, stub) = start_with_a_stopped_stub();
+    send(stub.0, Signal::CONT);
     fixture.wait_for_file("ran");
     assert_eq!(guardian.finish().code, 0);
 }
 
 fn a_stub_that_reads_too_slowly_never_becomes_the_command() {
-    let soon = now() + Duration::from_millis(500);
+    let (fixture, mut reports, guardian, stub) = start_with_a_stopped_stub();
+    let term_at = now();
     let deadline = Deadline {
-        term_at: soon,
-        kill_at: soon + Duration::from_secs(60),
+        term_at,
+        kill_at: term_at + Duration::from_secs(60),
     };
-    let deadline = format!("{{\"Arm\":{}}}", serde_json::to_string(&deadline).expect("JSON"));
-    let (fixture, reports, guardian, stub) = start_with_a_stopped_stub(&deadline);
+    let deadline = serde_json::to_string(&deadline).expect("JSON");
+    writeln!(reports.get_mut(), "{{\"Arm\":{deadline}}}").expect("it is sent");
     let reports: Vec<String> = reports.lines().map(|line| line.expect("a report")).collect();
     assert_eq!(
         reports.last().map(String::as_str),
@@ -374,7 +388,7 @@ fn a_stub_that_reads_too_slowly_never_becomes_the_command() {
         "{reports:?}"
     );
     assert_eq!(guardian.finish().code, 0);
-    wait_for("the stub's end", || !alive(stub));
+    wait_for("the stub's end", || !alive(stub.0));
     assert!(!fixture.path("ran").exists());
 }
 

@@ -57,15 +57,18 @@ fn a_stopped_guardian_does_not_save_the_command() {
 
 fn a_guardian_that_is_stopped_before_the_start_is_reported() {
     let fixture = Fixture::new();
-    let run = fixture.start(&["term=1000", "kill=1500", "pause=500"], &["touch", "ran"]);
-    send(run.wait_for_line("guardian"), Signal::STOP);
-    let outcome = run.finish();
-    assert!(
-        outcome.stderr.contains("not started Guardian"),
-        "{}",
-        outcome.stderr
-    );
-    assert_eq!(outcome.code, 125);
+    // The long argument does not fit into the guardian's socket.
+    for argument in ["ran", &"x".repeat(100_000)] {
+        let run = fixture.start(&["term=100", "kill=200", "stopped=0"], &["touch", argument]);
+        send(run.wait_for_line("guardian"), Signal::STOP);
+        let outcome = run.finish();
+        assert!(
+            outcome.stderr.contains("not started TooLate"),
+            "{}",
+            outcome.stderr
+        );
+        assert_eq!(outcome.code, 123);
+    }
     assert!(!fixture.path("ran").exists());
 }
 

@@ -2,7 +2,8 @@
 //!
 //! `guardian-probe [WORD=MS]… -- CMD ARG…`, with times in milliseconds: `term` and `kill` (the deadline), `renew`
 //! (interval at which the deadline is sent again), `waive` (no deadline), `stop` (when the lock is lost) and `grace`
-//! (time from TERM to KILL after this loss), `back` (when the deadline moves back to the present).
+//! (time from TERM to KILL after this loss), `back` (when the deadline moves back to the present). With `stopped`, the
+//! probe waits before the start until the test has stopped the guardian.
 
 use std::collections::HashMap;
 use std::env;
@@ -14,9 +15,13 @@ use std::time::Duration;
 
 use tenure_cli::guardian::{Deadline, Ended, Event, Inbox, Launch, Recipient, StopReason, Supervisor, now};
 
+use crate::fixture::{stat_field, wait_for};
+
 pub(crate) const NAME: &str = "guardian-probe";
 
-const WORDS: [&str; 8] = ["term", "kill", "renew", "stop", "back", "grace", "waive", "pause"];
+const WORDS: [&str; 8] = [
+    "term", "kill", "renew", "stop", "back", "grace", "waive", "stopped",
+];
 
 struct Script {
     words: HashMap<String, Duration>,
@@ -73,9 +78,11 @@ async fn run(script: Script) -> ExitCode {
     if script.word("waive").is_some() {
         supervisor.waive();
     }
-    if let Some(pause) = script.word("pause") {
-        // sleep: the time in which the test stops the guardian.
-        tokio::time::sleep(pause).await;
+    if script.word("stopped").is_some() {
+        let guardian = supervisor.guardian_pid().cast_signed();
+        wait_for("the guardian's stop", || {
+            stat_field(guardian, 0).as_deref() == Some("T")
+        });
     }
     let env = vec![("TENURE_KEY".into(), "k".into())];
     match supervisor.start(Launch::new(script.argv.clone(), env)).await {

@@ -28,7 +28,7 @@ pub(super) struct OnFirstUse<'c> {
 }
 
 impl<'c> OnFirstUse<'c> {
-    fn get(&mut self) -> rusqlite::Result<&mut CachedStatement<'c>> {
+    pub(super) fn get(&mut self) -> rusqlite::Result<&mut CachedStatement<'c>> {
         match &mut self.prepared {
             Some(statement) => Ok(statement),
             unprepared => Ok(unprepared.insert(self.connection.prepare_cached(self.text)?)),
@@ -140,11 +140,9 @@ impl<'c> Tables<'c> {
     }
 
     /// Prepares statements that together name every column that this module uses, and that insert, update and delete
-    /// claims. This fails if a column is missing, or if a trigger names a table that is not there. Also prepares
-    /// `rollback`, which must not fail later.
+    /// claims. This fails if a column is missing, or if a trigger names a table that is not there.
     pub(super) fn check(&mut self) -> rusqlite::Result<()> {
         for statement in [
-            &mut self.rollback,
             &mut self.live,
             &mut self.insert,
             &mut self.update,

@@ -80,6 +80,9 @@ impl<'c> Worker<'c> {
         }
         // This read makes sure that `-wal` and `-shm` exist. They stay as long as any process has the file open.
         validate::read_format(connection).map_err(sql)?;
+        let mut tables = Tables::new(connection);
+        // Prepared now, because a rollback must not fail.
+        tables.rollback.get().map_err(sql)?;
         let (wal, shm) = (file::sibling(path, "-wal"), file::sibling(path, "-shm"));
         let now = Instant::now();
         Ok(Worker {
@@ -89,7 +92,7 @@ impl<'c> Worker<'c> {
             identity: Identity::of(path, &wal, &shm),
             wal,
             shm,
-            tables: Tables::new(connection),
+            tables,
             cache: ViewCache::default(),
             mailbox,
             subscribers: Subscribers::default(),
