@@ -145,30 +145,22 @@ impl Supervisor {
         let shares_terminal = terminal::is_shared_with_the_command();
         launch.terminal_owner = shares_terminal.then(|| getpgrp().as_raw_pid());
         self.job = JobControl::open(shares_terminal).map_err(StartError::JobControl)?;
-        let guardian = Pid::from_child(&self.guardian);
-        // Descendants of this process that existed before the command are below such a child.
-        let has_other_children = process_tree::children().iter().any(|&pid| pid != guardian);
-        // If nothing must be done between the two orders, send them together: then the command starts two wake-ups sooner.
-        let goes_at_once = !shares_terminal && !has_other_children;
-        let mut orders = line(&Order::Start(launch));
-        if goes_at_once {
-            orders.extend(line(&Order::Go));
-        }
         let answer_by = self
             .deadline_state
             .kill_at()
             .map(|at| at.max(now()) + START_LIMIT);
-        tokio::select! {
-            biased;
-            // If the guardian is gone, the reads report that after its last reports.
-            _ = self.socket.write_all(&orders) => {}
-            () = overdue(answer_by) => return Err(self.stuck_before_the_start()),
-        }
-        if has_other_children {
-            // List `spared` while the guardian prepares the start: before `Go` the command does not run and has no
-            // children.
+        self.write(&Order::Start(launch), answer_by).await?;
+        // Look for older descendants while the guardian prepares the start: before `Go` the command does not run and has no
+        // children. Each such descendant is below a child other than the guardian.
+        let guardian = Pid::from_child(&self.guardian);
+        if process_tree::children().iter().any(|&pid| pid != guardian) {
             self.spared = process_tree::everything_below();
             self.spared.retain(|spared| spared.pid != guardian);
+        }
+        // If nothing must be done after the report `Spawned`, do not wait for it: the command then starts sooner.
+        let goes_at_once = !shares_terminal && self.spared.is_empty();
+        if goes_at_once {
+            self.write(&Order::Go, answer_by).await?;
         }
         loop {
             let may_run = self.leader.is_some();
@@ -219,6 +211,18 @@ impl Supervisor {
             }
         }
         Ok(self.leader.map_or(0, |leader| leader.as_raw_pid().unsigned_abs()))
+    }
+
+    /// Writes an order of the start, which can be long. If the guardian has not read enough of it at `limit`, kills the
+    /// guardian.
+    async fn write(&mut self, order: &Order, limit: Option<Instant>) -> Result<(), StartError> {
+        let order = line(order);
+        tokio::select! {
+            biased;
+            // If the guardian is gone, the reads report that after its last reports.
+            _ = self.socket.write_all(&order) => Ok(()),
+            () = overdue(limit) => Err(self.stuck_before_the_start()),
+        }
     }
 
     /// Kills a guardian that has not reported the stub although the deadline has passed. The stub dies with it.

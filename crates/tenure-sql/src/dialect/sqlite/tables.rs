@@ -139,14 +139,13 @@ impl<'c> Tables<'c> {
         }
     }
 
-    /// Prepares statements that together name every column that this module uses, and that insert, update and delete
-    /// claims. This fails if a column is missing, or if a trigger names a table that is not there.
+    /// Prepares statements that together name every column that this module uses, and that insert and update claims. This
+    /// fails if a column is missing, or if a trigger for such a change names a table that is not there.
     pub(super) fn check(&mut self) -> rusqlite::Result<()> {
         for statement in [
             &mut self.live,
             &mut self.insert,
             &mut self.update,
-            &mut self.delete,
             &mut self.set_counter,
             &mut self.swept,
         ] {
