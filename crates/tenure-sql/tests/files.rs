@@ -138,46 +138,6 @@ async fn a_damaged_lock_file_is_refused() {
     open(&path).await.expect("an intact file opens");
 }
 
-/// The last process leaves a short log to the next one, which reads it: the token of the next grant is greater. Programs
-/// that take one lock each write to one log in turns, which gets no longer than 512 KiB.
-#[tokio::test]
-async fn programs_that_take_one_lock_share_a_short_log() {
-    let (_dir, path) = temp_lock_file();
-    let log = sibling(&path, "-wal");
-    let (mut last, mut longest, mut copied) = (None, 0, 0);
-    for number in 0..60 {
-        let store = open(&path).await.expect("it opens");
-        let mut client = TestClient::new(store.clone());
-        let claim = client.lock(&format!("k{number}")).await;
-        client.unlock(&claim).await;
-        let token = Some(client.token(&format!("k{number}")).await);
-        assert!(last < token, "{last:?} {token:?}");
-        last = token;
-        store.close().await.expect("it closes");
-        let length = fs::metadata(&log).expect("the log stays").len();
-        copied += u32::from(length == longest);
-        longest = length;
-    }
-    assert!((128 << 10..=512 << 10).contains(&longest), "{longest}");
-    assert!(copied > 20, "later commits write to the start of the log");
-}
-
-/// A process that commits often lets the log get longer. When it closes the file, such a log is moved into the file.
-#[tokio::test]
-async fn a_long_log_is_moved_into_the_file_when_it_is_closed() {
-    let (_dir, path) = temp_lock_file();
-    let log = sibling(&path, "-wal");
-    let store = open(&path).await.expect("it opens");
-    let mut client = TestClient::new(store.clone());
-    for _ in 0..100 {
-        let claim = client.lock("k").await;
-        client.unlock(&claim).await;
-    }
-    assert!(fs::metadata(&log).unwrap().len() > 512 << 10);
-    store.close().await.expect("it closes");
-    assert!(!log.exists(), "a long log is moved into the file");
-}
-
 /// The application has its own database open in this process, with commits only in its log. Refusing that database
 /// must neither checkpoint the log nor drop the application's locks.
 #[tokio::test]

@@ -62,8 +62,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> 
     })
 }
 
-/// Parses `tenure run …` without building the parsers of the other verbs, which takes a twentieth of the time of a short
-/// `tenure run`. Returns `None` for another verb, and for arguments that the whole parser must refuse or explain.
+/// Parses `tenure run …` without building the parsers of the other verbs, so that a short `tenure run` ends sooner. Returns
+/// `None` for another verb, and for arguments that the whole parser must refuse or explain.
 fn parse_run(args: &[OsString]) -> Option<Cli> {
     if args.get(1)? != "run" {
         return None;

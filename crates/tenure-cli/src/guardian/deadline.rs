@@ -193,6 +193,8 @@ mod tests {
         let mut waived = DeadlineState::default();
         waived.waive();
         assert!(waived.may_start(at(99)));
+        waived.stop(StopReason::Lost, Duration::ZERO, at(1));
+        assert!(!waived.may_start(at(1)));
     }
 
     #[test]

@@ -248,7 +248,7 @@ impl Guardian {
                 Next::GoOn
             }
             Err(error) => {
-                self.caller.report(&failed(&error));
+                self.caller.report(&exec_failed(&error));
                 Next::Exit
             }
         }
@@ -269,7 +269,7 @@ impl Guardian {
         } else {
             match stdin_passing::send_stdin(stub, rustix::stdio::stdin()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::GoOn,
-                Err(error) if !has_ended(&error) => failed(&error),
+                Err(error) if !has_ended(&error) => exec_failed(&error),
                 // If the stub has ended, `check_children` reports how.
                 _ => {
                     command.input = Input::Given;
@@ -473,7 +473,8 @@ fn has_ended(error: &io::Error) -> bool {
     [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset].contains(&error.kind())
 }
 
-fn failed(error: &io::Error) -> Report {
+/// The report of an error that kept the stub from becoming the command.
+fn exec_failed(error: &io::Error) -> Report {
     Report::ExecFailed {
         errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
     }

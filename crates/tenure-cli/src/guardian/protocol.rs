@@ -17,9 +17,8 @@ pub(super) enum Order {
     Waive,
     /// Gives the stub its command line. The stub waits for `Go` before it becomes the command.
     Start(Launch),
-    /// Lets the stub become the command. Before this, `tenure` lists its own older descendants, if it has any, and gives
-    /// the terminal to a command that may have it. Without a
-    /// terminal to give, it does not wait for `Spawned` first.
+    /// Lets the stub become the command. Before this, `tenure` lists its own older descendants, and gives the terminal to
+    /// a command that may have it. If it has no such descendants and no terminal to give, it does not wait for `Spawned`.
     Go,
     Signal {
         signal: i32,

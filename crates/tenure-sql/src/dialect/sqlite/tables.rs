@@ -19,7 +19,7 @@ macro_rules! columns {
 }
 
 /// A statement that is prepared when it is first used: a program that takes a single lock uses half of the statements,
-/// and to prepare the others would take a fortieth of the time of a short `tenure run`. When dropped, the prepared
+/// and to prepare the others would make a short `tenure run` noticeably slower. When dropped, the prepared
 /// statement returns to the connection's cache.
 pub(super) struct OnFirstUse<'c> {
     connection: &'c Connection,
