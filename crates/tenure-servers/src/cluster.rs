@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::clock::SteppedClock;
-use crate::redis::{Redis, free_address};
+use crate::port::Port;
+use crate::redis::Redis;
 
 /// Longest wait until all nodes count the cluster as complete.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,16 +18,14 @@ const WRITABLE_DELAY_MS: i64 = 2_000;
 
 const SLOTS: usize = 16_384;
 
-/// Number of tries to start the nodes. A free port may be taken before its node starts; the next try draws other
-/// ports.
-const TRIES: u32 = 5;
-
 /// A cluster whose masters share all slots evenly. Dropping this ends its servers.
 #[derive(Debug)]
 pub struct RedisCluster {
     clock: Option<Arc<SteppedClock>>,
     /// The masters, then the replicas, one for each master or none.
     nodes: Vec<Redis>,
+    /// The ports of the cluster bus, one for each node.
+    _buses: Vec<Port>,
 }
 
 impl RedisCluster {
@@ -42,17 +41,13 @@ impl RedisCluster {
         clock: Option<SteppedClock>,
     ) -> io::Result<RedisCluster> {
         let clock = clock.map(Arc::new);
-        let mut last = io::Error::other("no port was tried");
-        for _ in 0..TRIES {
-            match start_nodes(masters, replicated, options, clock.as_ref()) {
-                Ok(nodes) => return Self::complete(RedisCluster { clock, nodes }, masters, replicated),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    fn complete(cluster: RedisCluster, masters: usize, replicated: bool) -> io::Result<RedisCluster> {
+        let count = masters * (1 + usize::from(replicated));
+        let buses: Vec<Port> = (0..count).map(|_| Port::reserve()).collect::<io::Result<_>>()?;
+        let cluster = RedisCluster {
+            nodes: start_nodes(masters, &buses, options, clock.as_ref())?,
+            clock,
+            _buses: buses,
+        };
         if let Some(clock) = &cluster.clock {
             clock.step_ms(WRITABLE_DELAY_MS)?;
         }
@@ -230,20 +225,21 @@ impl RedisCluster {
     }
 }
 
-/// Starts the nodes with a map of the cluster on their disks, as if they had formed it before.
+/// Starts a node for each port of the cluster bus, with a map of the cluster on their disks, as if they had formed it
+/// before.
 fn start_nodes(
     masters: usize,
-    replicated: bool,
+    buses: &[Port],
     options: &[&str],
     clock: Option<&Arc<SteppedClock>>,
 ) -> io::Result<Vec<Redis>> {
-    let count = masters * (1 + usize::from(replicated));
     let mut lines = Vec::new();
-    let mut addresses = Vec::new();
+    let mut ports = Vec::new();
     let chance = RandomState::new().hash_one(0);
     let id = |number: usize| format!("{chance:016x}{number:024x}");
-    for number in 0..count {
-        let (address, bus) = (free_address()?, free_address()?.port());
+    for (number, bus) in buses.iter().enumerate() {
+        let port = Port::reserve()?;
+        let (address, bus) = (port.address(), bus.address().port());
         let (own, master) = (id(number), number % masters);
         let (first, last) = (SLOTS * master / masters, SLOTS * (master + 1) / masters - 1);
         lines.push(match number < masters {
@@ -257,9 +253,9 @@ fn start_nodes(
                 master + 1
             ),
         });
-        addresses.push((address, bus.to_string()));
+        ports.push((port, bus.to_string()));
     }
-    let start = |(number, (address, bus)): (usize, &(SocketAddr, String))| {
+    let start = |(number, (port, bus)): (usize, (Port, String))| {
         let folder = tempfile::tempdir()?;
         let mut map = lines.clone();
         for role in ["master", "slave"] {
@@ -270,15 +266,10 @@ fn start_nodes(
             map.join("\n")
         );
         std::fs::write(folder.path().join("nodes.conf"), map)?;
-        let of_cluster = ["--cluster-enabled", "yes", "--cluster-port", bus];
-        Redis::start_at(
-            *address,
-            folder,
-            &[&of_cluster[..], options].concat(),
-            clock.cloned(),
-        )
+        let of_cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+        Redis::start_at(port, folder, &[&of_cluster[..], options].concat(), clock.cloned())
     };
-    addresses.iter().enumerate().map(start).collect()
+    ports.into_iter().enumerate().map(start).collect()
 }
 
 /// Returns whether a line of `CLUSTER NODES` is that of the slot's master.

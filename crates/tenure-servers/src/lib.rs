@@ -5,6 +5,7 @@
 mod clock;
 mod cluster;
 mod needs;
+mod port;
 mod process;
 mod proxy;
 mod redis;
@@ -13,6 +14,7 @@ mod sentinel;
 pub use clock::SteppedClock;
 pub use cluster::RedisCluster;
 pub use needs::{is_installed, needs};
+pub use port::Port;
 pub use process::Process;
 pub use proxy::{Proxy, Way};
 pub use redis::{Data, Disk, Redis};

@@ -1,8 +1,7 @@
 //! A real Redis server for tests.
 
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,16 +10,11 @@ use tempfile::TempDir;
 
 use crate::clock::SteppedClock;
 use crate::needs::cannot_start;
+use crate::port::Port;
 use crate::process::Process;
 
 /// Time limit for a started server to answer its first request.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Ports below those that the system gives to outgoing connections. Otherwise a client that connects to a stopped
-/// server could get the server's own port, connect to itself, and block the server's restart.
-const PORTS: std::ops::Range<u16> = 12_000..32_000;
-
-const TRIES: u32 = 20;
 
 /// The server's configuration, in its folder.
 pub(crate) const CONFIGURATION: &str = "redis.conf";
@@ -60,7 +54,7 @@ impl Disk {
 #[derive(Debug)]
 pub struct Redis {
     folder: TempDir,
-    address: SocketAddr,
+    port: Port,
     options: Vec<String>,
     clock: Option<Arc<SteppedClock>>,
     process: Process,
@@ -98,45 +92,21 @@ impl Redis {
         options: &[&str],
         clock: Option<Arc<SteppedClock>>,
     ) -> io::Result<Redis> {
-        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        let mut last = io::Error::other("no port was tried");
-        for _ in 0..TRIES {
-            // Another process may take the port between this check and the server's start; then another port is tried.
-            let address = match free_address() {
-                Ok(address) => address,
-                Err(error) => {
-                    last = error;
-                    continue;
-                }
-            };
-            match launch(&folder, address, &options, clock.as_deref()) {
-                Ok(process) => {
-                    return Ok(Redis {
-                        folder,
-                        address,
-                        options,
-                        clock,
-                        process,
-                    });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        Self::start_at(Port::reserve()?, folder, options, clock)
     }
 
-    /// Starts a server at an address, in a folder that may hold its data.
+    /// Starts a server on a port, in a folder that may hold its data.
     pub(crate) fn start_at(
-        address: SocketAddr,
+        port: Port,
         folder: TempDir,
         options: &[&str],
         clock: Option<Arc<SteppedClock>>,
     ) -> io::Result<Redis> {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        let process = launch(&folder, address, &options, clock.as_deref())?;
+        let process = launch(&folder, port.address(), &options, clock.as_deref())?;
         Ok(Redis {
             folder,
-            address,
+            port,
             options,
             clock,
             process,
@@ -145,12 +115,12 @@ impl Redis {
 
     /// The server's address.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     /// The server's URL.
     pub fn url(&self) -> String {
-        format!("redis://{}", self.address)
+        format!("redis://{}", self.port.address())
     }
 
     /// The server's process, to pause, continue or kill it.
@@ -179,7 +149,12 @@ impl Redis {
                 }
             }
         }
-        self.process = launch(&self.folder, self.address, &self.options, self.clock.as_deref())?;
+        self.process = launch(
+            &self.folder,
+            self.port.address(),
+            &self.options,
+            self.clock.as_deref(),
+        )?;
         Ok(())
     }
 
@@ -200,13 +175,6 @@ impl Redis {
             Err(io::Error::other(text(&output.stdout) + &text(&output.stderr)))
         }
     }
-}
-
-/// Draws a random port, and returns an address with it. Fails if a process uses the port; a second try draws another.
-pub(crate) fn free_address() -> io::Result<SocketAddr> {
-    let chance = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + chance as u16));
-    TcpListener::bind(address).map(|_| address)
 }
 
 fn launch(
