@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::process::{Failure, cargo, root, run as run_command};
-use crate::suite;
+use crate::suite::{self, LONG};
 
 /// Length of each run with faults, in seconds, unless `TENURE_FAULT_SECONDS` is set.
 const FAULT_SECONDS: &str = "1800";
@@ -58,6 +58,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     };
     let mut parts = Parts::default();
     parts.run("all tests", || suite::run(&[]));
+    parts.run("tests that are left out elsewhere", || suite::run(&[LONG]));
     for [program, seeds] in SIMULATIONS {
         let seeds = chosen("TENURE_SEEDS", seeds);
         parts.run(&format!("{program}, {seeds} seeds"), || {

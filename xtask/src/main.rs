@@ -3,6 +3,7 @@
 mod bench;
 mod ci;
 mod files;
+mod lanes;
 mod lean;
 mod long;
 mod metadata;

@@ -1,28 +1,54 @@
-//! `cargo xtask test`: runs all tests, and prints how many passed and failed in all.
+//! `cargo xtask test`: builds all tests once, runs them, and prints how many passed and failed in all.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde::Deserialize;
+
+use crate::lanes::{self, Program};
 use crate::process::{DEFAULT_SIGNALS, Failure, cargo, cargo_program, root, run as run_command, succeeded};
-use crate::setup::{self, is_installed};
+use crate::setup;
 
 /// A package outside the workspace with its own lock file, because its sqlx needs an older libsqlite3-sys.
 pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 
-/// Tests everything with all features, with cargo-nextest if it is installed. With `args`, runs `cargo test` with them.
+/// Test programs that need the machine for themselves: they use every core, or check what a workload measures.
+const ALONE: [&str; 3] = ["tenure/simulation", "tenure/quorum", "tenure-bench/smoke"];
+
+/// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
+const FIRST: [&str; 0] = [];
+
+/// The module of tests that only `cargo xtask test --long` runs.
+pub(crate) const LONG: &str = "long::";
+
+/// Tests everything with all features, except the modules [`LONG`]. With `args`, runs `cargo test` with them.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let skipped = setup::run(true)?;
-    let mut total = Total::default();
-    let mut outcome = Ok(());
-    for call in calls(args, is_installed("cargo-nextest")) {
-        outcome = outcome.and(test(&call, &mut total));
+    if !args.is_empty() {
+        return run_command(chosen(args));
     }
+    let mut total = Total::default();
+    let outcome = lanes::run(programs()?, &root().join("target/test-output"), |text| {
+        text.lines().for_each(|line| total.add(line));
+        lanes::print(text);
+    });
     println!();
     for skipped in skipped {
         println!("test: {skipped}");
     }
     println!("test: {}", total.describe());
     outcome
+}
+
+/// `cargo test` with `args`.
+fn chosen(args: &[&str]) -> Command {
+    // Adds `--workspace` unless `args` name a package: otherwise cargo would test only the package in the current
+    // folder.
+    let mut ours = args.iter().take_while(|arg| **arg != "--");
+    let names_package = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
+    let mut command = test_command(if names_package { "test" } else { "test --workspace" });
+    command.args(args);
+    command
 }
 
 /// Runs the cases of `tenure-interop` with every client. Unless one fails, they write the table of docs/interop.md.
@@ -35,58 +61,91 @@ pub(crate) fn interop_table() -> Result<(), Failure> {
     run_command(command)
 }
 
-fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {
-    let words = |call: &'static str| call.split(' ').collect::<Vec<&str>>();
-    let all = words("--all-features --no-fail-fast");
-    if !args.is_empty() {
-        // Adds `--workspace` unless `args` name a package: otherwise cargo would test only the package in the current
-        // folder.
-        let mut ours = args.iter().take_while(|arg| **arg != "--");
-        let names_package = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
-        let test = words(if names_package { "test" } else { "test --workspace" });
-        return vec![[&test, &all, args].concat()];
-    }
-    let calls = match nextest {
-        true => vec!["nextest run --retries=0 --workspace", "test --doc --workspace"],
-        false => vec!["test --workspace"],
-    };
-    let apart = words("test --locked --target-dir target/apart --manifest-path");
-    let mut calls: Vec<_> = calls
-        .into_iter()
-        .map(|call| [words(call), all.clone()].concat())
-        .collect();
-    calls.push([&apart[..], &[APART], &all].concat());
-    calls
-}
-
-fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
-    println!("\ntest: cargo {}", args.join(" "));
+/// A command of cargo, given by words, with all features, and with the signals that tests expect.
+fn test_command(words: &str) -> Command {
     let mut command = Command::new("env");
-    command.arg(DEFAULT_SIGNALS).arg(cargo_program()).args(args);
+    command.arg(DEFAULT_SIGNALS).arg(cargo_program());
+    command
+        .args(words.split(' '))
+        .args(["--all-features", "--no-fail-fast"]);
     command.current_dir(root());
-    // `cargo test` prints the numbers of tests on stdout, nextest on stderr.
-    let mut child = match args[0] {
-        "nextest" => command.stderr(Stdio::piped()).spawn()?,
-        _ => command.stdout(Stdio::piped()).spawn()?,
-    };
-    if let Some(stdout) = child.stdout.take() {
-        copy(stdout, &mut io::stdout(), total)?;
-    }
-    if let Some(stderr) = child.stderr.take() {
-        copy(stderr, &mut io::stderr(), total)?;
-    }
-    succeeded(&command, child.wait()?)
+    command
 }
 
-/// Copies the output line by line, and adds the counts of tests in it to `total`.
-fn copy(from: impl Read, to: &mut impl Write, total: &mut Total) -> io::Result<()> {
-    for line in BufReader::new(from).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        writeln!(to, "{line}")?;
-        total.add(&line);
+/// Builds all test programs of the workspace, and returns them in the order in which they start. Cargo itself runs the
+/// tests in the documentation, and those of the package apart.
+fn programs() -> Result<Vec<Program>, Failure> {
+    let mut build = test_command("test --workspace --no-run --message-format=json-render-diagnostics");
+    println!("\ntest: {build:?}");
+    let output = build.stderr(Stdio::inherit()).output()?;
+    succeeded(&build, output.status)?;
+    let mut programs: Vec<Program> = String::from_utf8(output.stdout)?
+        .lines()
+        .filter_map(program)
+        .collect();
+    for (name, words) in [
+        ("documentation", "test --doc --workspace".to_owned()),
+        (
+            APART,
+            format!("test --locked --target-dir target/apart --manifest-path {APART}"),
+        ),
+    ] {
+        programs.push(Program {
+            name: name.to_owned(),
+            command: test_command(&words),
+            is_alone: false,
+        });
     }
-    Ok(())
+    programs.sort_by_key(|program| {
+        let place = FIRST.iter().position(|name| *name == program.name);
+        place.unwrap_or(FIRST.len())
+    });
+    Ok(programs)
+}
+
+/// A message of a build, as far as it tells of a test program.
+#[derive(Deserialize)]
+struct Message {
+    executable: Option<String>,
+    manifest_path: Option<String>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// The test program that a message of a build names. `None` for a message about something else.
+fn program(message: &str) -> Option<Program> {
+    let message: Message = serde_json::from_str(message).ok()?;
+    message.profile.filter(|profile| profile.test)?;
+    let (executable, manifest) = (message.executable?, message.manifest_path?);
+    let (target, folder) = (message.target?, Path::new(&manifest).parent()?);
+    let package = folder.file_name()?.to_string_lossy();
+    let name = match target.kind.first()?.as_str() {
+        "test" => format!("{package}/{}", target.name),
+        kind => format!("{package}/{} ({kind})", target.name),
+    };
+    // A test program expects what `cargo test` sets: the folder of its package, and its path in the environment.
+    let mut command = Command::new("env");
+    command
+        .arg(DEFAULT_SIGNALS)
+        .arg(executable)
+        .args(["--skip", LONG]);
+    command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+    Some(Program {
+        is_alone: ALONE.contains(&name.as_str()),
+        name,
+        command,
+    })
 }
 
 #[derive(Debug, Default)]
@@ -96,10 +155,9 @@ struct Total {
 }
 
 impl Total {
-    /// Adds the counts in the last line of a test run: `test result: ok. 3 passed; 1 failed; 2 filtered out; …` of
-    /// `cargo test`, or `Summary [1.5s] 6 tests run: 3 passed (1 slow), 1 failed, 2 timed out, 0 skipped` of nextest.
+    /// Adds the counts in the last line of a test program: `test result: ok. 3 passed; 1 failed; 2 filtered out; …`.
     fn add(&mut self, line: &str) {
-        if !line.contains("test result: ") && !line.trim_start().starts_with("Summary [") {
+        if !line.contains("test result: ") {
             return;
         }
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -107,9 +165,9 @@ impl Total {
             let Ok(number) = pair[0].parse::<u64>() else {
                 continue;
             };
-            match pair[1].trim_end_matches([',', ';']) {
-                "passed" => self.passed += number,
-                "failed" | "exec" | "timed" => self.failed += number,
+            match pair[1] {
+                "passed;" => self.passed += number,
+                "failed;" => self.failed += number,
                 _ => {}
             }
         }
@@ -124,17 +182,15 @@ impl Total {
 mod tests {
     use super::*;
 
-    const PRINTED: &str = "\nrunning 2 tests\ntest a ... ok\ntest x 9 failed ... FAILED\n\
-        test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.00s\n\
-        test result: ok. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.00s\n\
-        \x20    Summary [   1.5s] 7 tests run: 3 passed (1 slow), 2 failed, 1 exec failed, 1 timed out, 4 skipped\n";
-
     #[test]
-    fn output_is_copied_and_counted() {
-        let (mut copied, mut total) = (Vec::new(), Total::default());
-        copy(PRINTED.as_bytes(), &mut copied, &mut total).unwrap();
-        assert_eq!(String::from_utf8(copied).unwrap(), PRINTED);
-        assert_eq!(total.describe(), "44 passed, 5 failed");
+    fn results_are_counted() {
+        let mut total = Total::default();
+        "test x 9 failed ... FAILED\n\
+         test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.00s\n\
+         test result: ok. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.00s"
+            .lines()
+            .for_each(|line| total.add(line));
+        assert_eq!(total.describe(), "41 passed, 1 failed");
     }
 
     #[test]
@@ -147,10 +203,37 @@ mod tests {
             ("--package=a b", format!("test {all} --package=a b")),
         ] {
             let args: Vec<&str> = args.split(' ').collect();
-            let calls = calls(&args, true);
-            assert_eq!((calls.len(), calls[0].join(" ")), (1, expected));
+            let command = chosen(&args);
+            let words: Vec<_> = command
+                .get_args()
+                .skip(2)
+                .map(|arg| arg.to_string_lossy())
+                .collect();
+            assert_eq!(words.join(" "), expected);
         }
-        assert_eq!(calls(&[], false).len(), 2);
-        assert_eq!(calls(&[], true).len(), 3);
+    }
+
+    #[test]
+    fn a_test_program_is_found_in_the_messages_of_a_build() {
+        let message = |kind: &str, name: &str, test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/tenure/Cargo.toml","executable":"/t/x",
+                "target":{{"kind":["{kind}"],"name":"{name}"}},"profile":{{"test":{test}}}}}"#
+            )
+        };
+        let found = |text: String| program(&text).map(|program| (program.name, program.is_alone));
+        assert_eq!(
+            found(message("test", "quorum", true)),
+            Some(("tenure/quorum".into(), true))
+        );
+        assert_eq!(
+            found(message("lib", "tenure", true)),
+            Some(("tenure/tenure (lib)".into(), false))
+        );
+        assert_eq!(found(message("bin", "tenure", false)), None);
+        assert_eq!(
+            found(r#"{"reason":"build-finished","success":true}"#.into()),
+            None
+        );
     }
 }

@@ -1,0 +1,187 @@
+//! Runs test programs, four at a time. Most programs wait for leases, failovers and other processes, so several of them
+//! together keep two cores busy. The output of a program goes to a file, and is printed when the program ends.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::process::Failure;
+
+/// The number of programs that run at the same time.
+const LANES: usize = 4;
+
+/// A program that runs tests.
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) command: Command,
+    /// Whether no other program may run at the same time.
+    pub(crate) is_alone: bool,
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+struct Ended {
+    name: String,
+    output: PathBuf,
+    status: io::Result<ExitStatus>,
+    took: Duration,
+}
+
+/// Runs all programs: first those that may share the machine, in lanes and in the given order, then the others one by
+/// one. The output of each goes to a file in `folder`; `print` gets it when the program ends. Fails with the names of
+/// the programs that failed.
+pub(crate) fn run(
+    programs: Vec<Program>,
+    folder: &Path,
+    print: impl FnMut(&str) + Send,
+) -> Result<(), Failure> {
+    fs::create_dir_all(folder)?;
+    let (alone, shared): (Vec<_>, Vec<_>) = programs.into_iter().partition(|program| program.is_alone);
+    let report = Mutex::new(Report {
+        print,
+        failed: Vec::new(),
+    });
+    in_lanes(LANES, shared, folder, &report);
+    in_lanes(1, alone, folder, &report);
+    match report.into_inner().expect("no lane panics").failed {
+        failed if failed.is_empty() => Ok(()),
+        failed => Err(format!("these test programs failed: {}", failed.join(", ")).into()),
+    }
+}
+
+fn in_lanes(
+    lanes: usize,
+    programs: Vec<Program>,
+    folder: &Path,
+    report: &Mutex<Report<impl FnMut(&str) + Send>>,
+) {
+    let waiting = Mutex::new(VecDeque::from(programs));
+    let next = || waiting.lock().expect("no lane panics").pop_front();
+    thread::scope(|scope| {
+        for _ in 0..lanes {
+            scope.spawn(|| {
+                while let Some(program) = next() {
+                    let ended = program.run(folder);
+                    report.lock().expect("no lane panics").add(&ended);
+                }
+            });
+        }
+    });
+}
+
+impl Program {
+    /// Runs the program to its end. It reads nothing from stdin.
+    fn run(mut self, folder: &Path) -> Ended {
+        let output = folder.join(format!("{}.txt", self.name.replace(['/', ' '], "-")));
+        let began = Instant::now();
+        let status = File::create(&output).and_then(|stdout| {
+            let stderr = stdout.try_clone()?;
+            let command = self.command.stdin(Stdio::null());
+            command.stdout(stdout).stderr(stderr).status()
+        });
+        Ended {
+            name: self.name,
+            output,
+            status,
+            took: began.elapsed(),
+        }
+    }
+}
+
+struct Report<P> {
+    print: P,
+    failed: Vec<String>,
+}
+
+impl<P: FnMut(&str)> Report<P> {
+    /// Prints the output of a program, and remembers its name if it failed.
+    fn add(&mut self, ended: &Ended) {
+        let Ended { name, took, .. } = ended;
+        let outcome = match &ended.status {
+            Ok(status) if status.success() => "passed".to_owned(),
+            Ok(status) => format!("FAILED ({status})"),
+            Err(error) => format!("FAILED: it cannot be started: {error}"),
+        };
+        if outcome != "passed" {
+            self.failed.push(name.clone());
+        }
+        let output = fs::read(&ended.output).unwrap_or_default();
+        (self.print)(&String::from_utf8_lossy(&output));
+        (self.print)(&format!("test: {name}, {:.1} s: {outcome}\n", took.as_secs_f64()));
+    }
+}
+
+/// Prints a text to stdout at once.
+pub(crate) fn print(text: &str) {
+    let mut stdout = io::stdout().lock();
+    // An error means that nothing reads our output any more; the exit code still tells the outcome.
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(name: &str, script: &str, is_alone: bool) -> Program {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Program {
+            name: name.to_owned(),
+            command,
+            is_alone,
+        }
+    }
+
+    fn folder() -> PathBuf {
+        std::env::temp_dir().join(format!("tenure-lanes-{}", std::process::id()))
+    }
+
+    #[test]
+    fn each_output_is_whole_and_failures_are_named() {
+        let mut printed = Vec::new();
+        let programs = vec![
+            program("a/b", "echo out; echo err >&2", false),
+            program("bad", "echo no; exit 3", false),
+            program("gone", "kill -9 $$", true),
+        ];
+        let folder = folder().join("whole");
+        let failure = run(programs, &folder, |text| printed.push(text.to_owned())).unwrap_err();
+        assert_eq!(failure.to_string(), "these test programs failed: bad, gone");
+        assert!(printed.contains(&"out\nerr\n".to_owned()), "{printed:?}");
+        let missing = Command::new("/no such program");
+        let missing = Program {
+            name: "missing".into(),
+            command: missing,
+            is_alone: false,
+        };
+        assert!(run(vec![missing], &folder, |_| {}).is_err());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_program_alone_starts_after_all_others_ended() {
+        let folder = folder().join("alone");
+        fs::create_dir_all(&folder).unwrap();
+        let log = folder.join("log");
+        let say = |word: &str| format!("echo {word} >>'{}'", log.display());
+        // Each of two programs waits until the other one runs too, so they pass only in lanes.
+        let meet = |mine: &str, other: &str| {
+            let [mine, other] = [mine, other].map(|name| folder.join(name).display().to_string());
+            let wait = format!("touch '{mine}'; until [ -e '{other}' ]; do sleep 0.01; done");
+            format!("{wait}; {}", say("shared"))
+        };
+        let programs = vec![
+            program("alone", &say("alone"), true),
+            program("one", &meet("x", "y"), false),
+            program("two", &meet("y", "x"), false),
+        ];
+        run(programs, &folder, |_| {}).unwrap();
+        assert_eq!(fs::read_to_string(&log).unwrap(), "shared\nshared\nalone\n");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
