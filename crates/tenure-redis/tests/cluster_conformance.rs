@@ -5,8 +5,16 @@ mod fixture;
 
 use fixture::cluster_subject;
 
-tenure_testkit::conformance!(cluster_subject);
+tenure_testkit::conformance!(cluster_subject, groups: [mutual, claim]);
 tenure_testkit::agrees_with_the_model!(cluster_subject, walks: 15);
+
+/// The other groups, whose rules do not depend on slots. Each case starts a cluster, so only `cargo xtask test --long`
+/// runs them.
+mod long {
+    use super::fixture::cluster_subject;
+
+    tenure_testkit::conformance!(cluster_subject, groups: [lease, fifo, fence, watch, successor, refuse]);
+}
 
 /// Random calls with claims that travel in batches.
 mod batched {

@@ -36,8 +36,8 @@ macro_rules! conformance {
     };
 }
 
-/// Defines each test of [`conformance!`] once more, in a module `under_chaos`. There, each case runs with several seeds
-/// of random faults.
+/// Defines each test of [`conformance!`] once more, in a module `under_chaos`. There, each case runs with one seed
+/// of random faults, or with as many as the environment variable `TENURE_CHAOS_SEEDS` says.
 #[macro_export]
 macro_rules! conformance_under_chaos {
     ($subject:path $(, groups: [$($group:ident),+ $(,)?])? $(,)?) => {
