@@ -27,7 +27,6 @@ async fn a_call_waits_while_its_empty_slot_moves() {
     cluster.servers.lock().end_move(slot, to).expect("it ends");
     let reply = call.await.expect("it does not panic");
     assert!(is_granted(&reply), "{reply:?}");
-    assert!(cluster.refusals(from, "MOVED") > 0);
     client.release(&claim).await.freed_it(&claim);
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::clock::SteppedClock;
-use crate::port::Port;
+use crate::port::{BUS, Port};
 use crate::redis::Redis;
 
 /// Longest wait until all nodes count the cluster as complete.
@@ -24,8 +24,6 @@ pub struct RedisCluster {
     clock: Option<Arc<SteppedClock>>,
     /// The masters, then the replicas, one for each master or none.
     nodes: Vec<Redis>,
-    /// The ports of the cluster bus, one for each node.
-    _buses: Vec<Port>,
 }
 
 impl RedisCluster {
@@ -41,13 +39,8 @@ impl RedisCluster {
         clock: Option<SteppedClock>,
     ) -> io::Result<RedisCluster> {
         let clock = clock.map(Arc::new);
-        let count = masters * (1 + usize::from(replicated));
-        let buses: Vec<Port> = (0..count).map(|_| Port::reserve()).collect::<io::Result<_>>()?;
-        let cluster = RedisCluster {
-            nodes: start_nodes(masters, &buses, options, clock.as_ref())?,
-            clock,
-            _buses: buses,
-        };
+        let nodes = start_nodes(masters, replicated, options, clock.as_ref())?;
+        let cluster = RedisCluster { clock, nodes };
         if let Some(clock) = &cluster.clock {
             clock.step_ms(WRITABLE_DELAY_MS)?;
         }
@@ -225,21 +218,22 @@ impl RedisCluster {
     }
 }
 
-/// Starts a node for each port of the cluster bus, with a map of the cluster on their disks, as if they had formed it
-/// before.
+/// Starts the nodes with a map of the cluster on their disks, as if they had formed it before.
 fn start_nodes(
     masters: usize,
-    buses: &[Port],
+    replicated: bool,
     options: &[&str],
     clock: Option<&Arc<SteppedClock>>,
 ) -> io::Result<Vec<Redis>> {
+    let count = masters * (1 + usize::from(replicated));
     let mut lines = Vec::new();
     let mut ports = Vec::new();
     let chance = RandomState::new().hash_one(0);
     let id = |number: usize| format!("{chance:016x}{number:024x}");
-    for (number, bus) in buses.iter().enumerate() {
+    for number in 0..count {
         let port = Port::reserve()?;
-        let (address, bus) = (port.address(), bus.address().port());
+        let address = port.address();
+        let bus = address.port() + BUS;
         let (own, master) = (id(number), number % masters);
         let (first, last) = (SLOTS * master / masters, SLOTS * (master + 1) / masters - 1);
         lines.push(match number < masters {
@@ -253,9 +247,9 @@ fn start_nodes(
                 master + 1
             ),
         });
-        ports.push((port, bus.to_string()));
+        ports.push(port);
     }
-    let start = |(number, (port, bus)): (usize, (Port, String))| {
+    let start = |(number, port): (usize, Port)| {
         let folder = tempfile::tempdir()?;
         let mut map = lines.clone();
         for role in ["master", "slave"] {
@@ -266,8 +260,8 @@ fn start_nodes(
             map.join("\n")
         );
         std::fs::write(folder.path().join("nodes.conf"), map)?;
-        let of_cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
-        Redis::start_at(port, folder, &[&of_cluster[..], options].concat(), clock.cloned())
+        let options = [&["--cluster-enabled", "yes"], options].concat();
+        Redis::start_at(port, folder, &options, clock.cloned())
     };
     ports.into_iter().enumerate().map(start).collect()
 }

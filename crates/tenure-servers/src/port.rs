@@ -9,8 +9,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 
 /// Ports below those that the system gives to outgoing connections. Otherwise a client that connects to a stopped
-/// server could get the server's own port, connect to itself, and block the server's restart.
-const PORTS: Range<u16> = 12_000..32_000;
+/// server could get the server's own port, connect to itself, and block the server's restart. The port that is
+/// [`BUS`] above each belongs to it, and is not given to outgoing connections either.
+const PORTS: Range<u16> = 12_000..22_000;
+
+/// Distance from the port of a node of a Redis Cluster to that of its cluster bus.
+pub(crate) const BUS: u16 = 10_000;
 
 /// Number of ports to try.
 const TRIES: u32 = 100;

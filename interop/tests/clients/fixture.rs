@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use crate::subject::{Ours, Subject};
 
 /// A time limit that only a failing test reaches.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
 /// Time limit for a waiter whose turn has come, on a machine that is busy with other tests.
 pub(crate) const PROMPT: Duration = Duration::from_secs(3);
