@@ -35,11 +35,18 @@ fn quick(dir: &Path, words: &str) -> Run {
     run(bench(&format!("quick {SHORT} {words} --dir")).arg(dir))
 }
 
-/// Runs one workload on one store. Returns its rows and the printed text.
-fn rows(workload: &str, store: &str) -> (Vec<Value>, String) {
+/// All clients but Redisson, which starts a JVM for each process.
+const WITHOUT_JAVA: &str =
+    "tenure,tenure-no-local-handover,tenure-linger,tenure-cluster,tenure-quorum,rslock,rlock,bare";
+
+/// Runs one workload on one store with some clients. Returns its rows and the printed text.
+fn rows(workload: &str, store: &str, clients: &str) -> (Vec<Value>, String) {
     let (files, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let json = other.path().join("rows.json");
-    let words = format!("--workload {workload} --store {store} --json {}", json.display());
+    let words = format!(
+        "--workload {workload} --store {store} --client {clients} --json {}",
+        json.display()
+    );
     let Run { code, printed, said } = quick(files.path(), &words);
     assert_eq!(code, Some(0), "{said}");
     let left: Vec<_> = std::fs::read_dir(&files).unwrap().collect();
@@ -65,7 +72,7 @@ fn every_workload_runs_on_every_supported_store() {
             if store == "redis" && !needs("redis-server", "redis-server") {
                 continue;
             }
-            let (rows, printed) = rows(workload, store);
+            let (rows, printed) = rows(workload, store, WITHOUT_JAVA);
             if store == "memory" && !alone.contains(&workload) {
                 let note =
                     format!("{workload} on memory is left out: memory is not shared between processes.");
@@ -92,12 +99,33 @@ fn every_workload_runs_on_every_supported_store() {
 }
 
 #[test]
+fn redisson_takes_part_in_threads_and_in_processes() {
+    let tools = [
+        ("redis-server", "redis-server"),
+        ("mvn", "maven"),
+        ("javac", "default-jdk-headless"),
+    ];
+    if !tools.iter().all(|(program, package)| needs(program, package)) {
+        return;
+    }
+    for workload in ["hot", "pair"] {
+        let (rows, printed) = rows(workload, "redis", "redisson");
+        assert_eq!(rows.len(), 1, "{printed}");
+        assert_eq!(rows[0]["client"], "redisson");
+        assert!(rows[0]["rate_per_s"].as_f64() > Some(0.0), "{printed}");
+    }
+}
+
+#[test]
 fn a_server_that_is_away_delays_every_round_trip() {
     if !needs("redis-server", "redis-server") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let Run { code, printed, said } = quick(dir.path(), "--workload solo --distance away");
+    let Run { code, printed, said } = quick(
+        dir.path(),
+        "--workload solo --distance away --client tenure,rslock,rlock,bare",
+    );
     assert_eq!(code, Some(0), "{said}");
     assert!(printed.contains("a millisecond or two away"), "{printed}");
     assert!(!printed.contains("solo | memory"), "it has no server: {printed}");
@@ -119,7 +147,10 @@ fn a_server_gets_its_own_core_if_there_are_two() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let Run { code, printed, said } = quick(dir.path(), "--workload hot-processes --distance apart");
+    let Run { code, printed, said } = quick(
+        dir.path(),
+        "--workload hot-processes --distance apart --client tenure,bare",
+    );
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
         assert_eq!(code, Some(0), "{said}");
         assert!(printed.contains("on a core of its own"), "{printed}");

@@ -24,7 +24,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 /// Number of seeds of a test run without `TENURE_SEEDS`.
-const SEEDS: u64 = 10_000;
+const SEEDS: u64 = 4_000;
 /// Number of failing seeds after which the search stops.
 const ENOUGH: usize = 20;
 /// If no simulation ends within this real time, those that run are stuck. Most take milliseconds.
