@@ -9,4 +9,5 @@ mod redis_behind_sentinel;
 mod redis_cluster;
 mod sharing_with_redis_py;
 mod sharing_with_spring;
+mod testing_code_that_holds_locks;
 mod what_a_lock_cannot_do;

@@ -93,6 +93,11 @@ fn every_code_block_is_compiled_or_run() {
         ("docs/guides/sharing-with-redis-py.md", &["rust"]),
         ("docs/guides/sharing-with-spring.md", &["rust"]),
         ("docs/guides/redis-behind-sentinel.md", &["rust"]),
+        // With a test harness, rustdoc runs the tests of a block.
+        (
+            "docs/guides/testing-code-that-holds-locks.md",
+            &["rust,test_harness"],
+        ),
         ("docs/guides/what-a-lock-cannot-do.md", &["rust", "text"]),
     ] {
         let text = page(name);

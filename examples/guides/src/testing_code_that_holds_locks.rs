@@ -1,0 +1,1 @@
+#![doc = include_str!("../../../docs/guides/testing-code-that-holds-locks.md")]
