@@ -16,7 +16,17 @@ pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 const ALONE: [&str; 3] = ["tenure/simulation", "tenure/quorum", "tenure-bench/smoke"];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
-const FIRST: [&str; 0] = [];
+const FIRST: [&str; 9] = [
+    "interop/clients",
+    APART,
+    "tenure-quorum/redis",
+    "tenure-redis/conformance",
+    "tenure-redis/string_conformance",
+    "tenure-faults/topologies",
+    "tenure-redis/cluster_conformance",
+    "tenure-redis/sentinel",
+    "tenure-cli/command",
+];
 
 /// The module of tests that only `cargo xtask test --long` runs.
 pub(crate) const LONG: &str = "long::";
