@@ -17,6 +17,7 @@ pub(crate) mod releaser;
 pub(crate) mod renewer;
 pub(crate) mod request;
 pub(crate) mod root;
+pub(crate) mod schedule;
 pub(crate) mod services;
 pub(crate) mod store;
 pub(crate) mod tasks;

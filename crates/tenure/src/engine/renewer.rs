@@ -6,7 +6,8 @@
 //! hold that is due. It fills the last batch with holds that are due soon, within a twelfth of their lease, so that
 //! renewals share calls. It puts each hold back, due a sixth of the lease later, before the store has answered: a
 //! renewal without an answer is then tried again within the same third of the lease. Then the task sends the batches.
-//! It never waits for an answer itself.
+//! It never waits for an answer itself. A failed renewal is due again after a thirtieth of the lease. The schedule then
+//! wakes the task, and renewals that failed together are retried in one batch.
 //!
 //! A renewal is due a third of the lease after the last confirmation, less a random part of up to a tenth of that
 //! third, so that many clients do not renew at once. The local deadline is counted from the time at which the
@@ -33,19 +34,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use smallvec::smallvec;
 use tenure_backend::{Batch, Fault, Instant, Phase, RenewReply, RenewRequest};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::context::{Context, backoff};
 use super::deadline::{renew_after, retry_after, stall_after};
 use super::hold::Hold;
+use super::schedule::Schedule;
 use super::store::next_wake;
-use super::tasks::{Alarm, Tasks};
+use super::tasks::Tasks;
 use super::timer::{rest, sleep_until};
-use super::wheel::{Mark, Marked, Wheel};
+use super::wheel::{Mark, Marked};
 use crate::error::{Error, Lost, LostCause, no_answer};
 use crate::telemetry::renewing;
 
@@ -83,28 +84,15 @@ pub(crate) struct Renewer(Arc<Shared>);
 struct Shared {
     context: Arc<Context>,
     tasks: Tasks,
-    due: Mutex<Due>,
-    /// Wakes the renewer's task for a claim that is due before the task's timer ends.
-    signal: Notify,
-}
-
-struct Due {
-    wheel: Wheel<Watched>,
-    alarm: Alarm,
+    schedule: Schedule<Watched>,
 }
 
 impl Renewer {
     pub(crate) fn new(context: &Arc<Context>, tasks: &Tasks) -> Self {
-        let wheel = Wheel::new(context.now());
-        let due = Mutex::new(Due {
-            wheel,
-            alarm: Alarm::default(),
-        });
         Renewer(Arc::new(Shared {
             context: context.clone(),
             tasks: tasks.clone(),
-            due,
-            signal: Notify::new(),
+            schedule: Schedule::new(context.now()),
         }))
     }
 
@@ -118,22 +106,14 @@ impl Renewer {
             hold: hold.clone(),
             observer,
         };
-        let mut all = self.0.due.lock();
-        all.wheel.insert(watched, due);
-        let is_sooner = all.alarm.add(due);
-        drop(all);
-        // Seldom true: the task's timer keeps an earlier time, even after the claim that set that time was released.
-        if is_sooner {
-            self.0.signal.notify_one();
-        }
+        self.0.schedule.insert(watched, due);
     }
 
     /// Stops renewing a claim, and checking its deadline.
     pub(crate) fn forget(&self, hold: &Hold) {
-        let entry = self.0.due.lock().wheel.remove(&hold.mark);
-        // Dropped after the wheel is unlocked: the entry may hold the last reference to the queue, and so to the
-        // client.
-        drop(entry);
+        // The entry is dropped after the schedule is unlocked: it may hold the last reference to the queue, and so to
+        // the client.
+        drop(self.0.schedule.remove(&hold.mark));
     }
 
     /// Renews one claim now, to learn whether it is alive.
@@ -246,8 +226,7 @@ impl Renewer {
         let Shared {
             context,
             tasks,
-            signal,
-            ..
+            schedule,
         } = &*self.0;
         let mut reconnects = context.store.reconnects();
         while !tasks.is_gone() {
@@ -262,13 +241,13 @@ impl Renewer {
                 () = tasks.ended().cancelled() => {}
                 reconnected = next_wake(&mut reconnects) => {
                     if reconnected {
-                        let held = self.0.due.lock().wheel.items();
+                        let held = schedule.items();
                         tokio::spawn(renew_all(self.0.clone(), held));
                     } else {
                         reconnects = None;
                     }
                 }
-                () = signal.notified() => {}
+                () = schedule.woken() => {}
                 () = rest(next.map(|next| next - now)) => {}
             }
         }
@@ -330,7 +309,7 @@ impl Shared {
         let now = context.now();
         let most = self.max_batch();
         let early = |watched: &Watched| self.may_be_early(&watched.hold);
-        let due = self.due.lock().wheel.take_due(now, most, early);
+        let due = self.schedule.take_due(now, most, early);
         let latest = due.iter().map(|(_, at)| now - *at).max();
         let stall = |(watched, at): &(Watched, Instant)| {
             let late = now - *at;
@@ -358,22 +337,17 @@ impl Shared {
                 _ => {}
             }
         }
-        {
-            // Puts the claims back into the wheel at once, to retry an unanswered renewal within the same third of
-            // the lease.
-            let mut all = self.due.lock();
-            for watched in &alive {
-                let again = next_look(&watched.hold, now + stall_after(watched.hold.lease()));
-                all.wheel.insert(watched.clone(), again);
-            }
+        // Puts the claims back into the schedule at once, to retry an unanswered renewal within the same third of the
+        // lease.
+        for watched in &alive {
+            let again = next_look(&watched.hold, now + stall_after(watched.hold.lease()));
+            self.schedule.insert(watched.clone(), again);
         }
         alive.retain(|watched| watched.hold.is_renewed());
         for batch in alive.chunks(most) {
             self.spawn_renewal(batch.to_vec());
         }
-        let mut due = self.due.lock();
-        let next = due.wheel.next_due();
-        due.alarm.next(now, next)
+        self.schedule.next_wake(now)
     }
 
     /// How early a renewal may be sent, to fill a batch: a twelfth of the lease, or zero for a fixed lease. For the
@@ -434,8 +408,7 @@ impl Shared {
                 }
                 RenewReply::Gone(loss) => {
                     hold.lose(loss.into());
-                    let entry = self.due.lock().wheel.remove(&hold.mark);
-                    drop(entry);
+                    drop(self.schedule.remove(&hold.mark));
                     let lost = hold.check(now).err();
                     if let Some(lost) = &lost {
                         warn_lost(hold, lost);
@@ -458,10 +431,8 @@ impl Shared {
             first = first.or(failed);
         }
         meters.renewed.increment(renewed);
-        let mut all = self.due.lock();
-        for (hold, at) in looks {
-            all.wheel.reschedule(&hold.mark, at);
-        }
+        let looks = looks.into_iter();
+        self.schedule.reschedule(looks.map(|(hold, at)| (&hold.mark, at)));
         first
     }
 }

@@ -77,11 +77,10 @@ impl<T: Marked + Clone> Wheel<T> {
         Some(self.take(slot, index))
     }
 
-    /// Changes the due time of an item, if it is in the wheel.
-    pub(crate) fn reschedule(&mut self, mark: &Mark, due: Instant) {
-        if let Some(item) = self.remove(mark) {
-            self.insert(item, due);
-        }
+    /// Changes the due time of an item. Returns false if it is not in the wheel.
+    pub(crate) fn reschedule(&mut self, mark: &Mark, due: Instant) -> bool {
+        let item = self.remove(mark);
+        item.map(|item| self.insert(item, due)).is_some()
     }
 
     pub(crate) fn items(&self) -> Vec<T> {
@@ -276,11 +275,11 @@ mod tests {
     #[test]
     fn a_rescheduled_item_is_due_at_its_new_time() {
         let (mut wheel, items, start) = wheel(&[SECOND]);
-        wheel.reschedule(items[0].mark(), start + 5 * SECOND);
+        assert!(wheel.reschedule(items[0].mark(), start + 5 * SECOND));
         assert!(due(&mut wheel, start, 4 * SECOND).is_empty());
         assert_eq!(due(&mut wheel, start, 5 * SECOND), [5 * SECOND]);
         // The item was taken out, so there is nothing to reschedule.
-        wheel.reschedule(items[0].mark(), start + 6 * SECOND);
+        assert!(!wheel.reschedule(items[0].mark(), start + 6 * SECOND));
         assert_eq!(wheel.next_due(), None);
     }
 

@@ -21,6 +21,7 @@ mod owner;
 mod panics;
 mod public_types;
 mod races;
+mod renewals;
 mod scope;
 #[cfg(feature = "metrics")]
 mod telemetry;

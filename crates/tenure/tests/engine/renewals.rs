@@ -1,0 +1,52 @@
+//! When the watchdog renews leases, and how soon it tries again after a failure.
+
+use std::sync::atomic::Ordering;
+
+use crate::faulty_backend::Verb;
+use crate::fixture::{Fixture, MS, SECOND, hold_many, pass};
+
+/// A store that is well again before the local deadline keeps the lock.
+#[tokio::test(start_paused = true)]
+async fn a_failed_renewal_is_retried_after_a_thirtieth_of_the_lease() {
+    for lease in [600 * MS, 3 * SECOND, 6 * SECOND, 12 * SECOND, 30 * SECOND] {
+        let (_, client, backend) = Fixture::with_faulty_backend();
+        let renew = backend.control(Verb::Renew);
+        renew.fail_before(usize::MAX);
+        let guard = client.mutex("k").lease(lease).lock().await.unwrap();
+        while renew.count() == 0 {
+            pass(MS).await;
+        }
+        pass(lease / 6).await;
+        let tries = renew.count();
+        assert!((5..=6).contains(&tries), "{tries} tries in a sixth of {lease:?}");
+        renew.fail_before(0);
+        pass(lease / 30 + 5 * MS).await;
+        assert!(guard.remaining() > lease * 9 / 10, "{lease:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_whose_renewals_fail_together_are_retried_in_batches() {
+    const LOCKS: usize = 2_000;
+    let (_, client, backend) = Fixture::with_faulty_backend();
+    let guards = hold_many(&client, LOCKS).await;
+    let renew = backend.control(Verb::Renew);
+    renew.fail_before(usize::MAX);
+    pass(20 * SECOND).await;
+    let (calls, elements) = (renew.count(), renew.elements.load(Ordering::Relaxed));
+    assert!(elements > 8 * LOCKS, "{elements} renewals in 10 s");
+    assert!(elements > 100 * calls, "{calls} calls for {elements} renewals");
+    renew.fail_before(0);
+    pass(2 * SECOND).await;
+    assert!(guards.iter().all(|guard| guard.remaining() > 25 * SECOND));
+}
+
+/// The store's lease, and so the time of the next renewal, is far shorter than the client's.
+#[tokio::test(start_paused = true)]
+async fn a_shorter_renewed_lease_is_renewed_in_time() {
+    let (_, client, backend) = Fixture::with_faulty_backend();
+    let guard = client.mutex("k").lock().await.unwrap();
+    backend.renew_for(600 * MS);
+    pass(60 * SECOND).await;
+    assert!(guard.is_held());
+}
