@@ -15,7 +15,8 @@ macro_rules! run_exit_codes {
         "\
 Exit codes of `run`:
   the command's own, or 128+n if signal n ended it: it ran under the lock
-  123  the lock was lost (or --max-hold reached), the command was stopped
+  123  the lock was lost (or --max-hold reached), the command was stopped or
+       not started
   124  (or --busy-exit) not acquired in time; the command never ran
   125  our own failure: usage, store unreachable, wrong kind; it never ran
   126  the command could not be executed; the lock was released
@@ -32,8 +33,9 @@ What is promised:
   the command started, and KILL a grace later, both before the store may give
   the lock to another: also when tenure itself is stopped. If tenure is
   killed, the command is killed at once. When the command ends, what it left
-  running is killed, and then the lock is released. With --on-lost ignore
-  there is no deadline for as long as tenure lives.
+  running is killed, and then the lock is released. No command starts once
+  its lock is known to be lost. With --on-lost ignore there is no deadline
+  from the start of the command on, for as long as tenure lives.
 
 Not promised:
   - A system call in progress (a disk or network file system that hangs) and
@@ -85,12 +87,13 @@ pub(super) const RUN: &str = concat!(
 The command runs in a process group of its own with your stdin, stdout and
 stderr, and sees TENURE_KEY, TENURE_TOKEN, TENURE_CLAIM and TENURE_STORE.
 INT, TERM, HUP and QUIT are forwarded to its group, USR1 and USR2 to the
-command alone. While still waiting for the lock, INT, TERM, HUP and QUIT give
-up: the command never runs. After a second of waiting, a line on the terminal
-shows the holder, where the store shows it; if stderr is no terminal, one line
-is printed after 10 s. With -q or --json there is neither. Signals that you
-ignore stay ignored in the command, except CHLD and PIPE, which have their
-default. What is printed on stdout is the command's alone, also with --json.
+command alone. While still waiting for the lock, or for the guardian to start
+the command, INT, TERM, HUP and QUIT give up: the command never runs. After a
+second of waiting, a line on the terminal shows the holder, where the store
+shows it; if stderr is no terminal, one line is printed after 10 s. With -q or
+--json there is neither. Signals that you ignore stay ignored in the command,
+except CHLD and PIPE, which have their default. What is printed on stdout is
+the command's alone, also with --json.
 
 ",
     promise!(),

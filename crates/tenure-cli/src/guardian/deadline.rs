@@ -59,16 +59,9 @@ pub(super) enum Due {
 /// The last deadline that `tenure` set, and the decision to stop the command, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct DeadlineState {
-    armed: Armed,
+    /// `None` before the first deadline, and after the deadline was waived.
+    armed: Option<Deadline>,
     pending: Option<PendingStop>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Armed {
-    #[default]
-    Never,
-    At(Deadline),
-    Waived,
 }
 
 /// A decision to stop the command. It is final: no later deadline takes it back.
@@ -82,12 +75,12 @@ struct PendingStop {
 impl DeadlineState {
     /// Sets or moves the deadline. An earlier decision to stop remains.
     pub(super) fn arm(&mut self, deadline: Deadline) {
-        self.armed = Armed::At(deadline);
+        self.armed = Some(deadline);
     }
 
     /// Removes the deadline. An earlier decision to stop remains.
     pub(super) fn waive(&mut self) {
-        self.armed = Armed::Waived;
+        self.armed = None;
     }
 
     /// Decides to stop the command: TERM now, KILL after `grace` or at the deadline, whichever is sooner. If `grace`
@@ -102,20 +95,15 @@ impl DeadlineState {
         }
     }
 
-    /// Returns whether a command may start: only before the time of TERM, or if the deadline was waived. Never after a
-    /// decision to stop.
+    /// Returns whether a command may start: only before the time of TERM, and never after a decision to stop. A command
+    /// that runs on without its lock must have begun with it, so none starts after the deadline was waived.
     pub(super) fn may_start(&self, now: Instant) -> bool {
-        let in_time = match self.armed {
-            Armed::Never => false,
-            Armed::Waived => true,
-            Armed::At(deadline) => now < deadline.term_at,
-        };
-        in_time && self.pending.is_none()
+        self.armed.is_some_and(|deadline| now < deadline.term_at) && self.pending.is_none()
     }
 
     /// Returns the signal that is due at `now`. Returns `Term` only once.
     pub(super) fn due(&mut self, now: Instant) -> Due {
-        if let Armed::At(deadline) = self.armed
+        if let Some(deadline) = self.armed
             && now >= deadline.term_at
             && self.pending.is_none()
         {
@@ -141,21 +129,16 @@ impl DeadlineState {
     /// `due` first: a decision to stop makes TERM due at once, and from then on this returns only the time of KILL.
     pub(super) fn next_at(&self) -> Option<Instant> {
         match (self.pending, self.armed) {
-            (None, Armed::At(deadline)) => Some(deadline.term_at),
+            (None, Some(deadline)) => Some(deadline.term_at),
             _ => self.kill_at(),
         }
     }
 
     /// Returns the time of KILL: that of a decided stop or that of the deadline, whichever is sooner.
     pub(super) fn kill_at(&self) -> Option<Instant> {
-        let armed = match self.armed {
-            Armed::At(deadline) => Some(deadline.kill_at),
-            Armed::Never | Armed::Waived => None,
-        };
-        armed
-            .into_iter()
-            .chain(self.pending.map(|pending| pending.kill_at))
-            .min()
+        let armed = self.armed.map(|deadline| deadline.kill_at);
+        let pending = self.pending.map(|pending| pending.kill_at);
+        armed.into_iter().chain(pending).min()
     }
 
     /// Returns the reason for the stop, `None` before a stop is decided.
@@ -186,15 +169,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_starts_unarmed_or_past_its_deadline() {
+    fn nothing_starts_without_a_deadline_or_past_it() {
         assert!(!DeadlineState::default().may_start(at(0)));
         assert!(armed(10, 15).may_start(at(9)));
         assert!(!armed(10, 15).may_start(at(10)));
-        let mut waived = DeadlineState::default();
+        let mut waived = armed(10, 15);
         waived.waive();
-        assert!(waived.may_start(at(99)));
-        waived.stop(StopReason::Lost, Duration::ZERO, at(1));
         assert!(!waived.may_start(at(1)));
+        let mut stopped = armed(10, 15);
+        stopped.stop(StopReason::Lost, Duration::ZERO, at(1));
+        assert!(!stopped.may_start(at(1)));
     }
 
     #[test]

@@ -15,12 +15,12 @@
 //! the lock is granted. It passes through these states:
 //!
 //! ```text
-//!             Arm or Waive                Start                      leader ended
+//!                 Arm                      Start                      leader ended
 //!  unarmed ------------------> armed ----------------> running ---------------------------+
 //!     |                          |                     |  ^  |                            |
 //!     | Start                    | Start after         |  +--+ Arm: a renewal moves       |
 //!     v                          | the deadline        |       the deadline               v
-//!  refused <---------------------+                     |                              killing --> ended
+//!  refused <---------------------+                     |       Waive: no deadline      killing --> ended
 //!                                   TERM is due (Stop, |                                  ^
 //!                                   or the deadline)   v                                  |
 //!                                                  stopping ------------------------------+
@@ -31,7 +31,10 @@
 //!   It is set before the command starts. Each renewal moves it. `Stop` (lock lost, `--max-hold`) sets an earlier
 //!   one.
 //! - `Start` gives the stub its command line. At `Go`, which often follows at once, the guardian checks the deadline again,
-//!   and refuses the start if it has passed. Otherwise the stub gets the standard input and becomes the command.
+//!   and refuses the start if it has passed. Otherwise the stub gets the standard input and becomes the command. Only
+//!   then `Waive` may remove the deadline: no command begins after its lock was lost.
+//! - Until the guardian has reported the stub, `tenure` cancels the start, by killing the guardian, if the lock is lost or
+//!   a signal asks `tenure` to end. It also cancels a start that the guardian has not answered by the deadline.
 //! - A stop is final: a renewal that succeeds after TERM does not save the command.
 //! - If `tenure` dies, its socket closes, and the guardian goes to `killing` at once.
 //! - `killing` sends KILL to every descendant and repeats until no child is left, or only processes of other users

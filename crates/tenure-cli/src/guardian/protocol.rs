@@ -11,9 +11,9 @@ use super::{Deadline, StopReason};
 /// A message from `tenure` to the guardian.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Sets or moves the deadline. `Arm` or `Waive` must come before `Start`.
+    /// Sets or moves the deadline. Must come before `Start`.
     Arm(Deadline),
-    /// Removes the deadline. The guardian still kills the command when `tenure` dies.
+    /// Removes the deadline of a command that has begun. The guardian still kills the command when `tenure` dies.
     Waive,
     /// Gives the stub its command line. The stub waits for `Go` before it becomes the command.
     Start(Launch),

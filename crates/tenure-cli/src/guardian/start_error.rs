@@ -4,7 +4,10 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::{env, io};
 
+use tenure::Lost;
 use thiserror::Error;
+
+use super::Status;
 
 /// Why the command did not start. No process of the command is left.
 #[derive(Debug, Error)]
@@ -16,6 +19,12 @@ pub enum StartError {
     /// not answered by the deadline.
     #[error("the lock's deadline had passed before the command could start")]
     TooLate,
+    /// The lock was lost before the command could start.
+    #[error(transparent)]
+    Lost(Lost),
+    /// `tenure` got this signal, which asks it to end, before the command could start.
+    #[error("signal {0} came before the command could start")]
+    Signal(i32),
     /// The guardian has died.
     #[error("the guardian process ended before the command could start")]
     Guardian,
@@ -26,12 +35,14 @@ pub enum StartError {
 
 impl StartError {
     /// Returns the exit code of `tenure run`: 127 if there is no such program, 126 if it cannot be executed, 123 if the
-    /// deadline passed before the start, 125 if the guardian or job control failed.
+    /// lock was lost or its deadline passed before the start, 128 plus the signal's number, 125 if the guardian or job
+    /// control failed.
     pub fn exit_code(&self, program: &OsStr) -> u8 {
         match self {
             StartError::Exec(error) if error.kind() == io::ErrorKind::NotFound && !is_there(program) => 127,
             StartError::Exec(_) => 126,
-            StartError::TooLate => 123,
+            StartError::TooLate | StartError::Lost(_) => 123,
+            StartError::Signal(signal) => Status::Signaled(*signal).exit_code(),
             StartError::Guardian | StartError::JobControl(_) => 125,
         }
     }

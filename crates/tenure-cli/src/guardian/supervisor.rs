@@ -11,30 +11,33 @@ use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, getpgrp};
 use signal_hook::consts::SIGCONT;
 use tenure::Instant;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::deadline::DeadlineState;
 use super::helper::{GUARDIAN, helper};
 use super::job_control::{JobAction, JobControl};
-use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, line};
+use super::protocol::{Ended, MessageBuffer, Order, Recipient, Report, line};
 use super::sweep::{RoundResult, Sweep};
 use super::{Deadline, StartError, StopReason, now, process_tree, reached, stdin_passing, terminal};
 
+mod start;
+
 /// If the guardian has not reported KILL this long after KILL was due, `tenure` kills the guardian and the command.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
-/// If the guardian has not answered the order to start this long after it was given and KILL was due, `tenure` kills the
-/// guardian. Longer than `STUCK_AFTER`, because the guardian may still be starting, and no command runs.
-const START_LIMIT: Duration = Duration::from_secs(1);
 /// Longest wait for SIGCHLD before `tenure` checks without it whether the guardian has exited.
 const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for the guardian to exit after its last report.
 const EXIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// A change of the command's state, reported by the guardian or, if the guardian died, found by `tenure`.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub enum Event {
+    /// The stub has become the command, or has died: then `Ended` follows.
+    Started,
+    /// The command did not start, although the guardian had a stub for it. This is the last event.
+    NotStarted(StartError),
     /// The guardian sends TERM to the command. KILL follows after `--grace`, or sooner.
     TermSent(StopReason),
     /// The guardian sends KILL to the command. `Ended` follows once no process is left.
@@ -61,8 +64,8 @@ pub struct Supervisor {
     incoming: MessageBuffer,
     leader: Option<Pid>,
     /// Descendants of this process that existed before the command, except the guardian. If this process has to kill
-    /// the command itself, it spares them.
-    spared: Vec<process_tree::ProcessIdentity>,
+    /// the command itself, it spares them. `None` until they are listed: before that, no command can have begun.
+    spared: Option<Vec<process_tree::ProcessIdentity>>,
     /// Copy of what the guardian was sent: the deadline, and the decision to stop.
     deadline_state: DeadlineState,
     /// True once `next` has read the guardian's report of TERM or KILL.
@@ -104,7 +107,7 @@ impl Supervisor {
             socket: UnixStream::from_std(ours)?,
             incoming: MessageBuffer::default(),
             leader: None,
-            spared: Vec::new(),
+            spared: None,
             deadline_state: DeadlineState::default(),
             ending: false,
             killing: None,
@@ -120,7 +123,8 @@ impl Supervisor {
         self.guardian.id()
     }
 
-    /// Sets or moves the deadline. Call `arm` or [`waive`](Self::waive) before [`start`](Self::start).
+    /// Sets or moves the deadline. The guardian starts no command without one, so call this before
+    /// [`start`](Self::start).
     ///
     /// A later deadline does not save a command that already got TERM.
     pub fn arm(&mut self, deadline: Deadline) {
@@ -128,108 +132,11 @@ impl Supervisor {
         self.order(&Order::Arm(deadline));
     }
 
-    /// Removes the deadline. The guardian still kills the command when this process dies.
+    /// Removes the deadline of a command that has [`Started`](Event::Started). The guardian still kills the command when
+    /// this process dies.
     pub fn waive(&mut self) {
         self.deadline_state.waive();
         self.order(&Order::Waive);
-    }
-
-    /// Starts the command and returns its process id. Gives the command the terminal if `tenure` shares it.
-    ///
-    /// # Cancel safety
-    /// Not cancel safe: drop the supervisor afterwards, which kills the command.
-    ///
-    /// # Errors
-    /// See [`StartError`]; the command never ran.
-    pub async fn start(&mut self, mut launch: Launch) -> Result<u32, StartError> {
-        let shares_terminal = terminal::is_shared_with_the_command();
-        launch.terminal_owner = shares_terminal.then(|| getpgrp().as_raw_pid());
-        self.job = JobControl::open(shares_terminal).map_err(StartError::JobControl)?;
-        let answer_by = self
-            .deadline_state
-            .kill_at()
-            .map(|at| at.max(now()) + START_LIMIT);
-        self.write(&Order::Start(launch), answer_by).await?;
-        // Look for older descendants while the guardian prepares the start: before `Go` the command does not run and has no
-        // children. Each such descendant is below a child other than the guardian.
-        let guardian = Pid::from_child(&self.guardian);
-        if process_tree::children().iter().any(|&pid| pid != guardian) {
-            self.spared = process_tree::everything_below();
-            self.spared.retain(|spared| spared.pid != guardian);
-        }
-        // If nothing must be done after the report `Spawned`, do not wait for it: the command then starts sooner.
-        let goes_at_once = !shares_terminal && self.spared.is_empty();
-        if goes_at_once {
-            self.write(&Order::Go, answer_by).await?;
-        }
-        loop {
-            let may_run = self.leader.is_some();
-            let limit = if may_run {
-                self.guardian_silent_until()
-            } else {
-                answer_by
-            };
-            let report = tokio::select! {
-                biased;
-                report = read_report(&mut self.incoming, &mut self.socket) => report,
-                () = overdue(limit) => {
-                    if !may_run {
-                        return Err(self.stuck_before_the_start());
-                    }
-                    None
-                }
-            };
-            match report {
-                Some(Report::Spawned { pid }) => {
-                    self.leader = Pid::from_raw(pid);
-                    // The stub, which becomes the command, may have existed when `spared` was listed.
-                    self.spared.retain(|spared| Some(spared.pid) != self.leader);
-                    if !goes_at_once {
-                        self.order_with_terminal(&Order::Go);
-                    }
-                }
-                Some(Report::Started) => break,
-                // The command was stopped before it ran. `Ended` follows.
-                Some(Report::KillSent { why }) => {
-                    self.stop_begins();
-                    self.killing = Some(why);
-                    break;
-                }
-                Some(Report::ExecFailed { errno }) => {
-                    return Err(StartError::Exec(io::Error::from_raw_os_error(errno)));
-                }
-                Some(Report::Refused) => return Err(StartError::TooLate),
-                Some(_) => {}
-                // The guardian died or is stuck, perhaps after the command had begun to run, so this process kills all that
-                // is left.
-                None if self.leader.is_some() => {
-                    self.take_over();
-                    break;
-                }
-                // A stub that never got `Go` dies with its guardian, before it becomes the command.
-                None => return Err(StartError::Guardian),
-            }
-        }
-        Ok(self.leader.map_or(0, |leader| leader.as_raw_pid().unsigned_abs()))
-    }
-
-    /// Writes an order of the start, which can be long. If the guardian has not read enough of it at `limit`, kills the
-    /// guardian.
-    async fn write(&mut self, order: &Order, limit: Option<Instant>) -> Result<(), StartError> {
-        let order = line(order);
-        tokio::select! {
-            biased;
-            // If the guardian is gone, the reads report that after its last reports.
-            _ = self.socket.write_all(&order) => Ok(()),
-            () = overdue(limit) => Err(self.stuck_before_the_start()),
-        }
-    }
-
-    /// Kills a guardian that has not reported the stub although the deadline has passed. The stub dies with it.
-    fn stuck_before_the_start(&mut self) -> StartError {
-        // An error means that the guardian is dead already.
-        let _ = self.guardian.kill();
-        StartError::TooLate
     }
 
     /// Forwards a signal. Does nothing before the command is started, and after it has ended.
@@ -319,7 +226,13 @@ impl Supervisor {
                 }
                 None
             }
-            Report::Spawned { .. } | Report::Started | Report::ExecFailed { .. } | Report::Refused => None,
+            Report::Started => Some(Event::Started),
+            Report::ExecFailed { errno } => {
+                let error = io::Error::from_raw_os_error(errno);
+                Some(Event::NotStarted(StartError::Exec(error)))
+            }
+            Report::Refused => Some(Event::NotStarted(StartError::TooLate)),
+            Report::Spawned { .. } => None,
         }
     }
 
@@ -391,7 +304,8 @@ impl Supervisor {
         // The guardian may be dead already. The `Sweep` reaps it later: waiting for it here could delay the command's
         // death, because a process in a system call or under a debugger can take long to die.
         let _ = self.guardian.kill();
-        self.takeover = Some(Sweep::of(self.leader, self.spared.clone()));
+        let spared = self.spared.clone().unwrap_or_default();
+        self.takeover = Some(Sweep::of(self.leader, spared));
         None
     }
 

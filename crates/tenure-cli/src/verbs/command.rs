@@ -51,9 +51,12 @@ pub(super) async fn run_under(
     argv: &[OsString],
 ) -> (Result<Ending, Failure>, bool) {
     let mut supervised = SupervisedCommand::new(supervisor, inbox, &held, options);
-    let ending = match supervised.start(argv.to_vec(), environment(&held, store)).await {
-        Ok(()) => {
-            let ended = supervised.run_to_end().await;
+    let ended = match supervised.start(argv.to_vec(), environment(&held, store)).await {
+        Ok(()) => supervised.run_to_end().await,
+        Err(error) => Err(error),
+    };
+    let ending = match ended {
+        Ok(ended) => {
             if ended.stopped_by.is_none() {
                 supervised.wait_at_least().await;
             }
@@ -94,16 +97,22 @@ pub(super) async fn run_under(
 fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure> {
     let program = argv.first().cloned().unwrap_or_default();
     let failure = Failure::system(format!("cannot run {program:?}"), error);
-    match error {
+    let why = match error {
         StartError::Guardian | StartError::JobControl(_) => return Err(failure),
-        StartError::Exec(_) | StartError::TooLate => failure.print(),
+        StartError::TooLate => Some(StopReason::Deadline),
+        StartError::Lost(_) => Some(StopReason::Lost),
+        StartError::Exec(_) | StartError::Signal(_) => None,
+    };
+    // A signal ends `tenure` without a message, as while it waits for the lock.
+    if !matches!(error, StartError::Signal(_)) {
+        failure.print();
     }
-    Ok(match error {
-        StartError::TooLate => Ending::Stopped {
-            why: StopReason::Deadline,
+    Ok(match why {
+        Some(why) => Ending::Stopped {
+            why,
             late_signal: None,
         },
-        _ => Ending::NotStarted(error.exit_code(&program)),
+        None => Ending::NotStarted(error.exit_code(&program)),
     })
 }
 

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tenure::{Instant, Lost};
 
 use super::lock::HeldLock;
-use super::signals::{is, requests_termination};
+use super::signals::{is, requests_termination, termination_signal};
 use crate::args::OnLost;
 use crate::guardian::{
     Deadline, Ended, Event, Inbox, LONGEST_SLEEP, Launch, Recipient, StartError, StopReason, Supervisor, now,
@@ -37,6 +37,8 @@ pub(super) struct SupervisedCommand<'a> {
     /// The time just after the lock was acquired.
     since: Instant,
     armed_until: Instant,
+    /// True once the command has begun.
+    started: bool,
     /// True once the lock is known to be lost and a warning was printed.
     pub(super) lost: bool,
     /// True once a warning has said that the command is being stopped.
@@ -59,29 +61,39 @@ impl<'a> SupervisedCommand<'a> {
             options,
             since: now(),
             armed_until: Instant::ORIGIN,
+            started: false,
             lost: false,
             stop_printed: false,
             late_signal: None,
         }
     }
 
-    /// Sends the guardian the deadline (none with `--on-lost ignore`), then starts the command.
+    /// Sends the guardian the deadline, then starts the command. The loss of the lock, INT, TERM, HUP or QUIT cancels the
+    /// start.
     pub(super) async fn start(
         &mut self,
         argv: Vec<OsString>,
         env: Vec<(OsString, OsString)>,
     ) -> Result<(), StartError> {
-        match self.options.on_lost {
-            OnLost::Ignore => self.supervisor.waive(),
-            OnLost::Term | OnLost::Kill => self.move_deadline(),
-        }
-        self.supervisor.start(Launch::new(argv, env)).await.map(|_| ())
+        self.move_deadline();
+        let why = tokio::select! {
+            biased;
+            lost = self.held.lost() => {
+                self.lost = true;
+                StartError::Lost(lost)
+            }
+            signal = termination_signal(self.inbox) => StartError::Signal(signal),
+            started = self.supervisor.start(Launch::new(argv, env)) => return started.map(drop),
+        };
+        self.supervisor.cancel_start().await;
+        Err(why)
     }
 
-    /// Supervises the command until no process of it is left.
-    pub(super) async fn run_to_end(&mut self) -> Ended {
+    /// Supervises the command until no process of it is left, or until the guardian has reported that it cannot be
+    /// executed.
+    pub(super) async fn run_to_end(&mut self) -> Result<Ended, StartError> {
         loop {
-            if self.options.on_lost != OnLost::Ignore {
+            if !self.outlives_its_lock() {
                 self.move_deadline();
             }
             let pause = self
@@ -89,8 +101,9 @@ impl<'a> SupervisedCommand<'a> {
                 .min(self.held.lease / ARM_CHECKS_PER_LEASE);
             tokio::select! {
                 event = self.supervisor.next() => match event {
-                    Event::Ended(ended) => return self.report(ended),
-                    event => self.print_event(&event),
+                    Event::Ended(ended) => return Ok(self.report(ended)),
+                    Event::NotStarted(error) => return Err(error),
+                    event => self.on_event(&event),
                 },
                 signal = self.inbox.recv() => self.forward(signal),
                 lost = self.held.lost(), if !self.lost => self.on_loss(&lost),
@@ -149,14 +162,17 @@ impl<'a> SupervisedCommand<'a> {
 
     fn on_loss(&mut self, lost: &Lost) {
         self.lost = true;
-        match self.options.on_lost {
-            OnLost::Ignore => warn(&format!("{lost}; the command runs on, as --on-lost ignore says")),
-            OnLost::Term | OnLost::Kill => {
-                self.stop_printed = true;
-                warn(&format!("{lost}; the command is being stopped"));
-                self.supervisor.stop(StopReason::Lost, self.grace_on_loss());
-            }
+        if self.outlives_its_lock() {
+            return warn(&format!("{lost}; the command runs on, as --on-lost ignore says"));
         }
+        self.stop_printed = true;
+        warn(&format!("{lost}; the command is being stopped"));
+        self.supervisor.stop(StopReason::Lost, self.grace_on_loss());
+    }
+
+    /// Returns whether the command may run on without the lock: it has begun, with `--on-lost ignore`.
+    fn outlives_its_lock(&self) -> bool {
+        self.started && self.options.on_lost == OnLost::Ignore
     }
 
     fn grace_on_loss(&self) -> Duration {
@@ -177,8 +193,14 @@ impl<'a> SupervisedCommand<'a> {
         self.supervisor.signal(signal, Recipient::Group);
     }
 
-    fn print_event(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         match event {
+            Event::Started => {
+                self.started = true;
+                if self.outlives_its_lock() {
+                    self.supervisor.waive();
+                }
+            }
             Event::TermSent(why) | Event::KillSent(why) if !self.stop_printed => {
                 self.stop_printed = true;
                 if let Some(words) = reason(*why) {
@@ -189,7 +211,7 @@ impl<'a> SupervisedCommand<'a> {
                 "the command was stopped by signal {signal} and stays so, since no shell could continue it; \
                  it is ended when its lock is, or continue it with `kill -CONT`"
             )),
-            Event::TermSent(_) | Event::KillSent(_) | Event::Ended(_) => {}
+            Event::TermSent(_) | Event::KillSent(_) | Event::NotStarted(_) | Event::Ended(_) => {}
         }
     }
 

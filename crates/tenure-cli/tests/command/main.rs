@@ -16,6 +16,7 @@ mod manual;
 mod objects;
 mod run;
 mod schema;
+mod start;
 mod stores;
 mod terminal;
 mod waiting;

@@ -16,6 +16,7 @@ use crate::trials;
 
 trials![
     a_command_starts_only_before_its_deadline,
+    a_command_does_not_start_once_its_deadline_is_waived,
     term_and_kill_come_at_their_times,
     the_last_deadline_stops_the_command,
     a_loss_sends_term_and_then_kill,
@@ -51,6 +52,18 @@ fn a_command_starts_only_before_its_deadline() {
         );
         assert!(!fixture.path("ran").exists(), "{words:?}");
     }
+}
+
+/// A command that may run on without its lock must have begun with it.
+fn a_command_does_not_start_once_its_deadline_is_waived() {
+    let fixture = Fixture::new();
+    let (mut ours, guardian, _) = guardian_with_stub(&fixture);
+    let (arm, launch) = (arm(FAR_AWAY), launch(&["touch", "ran"]));
+    writeln!(ours, "{arm}\"Waive\"\n{{\"Start\":{launch}}}\n\"Go\"").expect("it is sent");
+    let reports: Vec<String> = BufReader::new(ours).lines().map_while(Result::ok).collect();
+    assert_eq!(reports, ["\"Refused\""]);
+    assert_eq!(guardian.finish().code, 0);
+    assert!(!fixture.path("ran").exists());
 }
 
 fn term_and_kill_come_at_their_times() {
@@ -102,8 +115,8 @@ fn the_last_deadline_stops_the_command() {
         ),
         (
             "waived",
-            &["term=300", "kill=400", "waive=1"],
-            "sleep 1; exit 4",
+            &["term=900", "kill=900", "waive=1"],
+            "sleep 2; exit 4",
             4,
             "None",
         ),
@@ -174,9 +187,9 @@ fn descendants_outside_the_group_die_at_the_deadline() {
 
 /// R24: descendants die with `tenure`, even if the guardian has no deadline (`waive`).
 fn everything_dies_at_once_when_tenure_is_killed() {
-    for words in [&FAR[..], &["waive=1"]] {
+    for words in [FAR.to_vec(), [&FAR[..], &["waive=1"]].concat()] {
         let fixture = Fixture::new();
-        let run = fixture.shell(words, &format!("trap : TERM; {ESCAPE}; wait"));
+        let run = fixture.shell(&words, &format!("trap : TERM; {ESCAPE}; wait"));
         let guardian = run.wait_for_line("guardian");
         let mut pids = fixture.pids("pids", 4);
         pids.push(guardian);
@@ -298,6 +311,20 @@ fn launch(argv: &[&str]) -> String {
     serde_json::to_string(&Launch::new(argv, Vec::new())).expect("JSON")
 }
 
+/// Time until a deadline that no test reaches.
+const FAR_AWAY: Duration = Duration::from_secs(600);
+
+/// Returns the order that sets a deadline, after which the guardian starts no command.
+fn arm(after: Duration) -> String {
+    let term_at = now() + after;
+    let deadline = Deadline {
+        term_at,
+        kill_at: term_at + Duration::from_secs(60),
+    };
+    let deadline = serde_json::to_string(&deadline).expect("JSON");
+    format!("{{\"Arm\":{deadline}}}\n")
+}
+
 /// Starts a guardian. Returns the socket to it, the guardian, and the process id of its stub.
 fn guardian_with_stub(fixture: &Fixture) -> (UnixStream, Process, i32) {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
@@ -336,8 +363,8 @@ impl Drop for StoppedStub {
     }
 }
 
-/// Stops the stub, and sends its guardian a command line that fills the stub's socket, and `Go`, without a deadline. Waits
-/// until the guardian has read both.
+/// Stops the stub, and sends its guardian a command line that fills the stub's socket, and `Go`. Waits until the guardian
+/// has read both.
 fn start_with_a_stopped_stub() -> (Fixture, BufReader<UnixStream>, Process, StoppedStub) {
     let fixture = Fixture::new();
     let (ours, guardian, stub) = guardian_with_stub(&fixture);
@@ -352,7 +379,7 @@ fn start_with_a_stopped_stub() -> (Fixture, BufReader<UnixStream>, Process, Stop
     let long = "x".repeat((rest + 1) / 4);
     let start = launch(&["touch", "ran", &long]);
     let mut reports = BufReader::new(ours);
-    let orders = format!("\"Waive\"\n{{\"Start\":{start}}}\n\"Go\"\n");
+    let orders = format!("{}{{\"Start\":{start}}}\n\"Go\"\n", arm(FAR_AWAY));
     reports
         .get_mut()
         .write_all(orders.as_bytes())
@@ -374,13 +401,8 @@ fn a_stub_that_reads_slowly_still_becomes_the_command() {
 
 fn a_stub_that_reads_too_slowly_never_becomes_the_command() {
     let (fixture, mut reports, guardian, stub) = start_with_a_stopped_stub();
-    let term_at = now();
-    let deadline = Deadline {
-        term_at,
-        kill_at: term_at + Duration::from_secs(60),
-    };
-    let deadline = serde_json::to_string(&deadline).expect("JSON");
-    writeln!(reports.get_mut(), "{{\"Arm\":{deadline}}}").expect("it is sent");
+    let order = arm(Duration::ZERO);
+    reports.get_mut().write_all(order.as_bytes()).expect("it is sent");
     let reports: Vec<String> = reports.lines().map(|line| line.expect("a report")).collect();
     assert_eq!(
         reports.last().map(String::as_str),
@@ -399,7 +421,8 @@ fn a_stub_that_died_while_it_waited_is_replaced() {
     wait_for("the stub's end", || !alive(dead));
     writeln!(
         ours,
-        "\"Waive\"\n{{\"Start\":{}}}\n\"Go\"",
+        "{}{{\"Start\":{}}}\n\"Go\"",
+        arm(FAR_AWAY),
         launch(&["touch", "ran"])
     )
     .expect("it is sent");

@@ -1,9 +1,9 @@
 //! The probe takes the place of `tenure run`: it drives a guardian as its arguments say, and prints events on stderr.
 //!
 //! `guardian-probe [WORD=MS]… -- CMD ARG…`, with times in milliseconds: `term` and `kill` (the deadline), `renew`
-//! (interval at which the deadline is sent again), `waive` (no deadline), `stop` (when the lock is lost) and `grace`
-//! (time from TERM to KILL after this loss), `back` (when the deadline moves back to the present). With `stopped`, the
-//! probe waits before the start until the test has stopped the guardian.
+//! (interval at which the deadline is sent again), `waive` (no deadline once the command has begun), `stop` (when the
+//! lock is lost) and `grace` (time from TERM to KILL after this loss), `back` (when the deadline moves back to the
+//! present). With `stopped`, the probe waits before the start until the test has stopped the guardian.
 
 use std::collections::HashMap;
 use std::env;
@@ -13,7 +13,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tenure_cli::guardian::{Deadline, Ended, Event, Inbox, Launch, Recipient, StopReason, Supervisor, now};
+use tenure_cli::guardian::{
+    Deadline, Ended, Event, Inbox, Launch, Recipient, StartError, StopReason, Supervisor, now,
+};
 
 use crate::fixture::{stat_field, wait_for};
 
@@ -75,9 +77,6 @@ async fn run(script: Script) -> ExitCode {
     if let Some(deadline) = script.deadline() {
         supervisor.arm(deadline);
     }
-    if script.word("waive").is_some() {
-        supervisor.waive();
-    }
     if script.word("stopped").is_some() {
         let guardian = supervisor.guardian_pid().cast_signed();
         wait_for("the guardian's stop", || {
@@ -85,13 +84,14 @@ async fn run(script: Script) -> ExitCode {
         });
     }
     let env = vec![("TENURE_KEY".into(), "k".into())];
-    match supervisor.start(Launch::new(script.argv.clone(), env)).await {
-        Ok(pid) => tell(&format!("started {pid}")),
-        Err(error) => {
-            tell(&format!("not started {error:?}"));
-            return ExitCode::from(error.exit_code(&script.argv[0]));
-        }
-    }
+    let not_started = |error: &StartError| {
+        tell(&format!("not started {error:?}"));
+        ExitCode::from(error.exit_code(&script.argv[0]))
+    };
+    let pid = match supervisor.start(Launch::new(script.argv.clone(), env)).await {
+        Ok(pid) => pid,
+        Err(error) => return not_started(&error),
+    };
     let never = Duration::from_secs(3600);
     let mut renewals = tokio::time::interval(script.word("renew").unwrap_or(never));
     renewals.tick().await;
@@ -105,12 +105,21 @@ async fn run(script: Script) -> ExitCode {
     let mut moved = false;
     loop {
         tokio::select! {
-            event = supervisor.next() => {
-                tell(&format!("{event:?}"));
-                if let Event::Ended(Ended { status, .. }) = event {
-                    return ExitCode::from(status.map_or(99, |status| status.exit_code()));
+            event = supervisor.next() => match event {
+                Event::Started => {
+                    tell(&format!("started {pid}"));
+                    if script.word("waive").is_some() {
+                        supervisor.waive();
+                    }
                 }
-            }
+                Event::NotStarted(error) => return not_started(&error),
+                event => {
+                    tell(&format!("{event:?}"));
+                    if let Event::Ended(Ended { status, .. }) = event {
+                        return ExitCode::from(status.map_or(99, |status| status.exit_code()));
+                    }
+                }
+            },
             signal = inbox.recv() => {
                 // As `tenure run` does: USR1 and USR2 go to the command alone.
                 let to = if [10, 12].contains(&signal) { Recipient::Leader } else { Recipient::Group };
