@@ -69,8 +69,9 @@ impl KeyState {
     /// the first of them if the holders admit it. Without a queue, wakes the unfair claims that can be granted
     /// together, in the order in which they started to watch, and reserves the key for them.
     ///
-    /// One more unfair claim is woken as a spare. Its poll is answered with a short `poll_after`. So if the woken
-    /// claims never poll, the spare soon finds the key free, and does not sleep until a lease ends.
+    /// One more unfair claim is woken as a spare. The `poll_after` in the reply to its poll is the end of the first
+    /// claim's lease, or of the reservation. So if the woken claims never poll, the spare finds the key free then, and
+    /// does not sleep until an earlier `poll_after` has passed.
     pub(crate) fn wake_next(&mut self, op: &mut Operation<'_>) {
         let (Some(waiters), true) = (&mut self.waiters, op.freed) else {
             return;
@@ -80,6 +81,11 @@ impl KeyState {
             if head.claim.mode.admits(held()) {
                 waiters.watchers.notify(head.claim.at.id, op.signals);
             }
+            let spare = waiters
+                .watchers
+                .iter()
+                .find(|one| is_unfair_waiter(one, &self.holds));
+            op.signals.extend(spare.map(|spare| spare.signal.clone()));
             return;
         }
         let now = op.at.now;

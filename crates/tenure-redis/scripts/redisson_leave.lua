@@ -103,12 +103,7 @@ if successor then
     end
 end
 local head = call('LINDEX', queue, 0)
-if head and (opened or head ~= before) then
-    wake_head(head)
-end
--- For read-write locks and semaphores, Redisson has no queue: its waiters only listen to the channel. So the
--- script publishes a message for them, also if claims of ours are queued.
-if (opened or head ~= before) and (not head or own_kind ~= 0) then
-    call('PUBLISH', channel, payload)
+if opened or head ~= before then
+    wake_waiters(head)
 end
 return reply

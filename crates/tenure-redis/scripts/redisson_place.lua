@@ -88,14 +88,15 @@ local function wake_head(head)
     call('PUBLISH', 'redisson_lock__channel:' .. tag .. ':' .. head, '0')
 end
 
--- After a grant from the queue that leaves the lock open, wakes the next waiter; with an empty queue, all unfair ones.
-local function wake_next()
-    local head = call('LINDEX', queue, 0)
+-- Wakes the waiters of a lock that is open: the head of the queue, if there is one, and all unfair waiters. Behind a queue
+-- an unfair waiter is refused, but the reply says when the head will be dead. Otherwise it would sleep for up to its own
+-- lease, although the key is free, if the head never polls. Redisson's waiters for read-write locks and semaphores never
+-- queue, so they listen to this channel too.
+local function wake_waiters(head)
     if head then
         wake_head(head)
-    else
-        call('PUBLISH', channel, payload)
     end
+    call('PUBLISH', channel, payload)
 end
 
 -- Returns after how many ms a waiting claim shall poll: at the next end of a lease, the holder's or that of one of our
@@ -181,7 +182,7 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         end
         hold(owner, lease)
         if queued and is_open() then
-            wake_next()
+            wake_waiters(call('LINDEX', queue, 0))
         end
         return 1, first, grants
     end

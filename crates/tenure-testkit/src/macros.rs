@@ -210,6 +210,8 @@ macro_rules! __cases {
             poll_after_is_well_within_a_waiters_lease
             renewing_a_waiter_as_a_holder_has_no_effect
             a_dead_waiter_blocks_the_queue_for_its_own_lease
+            a_dead_waiter_blocks_a_sleeping_claim_for_its_own_lease
+            a_dead_writer_blocks_a_sleeping_reader_for_its_own_lease
             several_dead_waiters_expire_together
             a_withdrawn_waiter_leaves_the_queue
             a_live_queue_blocks_unfair_claims

@@ -350,7 +350,12 @@ impl TestClient {
 
 /// Waits for a wake-up. Returns false if none arrives within five seconds of real time.
 pub(super) async fn is_woken(wakes: &mut Wakes) -> bool {
-    tokio::time::timeout(WAKE_UP_LIMIT, wakes.next())
+    is_woken_within(wakes, WAKE_UP_LIMIT).await
+}
+
+/// Waits for a wake-up. Returns false if none arrives within `limit` of real time.
+pub(super) async fn is_woken_within(wakes: &mut Wakes, limit: Duration) -> bool {
+    tokio::time::timeout(limit, wakes.next())
         .await
         .is_ok_and(|wake| wake.is_some())
 }

@@ -130,6 +130,42 @@ pub async fn a_dead_waiter_blocks_the_queue_for_its_own_lease(fixture: Fixture) 
     }
 }
 
+/// A dead waiter blocks an unfair claim that sleeps until it is woken at most until the waiter's own lease ends (R26).
+pub async fn a_dead_waiter_blocks_a_sleeping_claim_for_its_own_lease(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Unfair).await || fixture.lives_by_session().await);
+    let ([holder, dead, alive], key) = (fixture.three().await, fixture.key());
+    let held = holder.holds(&key, Mode::Exclusive).await;
+    let sleeper = alive.sleeps(&key, Mode::Exclusive).await;
+    dead.waits(&dead.fair_with_short_lease(&key)).await;
+    holder.release(&held).await.freed_it(&held);
+    sleeper
+        .granted_within(fixture.short_lease() + fixture.grace())
+        .await;
+}
+
+/// A dead writer that is next in the queue when readers hold the key blocks a sleeping unfair reader at most until the
+/// writer's own lease ends (R26).
+pub async fn a_dead_writer_blocks_a_sleeping_reader_for_its_own_lease(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Read, Fairness::Fifo).await);
+    skip_if!(fixture.refuses(Mode::Read, Fairness::Unfair).await || fixture.lives_by_session().await);
+    let ([holder, other, alive], key) = (fixture.three().await, fixture.key());
+    let held = holder.holds(&key, Mode::Write).await;
+    let mut sleeper = alive.sleeps(&key, Mode::Read).await;
+    let reader = other.queues(&key, Mode::Read).await;
+    holder.release(&held).await.freed_it(&held);
+    sleeper.waits_if_woken().await;
+    let writer = other.claim_as(&key, Mode::Write, |claim| {
+        claim.fairness = Fairness::Fifo;
+        claim.lease = fixture.short_lease();
+    });
+    other.waits(&writer).await;
+    other.granted_soon(&reader).await;
+    sleeper
+        .granted_within(fixture.short_lease() + fixture.grace())
+        .await;
+}
+
 /// Several dead waiters at the head expire at the same time, not one after the other.
 pub async fn several_dead_waiters_expire_together(fixture: Fixture) {
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);

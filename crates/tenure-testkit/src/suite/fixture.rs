@@ -40,6 +40,8 @@ pub struct Fixture {
     pub(super) subject: Arc<dyn Subject>,
     pub(super) decorate: Arc<Decorate>,
     pub(super) profile: Arc<Profile>,
+    /// The clients' connections lose wake-ups on purpose.
+    pub(super) loses_wake_ups: bool,
     keys: Arc<AtomicU32>,
 }
 
@@ -49,10 +51,14 @@ type Decorate = dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync;
 impl Fixture {
     /// Creates a fixture for the store of `subject`.
     pub async fn new(subject: impl Subject) -> Self {
-        Self::decorated(subject, Arc::new(|backend| backend)).await
+        let loses_wake_ups = false;
+        Fixture {
+            loses_wake_ups,
+            ..Self::decorated(subject, Arc::new(|backend| backend)).await
+        }
     }
 
-    /// Creates a fixture that passes the connection of each client through `decorate`.
+    /// Creates a fixture that passes the connection of each client through `decorate`, which may lose wake-ups.
     pub(super) async fn decorated(subject: impl Subject, decorate: Arc<Decorate>) -> Self {
         let probe = subject.client().await.expect("the subject makes a client");
         let profile = Arc::new(decorate(probe).profile().clone());
@@ -60,6 +66,7 @@ impl Fixture {
             subject: Arc::new(subject),
             decorate,
             profile,
+            loses_wake_ups: true,
             keys: Arc::default(),
         }
     }

@@ -23,6 +23,7 @@ mod clients;
 mod fixture;
 mod requests;
 mod run;
+mod sleeper;
 
 pub mod claim;
 pub mod fence;
