@@ -39,7 +39,8 @@ local function place(owner, lease, not_after, grants, label, yields)
     elseif value then
         local left = redis.call('PTTL', name)
         if left >= 0 and (holder or value == BAR or left < FOREIGN_POLL) then
-            return 0, left + 1, -1
+            -- The claim polls within its own lease, because a client of another kind may delete the key.
+            return 0, math.min(left + 1, lease), -1
         end
         return 0, FOREIGN_POLL, -1
     elseif value == nil then

@@ -55,6 +55,22 @@ async fn a_mutex_is_a_string_that_expires_with_the_lease() {
     }
 }
 
+/// A lock may also end without a message: by `DEL`, or by a failover that loses it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_polls_within_its_own_lease() {
+    for layout in LayoutFixture::both().await {
+        let ([holder, waiter], key) = (
+            [layout.client().await, layout.client().await],
+            layout.fixture.store.key(),
+        );
+        hold_for(&holder, &key, Duration::from_secs(3_600)).await;
+        let waiting = waiter.claim(&key, Mode::Exclusive);
+        assert_eq!(poll_after(&waiter, &waiting).await, waiting.lease);
+        layout.fixture.command(&["DEL", &layout.name(&key)]);
+        waiter.granted(&waiting).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_raise_writes_the_tokens_back_into_the_string() {
     let layout = LayoutFixture::plain().await;
