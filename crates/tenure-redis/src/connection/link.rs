@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tenure_backend::{BackendError, Wakes};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::connection::connect_error;
 use crate::connection::dial::Dialer;
@@ -19,6 +19,9 @@ use crate::connection::session::Session;
 /// `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The time after which a first connection begins no further attempt, although a replica is still being promoted.
+const PROMOTION_LIMIT: Duration = Duration::from_secs(10);
 
 /// Holds the current session, and replaces the session when its connection ends.
 pub(crate) struct Link {
@@ -43,16 +46,18 @@ struct State {
 type Attempt = Option<Result<Arc<Session>, BackendError>>;
 
 impl Link {
-    /// Connects at once. Returns the error of a failed attempt, but tries again if that is transient and a replica
-    /// was being promoted: until the sentinel ends the promotion or gives it up, an attempt may run out of its time.
+    /// Connects at once. Returns the error of a failed attempt, but tries again within `PROMOTION_LIMIT` if the error is
+    /// transient and a replica was being promoted: an attempt that waits for the promotion may run out of its time.
     pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
         let link = Link::unopened(dialer);
         let sentinels = link.dialer.sentinels();
         let is_promoting = || sentinels.is_some_and(|sentinels| sentinels.promoting_until().is_some());
+        let begun = Instant::now();
         loop {
             let was_promoting = is_promoting();
+            let may_retry = begun.elapsed() < PROMOTION_LIMIT;
             match link.session().await {
-                Err(error) if error.is_transient() && (was_promoting || is_promoting()) => {}
+                Err(error) if error.is_transient() && may_retry && (was_promoting || is_promoting()) => {}
                 Err(error) => return Err(error),
                 Ok(_) => return Ok(link),
             }

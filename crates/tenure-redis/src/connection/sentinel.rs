@@ -10,6 +10,10 @@
 //! | `-failover-abort-slave-timeout` | the old master | connects to the old master |
 //! | `+switch-master`, as all sentinels do | the new master | connects to the new master |
 //!
+//! While the client waits, it asks that sentinel every second, and waits on as long as the sentinel says that it promotes
+//! a replica. The sentinel gives up after its `failover-timeout`, and the client a few seconds after the sentinel's last
+//! answer.
+//!
 //! The old master accepts writes for up to ten seconds after `+promoted-slave`. The new one never gets these writes. A
 //! client that leaves at the first step sends none of them.
 
@@ -45,11 +49,16 @@ use state::State;
 /// If a sentinel has not answered after this time, the next one is asked too.
 const NEXT_AFTER: Duration = Duration::from_millis(250);
 
-/// Interval of the pings that find a sentinel that has died in silence.
-const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval at which a sentinel is asked while it announces nothing, to find one that has died in silence.
+const ASK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Pause after the client fails to listen to a sentinel. Then it asks the sentinel, and tries again to listen.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The same while the sentinel promotes a replica.
+const PROMOTION_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Pause before the client tries again to listen to a sentinel. Each pause is twice the one before, up to `LAST_PAUSE`,
+/// until the client has listened.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The channels of a sentinel on which the client listens: they announce the steps of a failover that change the
 /// sentinel's answer.
@@ -76,7 +85,8 @@ enum Master {
     /// No sentinel has answered.
     Unknown,
     Named(Host),
-    /// A sentinel is promoting a replica. Until this time, the client uses no master unless one is named.
+    /// A sentinel is promoting a replica. Until this time, the client uses no master unless one is named. Each answer of
+    /// the sentinel moves that time.
     Promoting(Instant),
 }
 
@@ -125,7 +135,8 @@ impl Sentinels {
         }
     }
 
-    /// The time until which the client waits for a promotion. `None` if it does not wait now.
+    /// The time until which the client waits for a promotion, unless a sentinel reports it again. `None` if the client
+    /// does not wait now.
     pub(crate) fn promoting_until(&self) -> Option<Instant> {
         match *self.master.borrow() {
             Master::Promoting(until) => Some(until).filter(|until| Instant::now() < *until),
@@ -144,8 +155,8 @@ impl Sentinels {
         let _ = self.master.subscribe().wait_for(is_replaced).await;
     }
 
-    /// Returns the address of the master. While a sentinel promotes a replica, first waits until a master is named, up
-    /// to three seconds from when the client learned of the promotion.
+    /// Returns the address of the master. While a sentinel reports that it promotes a replica, first waits until a
+    /// master is named.
     pub(crate) async fn locate(&self) -> Result<Host, BackendError> {
         loop {
             let mut master = self.master.subscribe();
@@ -315,21 +326,23 @@ impl Sentinels {
 
     /// Listens to a sentinel. While that fails, asks it instead; ends once the client no longer knows it.
     async fn listen_while_known(&self, sentinel: Host) -> Host {
+        let mut pause = FIRST_PAUSE;
         while self.known().contains(&sentinel) {
-            let Err(failure) = self.listen(&sentinel).await;
+            let Err(failure) = self.listen(&sentinel, &mut pause).await;
             tracing::debug!(%sentinel, %failure, "the client does not listen to this sentinel");
-            sleep(RETRY_PAUSE).await;
             // A sentinel that refuses RESP3 or SUBSCRIBE still answers.
             if let Ok(answer) = self.within(self.ask(&sentinel)).await {
                 self.heed(answer);
             }
+            sleep(pause).await;
+            pause = (2 * pause).min(LAST_PAUSE);
         }
         self.state.lock().forget(&sentinel);
         sentinel
     }
 
-    /// Listens to one sentinel until it can no longer be reached.
-    async fn listen(&self, sentinel: &Host) -> Result<Infallible, Failure> {
+    /// Listens to one sentinel until it can no longer be reached. Once it has answered, sets `pause` to `FIRST_PAUSE`.
+    async fn listen(&self, sentinel: &Host, pause: &mut Duration) -> Result<Infallible, Failure> {
         let Subscription {
             mut connection,
             mut announced,
@@ -340,8 +353,14 @@ impl Sentinels {
             while announced.try_recv().is_ok() {}
             // Asks before the first message too: the client may have missed one while it was not subscribed.
             let asking = Answer::ask(&mut connection, sentinel, &self.config.master);
-            self.heed(self.within(asking).await?);
-            while !self.has_announced(&mut connection, &mut announced).await? {}
+            let answer = self.within(asking).await?;
+            *pause = FIRST_PAUSE;
+            let ask_after = match answer.is_promoting {
+                true => PROMOTION_INTERVAL,
+                false => ASK_INTERVAL,
+            };
+            self.heed(answer);
+            timeout(ask_after, step(&mut announced)).await.unwrap_or(Ok(()))?;
         }
     }
 
@@ -360,26 +379,18 @@ impl Sentinels {
         })
     }
 
-    /// Waits for a message. Returns whether the sentinel announces a step of a failover. Fails if it no longer answers.
-    async fn has_announced(
-        &self,
-        connection: &mut MultiplexedConnection,
-        announced: &mut UnboundedReceiver<PushInfo>,
-    ) -> Result<bool, Failure> {
-        tokio::select! {
-            push = announced.recv() => match push.map(|push| push.kind) {
-                Some(PushKind::Disconnection) | None => Err(silent()),
-                Some(kind) => Ok(kind == PushKind::Message),
-            },
-            () = sleep(PING_INTERVAL) => {
-                let ping = redis::cmd("PING");
-                self.within(ping.exec_async(connection).map_err(Failure::from)).await?;
-                Ok(false)
-            }
-        }
-    }
-
     async fn within<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         timeout(self.limit, work).await.unwrap_or_else(|_| Err(silent()))
+    }
+}
+
+/// Waits until a sentinel announces a step of a failover. Fails if the connection ends.
+async fn step(announced: &mut UnboundedReceiver<PushInfo>) -> Result<(), Failure> {
+    loop {
+        match announced.recv().await.map(|push| push.kind) {
+            Some(PushKind::Disconnection) | None => return Err(silent()),
+            Some(PushKind::Message) => return Ok(()),
+            Some(_) => {}
+        }
     }
 }
