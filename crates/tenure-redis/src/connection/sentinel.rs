@@ -55,8 +55,8 @@ const ASK_INTERVAL: Duration = Duration::from_secs(5);
 /// The same while the sentinel promotes a replica.
 const PROMOTION_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pause before the client tries again to listen to a sentinel. Each pause is twice the one before, up to `LAST_PAUSE`,
-/// until the client has listened.
+/// Pauses before the client tries again to listen to a sentinel: `FIRST_PAUSE` if the client has listened to it until
+/// then, because it may announce a step meanwhile. After a failed attempt twice as long as before, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -326,16 +326,16 @@ impl Sentinels {
 
     /// Listens to a sentinel. While that fails, asks it instead; ends once the client no longer knows it.
     async fn listen_while_known(&self, sentinel: Host) -> Host {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = LAST_PAUSE;
         while self.known().contains(&sentinel) {
             let Err(failure) = self.listen(&sentinel, &mut pause).await;
             tracing::debug!(%sentinel, %failure, "the client does not listen to this sentinel");
+            sleep(pause).await;
+            pause = (2 * pause).min(LAST_PAUSE);
             // A sentinel that refuses RESP3 or SUBSCRIBE still answers.
             if let Ok(answer) = self.within(self.ask(&sentinel)).await {
                 self.heed(answer);
             }
-            sleep(pause).await;
-            pause = (2 * pause).min(LAST_PAUSE);
         }
         self.state.lock().forget(&sentinel);
         sentinel
