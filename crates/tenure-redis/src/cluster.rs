@@ -1,12 +1,15 @@
 //! Redis Cluster as one store: a [`RedisStore`](crate::RedisStore) for each node, and a map from slots to nodes.
 //!
 //! All keys of a lock are in one slot. A call goes to the node of that slot, and follows the slot when it moves
-//! ([`route`]). The nodes share one table of claims, because claims move with their slots. `nodes` keeps the map,
-//! `wakes` moves subscriptions, and `listing` joins the listings of all nodes.
+//! ([`route`]). The nodes share one table of claims, because claims move with their slots. `map` asks the nodes for the
+//! map, and `nodes` keeps it; `open` knows the slots that are being moved. `wakes` moves subscriptions, and `listing`
+//! joins the listings of all nodes.
 
 mod examine;
 mod listing;
+mod map;
 mod nodes;
+mod open;
 mod route;
 mod wakes;
 
@@ -14,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -24,12 +28,12 @@ use tenure_backend::{
 use tokio::sync::{Notify, watch};
 
 use crate::backend::RedisStore;
-use crate::claims::slot::slot_of;
+use crate::claims::slot::{slot, slot_of};
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
 use crate::connection::link::wakes_at;
-use crate::error::{invalid, refused};
+use crate::error::{self, invalid, refused};
 use crate::layout::Layout;
 use crate::profile::LIMITS;
 use crate::release::release_each;
@@ -37,6 +41,7 @@ use crate::renew::time_limit;
 use crate::topology::Topology;
 pub use nodes::RedisCluster;
 use nodes::{Nodes, keep_looking};
+use open::OpenSlots;
 use route::redirect;
 
 impl RedisCluster {
@@ -68,6 +73,8 @@ impl RedisCluster {
             seeds,
             claims: Arc::new(ClaimTable::of_cluster()),
             nodes: Mutex::new(Some(Nodes::default())),
+            open: OpenSlots::default(),
+            looks: AtomicUsize::new(0),
             changed: watch::Sender::new(()),
             replaced: watch::Sender::new(()),
         });
@@ -85,8 +92,20 @@ impl RedisCluster {
         claim: &Arc<Claim>,
         not_after: Instant,
     ) -> Result<AcquireReply, BackendError> {
-        let acquire = |node: Arc<RedisStore>| async move { node.acquire_claim(claim, not_after).await };
+        let acquire = |node: Arc<RedisStore>| async move {
+            self.check_placement(claim, &node)?;
+            node.acquire_claim(claim, not_after).await
+        };
         self.call_routed(&claim.at.key, not_after, acquire).await
+    }
+
+    /// Fails if a node must not place a claim, because a node that has failed was moving the slot; see `open`.
+    fn check_placement(&self, claim: &Claim, node: &RedisStore) -> Result<(), BackendError> {
+        let (slot, node) = (slot_of(&claim.at.key)?, node.address());
+        match self.open.closed_for(slot, &node, claim.lease, self.now()) {
+            None => Ok(()),
+            Some(rest) => Err(error::failed_while_open(slot, &node, rest)),
+        }
     }
 
     /// Renews the claims of each slot in calls of their own, which run concurrently.
@@ -116,12 +135,13 @@ impl RedisCluster {
         let Some(first) = renewals.first() else {
             return Batch::new();
         };
+        let slot = slot(first.claim.key.as_str().as_bytes());
         let until = self.now() + time_limit(renewals.iter());
         let renew = |node: Arc<RedisStore>| async move {
             let replies = node.renew_all(renewals.iter().cloned().collect()).await;
             // A node that does not serve the slot refuses the whole call.
             let refused = replies.iter().find_map(|reply| match reply {
-                RenewReply::Unknown(error) if redirect(error).is_some() => Some(error.clone()),
+                RenewReply::Unknown(error) if redirect(error, slot).is_some() => Some(error.clone()),
                 _ => None,
             });
             refused.map_or(Ok(replies), Err)
@@ -131,7 +151,13 @@ impl RedisCluster {
     }
 
     async fn release_one(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
-        let release = |node: Arc<RedisStore>| async move { node.try_release(request).await };
+        let release = |node: Arc<RedisStore>| async move {
+            let successor = request.successor.as_ref();
+            match successor.map(|successor| self.check_placement(&successor.claim, &node)) {
+                Some(Err(_)) => node.release_without_successor(request).await,
+                Some(Ok(())) | None => node.try_release(request).await,
+            }
+        };
         let until = self.now() + self.dialer.config.command_timeout;
         self.call_routed(request.target.key(), until, release).await
     }

@@ -107,6 +107,16 @@ pub(crate) fn not_counted(refused: &BackendError) -> BackendError {
     BackendError::because(refused.fault(), Effect::Unknown, message, cause_of(refused))
 }
 
+/// Error for a claim that is not placed, because the node `node` has taken over a slot whose earlier node was moving it.
+pub(crate) fn failed_while_open(slot: u16, node: &str, rest: Duration) -> BackendError {
+    let message = format!(
+        "slot {slot} was being moved when {node} took it over from its master, so its locks may be held by clients \
+         that {node} does not know: this client places none there for another {} s",
+        rest.as_secs() + 1
+    );
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}
+
 /// Error for a call whose reply cannot come, because the runtime has ended.
 pub(crate) fn runtime_ended() -> BackendError {
     let message = "the runtime that speaks to Redis has ended: try again";

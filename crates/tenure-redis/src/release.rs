@@ -85,13 +85,8 @@ impl RedisStore {
             return Ok(done(Batch::new(), None, None));
         }
         if request.successor.is_some() && session.is_recovering(self.now()) {
-            let alone = ReleaseRequest {
-                successor: None,
-                ..request.clone()
-            };
             // Boxed: this future contains itself.
-            let released = Box::pin(self.try_release(&alone)).await?;
-            return Ok(with_successor(released, AcquireReply::Recovering));
+            return Box::pin(self.release_without_successor(request)).await;
         }
         let (released_id, (end, kind)) = match (&request.target, &request.cause) {
             (ReleaseTarget::Claim(target), Cause::Evicted { .. }) => {
@@ -109,6 +104,19 @@ impl RedisStore {
             _ => {}
         }
         released
+    }
+
+    /// Releases, and does not place the successor, because the server may lack claims that are held.
+    pub(crate) async fn release_without_successor(
+        &self,
+        request: &ReleaseRequest,
+    ) -> Result<ReleaseReply, BackendError> {
+        let alone = ReleaseRequest {
+            successor: None,
+            ..request.clone()
+        };
+        let released = self.try_release(&alone).await?;
+        Ok(with_successor(released, AcquireReply::Recovering))
     }
 
     async fn release_on(

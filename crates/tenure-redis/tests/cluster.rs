@@ -11,7 +11,7 @@ use fixture::*;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tenure_backend::{
-    Effect, Fault, FencingToken, HolderId, LockKey, Mode, Phase, RenewReply, RenewRequest, Severity,
+    Effect, Fault, FencingToken, Finding, HolderId, LockKey, Mode, Phase, RenewReply, RenewRequest, Severity,
     TokenRange,
 };
 
@@ -263,6 +263,23 @@ async fn doctor_reports_what_only_a_cluster_has() {
     let found = examine(client.backend()).await;
     assert_finding(&found, "1 slot is served by no node", Severity::Danger);
     assert_finding(&found, "cluster_state:fail", Severity::Danger);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_reports_slots_that_are_being_moved() {
+    let (cluster, store) = Cluster::start().with_clients().await;
+    let client = store.client().await;
+    let is_about = |finding: &&Finding| finding.what.contains("slot ");
+    let found = examine(client.backend()).await;
+    assert!(!found.iter().any(|finding| is_about(&finding)), "{found:?}");
+    let (slot, from, to) = cluster.place(&store.key());
+    cluster.servers.lock().begin_move(slot, to).expect("it begins");
+    let found = examine(client.backend()).await;
+    let [from, to] = [from, to].map(|node| cluster.addresses()[node].clone());
+    for (node, shown) in [(from, "->-"), (to, "-<-")] {
+        let moved = format!("{node}: slot {slot} is being moved: the node shows `[{slot}{shown}");
+        assert_finding(&found, &moved, Severity::Danger);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

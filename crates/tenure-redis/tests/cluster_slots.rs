@@ -10,6 +10,7 @@ use futures_util::StreamExt;
 use tenure_backend::{
     AcquireReply, Effect, Fault, HolderId, Mode, Phase, ReleaseReply, RenewReply, RenewRequest,
 };
+use tenure_redis::RedisCluster;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_waits_while_its_empty_slot_moves() {
@@ -265,4 +266,48 @@ async fn a_slot_without_a_node_is_a_transient_error() {
         }
     };
     soon(granted).await;
+}
+
+/// One `WAIT` answers the callers of many slots. The write before it is in the slot of the last one, which has moved: the
+/// other callers must not look for their slots at its new node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_moved_sends_no_other_call_away() {
+    let cluster = Cluster::replicated();
+    let config = cluster.config_of(&cluster.addresses(), "&replicas=1&replica_wait=10s");
+    let store = RedisCluster::connect(config).await.expect("the cluster answers");
+    let keys: [_; 3] = std::array::from_fn(|_| cluster.key_at(0));
+    cluster.servers.lock().node_mut(3).process().pause();
+    let mut calls = Vec::new();
+    for (number, key) in keys.iter().enumerate() {
+        let call = tokio::spawn({
+            let (store, claim) = (store.clone(), numbered_claim(key.as_str(), 1, number as u64));
+            async move { acquire(&store, &claim).await }
+        });
+        calls.push(call);
+        wait_until(|| cluster.ask(key, &["EXISTS", key.as_str()]) == "1");
+        // The first caller's `WAIT` keeps the others waiting for the next one.
+        wait_until(|| {
+            cluster
+                .ask(key, &["INFO", "clients"])
+                .contains("blocked_clients:1")
+        });
+    }
+    let (slot, _, to) = cluster.place(&keys[2]);
+    {
+        let mut servers = cluster.servers.lock();
+        servers.move_slot(slot, to).expect("it moves");
+        servers.node_mut(3).process().resume();
+    }
+    let mut replies = Vec::new();
+    for call in calls {
+        replies.push(call.await.expect("it does not panic"));
+    }
+    assert!(is_granted(&replies[0]) && is_granted(&replies[2]), "{replies:?}");
+    let unknown = replies[1].as_ref().expect_err("the replica was not asked");
+    assert_error(
+        unknown,
+        (Fault::Unavailable, Effect::Unknown),
+        "did not say how many replicas",
+    );
+    assert_eq!(cluster.refusals(to, "MOVED"), 0);
 }

@@ -128,6 +128,32 @@ impl RedisCluster {
         Ok(self.all(&self.nodes, calm)? && self.masters().len() * 2 == self.nodes.len())
     }
 
+    /// Starts a copy of a replica that knows the cluster as it is, and exchanges no message with any node, so it does
+    /// not learn of later changes.
+    ///
+    /// # Errors
+    /// The error of the system or the server.
+    pub fn start_cut_off(&self, number: usize) -> io::Result<Redis> {
+        let node = &self.nodes[number];
+        let map = node.ask(&["CLUSTER", "NODES"])?;
+        // No node listens for others at port 1.
+        let cut_off = |line: &str| {
+            let (address, rest) = line.split_once('@')?;
+            let (_, rest) = rest.split_once(' ')?;
+            Some(format!("{address}@1 {rest}\n"))
+        };
+        let map: Option<String> = map.lines().map(cut_off).collect();
+        let map = map.ok_or_else(|| io::Error::other("a line of `CLUSTER NODES` has no address"))?;
+        let folder = tempfile::tempdir()?;
+        std::fs::write(
+            folder.path().join("nodes.conf"),
+            map + "vars currentEpoch 0 lastVoteEpoch 0\n",
+        )?;
+        let bus = free_address()?.port().to_string();
+        let options = [&node.options()[..], &["--cluster-port", &bus]].concat();
+        Redis::start_at(free_address()?, folder, &options, None)
+    }
+
     /// Begins to move a slot to another node. `move_keys` then moves its keys.
     ///
     /// # Errors

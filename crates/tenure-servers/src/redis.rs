@@ -133,6 +133,11 @@ impl Redis {
         self.clock.as_deref()
     }
 
+    /// The command-line options, without those of address and folder.
+    pub(crate) fn options(&self) -> Vec<&str> {
+        self.options.iter().map(String::as_str).collect()
+    }
+
     /// Kills the server if it runs, and starts it again on the same port.
     ///
     /// # Errors

@@ -112,7 +112,9 @@ fn render(profiles: &[Profile]) -> String {
          lost it in a restart, they can: [Redis behind Sentinel](docs/guides/redis-behind-sentinel.md).\n\n\
          Redis behind Sentinel offers what one server offers. When a replica takes over, held locks are renewed on it, and those\n\
          that it lacks are lost. Redis Cluster offers the same for `redis (redisson)` and `redis (plain)`, and refuses the layout\n\
-         `spring`: [Redis Cluster](docs/guides/redis-cluster.md).\n",
+         `spring`: [Redis Cluster](docs/guides/redis-cluster.md). There `replicas` does not cover a slot whose master fails while the\n\
+         slot is being moved. Clients that know of the move grant nothing in the slot until the leases of that time have ended. A\n\
+         client that connects after the failover can acquire a lock until its holder learns of the loss, usually within two seconds.\n",
     );
     text
 }

@@ -1,18 +1,19 @@
 //! Examining a cluster, for `tenure doctor`: the findings of each node, and problems that only a cluster can have.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::InfoDict;
 use tenure_backend::{BackendError, Fault, Finding};
 
+use crate::backend::RedisStore;
 use crate::claims::slot::{SLOTS, scope};
-use crate::cluster::nodes::{RedisCluster, ask_for_slots};
+use crate::cluster::map::{OpenSlot, ask_node};
+use crate::cluster::nodes::RedisCluster;
+use crate::cluster::open::USUAL_LEASE;
 use crate::connection::wire::Wire;
-
-/// The lease that the engine asks for unless the caller names another.
-const USUAL_LEASE: Duration = Duration::from_secs(30);
 
 /// A replica takes over after about twice the node timeout: one until the master counts as failed, and one for the
 /// vote.
@@ -28,20 +29,8 @@ impl RedisCluster {
             all.map(|(address, node)| (address.clone(), nodes.slot_of(node), node.clone()))
                 .collect()
         };
-        let examined = join_all(nodes.iter().map(async |(_, slot, node)| {
-            let scope = slot.map(scope).unwrap_or_default();
-            let mut found = node.examine_server(&scope).await?;
-            let session = node.link.session().await?;
-            cluster_state(&session.wire, &mut found).await;
-            found.extend(slow_failover(&session.wire).await);
-            for (slots, _, replicas) in ask_for_slots(node.clone()).await? {
-                if slot.is_some_and(|slot| slots.contains(&slot.into())) {
-                    node.examine_replicas(replicas, &mut found).await;
-                }
-            }
-            Ok::<_, BackendError>(found)
-        }))
-        .await;
+        let examined = nodes.iter().map(|(_, slot, node)| examine_node(node, *slot));
+        let examined = join_all(examined).await;
         // A finding of several nodes is shown once, with the addresses of all of them.
         let mut shared: BTreeMap<(String, String), (Finding, Vec<&str>)> = BTreeMap::new();
         for ((address, ..), found) in nodes.iter().zip(examined) {
@@ -67,6 +56,23 @@ impl RedisCluster {
     }
 }
 
+/// The findings of one node and its replicas. `slot` is one of the slots that it serves.
+async fn examine_node(node: &Arc<RedisStore>, slot: Option<u16>) -> Result<Vec<Finding>, BackendError> {
+    let scope = slot.map(scope).unwrap_or_default();
+    let mut found = node.examine_server(&scope).await?;
+    let session = node.link.session().await?;
+    cluster_state(&session.wire, &mut found).await;
+    found.extend(slow_failover(&session.wire).await);
+    let answer = ask_node(node.clone()).await?;
+    found.extend(answer.open.iter().map(open_slot));
+    for served in answer.served {
+        if slot.is_some_and(|slot| served.slots.contains(&slot.into())) {
+            node.examine_replicas(served.replicas, &mut found).await;
+        }
+    }
+    Ok(found)
+}
+
 /// Reports slots without a node, and a node that counts the cluster as down.
 async fn cluster_state(wire: &Wire, findings: &mut Vec<Finding>) {
     let reply = wire.query(redis::cmd("CLUSTER").arg("INFO")).await;
@@ -88,6 +94,18 @@ async fn cluster_state(wire: &Wire, findings: &mut Vec<Finding>) {
             "it serves no lock until enough masters can be reached and all slots are covered",
         ));
     }
+}
+
+/// Reports a slot that is being moved.
+fn open_slot(open: &OpenSlot) -> Finding {
+    Finding::danger(
+        format!(
+            "slot {} is being moved: the node shows `{}`",
+            open.slot, open.shown
+        ),
+        "no lock of this slot can be had or renewed until the move ends, and if a replica takes over meanwhile, two clients can \
+         hold a lock at once: end the move, or repair the slot with `redis-cli --cluster fix`",
+    )
 }
 
 /// Warns if the node timeout is so long that a failover would outlast a lease of the usual length.

@@ -1,33 +1,31 @@
 //! The nodes of a cluster, and which of them serves which slot.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::select_ok;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
-use redis::Value;
-use tenure_backend::{BackendError, Effect, Fault};
+use tenure_backend::{BackendError, Fault};
 use tenure_endpoint::Host;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use crate::backend::RedisStore;
-use crate::claims::reply::{integer, list, text};
 use crate::claims::slot::SLOTS;
 use crate::claims::table::ClaimTable;
+use crate::cluster::map::{Answer, ask, moved_to, winning};
+use crate::cluster::open::OpenSlots;
 use crate::connection::dial::Dialer;
-use crate::error::unexpected_reply;
 
 /// Shortest time between two looks at which node serves which slot.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Locks in Redis Cluster, in the layout `redisson` or `plain`.
 ///
-/// The rules of [`Backend`](tenure_backend::Backend) hold as in a [`RedisStore`], also while slots move and replicas
-/// take over.
+/// The rules of [`Backend`](tenure_backend::Backend) hold as in a [`RedisStore`], also while slots move, and while replicas
+/// take over. If a replica takes over a slot that is being moved, a client that has connected since can place a claim
+/// while another is still held.
 ///
 /// # Examples
 /// ```no_run
@@ -46,6 +44,9 @@ pub struct RedisCluster {
     pub(super) claims: Arc<ClaimTable>,
     /// `None` after the store was closed.
     pub(super) nodes: Mutex<Option<Nodes>>,
+    pub(super) open: OpenSlots,
+    /// Number of looks at the map of slots. Each one begins with another node.
+    pub(super) looks: AtomicUsize,
     /// Notified when a slot may have been given to another node.
     pub(super) changed: watch::Sender<()>,
     /// Notified when a node's connection was replaced, or a node is gone, as after a failover: the new server may have
@@ -57,6 +58,8 @@ pub struct RedisCluster {
 pub(super) struct Nodes {
     pub(super) by_address: BTreeMap<String, Arc<RedisStore>>,
     by_slot: Vec<Option<Arc<RedisStore>>>,
+    /// Addresses of the replicas, none of which serves a slot.
+    replicas: BTreeSet<String>,
 }
 
 impl Default for Nodes {
@@ -64,6 +67,7 @@ impl Default for Nodes {
         Nodes {
             by_address: BTreeMap::new(),
             by_slot: vec![None; SLOTS],
+            replicas: BTreeSet::new(),
         }
     }
 }
@@ -81,39 +85,51 @@ impl Nodes {
     }
 }
 
-/// A range of slots, the node that serves it, and the replicas of that node.
-type Served = (RangeInclusive<usize>, Host, Vec<Host>);
-
 impl RedisCluster {
     /// The known nodes. Fails after the store was closed.
     pub(super) fn nodes(&self) -> Result<MappedMutexGuard<'_, Nodes>, BackendError> {
         MutexGuard::try_map(self.nodes.lock(), Option::as_mut).map_err(|_| BackendError::closed())
     }
 
-    /// Learns which node serves which slot: from the known nodes, or if none answers, from those that the URL names.
+    /// Learns which node serves which slot: from some of the known nodes, or if none answers, from those that the URL
+    /// names.
     pub(super) async fn look(&self) -> Result<(), BackendError> {
-        let known = self.nodes()?.by_address.clone();
+        let mut known: Vec<_> = self.nodes()?.by_address.values().cloned().collect();
         if !known.is_empty() {
-            match ask_first(known.into_values()).await {
-                Ok(served) => return self.adopt(served),
+            let first = self.looks.fetch_add(1, Ordering::Relaxed) % known.len();
+            known.rotate_left(first);
+            match ask(known).await {
+                Ok(answers) => return self.adopt(&answers),
                 Err(error) => tracing::debug!(%error, "no known node of the cluster answers"),
             }
         }
-        let seeds = self.seeds.iter().map(|host| self.node_at(host));
-        self.adopt(ask_first(seeds).await?)
+        let seeds = self.seeds.iter().map(|host| self.node_at(host)).collect();
+        self.adopt(&ask(seeds).await?)
     }
 
     /// Replaces the map of slots. Nodes that serve none are dropped.
-    fn adopt(&self, served: Vec<Served>) -> Result<(), BackendError> {
+    fn adopt(&self, answers: &[Answer]) -> Result<(), BackendError> {
         let mut fresh = Nodes::default();
-        for (slots, host, _) in served {
-            let entry = fresh
-                .by_address
-                .entry(self.dialer.to(host.clone()).config.address());
-            let node = entry.or_insert_with(|| self.node_at(&host)).clone();
-            fresh.by_slot[slots].fill(Some(node));
+        for (served, slots) in winning(answers) {
+            let address = self.address_of(&served.master);
+            let entry = fresh.by_address.entry(address);
+            let node = entry.or_insert_with(|| self.node_at(&served.master));
+            for slot in slots {
+                fresh.by_slot[slot] = Some(node.clone());
+            }
         }
+        let served = answers.iter().flat_map(|answer| &answer.served);
+        let replicas = served.flat_map(|served| &served.replicas);
+        fresh.replicas = replicas.map(|replica| self.address_of(replica)).collect();
+        // To a node that has missed a failover, the master is still a replica.
+        fresh
+            .replicas
+            .retain(|replica| !fresh.by_address.contains_key(replica));
+        self.open.note_replicas(&fresh.replicas);
         let before = std::mem::replace(&mut *self.nodes()?, fresh);
+        for open in answers.iter().flat_map(|answer| &answer.open) {
+            self.note_open(open.slot);
+        }
         self.changed.send_replace(());
         let after = self.nodes()?;
         let is_gone = |address| !after.by_address.contains_key(address);
@@ -123,15 +139,21 @@ impl RedisCluster {
         Ok(())
     }
 
+    /// Notes that a slot is being moved from or to the node that serves it.
+    pub(super) fn note_open(&self, slot: u16) {
+        let Ok(nodes) = self.nodes() else { return };
+        let owner = nodes.of_slot(slot).map(|node| node.address());
+        let owner = owner.unwrap_or_default();
+        self.open.note(slot, &owner, &nodes.replicas, self.now());
+    }
+
     /// Notes the reply `MOVED` of the node `said_by`: the node at `address` serves the slot. If `address` names no
     /// host, its host is that of `said_by`.
     pub(super) fn note_move(&self, slot: u16, address: &str, said_by: &RedisStore) {
         self.dialer.slots_may_have_moved();
-        let Some((name, port)) = address.rsplit_once(':') else {
+        let Some(host) = moved_to(address, &said_by.address()) else {
             return;
         };
-        let host = port.parse().ok().and_then(|port| host(name, port, said_by));
-        let Some(host) = host else { return };
         let node = self.node_at(&host);
         let Ok(mut nodes) = self.nodes() else { return };
         nodes.by_address.insert(node.address(), node.clone());
@@ -139,6 +161,10 @@ impl RedisCluster {
         drop(nodes);
         drop(before);
         self.changed.send_replace(());
+    }
+
+    fn address_of(&self, host: &Host) -> String {
+        self.dialer.to(host.clone()).config.address()
     }
 
     /// The node at an address. A new one connects at its first call.
@@ -178,56 +204,4 @@ pub(super) async fn keep_looking(cluster: Weak<RedisCluster>, moves: Arc<Notify>
         drop(cluster);
         sleep(LOOK_INTERVAL).await;
     }
-}
-
-/// Asks all these nodes at once which node serves which slot. Returns the first answer, or an error if none answers.
-async fn ask_first(nodes: impl Iterator<Item = Arc<RedisStore>>) -> Result<Vec<Served>, BackendError> {
-    let asked = nodes.map(|node| ask_for_slots(node).boxed());
-    let (served, _) = select_ok(asked).await?;
-    Ok(served)
-}
-
-pub(super) async fn ask_for_slots(node: Arc<RedisStore>) -> Result<Vec<Served>, BackendError> {
-    let session = node.link.session().await?;
-    let reply = session.wire.query(redis::cmd("CLUSTER").arg("SLOTS")).await;
-    let reply = reply.map_err(|error| match std::error::Error::source(&error) {
-        Some(cause) if cause.to_string().contains("cluster support disabled") => BackendError::new(
-            Fault::Unsupported,
-            Effect::None,
-            format!(
-                "Redis at {} is no node of a cluster: write `redis://` for a single server",
-                node.address()
-            ),
-        ),
-        _ => error,
-    })?;
-    let ranges = list(&reply).ok_or_else(unexpected_reply)?.iter();
-    let served: Option<Vec<Served>> = ranges.map(|range| served(range, &node)).collect();
-    served.ok_or_else(unexpected_reply)
-}
-
-/// Decodes one range of slots, with its master and the replicas that follow.
-fn served(range: &Value, said_by: &RedisStore) -> Option<Served> {
-    let [first, last, nodes @ ..] = list(range)? else {
-        return None;
-    };
-    let mut hosts = nodes.iter().map(|node| match list(node)? {
-        [name, port, ..] => host(text(name).unwrap_or_default(), integer(port)?, said_by),
-        _ => None,
-    });
-    let (first, last) = (integer(first)?.try_into().ok()?, integer(last)?.try_into().ok()?);
-    let master = hosts.next()??;
-    (first <= last && last < SLOTS).then(|| (first..=last, master, hosts.flatten().collect()))
-}
-
-/// A node's host. If the answer has no name for it, the host of the node that answered, which may not know its own
-/// name.
-fn host(name: &str, port: u64, said_by: &RedisStore) -> Option<Host> {
-    let port = u16::try_from(port).ok()?;
-    if !["", "?"].contains(&name) {
-        return Some(Host::new(name, port));
-    }
-    let asked = said_by.address();
-    let (asked, _) = asked.rsplit_once(':')?;
-    Some(Host::new(asked.trim_matches(['[', ']']), port))
 }

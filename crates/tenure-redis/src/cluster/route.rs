@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::backend::RedisStore;
 use crate::claims::slot::slot_of;
 use crate::cluster::nodes::RedisCluster;
-use crate::error::cause_of;
+use crate::error::{cause_of, no_acknowledgement};
 
 /// Pause before a call is repeated because its slot moves. Each pause is twice the one before, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -23,19 +23,24 @@ const LAST_PAUSE: Duration = Duration::from_millis(80);
 /// The most `MOVED` that one call follows without a pause: nodes that name each other would keep it busy.
 const MAX_MOVES: u32 = 3;
 
-/// Why a node of a cluster did not serve a call, which had no effect.
+/// Why a node of a cluster refused a call.
 pub(super) enum Redirect {
     /// Another node serves the slot: its address.
     Moved(String),
     /// The slot is being moved, so no node serves the call now.
     Moving,
+    /// The node refused a write in another slot. It wrote that before the `WAIT` that answers the callers of many slots.
+    OtherSlot,
 }
 
-/// Returns why a node did not serve a call; `None` if the error is no redirection.
-pub(super) fn redirect(error: &BackendError) -> Option<Redirect> {
+/// Returns why a node refused a call in a slot; `None` if the error is no redirection.
+pub(super) fn redirect(error: &BackendError, slot: u16) -> Option<Redirect> {
     let cause = cause_of(error);
     let mut words = cause.split(' ');
-    match (words.next()?, words.nth(1)) {
+    let (code, of_slot) = (words.next()?, words.next());
+    let is_other = || of_slot.and_then(|of_slot| of_slot.parse().ok()) != Some(slot);
+    match (code, words.next()) {
+        ("MOVED" | "ASK", Some(_)) if is_other() => Some(Redirect::OtherSlot),
         ("MOVED", Some(address)) => Some(Redirect::Moved(address.to_owned())),
         ("ASK" | "TRYAGAIN", _) => Some(Redirect::Moving),
         _ => None,
@@ -93,8 +98,9 @@ impl Route<'_> {
 
     /// Waits until the call is to be repeated. Fails if the node's error is the call's outcome, or time is up.
     async fn follow(&mut self, error: BackendError, node: &RedisStore) -> Result<(), BackendError> {
-        match redirect(&error) {
+        match redirect(&error, self.slot) {
             None => return Err(self.outcome(error)),
+            Some(Redirect::OtherSlot) => return Err(no_acknowledgement()),
             Some(Redirect::Moved(address)) => {
                 self.cluster.note_move(self.slot, &address, node);
                 self.moves += 1;
@@ -102,7 +108,10 @@ impl Route<'_> {
                     return Ok(());
                 }
             }
-            Some(Redirect::Moving) => self.cluster.dialer.slots_may_have_moved(),
+            Some(Redirect::Moving) => {
+                self.cluster.note_open(self.slot);
+                self.cluster.dialer.slots_may_have_moved();
+            }
         }
         if self.until <= self.cluster.now() + self.pause {
             return Err(not_served(self.slot, error.effect(), cause_of(&error)));
