@@ -339,8 +339,11 @@ pub struct Limits {
     pub max_grants: NonZeroU32,
     /// Greatest number of elements in one call of `renew` or `release`.
     pub max_batch: NonZeroU32,
-    /// Time from the local deadline to the end of the lease, besides 1 % of the lease for clock drift. `None`: 10 ms,
-    /// or 1 % of the lease if that is more.
+    /// Part of the lease, in millionths, that the holder does not use, because its clock may run slower than the store's:
+    /// 10,000, which is 1 %, by default.
+    pub drift_ppm: u32,
+    /// Time from the local deadline to the end of the lease, besides the part for clock drift. `None`: 10 ms, or 1 % of
+    /// the lease if that is more.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "margin_ms", serialize_with = "crate::json::opt_ms")
@@ -363,6 +366,7 @@ impl Limits {
             max_lease,
             max_grants: NonZeroU32::MIN,
             max_batch: NonZeroU32::MIN,
+            drift_ppm: 10_000,
             margin: None,
             expiry_slack: Duration::ZERO,
         }

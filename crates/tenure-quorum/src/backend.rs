@@ -62,7 +62,12 @@ impl Quorum {
             ));
         }
         Ok(Arc::new(Quorum {
-            profile: profile(first.profile(), others.into_iter(), config.max_lease),
+            profile: profile(
+                first.profile(),
+                others.into_iter(),
+                config.max_lease,
+                config.drift_ppm,
+            ),
             clock: first.clock().clone(),
             attempts: Attempts::default(),
             is_closed: AtomicBool::new(false),

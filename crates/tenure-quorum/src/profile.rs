@@ -26,11 +26,13 @@ pub(crate) fn profile<'a>(
     first: &Profile,
     others: impl Iterator<Item = &'a Profile>,
     max_lease: Duration,
+    drift_ppm: u32,
 ) -> Profile {
     let mut all = first.clone();
     all.store = "quorum";
     all.fuller_layout = None;
     all.limits.max_lease = all.limits.max_lease.min(max_lease);
+    all.limits.drift_ppm = drift_ppm;
     for member in others {
         all.fencing = all.fencing.min(member.fencing);
         all.wake_up = all.wake_up.min(member.wake_up);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tenure_backend::{Backend, BackendError, Effect};
-use tenure_endpoint::{Known, StoreUrl};
+use tenure_endpoint::{Known, Options, StoreUrl};
 use tenure_quorum::{Config, Quorum};
 use tenure_redis::{Layout, RedisStore};
 use tokio::time::{Instant, timeout_at};
@@ -17,6 +17,7 @@ const OPTIONS: &[Known] = &[
     Known::one_of("layout", &["plain", "redisson"]),
     Known::duration("max_lease"),
     Known::duration("member_timeout"),
+    Known::text("drift"),
 ];
 
 /// Connects to the servers of `redlock://[user:pass@]host[:port],…[/db][?options]`, or `redlocks://…` for TLS.
@@ -26,12 +27,12 @@ const OPTIONS: &[Known] = &[
 /// connect in the background.
 pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     let (options, servers) = url.split_options(OPTIONS)?;
-    let time = |name, default| match options.duration(name) {
-        Some(Duration::ZERO) => Err(Error::Invalid(format!("`{name}` must be longer than 0").into())),
-        given => Ok(given.unwrap_or(default)),
-    };
-    let max_lease = time("max_lease", Config::MAX_LEASE)?;
-    let member_timeout = time("member_timeout", Config::MEMBER_TIMEOUT)?;
+    let max_lease = longer_than_0(&options, "max_lease", Config::MAX_LEASE)?;
+    let member_timeout = longer_than_0(&options, "member_timeout", Config::MEMBER_TIMEOUT)?;
+    let config = Config::default()
+        .member_timeout(member_timeout)
+        .max_lease(max_lease)
+        .drift(drift(&options))?;
     // Unlike on a single server, `plain` is the default, because other RedLock libraries use it.
     let layout = match options.one_of("layout") {
         Some("redisson") => Layout::Redisson,
@@ -51,10 +52,21 @@ pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
         .map(|server| server.layout(layout.clone()).max_lease(max_lease))
         .collect();
     let members = connect(servers, member_timeout).await?;
-    let config = Config::default()
-        .member_timeout(member_timeout)
-        .max_lease(max_lease);
     Ok(Quorum::new(members, config)?)
+}
+
+/// Reads a time from the options. Fails if it is 0.
+fn longer_than_0(options: &Options, name: &str, default: Duration) -> Result<Duration, Error> {
+    match options.duration(name) {
+        Some(Duration::ZERO) => Err(Error::Invalid(format!("`{name}` must be longer than 0").into())),
+        given => Ok(given.unwrap_or(default)),
+    }
+}
+
+/// Reads `drift` from the options. A text that is no number becomes NaN, which `Config::drift` refuses.
+fn drift(options: &Options) -> f64 {
+    let given = options.text("drift");
+    given.map_or(Config::DRIFT, |drift| drift.parse().unwrap_or(f64::NAN))
 }
 
 /// Connects to at least a majority of the servers, or fails. The others connect in the background.

@@ -312,7 +312,7 @@ impl Attempt {
             return Err(BackendError::unsupported(message).into());
         }
         let lease = self.request.options.lease;
-        if local_deadline(Instant::ORIGIN, lease, profile.limits.margin) == Instant::ORIGIN {
+        if local_deadline(Instant::ORIGIN, lease, &profile.limits) == Instant::ORIGIN {
             let message = format!(
                 "{} takes more off a lease than this one has: ask for a longer one",
                 profile.store

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_backend::Instant;
+use tenure_backend::{Instant, Limits};
 
 /// The shortest valid lease. The safety margins would leave too little of a shorter one.
 pub(crate) const MIN_LEASE: Duration = Duration::from_millis(30);
@@ -13,13 +13,13 @@ fn margin(lease: Duration) -> Duration {
     Duration::from_millis(10).max(lease / 100)
 }
 
-/// The local deadline of a grant: `held_from + lease − drift − margin`, where drift is a hundredth of the lease, and
-/// the margin is `own` or the default.
-pub(crate) fn local_deadline(held_from: Instant, lease: Duration, own: Option<Duration>) -> Instant {
+/// The local deadline of a grant: `held_from + lease − drift − margin`, where drift is the part of the lease that the
+/// store's limits name, and the margin is theirs or the default.
+pub(crate) fn local_deadline(held_from: Instant, lease: Duration, limits: &Limits) -> Instant {
     held_from
         + lease
-            .saturating_sub(lease / 100)
-            .saturating_sub(own.unwrap_or_else(|| margin(lease)))
+            .saturating_sub(lease.mul_f64(f64::from(limits.drift_ppm) / 1e6))
+            .saturating_sub(limits.margin.unwrap_or_else(|| margin(lease)))
 }
 
 /// Time from the confirmation of a claim to its next renewal: a third of the lease, less up to a tenth of that third.
@@ -45,13 +45,14 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const LIMITS: Limits = Limits::new(Duration::ZERO, SECOND);
 
     #[test]
     fn belief_ends_before_the_lease() {
         for ms in [30, 31, 100, 999, 1_000, 30_000, 86_400_000] {
             let lease = Duration::from_millis(ms);
             let from = Instant::ORIGIN + SECOND;
-            let until = local_deadline(from, lease, None);
+            let until = local_deadline(from, lease, &LIMITS);
             assert!(
                 until > from && until + lease / 100 + Duration::from_millis(10) <= from + lease,
                 "{lease:?}"
@@ -61,20 +62,25 @@ mod tests {
 
     #[test]
     fn the_default_lease_is_believed_for_29_4_seconds() {
-        let until = local_deadline(Instant::ORIGIN, 30 * SECOND, None);
+        let until = local_deadline(Instant::ORIGIN, 30 * SECOND, &LIMITS);
         assert_eq!(until - Instant::ORIGIN, Duration::from_millis(29_400));
     }
 
     #[test]
-    fn a_backends_own_margin_replaces_ours() {
-        let until = local_deadline(Instant::ORIGIN, 100 * SECOND, Some(5 * SECOND));
+    fn a_backends_own_margin_and_drift_replace_the_defaults() {
+        let mut limits = LIMITS;
+        limits.margin = Some(5 * SECOND);
+        let until = local_deadline(Instant::ORIGIN, 100 * SECOND, &limits);
         assert_eq!(until - Instant::ORIGIN, 94 * SECOND);
+        limits.drift_ppm = 250_000;
+        let until = local_deadline(Instant::ORIGIN, 100 * SECOND, &limits);
+        assert_eq!(until - Instant::ORIGIN, 70 * SECOND);
     }
 
     #[test]
     fn a_lease_shorter_than_its_margins_is_never_believed() {
         assert_eq!(
-            local_deadline(Instant::ORIGIN + SECOND, Duration::from_millis(5), None),
+            local_deadline(Instant::ORIGIN + SECOND, Duration::from_millis(5), &LIMITS),
             Instant::ORIGIN + SECOND
         );
     }

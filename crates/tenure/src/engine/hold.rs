@@ -119,7 +119,7 @@ impl Hold {
         } else {
             grant.lease.min(claim.lease)
         };
-        let mut deadline = local_deadline(grant.held_from, believed, profile.limits.margin);
+        let mut deadline = local_deadline(grant.held_from, believed, &profile.limits);
         let extra = Extra::of(terms, grant.evidence, now);
         if let Some(end) = extra.as_ref().and_then(|extra| extra.max_hold_ends) {
             deadline = deadline.min(end);
@@ -224,13 +224,13 @@ impl Hold {
 
     /// Moves the deadline after a renewal, unless the deadline has passed. Moves it back if the store keeps the claim
     /// for less time than before. Ignores the reply to a request sent before the last confirmed one.
-    pub(crate) fn extend(&self, held_from: Instant, lease: Duration, margin: Option<Duration>, now: Instant) {
+    pub(crate) fn extend(&self, held_from: Instant, lease: Duration, now: Instant) {
         self.unconfirmed.store(false, Ordering::Relaxed);
         let sent = held_from.as_nanos();
         if self.confirmed.fetch_max(sent, Ordering::AcqRel) > sent {
             return;
         }
-        let mut later = local_deadline(held_from, lease, margin);
+        let mut later = local_deadline(held_from, lease, &self.context.store.profile().limits);
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }

@@ -366,7 +366,7 @@ impl Shared {
     /// Renews a batch of claims. Returns the first failure, if any.
     async fn renew(&self, batch: Vec<Watched>) -> Option<Error> {
         let context = &self.context;
-        let (meters, margin) = (context.renewal_meters(), context.store.profile().limits.margin);
+        let meters = context.renewal_meters();
         let renewals: Batch<RenewRequest> = batch
             .iter()
             // The renewal of a fixed lease only checks the claim, and does not lengthen the lease.
@@ -400,7 +400,7 @@ impl Shared {
                     }
                     if hold.renewed {
                         meters.margin.record(hold.deadline() - now);
-                        hold.extend(held_from, lease, margin, now);
+                        hold.extend(held_from, lease, now);
                     }
                     let renewal = now + renew_after(hold.lease(), context.dice());
                     looks.push((hold, next_look(hold, renewal)));
