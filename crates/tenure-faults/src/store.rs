@@ -54,8 +54,9 @@ impl Store {
         Ok(Store::of(server.url(), Group::Members(vec![server]), allowed))
     }
 
-    /// Starts a quorum of three Redis servers. The first writes to its disk before it replies. The others forget all in
-    /// a restart, and then grant nothing for the longest lease. So no fault makes two clients hold a key.
+    /// Starts a quorum of three Redis servers, for which the clients vouch (`durable=true`). The first writes to its disk
+    /// before it replies, and loses its data in some of its restarts. The others forget all in a restart. Without its data, a
+    /// server grants nothing for the longest lease. So no fault makes two clients hold a key.
     ///
     /// # Errors
     /// Returns an error if the servers cannot be started.
@@ -70,8 +71,12 @@ impl Store {
             .iter()
             .map(|member| member.address().to_string())
             .collect();
-        let url = format!("redlock://{}?layout=redisson&max_lease=2s", hosts.join(","));
+        let url = format!(
+            "redlock://{}?layout=redisson&max_lease=2s&durable=true",
+            hosts.join(",")
+        );
         let allowed = Allowed {
+            loses: true,
             forgets: true,
             withstands_all: true,
             ..Allowed::default()

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tenure_backend::{BackendError, Clock, SystemClock};
 use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl};
 
+use crate::connection::recovery::Member;
 use crate::credentials::{Credentials, CredentialsSource, Login};
 use crate::error::invalid;
 use crate::layout::Layout;
@@ -62,7 +63,7 @@ pub struct Config {
     pub(crate) tls: Option<Tls>,
     pub(crate) spin: bool,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) max_lease: Option<Duration>,
+    pub(crate) member: Option<Member>,
     pub(crate) redisson_fencing: bool,
     pub(crate) batch_from: usize,
     pub(crate) concurrent_batches: Option<usize>,
@@ -99,7 +100,7 @@ impl Config {
             tls: None,
             spin: true,
             clock: Arc::new(SystemClock),
-            max_lease: None,
+            member: None,
             batch_from: BATCH_FROM,
             concurrent_batches: None,
             redisson_fencing: false,
@@ -271,16 +272,16 @@ impl Config {
         Config { clock, ..self }
     }
 
-    /// Makes the server a member (by default it is none) of a quorum whose clients have leases of at most `lease`.
+    /// Makes the server a member of a quorum: by default it is none.
     ///
-    /// A member that has been up for less than `lease`, and does not sync every write to its disk, may have forgotten
-    /// claims that still hold. Until it has been up for `lease`, the client returns
-    /// [`Recovering`](tenure_backend::AcquireReply::Recovering) and places no claim on it. Connecting asks the server
-    /// for its uptime, so the user needs the command `INFO`.
+    /// A member that restarted may have forgotten claims that still hold. Until it has been up for
+    /// [`Member::max_lease`], the client returns [`Recovering`](tenure_backend::AcquireReply::Recovering) and places no
+    /// claim on it, unless it is [durable](Member::durable). Connecting asks the server for its uptime, so the user needs
+    /// the command `INFO`.
     #[must_use]
-    pub fn max_lease(self, lease: Duration) -> Self {
-        let max_lease = Some(lease);
-        Config { max_lease, ..self }
+    pub fn member(self, member: Member) -> Self {
+        let member = Some(member);
+        Config { member, ..self }
     }
 
     /// Sets the number of calls in flight from which on claims are batched (`None`: no change), and the number of

@@ -20,8 +20,9 @@ use crate::claims::names::{COUNTER, MUTEX_CHANNEL};
 use crate::claims::reply::text;
 use crate::claims::script::Layout;
 use crate::connection::dial::Dialer;
+use crate::connection::recovery::Member;
 use crate::connection::wire::Wire;
-use info::{cluster, eviction, persistence, replicas, version};
+use info::{cluster, eviction, forgetful, replicas, unwritable, version};
 
 /// `examine` warns if the server's clock and ours differ by more than this and a round trip.
 const MAX_SKEW: Duration = Duration::from_secs(1);
@@ -62,7 +63,8 @@ impl RedisStore {
         match answered(wire.info("everything").await)? {
             Ok(info) => {
                 findings.extend(version(&info));
-                persistence_and_eviction(wire, &info, &mut findings).await;
+                let member = self.link.dialer.config.member;
+                persistence_and_eviction(wire, member, &info, &mut findings).await;
                 replicas(&info, &mut findings);
                 let minimum = wire.setting("min-replicas-to-write").await;
                 findings.extend(replication::missing(minimum.as_deref(), &info));
@@ -223,20 +225,53 @@ fn answered<T>(reply: Result<T, BackendError>) -> Result<Result<T, BackendError>
 async fn examine_replica(replica: &Dialer) -> Result<Vec<Finding>, BackendError> {
     let wire = Wire::open(replica).await?;
     let mut findings = Vec::new();
-    persistence_and_eviction(&wire, &wire.info("everything").await?, &mut findings).await;
+    let info = wire.info("everything").await?;
+    persistence_and_eviction(&wire, replica.config.member, &info, &mut findings).await;
     Ok(findings)
 }
 
 /// Reports what a restart and a full memory would do to locks.
-async fn persistence_and_eviction(wire: &Wire, info: &InfoDict, findings: &mut Vec<Finding>) {
-    persistence(info, findings);
-    if info.get("aof_enabled") == Some(1) {
-        findings.extend(fsync_policy(wire.setting("appendfsync").await.as_deref()));
+async fn persistence_and_eviction(
+    wire: &Wire,
+    member: Option<Member>,
+    info: &InfoDict,
+    findings: &mut Vec<Finding>,
+) {
+    let writes_each = info.get("aof_enabled") == Some(1);
+    match member {
+        None if writes_each => findings.extend(fsync_policy(wire.setting("appendfsync").await.as_deref())),
+        None => findings.push(forgetful()),
+        Some(member) if member.durable => findings.extend(not_durable(wire, writes_each).await),
+        // A restart does no harm: the member keeps out after it.
+        Some(_) => {}
     }
+    unwritable(info, findings);
     // A user that may not call `CONFIG GET` can still read the policy in `INFO`.
     let policy = wire.setting("maxmemory-policy").await;
     let policy = policy.or_else(|| info.get("maxmemory_policy"));
     eviction(info, policy.as_deref().unwrap_or("noeviction"), findings);
+}
+
+/// Reports a member of a quorum for which the operator vouches (`durable=true`) although its settings let a crash take
+/// writes that it has answered.
+async fn not_durable(wire: &Wire, writes_each: bool) -> Option<Finding> {
+    let setting = async |name| wire.setting(name).await.unwrap_or_else(|| "unknown".to_owned());
+    let found = match (
+        &*setting("appendfsync").await,
+        &*setting("no-appendfsync-on-rewrite").await,
+    ) {
+        _ if !writes_each => "the append-only file is off (`appendonly no`)".to_owned(),
+        ("always", "no") => return None,
+        ("always", rewrite) => {
+            format!("writes may not be on the disk during a rewrite (`no-appendfsync-on-rewrite {rewrite}`)")
+        }
+        (policy, _) => format!("the append-only file may be on the disk later (`appendfsync {policy}`)"),
+    };
+    Some(Finding::danger(
+        format!("`durable=true` vouches that a restart of this server loses no write, but {found}"),
+        "after a crash two clients can hold a lock at once until the older lease has ended: set `appendonly yes`, `appendfsync \
+         always` and `no-appendfsync-on-rewrite no`, or leave `durable` out",
+    ))
 }
 
 /// Judges the setting `appendfsync`, which says how soon a write is on the disk. `policy` is `None` if it could not

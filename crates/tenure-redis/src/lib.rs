@@ -20,6 +20,7 @@ mod watch;
 pub use backend::RedisStore;
 pub use cluster::RedisCluster;
 pub use config::{Config, Tls};
+pub use connection::recovery::Member;
 pub use credentials::Credentials;
 pub use layout::Layout;
 pub use tenure_endpoint::{Host, Secret, StoreUrl};

@@ -1,5 +1,5 @@
-//! A member of a quorum that has just started may have forgotten claims. Unless it syncs every write, it places none
-//! for the longest lease.
+//! A member of a quorum that has just started may have forgotten claims. It places none for the longest lease, unless
+//! the operator vouches for its data, and it has data.
 
 mod fixture;
 
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use fixture::*;
 use tenure_backend::{
-    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, LockKey, Loss, ReleaseReply, ReleaseRequest,
-    RenewReply, RenewRequest, Severity, Successor,
+    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Finding, LockKey, Loss, ReleaseReply,
+    ReleaseRequest, RenewReply, RenewRequest, Severity, Successor,
 };
-use tenure_redis::RedisStore;
+use tenure_redis::{Member, RedisStore};
 use tenure_servers::{Data, Disk, Redis};
 use tenure_testkit::Subject;
 
@@ -27,7 +27,11 @@ fn claim(number: u64) -> Arc<Claim> {
 }
 
 async fn member(server: &Server) -> Arc<RedisStore> {
-    let config = server.config().max_lease(MAX_LEASE);
+    let member = Member {
+        max_lease: MAX_LEASE,
+        durable: false,
+    };
+    let config = server.config().member(member);
     RedisStore::connect(config).await.expect("the server answers")
 }
 
@@ -127,15 +131,77 @@ async fn a_member_that_restarted_empty_recovers_again() {
     assert!(is_recovering(&acquire(&store, &claim(2)).await.unwrap()));
 }
 
+/// A server that has granted a claim and syncs every write, after a restart; and a client that connects to it then.
+async fn restarted(data: Data, durable: bool) -> (Redis, Arc<RedisStore>) {
+    let mut redis = Redis::start_on(Disk::EveryWrite, None).expect("redis-server starts");
+    let alone = RedisStore::connect(config(&redis.url()).expect("a URL"));
+    let granted = acquire(&alone.await.expect("the server answers"), &claim(1)).await;
+    assert!(matches!(granted, Ok(AcquireReply::Granted(_))), "{granted:?}");
+    redis.restart(data).expect("the server starts again");
+    let store = durable_member(&redis, durable).await;
+    (redis, store)
+}
+
+async fn durable_member(redis: &Redis, durable: bool) -> Arc<RedisStore> {
+    let member = Member {
+        max_lease: MAX_LEASE,
+        durable,
+    };
+    let config = config(&redis.url()).expect("a URL").member(member);
+    RedisStore::connect(config).await.expect("the server answers")
+}
+
+/// The setting says nothing about the time before the restart: `appendfsync` may have been another, and the disk too.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_syncs_every_write_never_recovers() {
+async fn a_member_that_syncs_every_write_recovers_all_the_same() {
+    let (_redis, store) = restarted(Data::Kept, false).await;
+    assert!(is_recovering(&acquire(&store, &claim(2)).await.unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_member_does_not_recover_if_it_has_its_data() {
+    let (_redis, store) = restarted(Data::Kept, true).await;
+    let reply = acquire(&store, &claim(2)).await;
+    assert!(matches!(reply, Ok(AcquireReply::Waiting { .. })), "{reply:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_member_recovers_if_it_restarted_empty() {
+    let (_redis, store) = restarted(Data::Lost, true).await;
+    assert!(is_recovering(&acquire(&store, &claim(2)).await.unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_member_that_may_lose_writes_is_a_danger() {
     let redis = Redis::start_on(Disk::EveryWrite, None).expect("redis-server starts");
-    let config = config(&redis.url()).expect("a URL").max_lease(MAX_LEASE);
-    let store = RedisStore::connect(config).await.expect("the server answers");
-    assert!(matches!(
-        acquire(&store, &claim(1)).await,
-        Ok(AcquireReply::Granted(_))
-    ));
+    let (durable, other) = (
+        durable_member(&redis, true).await,
+        durable_member(&redis, false).await,
+    );
+    let vouched = "`durable=true` vouches";
+    let is_quiet = |found: &[Finding]| {
+        let words = ["durable", "append-only", "held twice"];
+        !found
+            .iter()
+            .any(|one| words.iter().any(|word| format!("{one:?}").contains(word)))
+    };
+    let found = examine(&durable).await;
+    assert!(is_quiet(&found), "{found:?}");
+    for (setting, value) in [
+        ("no-appendfsync-on-rewrite", "yes"),
+        ("appendfsync", "everysec"),
+        ("appendonly", "no"),
+    ] {
+        redis
+            .ask(&["CONFIG", "SET", setting, value])
+            .expect("it can be set");
+        let found = examine(&durable).await;
+        assert_finding(&found, vouched, Severity::Danger);
+        assert_finding(&found, &format!("{setting} {value}"), Severity::Danger);
+        // A member that is not durable keeps out after a restart, so no restart can harm.
+        let found = examine(&other).await;
+        assert!(is_quiet(&found), "{found:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,7 +32,7 @@ pub(crate) use tenure_memory::{Memory, MemoryStore};
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use tenure_redis::{
-        Config, Credentials, Host, Layout, RedisCluster, RedisStore, Secret, StoreUrl, Tls,
+        Config, Credentials, Host, Layout, Member, RedisCluster, RedisStore, Secret, StoreUrl, Tls,
     };
 }
 

@@ -1,14 +1,21 @@
 //! `redlock://` URLs, on real Redis servers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure::{Client, Error, Guarantee, connect};
 use tenure_servers::{Data, Disk, Redis};
 
-/// Servers that sync every write to disk. They forget no claim in a restart, so they grant claims as soon as they
-/// run.
+/// The option for servers that forget no claim in a restart.
+const DURABLE: &str = "?durable=true";
+
+/// Servers that sync every write to disk, and that have granted claims: they have a token counter. So clients for which
+/// they are durable get claims as soon as they run.
 fn servers() -> [Redis; 3] {
-    [0; 3].map(|_| Redis::start_on(Disk::EveryWrite, None).expect("redis-server starts"))
+    [0; 3].map(|_| {
+        let server = Redis::start_on(Disk::EveryWrite, None).expect("redis-server starts");
+        server.ask(&["SET", "tenure_tokens", "1"]).expect("it is written");
+        server
+    })
 }
 
 fn url(servers: &[Redis], options: &str) -> String {
@@ -20,7 +27,7 @@ fn url(servers: &[Redis], options: &str) -> String {
 }
 
 async fn open(servers: &[Redis]) -> Client {
-    connect(&url(servers, "")).await.expect("a majority answers")
+    connect(&url(servers, DURABLE)).await.expect("a majority answers")
 }
 
 /// R9: one of three servers is dead when the client connects. It takes part once it runs.
@@ -91,7 +98,7 @@ async fn a_lock_is_kept_and_handed_over_while_a_server_is_down() {
 async fn fresh_servers_grant_nothing_for_the_longest_lease() {
     let fresh = [0; 3].map(|_| Redis::start().expect("redis-server starts"));
     let client = connect(&url(&fresh, "?max_lease=3s")).await.expect("all answer");
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let mutex = client.mutex("k").lease(Duration::from_secs(2));
     assert!(!matches!(mutex.try_lock().await, Ok(Some(_))));
     // At `began`, the servers had run for at most about 1 s of the 3 s in which they grant nothing, so the grant comes
@@ -101,6 +108,66 @@ async fn fresh_servers_grant_nothing_for_the_longest_lease() {
     assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
+/// R9: the operator vouches for the servers, and yet two of three come back without their data. A client that could not
+/// reach these two any more would go on to believe in its lock.
+#[tokio::test]
+async fn servers_that_lost_their_data_grant_nothing_though_durable() {
+    let mut servers = servers();
+    let one = open(&servers).await;
+    let held = one.mutex("k").lock().await.expect("the key is free");
+    for server in &mut servers[..2] {
+        server.restart(Data::Lost).expect("the server starts again");
+    }
+    let other = open(&servers).await;
+    let second = other.mutex("k").lock_within(Duration::from_secs(2)).await;
+    assert!(matches!(second, Err(Error::Timeout)), "{second:?}");
+    drop(held);
+}
+
+#[tokio::test]
+async fn servers_that_sync_every_write_keep_out_unless_durable() {
+    let servers = servers();
+    let client = connect(&url(&servers, "")).await.expect("all answer");
+    assert!(!matches!(client.mutex("k").try_lock().await, Ok(Some(_))));
+    let durable = open(&servers).await;
+    assert!(matches!(durable.mutex("k").try_lock().await, Ok(Some(_))));
+}
+
+/// A replica of another member has no vote of its own, also if it takes writes.
+#[tokio::test]
+async fn a_writable_replica_has_no_vote() {
+    let mut servers = servers();
+    let port = servers[0].address().port().to_string();
+    for command in [
+        ["CONFIG", "SET", "replica-read-only", "no"].as_slice(),
+        &["REPLICAOF", "127.0.0.1", &port],
+    ] {
+        servers[1].ask(command).expect("it obeys");
+    }
+    let client = open(&servers).await;
+    let guard = client.mutex("k").lock_within(Duration::from_secs(10)).await;
+    guard
+        .expect("two masters grant")
+        .unlock()
+        .await
+        .expect("two masters release");
+    servers[2].process().kill();
+    let refused = client.mutex("k").try_lock().await;
+    assert!(!matches!(refused, Ok(Some(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn drift_is_taken_off_the_local_deadline() {
+    let servers = servers();
+    for (option, earliest, latest) in [("", 28, 30), ("&drift=0.1", 25, 27), ("&drift=0.5", 13, 15)] {
+        let client = connect(&url(&servers, &format!("{DURABLE}{option}"))).await;
+        let guard = client.expect("all answer").mutex("k").lock().await;
+        let left = guard.expect("the key is free").remaining();
+        let expected = Duration::from_secs(earliest)..Duration::from_secs(latest);
+        assert!(expected.contains(&left), "{option}: {left:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_redlock_url_is_checked() {
     for (url, word) in [
@@ -108,6 +175,11 @@ async fn a_redlock_url_is_checked() {
         ("redlock://a,b?max_lease=0s", "max_lease"),
         ("redlock://a,b?member_timeout=5", "member_timeout"),
         ("redlock://a,b?wibble=1", "wibble"),
+        ("redlock://a,b?durable=perhaps", "durable"),
+        ("redlock://a,b?drift=-0.1", "a number from 0 to 0.5, such as 0.01"),
+        ("redlock://a,b?drift=1", "a number from 0 to 0.5, such as 0.01"),
+        ("redlock://a,b?drift=NaN", "a number from 0 to 0.5, such as 0.01"),
+        ("redlock://a,b?drift=1%25", "a number from 0 to 0.5, such as 0.01"),
         ("redlock://u:s3cr3t@a,b?ca=/x", "ca"),
     ] {
         let error = connect(url).await.expect_err(url);

@@ -5,7 +5,7 @@ use std::error::Error;
 use redis::RedisError;
 use tenure_backend::{BackendError, Effect, Fault};
 
-use crate::error::unanswered;
+use crate::error::{cause_of, unanswered};
 
 pub(crate) const WRONG_PASSWORD: &str = "Redis refused the user or the password: correct them, see whether the user is enabled (ACL LIST), or leave \
      them out if this Redis asks for none";
@@ -177,6 +177,12 @@ impl<'a> Refusal<'a> {
 /// Translates the error of a call, whether the server refused it or no reply came.
 pub(crate) fn translate(error: &RedisError) -> BackendError {
     Refusal::of(error).map_or_else(|| unanswered(error), |refusal| refusal.error())
+}
+
+/// Error for a call that writes at a server whose role is that of a replica, with the message of one that refused it.
+pub(crate) fn from_replica(effect: Effect) -> BackendError {
+    let refused = Refusal::new("READONLY", "the server's role is `slave`").error();
+    BackendError::because(refused.fault(), effect, refused.to_string(), cause_of(&refused))
 }
 
 /// Returns whether the server refused a call, without effect, because the user may not access one of its keys. The

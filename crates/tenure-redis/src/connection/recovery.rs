@@ -3,41 +3,51 @@
 
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Effect, Fault, Instant};
+use tenure_backend::Instant;
 
-use crate::config::Config;
-use crate::connection::wire::Wire;
-
-/// Returns the time until which claims may be held that the server has forgotten. `None` if the server is no member of
-/// a quorum, has been up for longer than the longest lease, or syncs every write to its disk.
+/// What a client knows of a server that is a member of a quorum.
 ///
-/// A restart breaks all connections, so it is enough to ask once on each.
-pub(crate) async fn recovers_until(wire: &Wire, config: &Config) -> Result<Option<Instant>, BackendError> {
-    let Some(max_lease) = config.max_lease else {
-        return Ok(None);
-    };
-    let uptime = wire.info("server").await?.get("uptime_in_seconds");
-    let uptime = uptime.map(Duration::from_secs).ok_or_else(|| {
-        let message = "the server does not tell its uptime, which a quorum needs of its servers";
-        BackendError::new(Fault::Store, Effect::None, message)
-    })?;
-    let until = config.clock.now() + missing(max_lease, uptime);
-    if until <= config.clock.now() || syncs_every_write(wire).await {
-        return Ok(None);
-    }
-    Ok(Some(until))
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tenure_redis::{Config, Member, StoreUrl};
+///
+/// let member = Member { max_lease: Duration::from_secs(60), durable: false };
+/// let config = Config::from_url(&StoreUrl::parse("redis://cache.example")?)?.member(member);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// The longest lease of any client of the quorum.
+    pub max_lease: Duration,
+    /// The operator vouches that no restart of the server loses a write that it has answered. No setting of the server
+    /// proves that: it may have been changed since, and its disk may be a new one.
+    ///
+    /// Such a member may place claims as soon as it is up, if it has the token counter that each grant writes. A durable
+    /// member without this counter has lost its data or is new, and keeps out like any other.
+    pub durable: bool,
+}
+
+/// Returns the time until which claims may be held that a member has forgotten. `None` if it has been up for longer than
+/// the longest lease, or if it forgets nothing and `has_counter`: each grant writes the token counter, which has no
+/// expiry, so a member without it has lost its data or never granted a claim.
+///
+/// A restart breaks all connections, so it is enough to ask for `uptime`, in seconds, once on each.
+pub(crate) fn recovers_until(
+    member: &Member,
+    uptime: u64,
+    has_counter: bool,
+    now: Instant,
+) -> Option<Instant> {
+    let until = now + missing(member.max_lease, Duration::from_secs(uptime));
+    let has_its_data = member.durable && has_counter;
+    (until > now && !has_its_data).then_some(until)
 }
 
 /// The part of `max_lease` that has not passed since the start of a server that shows this uptime. The server counts
 /// whole seconds of its clock, so it may have been up for a second less than it shows.
 fn missing(max_lease: Duration, uptime: Duration) -> Duration {
     (max_lease + Duration::from_secs(1)).saturating_sub(uptime)
-}
-
-/// Returns whether a restart of the server forgets nothing. False if the server does not tell.
-async fn syncs_every_write(wire: &Wire) -> bool {
-    wire.setting("appendonly").await.as_deref() == Some("yes")
-        && wire.setting("appendfsync").await.as_deref() == Some("always")
 }
 
 #[cfg(test)]
@@ -51,5 +61,23 @@ mod tests {
         assert_eq!(missing(s(60), s(60)), s(1));
         assert_eq!(missing(s(60), s(61)), s(0));
         assert_eq!(missing(s(60), s(1_000)), s(0));
+    }
+
+    #[test]
+    fn only_a_durable_member_with_its_counter_is_spared() {
+        for (durable, has_counter, uptime, recovers) in [
+            (true, true, 0, false),
+            (true, false, 0, true),
+            (false, true, 0, true),
+            (true, false, 61, false),
+            (false, true, 61, false),
+        ] {
+            let member = Member {
+                max_lease: Duration::from_secs(60),
+                durable,
+            };
+            let until = recovers_until(&member, uptime, has_counter, Instant::ORIGIN);
+            assert_eq!(until.is_some(), recovers, "{member:?} {has_counter} {uptime}");
+        }
     }
 }

@@ -11,7 +11,6 @@ use crate::claims::script::Command;
 use crate::connection::batch::{BatchEntry, BatchReply, Batcher};
 use crate::connection::concurrency::ConcurrencyLimit;
 use crate::connection::dial::Dialer;
-use crate::connection::recovery::recovers_until;
 use crate::connection::wire::Wire;
 use crate::error;
 
@@ -27,8 +26,6 @@ pub(crate) struct Session {
     /// Claims are batched while at least this many calls are in flight.
     batch_from: usize,
     batcher: Batcher,
-    /// Time until which the server must place no claim; see [`recovers_until`].
-    recovers_until: Option<Instant>,
     single_calls: Semaphore,
 }
 
@@ -38,10 +35,8 @@ impl Session {
         let wire = Wire::open(dialer).await?;
         let limit = ConcurrencyLimit::new(wire.round_trip, config.concurrent_batches);
         let batcher = Batcher::new(&Arc::downgrade(&wire), &config.clock, limit);
-        let recovers_until = recovers_until(&wire, config).await?;
         Ok(Arc::new(Session {
             wire,
-            recovers_until,
             batch_from: if config.redisson_fencing {
                 usize::MAX
             } else {
@@ -64,7 +59,7 @@ impl Session {
 
     /// Time for which the server must still place no claim; `None` if it may place claims.
     pub(crate) fn recovers_for(&self, now: Instant) -> Option<Duration> {
-        let until = self.recovers_until.filter(|until| now < *until)?;
+        let until = self.wire.recovers_until.filter(|until| now < *until)?;
         Some(until - now)
     }
 

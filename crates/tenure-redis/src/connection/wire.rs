@@ -7,19 +7,19 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, InfoDict, RedisResult, Value};
-use tenure_backend::{BackendError, LockKey};
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, InfoDict, Pipeline, RedisResult, Value};
+use tenure_backend::{BackendError, Effect, Instant, LockKey};
 use tenure_endpoint::Host;
 use tokio::time::timeout;
 
-use crate::claims::refusal::{Refusal, translate};
-use crate::claims::reply::{integer, list, text};
+use crate::claims::refusal::{Refusal, from_replica, translate};
 use crate::claims::script::{Command, Dialect};
 use crate::connection::acknowledge::Acknowledger;
 use crate::connection::clock::ServerClock;
 use crate::connection::connect_error::{self, ConnectError, not_yet_master};
 use crate::connection::dial::Dialer;
 use crate::connection::driver::{Driver, log_in};
+use crate::connection::greeting::{Greeting, Role, time};
 use crate::connection::sentinel::Sentinels;
 use crate::error;
 
@@ -44,6 +44,12 @@ pub(crate) struct Wire {
     pub(crate) clock: ServerClock,
     /// The shortest round trip seen while connecting.
     pub(crate) round_trip: Duration,
+    /// Time until which the server must place no claim; see [`recovers_until`](crate::connection::recovery).
+    pub(crate) recovers_until: Option<Instant>,
+    /// The server said during the login that it is a replica. Always false in a cluster, where a replica refuses calls.
+    is_replica: bool,
+    /// `ROLE` travels with each call that writes, because `REPLICAOF` closes no connection.
+    tells_role: bool,
     /// Number of callers that wait for a reply.
     in_flight: Arc<AtomicUsize>,
     /// Asks how many replicas have a write, if the URL sets `replicas`.
@@ -95,18 +101,20 @@ impl Wire {
             None => Dialect::Alone,
             Some(_) => dialect_of_node(&mut connection).await?,
         };
+        let greeting = Greeting::exchange(&mut connection, config, &server, dialect).await?;
+        let tells_role = dialect == Dialect::Alone && greeting.role.is_ok();
+        let role = match (greeting.role, dialer.sentinels()) {
+            (Ok(role), _) => role,
+            (Err(refusal), Some(_)) => return Err(refusal.into()),
+            (Err(_), None) => Role::by_info(&mut connection).await?,
+        };
         if let Some(sentinels) = dialer.sentinels() {
-            let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
-            let (role, replicas) = match &role[..] {
-                [role, _, replicas] => (text(role), list(replicas)),
-                _ => (None, None),
-            };
-            if role != Some("master") {
+            let Role::Master { replicas } = role else {
                 return Err(not_yet_master(&server).into());
-            }
+            };
             // This master has fewer replicas than the sentinels know of. One may have left it to be promoted, which
             // only one sentinel may know yet, so all are asked.
-            if replicas.is_none_or(|replicas| (replicas.len() as u64) < sentinels.replicas()) {
+            if replicas.is_none_or(|replicas| replicas < sentinels.replicas()) {
                 sentinels.ask_again().await;
             }
         }
@@ -114,26 +122,15 @@ impl Wire {
             None => None,
             Some(wanted) => Some(Acknowledger::open(dialer, &server, &mut connection, wanted).await?),
         };
-        let mut first = redis::pipe();
-        for script in config.layout.scripts().first() {
-            first.add_command(script.load(dialect));
-        }
-        first.cmd("TIME");
-        let sent = config.clock.now();
-        let replies = connection.send_packed_commands(&first, 0, first.len()).await?;
-        let round_trip = round_trip.min(config.clock.now() - sent);
-        let replies = replies.into_iter().map(Value::extract_error);
-        let replies = replies.collect::<RedisResult<Vec<_>>>()?;
-        let shown = replies
-            .last()
-            .and_then(time)
-            .ok_or_else(|| connect_error::no_time(&server))?;
         let wire = Arc::new(Wire {
             dialect,
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             connection,
-            clock: ServerClock::new(shown, config.clock.now()),
-            round_trip,
+            clock: ServerClock::new(greeting.time, greeting.arrived),
+            round_trip: round_trip.min(greeting.round_trip),
+            recovers_until: greeting.recovers_until,
+            is_replica: dialect == Dialect::Alone && role == Role::Replica,
+            tells_role,
             in_flight,
             acknowledger,
             broken: AtomicBool::new(false),
@@ -168,8 +165,15 @@ impl Wire {
         InFlight(&self.in_flight)
     }
 
-    /// Calls a script by its hash. If the server has lost the script, sends the source with `EVAL`, which stores and
-    /// runs the script in one step, so it cannot be lost in between.
+    /// Calls a script that writes nothing, which a replica may carry out too.
+    pub(crate) async fn read(&self, command: &Command) -> Result<Value, BackendError> {
+        let _counted = self.count_call();
+        let (reply, _) = self.run(command, false).await?;
+        Ok(reply)
+    }
+
+    /// Calls a script that writes. Fails if the server is a replica, also one that takes writes
+    /// (`replica-read-only no`): its master gets none of them.
     pub(crate) async fn call(&self, command: &Command) -> Result<Value, BackendError> {
         let _counted = self.count_call();
         self.call_uncounted(command).await
@@ -177,9 +181,25 @@ impl Wire {
 
     /// Like [`call`](Self::call), but does not count this call: it is for a batch, of which each caller is counted.
     pub(crate) async fn call_uncounted(&self, command: &Command) -> Result<Value, BackendError> {
-        let mut reply = self.send(&*command.in_dialect(self.dialect)?).await;
+        if self.is_replica {
+            self.close();
+            return Err(from_replica(Effect::None));
+        }
+        match self.run(command, self.tells_role).await? {
+            (reply, Role::Master { .. }) => Ok(reply),
+            (_, Role::Replica) => {
+                self.close();
+                Err(from_replica(Effect::Unknown))
+            }
+        }
+    }
+
+    /// Sends a script call by its hash. If the server has lost the script, sends the source with `EVAL`, which stores
+    /// and runs the script in one step, so it cannot be lost in between.
+    async fn run(&self, command: &Command, with_role: bool) -> Result<(Value, Role), BackendError> {
+        let mut reply = self.send(&*command.in_dialect(self.dialect)?, with_role).await;
         if matches!(&reply, Err(error) if error.code() == Some("NOSCRIPT")) {
-            reply = self.send(&*command.with_source(self.dialect)?).await;
+            reply = self.send(&*command.with_source(self.dialect)?, with_role).await;
         }
         reply.map_err(|error| translate(&error))
     }
@@ -226,15 +246,30 @@ impl Wire {
     /// Sends one Redis command that calls no script, and decodes the reply.
     pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, BackendError> {
         let _counted = self.count_call();
-        let reply = self.send(command).await.map_err(|error| translate(&error))?;
+        let reply = self.send(command, false).await;
+        let (reply, _) = reply.map_err(|error| translate(&error))?;
         T::from_redis_value(reply).map_err(|_| error::unexpected_reply())
     }
 
-    /// Sends one command. Closes the connection if no reply comes, or if the server has become a replica.
-    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+    /// Sends one command, and with `with_role` also `ROLE` behind it. If the second reply names a master, the first came
+    /// from that master: the server carries both out one after the other. Without `with_role`, the role is a master's.
+    ///
+    /// Closes the connection if no reply comes, or if the server refuses the command as a replica.
+    async fn send(&self, command: &Cmd, with_role: bool) -> RedisResult<(Value, Role)> {
         let mut connection = self.connection.clone();
-        let reply = connection.send_packed_command(command).await;
-        let reply = reply.and_then(Value::extract_error);
+        let reply = if with_role {
+            let mut both = Pipeline::with_capacity(2);
+            both.add_command(command.clone()).cmd("ROLE");
+            let replies = connection.send_packed_commands(&both, 0, 2).await;
+            replies.map(|mut replies| {
+                let role = replies.pop().map_or(Role::MASTER, |role| Role::decode(&role));
+                (replies.pop().unwrap_or(Value::Nil), role)
+            })
+        } else {
+            let reply = connection.send_packed_command(command).await;
+            reply.map(|reply| (reply, Role::MASTER))
+        };
+        let reply = reply.and_then(|(reply, role)| Ok((reply.extract_error()?, role)));
         if let Err(error) = &reply
             && Refusal::of(error).is_none_or(|refusal| refusal.is_from_replica())
         {
@@ -308,14 +343,4 @@ async fn close_if_replaced(wire: Weak<Wire>, sentinels: Arc<Sentinels>, server: 
             wire.upgrade().iter().for_each(|wire| wire.close());
         }
     }
-}
-
-/// Decodes the reply of `TIME` into microseconds. Returns `None` if it is malformed or too large.
-fn time(value: &Value) -> Option<u64> {
-    let [seconds, micros] = list(value)? else {
-        return None;
-    };
-    integer(seconds)?
-        .checked_mul(1_000_000)?
-        .checked_add(integer(micros)?)
 }

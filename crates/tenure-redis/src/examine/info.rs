@@ -31,14 +31,18 @@ pub(super) fn version(info: &InfoDict) -> Option<Finding> {
     })
 }
 
-pub(super) fn persistence(info: &InfoDict, findings: &mut Vec<Finding>) {
-    if info.get("aof_enabled") != Some(1) {
-        findings.push(Finding::warning(
-            "the append-only file is off (`appendonly no`), so a restart forgets the latest writes or all of them",
-            "after a restart a lock can be held twice until the older lease has ended, and its older holder learns of \
-             it only at its next renewal",
-        ));
-    } else if is(info, "aof_last_write_status", "err") {
+/// Finding for a server without an append-only file.
+pub(super) fn forgetful() -> Finding {
+    Finding::warning(
+        "the append-only file is off (`appendonly no`), so a restart forgets the latest writes or all of them",
+        "after a restart a lock can be held twice until the older lease has ended, and its older holder learns of \
+         it only at its next renewal",
+    )
+}
+
+/// Reports files that the server cannot write.
+pub(super) fn unwritable(info: &InfoDict, findings: &mut Vec<Finding>) {
+    if is(info, "aof_last_write_status", "err") {
         findings.push(Finding::danger(
             "the append-only file cannot be written: the disk may be full",
             "Redis refuses writes, so held locks end with their leases and no new ones can be had",

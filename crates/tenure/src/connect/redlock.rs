@@ -7,7 +7,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tenure_backend::{Backend, BackendError, Effect};
 use tenure_endpoint::{Known, Options, StoreUrl};
 use tenure_quorum::{Config, Quorum};
-use tenure_redis::{Layout, RedisStore};
+use tenure_redis::{Layout, Member, RedisStore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
@@ -17,6 +17,7 @@ const OPTIONS: &[Known] = &[
     Known::one_of("layout", &["plain", "redisson"]),
     Known::duration("max_lease"),
     Known::duration("member_timeout"),
+    Known::flag("durable"),
     Known::text("drift"),
 ];
 
@@ -33,6 +34,10 @@ pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
         .member_timeout(member_timeout)
         .max_lease(max_lease)
         .drift(drift(&options))?;
+    let member = Member {
+        max_lease,
+        durable: options.flag("durable").unwrap_or(false),
+    };
     // Unlike on a single server, `plain` is the default, because other RedLock libraries use it.
     let layout = match options.one_of("layout") {
         Some("redisson") => Layout::Redisson,
@@ -49,7 +54,7 @@ pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
         .collect();
     let servers: Vec<_> = servers?
         .into_iter()
-        .map(|server| server.layout(layout.clone()).max_lease(max_lease))
+        .map(|server| server.layout(layout.clone()).member(member))
         .collect();
     let members = connect(servers, member_timeout).await?;
     Ok(Quorum::new(members, config)?)
