@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, Cause, Claim, Effect, Grant, Instant, Phase, ReleaseRequest,
+    AcquireReply, BackendError, Batch, Cause, Claim, Effect, Grant, Instant, Phase, ReleaseRequest,
     RenewReply, RenewRequest, TokenRange,
 };
 
-use crate::attempts::{Attempt, Pending, Wanted};
+use crate::attempts::{Attempt, Pending};
 use crate::backend::Quorum;
-use crate::cleanup;
+use crate::claim_state::ClaimState;
+use crate::member::{Member, Release};
 use crate::members::Replies;
 use crate::votes::{Votes, too_few};
 
@@ -31,8 +32,8 @@ impl Quorum {
         };
         let replies = self.members.ask(
             0..self.members.list.len(),
-            |member| member.acquire(claim.clone(), not_after),
-            self.release_if_late(claim.clone(), pending.wanted.clone()),
+            |member| member.acquire(claim.clone(), not_after, &pending.state),
+            self.release_if_late(claim.clone(), pending.state.clone()),
         );
         let mut votes = Votes::new(self.members.list.len(), self.members.majority());
         self.count(&mut votes, replies, &pending).await;
@@ -44,8 +45,8 @@ impl Quorum {
     pub(crate) fn release_if_late(
         self: &Arc<Self>,
         claim: Arc<Claim>,
-        wanted: Wanted,
-    ) -> impl Fn(Arc<dyn Backend>, Vote) + Clone + Send + 'static {
+        state: ClaimState,
+    ) -> impl Fn(Arc<Member>, Vote) + Clone + Send + 'static {
         let quorum = self.clone();
         move |member, vote| {
             // The member may have granted the claim if its reply was lost.
@@ -54,7 +55,7 @@ impl Quorum {
                 Ok(_) => false,
                 Err(error) => error.effect() == Effect::Unknown,
             };
-            if may_be_granted && !wanted.is_wanted() {
+            if may_be_granted && !state.is_wanted() {
                 quorum.release_unless_granted(member, claim.clone());
             }
         }
@@ -62,9 +63,9 @@ impl Quorum {
 
     /// Releases a claim at one member in the background, unless the quorum has granted the claim in a later poll: then
     /// the member's grant counts, and a release would take the key from the holder.
-    fn release_unless_granted(self: &Arc<Self>, member: Arc<dyn Backend>, claim: Arc<Claim>) {
+    fn release_unless_granted(self: &Arc<Self>, member: Arc<Member>, claim: Arc<Claim>) {
         let quorum = self.clone();
-        self.members.runtime.spawn(async move {
+        let releasing = async move {
             {
                 let _turn = quorum.attempts.turn(claim.at.id).await;
                 if let Some(Attempt::Granted { .. }) = quorum.attempts.get(claim.at.id) {
@@ -72,8 +73,9 @@ impl Quorum {
                 }
                 quorum.mark_withdrawn(&claim);
             }
-            cleanup::release_at(member, claim).await;
-        });
+            member.release(withdrawal(&claim)).await;
+        };
+        self.members.tasks.spawn_on(releasing, &self.members.runtime);
     }
 
     /// Calls `release_unless_granted` for each of these members, which may have granted the claim.
@@ -101,7 +103,7 @@ impl Quorum {
             }
         }
         if !votes.is_granted() && !pending.is_held() {
-            pending.wanted.give_up();
+            pending.state.give_up();
             for (member, vote) in replies.close() {
                 votes.add(member, vote);
             }
@@ -119,21 +121,21 @@ impl Quorum {
         claim: Arc<Claim>,
         pending: Pending,
     ) -> Result<AcquireReply, BackendError> {
-        let Pending { wanted, known } = pending;
+        let Pending { state, known } = pending;
         if known.is_some() && !votes.is_granted() {
             return votes.refusal();
         }
-        if votes.is_granted() && wanted.is_wanted() {
+        if votes.is_granted() && state.is_wanted() {
             let agreed = self.agree(&votes.granted, &claim, known).await;
             if let Ok(Some(grant)) = agreed {
                 let (tokens, until) = (grant.tokens, grant.held_from + grant.lease);
-                let attempt = Attempt::Granted { tokens, wanted };
+                let attempt = Attempt::Granted { tokens, state };
                 self.attempts
                     .insert(claim.at.id, attempt, self.clock.now(), until);
                 return Ok(AcquireReply::Granted(grant));
             }
             if known.is_none() {
-                wanted.give_up();
+                state.give_up();
                 self.mark_withdrawn(&claim);
                 // Other members may have granted the claim while the majority agreed on the tokens.
                 let others = (0..self.members.list.len())
@@ -179,7 +181,7 @@ impl Quorum {
         let mut missing = behind.len();
         let mut replies = self.members.ask(
             behind,
-            |member| member.renew(Batch::from_iter([request.clone()])),
+            |member| member.store.clone().renew(Batch::from_iter([request.clone()])),
             |_, _| {},
         );
         let mut errors = Vec::new();
@@ -215,16 +217,22 @@ impl Quorum {
     /// Releases a claim at the members that granted it. Waits up to `member_timeout` for their confirmations, so that
     /// the client's next claim does not compete with this one.
     async fn withdraw(&self, granted: &[(usize, Grant)], claim: Arc<Claim>) {
-        let request = ReleaseRequest::of(&claim, Cause::Withdrawn);
-        let longest = claim.lease;
+        let withdrawal = withdrawal(&claim);
         let mut replies = self.members.ask(
             granted.iter().map(|(member, _)| *member),
-            |member| {
-                let request = request.clone();
-                cleanup::repeat_release(member, request, longest)
-            },
-            |_, ()| {},
+            |member| member.release(withdrawal.clone()),
+            |_, _| {},
         );
         while replies.next().await.is_some() {}
     }
+}
+
+/// The release of a claim that the quorum did not grant, at a member that may have granted it.
+fn withdrawal(claim: &Claim) -> Arc<[Release]> {
+    Arc::new([Release {
+        request: ReleaseRequest::of(claim, Cause::Withdrawn),
+        held: None,
+        successor: None,
+        longest: claim.lease,
+    }])
 }

@@ -1,33 +1,17 @@
-//! The quorum's memory of this client's claims: whether the client still wants each, and the tokens on which the
-//! members agreed.
+//! The quorum's memory of this client's claims: the outcome of each, and the tokens on which the members agreed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{ClaimId, Instant, TokenRange};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
+use crate::claim_state::ClaimState;
+
 /// Number of remembered claims at which `insert` first removes those whose time has passed.
 const MIN_SWEEP: usize = 1_024;
-
-/// Whether the client still wants a claim. Clones share the flag, so that the task of a request to a slow member can
-/// read it when the reply arrives.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted(Arc<AtomicBool>);
-
-impl Wanted {
-    /// Declares the claim unwanted: if a member's grant of it arrives later, the quorum releases it at that member.
-    pub(crate) fn give_up(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-
-    /// Returns whether the claim is still wanted.
-    pub(crate) fn is_wanted(&self) -> bool {
-        !self.0.load(Ordering::SeqCst)
-    }
-}
 
 /// The remembered outcome of a claim.
 #[derive(Clone, Debug)]
@@ -36,7 +20,7 @@ pub(crate) enum Attempt {
     Granted {
         /// The tokens that the majority agreed on; `None` if the members have no tokens.
         tokens: Option<TokenRange>,
-        wanted: Wanted,
+        state: ClaimState,
     },
     /// Members granted the claim or may have, but the quorum did not. It is released at those members, and the next
     /// `acquire` for it returns `Ended`.
@@ -46,7 +30,7 @@ pub(crate) enum Attempt {
 /// A claim that the client still wants, at the start of a request for it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
-    pub(crate) wanted: Wanted,
+    pub(crate) state: ClaimState,
     /// The tokens of a claim that the quorum granted before; further polls keep them. `None` if it did not grant the
     /// claim before; `Some(None)` if the members have no tokens.
     pub(crate) known: Option<Option<TokenRange>>,
@@ -122,11 +106,11 @@ impl Attempts {
     pub(crate) fn begin(&self, id: ClaimId) -> Option<Pending> {
         match self.get(id) {
             Some(Attempt::Withdrawn) => {
-                self.remove(id);
+                self.table.lock().entries.remove(&id);
                 None
             }
-            Some(Attempt::Granted { tokens, wanted }) => Some(Pending {
-                wanted,
+            Some(Attempt::Granted { tokens, state }) => Some(Pending {
+                state,
                 known: Some(tokens),
             }),
             None => Some(Pending::default()),
@@ -154,15 +138,15 @@ impl Attempts {
         }
     }
 
-    /// Forgets a claim that has ended or is being released. If this client held it, declares it unwanted and returns
-    /// true.
-    pub(crate) fn remove(&self, id: ClaimId) -> bool {
-        match self.table.lock().entries.remove(&id) {
-            Some((Attempt::Granted { wanted, .. }, _)) => {
-                wanted.give_up();
-                true
+    /// Forgets a claim that has ended or is being released. If this client held it, declares it unwanted, and returns
+    /// its state and what was left of its lease.
+    pub(crate) fn remove(&self, id: ClaimId, now: Instant) -> Option<(ClaimState, Duration)> {
+        match self.table.lock().entries.remove(&id)? {
+            (Attempt::Granted { state, .. }, until) => {
+                state.give_up();
+                Some((state, until - now))
             }
-            Some((Attempt::Withdrawn, _)) | None => false,
+            (Attempt::Withdrawn, _) => None,
         }
     }
 }

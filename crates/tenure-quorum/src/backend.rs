@@ -71,11 +71,7 @@ impl Quorum {
             clock: first.clock().clone(),
             attempts: Attempts::default(),
             is_closed: AtomicBool::new(false),
-            members: Members {
-                runtime,
-                time_limit: config.member_timeout,
-                list: members,
-            },
+            members: Members::new(members, runtime, config.member_timeout),
         }))
     }
 
@@ -215,7 +211,12 @@ impl Backend for Quorum {
     fn close(self: Arc<Self>) -> Call<()> {
         Call::new(async move {
             self.is_closed.store(true, Ordering::Release);
-            let calls = self.members.list.iter().map(|member| member.clone().close());
+            self.members.settle().await;
+            let calls = self
+                .members
+                .list
+                .iter()
+                .map(|member| member.store.clone().close());
             join_all(calls).await.into_iter().collect()
         })
     }

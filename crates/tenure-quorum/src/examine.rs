@@ -11,7 +11,7 @@ impl Quorum {
     /// Examines every member. The findings number the members from 1, in the order of the configuration.
     pub(crate) async fn examine_all(self: &Arc<Self>) -> Result<Vec<Finding>, BackendError> {
         let (members, majority) = (self.members.list.len(), self.members.majority());
-        let mut replies = self.members.ask_all(|member| member.examine());
+        let mut replies = self.members.ask_all(|member| member.store.clone().examine());
         let mut answered: Vec<Option<Vec<Finding>>> = vec![None; members];
         let mut errors = Vec::new();
         while let Some((member, reply)) = replies.next().await {

@@ -20,7 +20,9 @@ impl Quorum {
         query: Query,
     ) -> Result<Page<LockStatus>, BackendError> {
         let (members, majority) = (self.members.list.len(), self.members.majority());
-        let mut replies = self.members.ask_all(|member| read_all(member, query.clone()));
+        let mut replies = self
+            .members
+            .ask_all(|member| read_all(member.store.clone(), query.clone()));
         let (mut listings, mut errors) = (Vec::new(), Vec::new());
         while let Some((_, reply)) = replies.next().await {
             match reply {

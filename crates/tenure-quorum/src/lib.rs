@@ -3,10 +3,12 @@
 mod acquire;
 mod attempts;
 mod backend;
-mod cleanup;
+mod claim_state;
 mod config;
 mod examine;
 mod inspect;
+mod leftovers;
+mod member;
 mod members;
 mod profile;
 mod release;

@@ -4,22 +4,49 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tenure_backend::{Backend, Batch};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// The stores of a quorum, in the order of the configuration.
+use crate::leftovers::Leftovers;
+use crate::member::{Member, Unanswered};
+
+/// The members of a quorum, in the order of the configuration.
 #[derive(Debug)]
 pub(crate) struct Members {
-    pub(crate) list: Vec<Arc<dyn Backend>>,
+    pub(crate) list: Vec<Arc<Member>>,
     /// The runtime on which requests to members run.
     pub(crate) runtime: Handle,
     /// Longest time for which one round of requests waits for replies.
     pub(crate) time_limit: Duration,
+    /// Counts the work that may leave a claim at a member if it is dropped.
+    pub(crate) tasks: TaskTracker,
 }
 
 impl Members {
+    pub(crate) fn new(stores: Vec<Arc<dyn Backend>>, runtime: Handle, time_limit: Duration) -> Self {
+        let tasks = TaskTracker::new();
+        let member = |(number, store): (usize, Arc<dyn Backend>)| {
+            Arc::new(Member {
+                number,
+                leftovers: Leftovers::new(store.clone(), runtime.clone(), tasks.clone()),
+                store,
+                time_limit,
+                requests: Mutex::new(Unanswered::default()),
+            })
+        };
+        Members {
+            list: stores.into_iter().enumerate().map(member).collect(),
+            runtime,
+            time_limit,
+            tasks,
+        }
+    }
+
     /// The number of members that must agree.
     pub(crate) fn majority(&self) -> usize {
         self.list.len() / 2 + 1
@@ -27,12 +54,36 @@ impl Members {
 
     /// Sends a request to each of `members` (indices of `list`). Each request is a task of its own and runs to its end,
     /// even if the caller no longer waits. `unread` gets each reply that arrives after the [`Replies`] were closed or
-    /// dropped.
+    /// dropped. Closing the quorum waits for the tasks.
     pub(crate) fn ask<T, F>(
         &self,
         members: impl IntoIterator<Item = usize>,
-        request: impl Fn(Arc<dyn Backend>) -> F,
-        unread: impl Fn(Arc<dyn Backend>, T) + Clone + Send + 'static,
+        request: impl Fn(Arc<Member>) -> F,
+        unread: impl Fn(Arc<Member>, T) + Clone + Send + 'static,
+    ) -> Replies<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.send(members, request, unread, Some(self.tasks.token()))
+    }
+
+    /// Sends a request that leaves no claim to every member. Late replies are dropped, and closing the quorum does not
+    /// wait for them.
+    pub(crate) fn ask_all<T, F>(&self, request: impl Fn(Arc<Member>) -> F) -> Replies<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.send(0..self.list.len(), request, |_, _| {}, None)
+    }
+
+    fn send<T, F>(
+        &self,
+        members: impl IntoIterator<Item = usize>,
+        request: impl Fn(Arc<Member>) -> F,
+        unread: impl Fn(Arc<Member>, T) + Clone + Send + 'static,
+        counted: Option<TaskTrackerToken>,
     ) -> Replies<T>
     where
         T: Send + 'static,
@@ -42,7 +93,9 @@ impl Members {
         for number in members {
             let member = self.list[number].clone();
             let (request, sender, unread) = (request(member.clone()), sender.clone(), unread.clone());
+            let counted = counted.clone();
             self.runtime.spawn(async move {
+                let _counted = counted;
                 if let Err(reply) = sender.send((number, request.await)) {
                     unread(member, reply.0.1);
                 }
@@ -54,13 +107,16 @@ impl Members {
         }
     }
 
-    /// Sends a request to every member. Late replies are dropped.
-    pub(crate) fn ask_all<T, F>(&self, request: impl Fn(Arc<dyn Backend>) -> F) -> Replies<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
-    {
-        self.ask(0..self.list.len(), request, |_, _| {})
+    /// Waits for the work that may leave a claim at a member, at most for the time limit of a round: a member may not
+    /// have answered a release that a majority has confirmed.
+    pub(crate) async fn settle(&self) {
+        let (tasks, limit) = (self.tasks.clone(), self.time_limit);
+        tasks.close();
+        // A task waits, because the caller's runtime may have no timers. It ends at once if its runtime has ended.
+        let settled = self
+            .runtime
+            .spawn(async move { timeout(limit, tasks.wait()).await.is_ok() });
+        let _ = settled.await;
     }
 }
 

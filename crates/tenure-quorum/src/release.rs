@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, BackendError, Batch, ClaimId, Effect, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget,
@@ -10,15 +11,17 @@ use tenure_backend::{
 
 use crate::attempts::Pending;
 use crate::backend::Quorum;
-use crate::cleanup;
+use crate::claim_state::ClaimState;
+use crate::member::Release;
 use crate::members::Replies;
 use crate::votes::{Votes, too_few};
 
 /// The members' replies to one request of a batch.
 #[derive(Default)]
 struct Element {
-    /// True if this client held the claim to release. The reply then reports the claim as freed if one member freed it.
-    is_held: bool,
+    /// The claim to release and the rest of its lease, if this client held it. The reply then reports the claim as freed
+    /// if one member freed it.
+    held: Option<(ClaimState, Duration)>,
     /// Number of members that confirmed the release.
     done: usize,
     /// The holders that were freed, each with the number of members that freed it.
@@ -54,12 +57,7 @@ impl Quorum {
             turns.push(self.attempts.turn(id).await);
         }
         let mut elements: Vec<Element> = batch.iter().map(|request| self.element(request)).collect();
-        let mut sent = batch.clone();
-        for (request, element) in sent.iter_mut().zip(&elements) {
-            // A successor that was withdrawn has ended: the members are not asked for it.
-            request.successor = request.successor.take().filter(|_| element.votes.is_some());
-        }
-        let mut replies = self.ask_to_release(&sent, &elements);
+        let mut replies = self.ask_to_release(&batch, &elements);
         let is_decided = |element: &Element| element.is_decided(members, majority);
         replies.tally(&mut elements, Element::add, is_decided).await;
         for element in &elements {
@@ -67,7 +65,7 @@ impl Quorum {
                 && !votes.is_granted()
                 && !pending.is_held()
             {
-                pending.wanted.give_up();
+                pending.state.give_up();
             }
         }
         for (member, replies) in replies.close() {
@@ -85,51 +83,43 @@ impl Quorum {
     /// Prepares to count the replies to one request. If the request releases a claim that this client held, marks
     /// that claim as unwanted: a grant of it that a member reports later is released there.
     fn element(&self, request: &ReleaseRequest) -> Element {
-        let is_held = match &request.target {
-            ReleaseTarget::Claim(claim) => self.attempts.remove(claim.id),
-            _ => false,
+        let held = match &request.target {
+            ReleaseTarget::Claim(claim) => self.attempts.remove(claim.id, self.clock.now()),
+            _ => None,
         };
         let successor = request.successor.as_ref();
         let pending = successor.and_then(|successor| self.attempts.begin(successor.claim.at.id));
         let votes = Votes::new(self.members.list.len(), self.members.majority());
         Element {
-            is_held,
+            held,
             votes: pending.map(|pending| (votes, pending)),
             ..Element::default()
         }
     }
 
-    /// Sends the batch to every member. If a member does not confirm the release of a claim, a task repeats it there.
+    /// Sends the batch to every member. A successor that was withdrawn has ended: the members are not asked for it.
     fn ask_to_release(
         self: &Arc<Self>,
         batch: &Batch<ReleaseRequest>,
         elements: &[Element],
     ) -> Replies<Batch<ReleaseReply>> {
-        let runtime = self.members.runtime.clone();
-        let longest = self.profile.limits.max_lease;
         let late: Vec<_> = batch
             .iter()
             .zip(elements)
             .map(|(request, element)| {
                 let (_, pending) = element.votes.as_ref()?;
                 let claim = request.successor.as_ref()?.claim.clone();
-                Some(self.release_if_late(claim, pending.wanted.clone()))
+                Some(self.release_if_late(claim, pending.state.clone()))
             })
+            .collect();
+        let longest = self.profile.limits.max_lease;
+        let releases = batch.iter().zip(elements);
+        let releases: Arc<[Release]> = releases
+            .map(|(request, element)| element.release(request, longest))
             .collect();
         self.members.ask(
             0..self.members.list.len(),
-            |member| {
-                let (batch, runtime) = (batch.clone(), runtime.clone());
-                async move {
-                    let replies = member.clone().release(batch.clone()).await;
-                    for (at, request) in batch.into_iter().enumerate() {
-                        if !matches!(replies.get(at), Some(ReleaseReply::Done { .. })) {
-                            runtime.spawn(cleanup::repeat_release(member.clone(), request, longest));
-                        }
-                    }
-                    replies
-                }
-            },
+            |member| member.release(releases.clone()),
             move |member, replies: Batch<ReleaseReply>| {
                 for (late, reply) in late.iter().zip(replies) {
                     let vote = match reply {
@@ -159,7 +149,7 @@ impl Quorum {
         if element.done < majority {
             return ReleaseReply::Unknown(too_few(members, majority, element.errors, Effect::Unknown));
         }
-        let needed = if element.is_held { 1 } else { majority };
+        let needed = if element.held.is_some() { 1 } else { majority };
         let freed = element.freed.into_iter().filter(|(_, count)| *count >= needed);
         ReleaseReply::Done {
             freed: freed.map(|(id, _)| id).collect(),
@@ -170,6 +160,23 @@ impl Quorum {
 }
 
 impl Element {
+    /// The request to send for this element. `longest` is the longest lease.
+    fn release(&self, request: &ReleaseRequest, longest: Duration) -> Release {
+        let mut request = request.clone();
+        let successor = self.votes.as_ref().map(|(_, pending)| pending.state.clone());
+        request.successor = request.successor.filter(|_| successor.is_some());
+        let (held, longest) = match &self.held {
+            Some((state, left)) => (Some(state.clone()), *left),
+            None => (None, longest),
+        };
+        Release {
+            request,
+            held,
+            successor,
+            longest,
+        }
+    }
+
     fn add(&mut self, member: usize, reply: ReleaseReply) {
         match reply {
             ReleaseReply::Done {
@@ -203,7 +210,7 @@ impl Element {
     /// majority. Otherwise all members must reply, because what an eviction has freed is known only then. The votes for
     /// the successor must be decided too.
     fn is_decided(&self, members: usize, majority: usize) -> bool {
-        let needed = if self.is_held { majority } else { members };
+        let needed = if self.held.is_some() { majority } else { members };
         let released = self.done >= needed || self.done + self.errors.len() == members;
         let votes = self.votes.as_ref();
         released && votes.is_none_or(|(votes, _)| votes.is_granted() || votes.is_refused())

@@ -26,7 +26,9 @@ impl Quorum {
     pub(crate) async fn renew_by_majority(self: &Arc<Self>, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         let (members, majority) = (self.members.list.len(), self.members.majority());
         let mut elements: Vec<Element> = batch.iter().map(|_| Element::default()).collect();
-        let mut replies = self.members.ask_all(|member| member.renew(batch.clone()));
+        let mut replies = self
+            .members
+            .ask_all(|member| member.store.clone().renew(batch.clone()));
         let is_decided = |element: &Element| element.is_decided(members, majority);
         let add = |element: &mut Element, _, reply| element.add(reply);
         replies.tally(&mut elements, add, is_decided).await;
@@ -51,7 +53,7 @@ impl Quorum {
             // The quorum does not release the claim at the members that still have it, because its holder may
             // be paused before it reads this reply, and believe in the claim until its local deadline.
             if request.only == Phase::Granted {
-                self.attempts.remove(id);
+                self.attempts.remove(id, self.clock.now());
             }
             return RenewReply::Gone(element.loss.unwrap_or(Loss::Missing));
         }

@@ -22,7 +22,7 @@ impl Quorum {
     /// member accepts.
     pub(crate) async fn watch_all(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Wakes, BackendError> {
         let calls = self.members.list.iter().map(|member| {
-            let call = member.clone().watch(claim.clone());
+            let call = member.store.clone().watch(claim.clone());
             timeout(self.members.time_limit, call)
         });
         let mut streams = Vec::new();
@@ -62,7 +62,7 @@ impl Quorum {
             .members
             .list
             .iter()
-            .filter_map(|member| member.reconnects())
+            .filter_map(|member| member.store.reconnects())
             .collect();
         (!streams.is_empty()).then(|| Wakes::new(Merged(select_all(streams))))
     }

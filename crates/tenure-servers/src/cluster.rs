@@ -149,9 +149,7 @@ impl RedisCluster {
             folder.path().join("nodes.conf"),
             map + "vars currentEpoch 0 lastVoteEpoch 0\n",
         )?;
-        let bus = free_address()?.port().to_string();
-        let options = [&node.options()[..], &["--cluster-port", &bus]].concat();
-        Redis::start_at(free_address()?, folder, &options, None)
+        Redis::start_at(Port::reserve()?, folder, &node.options(), None)
     }
 
     /// Begins to move a slot to another node. `move_keys` then moves its keys.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tenure::{Client, Error, Guarantee, connect};
 use tenure_servers::{Data, Disk, Redis};
+use tokio::runtime::Handle;
 
 /// The option for servers that forget no claim in a restart.
 const DURABLE: &str = "?durable=true";
@@ -28,6 +29,21 @@ fn url(servers: &[Redis], options: &str) -> String {
 
 async fn open(servers: &[Redis]) -> Client {
     connect(&url(servers, DURABLE)).await.expect("a majority answers")
+}
+
+/// Waits until the server has at most this number of keys that belong to locks.
+fn wait_for_keys(server: &Redis, most: u64, patience: Duration) {
+    let end = Instant::now() + patience;
+    loop {
+        let keys = server.ask(&["DBSIZE"]).expect("it answers");
+        let keys: u64 = keys.parse().expect("a number");
+        if keys <= most {
+            return;
+        }
+        assert!(Instant::now() < end, "{keys} keys");
+        // sleep: a server sends no event when a key is deleted.
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// R9: one of three servers is dead when the client connects. It takes part once it runs.
@@ -154,6 +170,83 @@ async fn a_writable_replica_has_no_vote() {
     servers[2].process().kill();
     let refused = client.mutex("k").try_lock().await;
     assert!(!matches!(refused, Ok(Some(_))), "{refused:?}");
+}
+
+/// The end of a program ends its connections, so closing waits for servers that have not confirmed a release.
+#[tokio::test]
+async fn closing_frees_the_key_at_a_slow_server() {
+    let servers = servers();
+    let client = open(&servers).await;
+    let guard = client.mutex("k").lock().await.expect("the key is free");
+    let began = Instant::now();
+    servers[2].ask(&["CLIENT", "PAUSE", "300"]).expect("it obeys");
+    guard.unlock().await.expect("two servers release");
+    client
+        .close(Duration::from_secs(1))
+        .await
+        .expect("it closes in time");
+    assert!(
+        began.elapsed() >= Duration::from_millis(250),
+        "{:?}",
+        began.elapsed()
+    );
+    wait_for_keys(&servers[2], 1, Duration::from_millis(700));
+}
+
+/// Sixteen tasks lock for two seconds while one of three servers is dead, silent or alive. Returns the number of locks,
+/// and the number of tasks at the end.
+async fn load(client: &Client) -> (u32, usize) {
+    let until = Instant::now() + Duration::from_secs(2);
+    let work = (0..16).map(|number| {
+        let mutex = client.mutex(&*format!("k{number}"));
+        async move {
+            let mut locks = 0;
+            while Instant::now() < until {
+                let guard = mutex.lock().await.expect("two servers grant");
+                guard.unlock().await.expect("two servers release");
+                locks += 1;
+            }
+            locks
+        }
+    });
+    let locks = futures_util::future::join_all(work).await;
+    (locks.iter().sum(), Handle::current().metrics().num_alive_tasks())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_server_costs_few_tasks_and_keys() {
+    let mut servers = servers();
+    let client = open(&servers).await;
+    let (_, usual) = load(&client).await;
+    servers[0].process().kill();
+    let (locks, tasks) = load(&client).await;
+    assert!(locks > 500, "{locks}");
+    assert!(
+        tasks <= usual + 100,
+        "{tasks} tasks after {locks} locks, {usual} without a dead server"
+    );
+    servers[0].restart(Data::Kept).expect("the server starts again");
+    // sleep: releases that failed at the server are repeated once a second, and would leave records there.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    wait_for_keys(&servers[0], 100, Duration::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_server_costs_few_tasks() {
+    let mut servers = servers();
+    let client = connect(&url(&servers, "?durable=true&member_timeout=100ms")).await;
+    let client = client.expect("all answer");
+    let (_, usual) = load(&client).await;
+    servers[0].process().pause();
+    for _ in 0..3 {
+        load(&client).await;
+    }
+    let (locks, tasks) = load(&client).await;
+    assert!(locks > 500, "{locks}");
+    assert!(
+        tasks <= usual + 100,
+        "{tasks} tasks after {locks} locks, {usual} without a silent server"
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! What a quorum does when some of its members fail.
 
 mod fixture;
+mod leftovers;
 mod unreachable;
 
 use std::sync::Arc;
