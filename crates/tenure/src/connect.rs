@@ -4,9 +4,11 @@
 mod redlock;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tenure_backend::Backend;
+use tenure_backend::{Backend, BackendError, Clock, Effect, Fault, SystemClock};
 use tenure_endpoint::{InvalidUrl, StoreUrl};
+use tokio::time::{sleep, timeout};
 
 use crate::client::Client;
 use crate::engine::own_thread::OwnThread;
@@ -15,6 +17,10 @@ use crate::settings::Settings;
 
 #[cfg(feature = "testing")]
 pub(crate) use tenure_memory::{Memory, MemoryStore};
+
+/// Pause after the first failed attempt to connect. Each pause is twice the one before, up to `LAST_PAUSE`.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The Redis store, for programs that build its [`Config`](redis::Config) themselves: for connection settings that a
 /// URL cannot express, or credentials from a callback.
@@ -57,7 +63,8 @@ pub async fn connect(url: &str) -> Result<Client, Error> {
     connect_with(url, Settings::default()).await
 }
 
-/// Connects to the store at `url`. A failed connection is not retried.
+/// Connects to the store at `url`. Repeats a failed attempt only if [`Settings::connect_limit`] is set, and the failure
+/// is transient.
 ///
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.
@@ -66,12 +73,39 @@ pub async fn connect(url: &str) -> Result<Client, Error> {
 /// Those of [`connect`]; [`Error::Closed`] if [`Settings::own_thread`] is set and the system cannot start a thread.
 pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error> {
     let url = StoreUrl::parse(url)?;
+    let limit = settings.connect_limit;
     if !settings.own_thread {
-        return Ok(Client::new(open(&url).await?, settings));
+        return Ok(Client::new(open_within(limit, &url).await?, settings));
     }
     let thread = OwnThread::start()?;
-    let backend = thread.open(async move { open(&url).await }).await?;
+    let backend = thread.open(async move { open_within(limit, &url).await }).await?;
     Ok(Client::on(thread, backend, settings))
+}
+
+/// Opens the store at `url`. Without a limit, tries once. With one, tries again after each transient failure until the
+/// limit has passed, and then returns the last failure.
+async fn open_within(limit: Option<Duration>, url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    let Some(limit) = limit else {
+        return open(url).await;
+    };
+    let until = SystemClock.now() + limit;
+    let mut pause = FIRST_PAUSE;
+    let mut last = None;
+    loop {
+        match timeout(until - SystemClock.now(), open(url)).await {
+            Ok(Err(error)) if error.is_transient() => last = Some(error),
+            Ok(opened) => return opened,
+            Err(_) => return Err(last.unwrap_or_else(|| not_connected(limit))),
+        }
+        sleep(pause.min(until - SystemClock.now())).await;
+        pause = (2 * pause).min(LAST_PAUSE);
+    }
+}
+
+/// The error if no attempt to connect ended within the limit.
+fn not_connected(limit: Duration) -> Error {
+    let message = format!("the store did not accept the connection within {limit:?}: see whether it runs");
+    BackendError::new(Fault::Unavailable, Effect::None, message).into()
 }
 
 async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
@@ -111,7 +145,7 @@ pub fn schema(url: &str) -> Result<String, Error> {
 }
 
 fn unsupported(message: impl Into<String>) -> Error {
-    tenure_backend::BackendError::unsupported(message.into()).into()
+    BackendError::unsupported(message.into()).into()
 }
 
 impl From<InvalidUrl> for Error {

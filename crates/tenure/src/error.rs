@@ -10,7 +10,10 @@ use tenure_backend::{
 
 /// An error in acquiring, keeping or releasing a lock. A busy lock is an error only after a time limit.
 ///
-/// `Display` never repeats the [`source`](std::error::Error::source).
+/// `Display` says what failed, why, and what to do: also the causes that the store reported. So a log line or an
+/// answer of a web server that shows the error needs nothing else, and [`source`](std::error::Error::source) returns
+/// `None`: a reporter that prints every source repeats nothing. [`Backend`](Error::Backend) and
+/// [`Unsupported`](Error::Unsupported) contain the [`BackendError`], whose causes a program can examine.
 ///
 /// # Examples
 /// Each variant calls for a different decision:
@@ -31,20 +34,12 @@ use tenure_backend::{
 /// # held.unlock().await }
 /// ```
 /// A `main` that returns `Result<(), tenure::Error>` prints the error with `Debug`. For readable output, print
-/// `Display` and then each source:
+/// `Display`:
 /// ```
-/// use std::error::Error as _;
 /// use tenure::{BackendError, Effect, Error, Fault};
 ///
-/// let silent = BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer within 3 s");
-/// let error = Error::from(silent);
-/// let mut words = error.to_string();
-/// let mut source = error.source();
-/// while let Some(cause) = source {
-///     words += &format!(": {cause}");
-///     source = cause.source();
-/// }
-/// assert_eq!(words, "the store failed: no answer within 3 s");
+/// let away = BackendError::because(Fault::Unavailable, Effect::None, "the shelf is out of reach", "too high");
+/// assert_eq!(Error::from(away).to_string(), "the shelf is out of reach: too high");
 /// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -75,7 +70,7 @@ pub enum Error {
         asked: Kind,
     },
     /// The store does not support the request and did nothing. Use another lock or another store.
-    #[error(transparent)]
+    #[error("{}", Causes(.0))]
     Unsupported(BackendError),
     /// The request is invalid, and the store did nothing. Correct the call.
     #[error("{0}")]
@@ -84,8 +79,8 @@ pub enum Error {
     #[error("{0}")]
     Limit(Cow<'static, str>),
     /// The store failed. [`effect`](Error::effect) tells whether it may have carried out the call.
-    #[error("the store failed")]
-    Backend(#[source] BackendError),
+    #[error("{}", Causes(.0))]
+    Backend(BackendError),
     /// The client was closed, its runtime has ended, or it has no runtime or thread. Create another client.
     #[error("{0}")]
     Closed(&'static str),
@@ -185,8 +180,8 @@ impl Lost {
     }
 }
 
-/// Displays an error and then each of its sources, so that a log line contains the cause.
-pub(crate) struct Causes<'a>(pub(crate) &'a Error);
+/// Displays an error of a store and then each of its sources.
+struct Causes<'a>(&'a BackendError);
 
 impl fmt::Display for Causes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -301,17 +296,25 @@ mod tests {
     }
 
     #[test]
-    fn display_never_repeats_its_source() {
-        let error = Error::from(BackendError::new(
+    fn an_error_of_the_store_displays_its_causes_once() {
+        for fault in [
             Fault::Unavailable,
-            Effect::Unknown,
-            "no answer within 3 s",
-        ));
-        let source = std::error::Error::source(&error).expect("a store's fault is the source");
-        assert!(!error.to_string().contains(&source.to_string()));
-        assert!(error.is_transient());
-        let line = "the store failed: no answer within 3 s";
-        assert_eq!(Causes(&error).to_string(), line);
+            Fault::Denied,
+            Fault::Store,
+            Fault::Unsupported,
+        ] {
+            let cause = BackendError::because(fault, Effect::None, "no route", "the cable is cut");
+            let error = Error::from(BackendError::because(
+                fault,
+                Effect::None,
+                "no answer within 3 s",
+                cause,
+            ));
+            let line = "no answer within 3 s: no route: the cable is cut";
+            assert_eq!(error.to_string(), line);
+            assert!(std::error::Error::source(&error).is_none());
+            assert_eq!(error.is_transient(), fault == Fault::Unavailable);
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ const MIN_OFFER_WINDOW: Duration = Duration::from_millis(10);
 pub struct Settings {
     pub(crate) lease: Duration,
     pub(crate) label: Arc<str>,
+    pub(crate) connect_limit: Option<Duration>,
+    pub(crate) lock_limit: Option<Duration>,
     pub(crate) call_limit: Duration,
     pub(crate) offer_window: Duration,
     pub(crate) local_handover: bool,
@@ -39,6 +41,8 @@ impl Default for Settings {
         Settings {
             lease: Settings::DEFAULT_LEASE,
             label: Settings::default_label(),
+            connect_limit: None,
+            lock_limit: None,
             call_limit: Duration::from_secs(5),
             offer_window: Duration::from_millis(100),
             local_handover: true,
@@ -85,6 +89,35 @@ impl Settings {
     pub fn label(self, label: impl Into<Arc<str>>) -> Self {
         let label = label.into();
         Settings { label, ..self }
+    }
+
+    /// Sets how long [`connect_with`](crate::connect_with) tries to connect. By default it tries once, for the
+    /// `connect_timeout` of the URL.
+    ///
+    /// With a limit, it tries again after each transient failure, such as a refused connection or a server that is
+    /// loading its data, until the limit has passed: for services that may start before their store. It never repeats
+    /// a permanent failure, such as a wrong password.
+    #[must_use]
+    pub fn connect_limit(self, limit: Duration) -> Self {
+        let connect_limit = Some(limit);
+        Settings {
+            connect_limit,
+            ..self
+        }
+    }
+
+    /// Sets how long a lock method without a limit of its own waits, such as [`Mutex::lock`](crate::Mutex::lock) or
+    /// [`RwLock::write`](crate::RwLock::write): by default for as long as it takes, also while the store does not
+    /// answer.
+    ///
+    /// Set it once in a service whose requests must not wait for ever. Such a method then ends as `lock_within` does:
+    /// with [`Error::Timeout`](crate::Error::Timeout) if the lock was busy, or with
+    /// [`Error::Backend`](crate::Error::Backend) if the store did not answer. A multi-lock waits for the shortest limit
+    /// of its members. Elections have no limit.
+    #[must_use]
+    pub fn lock_limit(self, limit: Duration) -> Self {
+        let lock_limit = Some(limit);
+        Settings { lock_limit, ..self }
     }
 
     /// Sets the time limit of one call that places a claim: 5 s by default, at least 100 ms, at most 10 s. A store

@@ -58,7 +58,7 @@ fn a_change_has_its_word_and_the_fields_of_the_key() {
         json!({"change": "available"})
     );
     let silent = BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer within 3 s");
-    let message = "the store failed: no answer within 3 s";
+    let message = "no answer within 3 s";
     assert_eq!(
         to_value(Change::Unavailable(Error::from(silent))).unwrap(),
         json!({"change": "unavailable", "message": message})

@@ -19,7 +19,6 @@ use crate::engine::Engine;
 use crate::engine::services::Services;
 use crate::engine::timer::nap;
 #[cfg(feature = "serde")]
-use crate::error::Causes;
 use crate::error::Error;
 
 /// Default pause between two scans.
@@ -272,7 +271,7 @@ fn as_message<S: serde::Serializer>(error: &Error, serializer: S) -> Result<S::O
     use serde::ser::SerializeStruct;
 
     let mut object = serializer.serialize_struct("Unavailable", 1)?;
-    object.serialize_field("message", &Causes(error).to_string())?;
+    object.serialize_field("message", &error.to_string())?;
     object.end()
 }
 

@@ -38,6 +38,11 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
+    /// Waits for at most `limit`, or for as long as it takes if there is none.
+    pub(crate) fn up_to(limit: Option<Duration>) -> Self {
+        limit.map_or(Patience::Forever, Patience::Within)
+    }
+
     /// Turns a time limit of zero into a try, which waits for the store's answer, but not for the lock. Also returns
     /// whether the limit was zero.
     pub(crate) fn or_try(self) -> (Self, bool) {

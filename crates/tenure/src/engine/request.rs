@@ -34,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) member: bool,
     /// How long the client keeps the claim after an unlock if no local task waits for it.
     pub(crate) linger: Duration,
+    /// How long a lock method without a limit waits; `None`: for as long as it takes.
+    pub(crate) limit: Option<Duration>,
 }
 
 impl Options {
@@ -46,6 +48,7 @@ impl Options {
             owner: None,
             member: false,
             linger: settings.linger,
+            limit: settings.lock_limit,
         }
     }
 }

@@ -33,12 +33,12 @@ pub struct Lock(pub(crate) LockHandle);
 scoped!(Lock -> Guard by lock, lock_within);
 
 impl Lock {
-    /// Waits for the lock, for as long as it takes.
+    /// Waits for the lock, for as long as it takes, or for [`Settings::lock_limit`](crate::Settings::lock_limit).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     pub fn lock(&self) -> Acquire<Guard> {
-        self.0.lock(Patience::Forever)
+        self.0.lock_by_default()
     }
 
     /// Waits for the lock for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).

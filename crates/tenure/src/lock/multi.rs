@@ -81,12 +81,16 @@ impl Multi {
         self
     }
 
-    /// Waits for all members, for as long as it takes.
+    /// Waits for all members, for as long as it takes, or for [`Settings::lock_limit`](crate::Settings::lock_limit).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     pub fn lock(&self) -> Acquire<MultiGuard> {
-        self.search(Patience::Forever, guards)
+        let limits = self
+            .members
+            .iter()
+            .filter_map(|lock| lock.0.request.options.limit);
+        self.search(Patience::up_to(limits.min()), guards)
     }
 
     /// Waits for all members for at most `limit`; then [`Error::Timeout`].

@@ -52,12 +52,14 @@ impl Mutex {
         Configure::set(self, |options| options.linger = time)
     }
 
-    /// Waits for the lock, for as long as it takes.
+    /// Waits for the lock, for as long as it takes: also while another client holds it for hours, or the store does not
+    /// answer. [`Settings::lock_limit`](crate::Settings::lock_limit) sets a limit for all locks of a client; a
+    /// [`lock_within`](Mutex::lock_within) has one of its own.
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
     pub fn lock(&self) -> Acquire<Guard> {
-        self.0.lock(Patience::Forever)
+        self.0.lock_by_default()
     }
 
     /// Waits for the lock for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).

@@ -70,6 +70,11 @@ impl LockHandle {
         Acquire::one(self.attempt(patience), acquire::guard)
     }
 
+    /// Waits for as long as the client's settings say.
+    pub(crate) fn lock_by_default(&self) -> Acquire<Guard> {
+        self.lock(Patience::up_to(self.request.options.limit))
+    }
+
     pub(crate) fn try_lock(&self) -> Acquire<Option<Guard>> {
         Acquire::one(self.attempt(Patience::Try), acquire::try_guard)
     }

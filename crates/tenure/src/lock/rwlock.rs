@@ -44,7 +44,7 @@ impl RwLock {
         Lock(self.0.with_mode(Mode::Write))
     }
 
-    /// Waits for the read lock, for as long as it takes.
+    /// Waits for the read lock, for as long as it takes, or for [`Settings::lock_limit`](crate::Settings::lock_limit).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -68,7 +68,7 @@ impl RwLock {
         self.reader().try_lock()
     }
 
-    /// Waits for the write lock, for as long as it takes.
+    /// Waits for the write lock, for as long as it takes, or for [`Settings::lock_limit`](crate::Settings::lock_limit).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.

@@ -3,12 +3,12 @@
 //! `with` and `try_with` are two methods because Rust cannot choose by the closure's output: a trait that is implemented
 //! for every `T` cannot treat `Result<T, E>` differently.
 
-use crate::error::{Causes, Error};
+use crate::error::Error;
 
 /// Logs a release that was not confirmed. The work was done under the lock, so its output is returned nevertheless.
 pub(crate) fn log_unconfirmed(released: Result<(), Error>) {
     if let Err(error) = released {
-        tracing::warn!(error = %Causes(&error), "work was done under a lock whose release is not confirmed");
+        tracing::warn!(error = %error, "work was done under a lock whose release is not confirmed");
     }
 }
 

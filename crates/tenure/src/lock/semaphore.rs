@@ -37,7 +37,7 @@ impl Semaphore {
         Lock(self.0.taking(permits))
     }
 
-    /// Waits for a permit, for as long as it takes.
+    /// Waits for a permit, for as long as it takes, or for [`Settings::lock_limit`](crate::Settings::lock_limit).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -45,7 +45,8 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Waits until `permits` permits are free together, for as long as it takes. More permits than the semaphore has are
+    /// Waits until `permits` permits are free together, for as long as it takes, or for
+    /// [`Settings::lock_limit`](crate::Settings::lock_limit). More permits than the semaphore has are
     /// [`Invalid`](crate::Error::Invalid).
     ///
     /// # Cancel safety

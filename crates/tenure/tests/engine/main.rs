@@ -14,6 +14,7 @@ mod fixture;
 mod hand_over;
 mod linger;
 mod local_deadline;
+mod lock_limit;
 mod locks;
 mod loss;
 mod multi;
