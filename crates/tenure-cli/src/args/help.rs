@@ -25,8 +25,9 @@ Exit codes of `run`:
 }
 
 macro_rules! promise {
-    () => {
-        "\
+    ($exception:literal) => {
+        concat!(
+            "\
 What is promised:
   A second small process, the guardian, holds the lock's deadline. If the
   lock cannot be renewed in time, it sends TERM to the command and to all that
@@ -34,8 +35,9 @@ What is promised:
   the lock to another: also when tenure itself is stopped. If tenure is
   killed, the command is killed at once. When the command ends, what it left
   running is killed, and then the lock is released. No command starts once
-  its lock is known to be lost. With --on-lost ignore there is no deadline
-  from the start of the command on, for as long as tenure lives.
+  its lock is known to be lost.",
+            $exception,
+            "
 
 Not promised:
   - A system call in progress (a disk or network file system that hangs) and
@@ -51,6 +53,17 @@ Not promised:
     itself is sure to die.
   - Where the lock lives with a connection, killing tenure frees it at that
     moment; the kill of the command follows at once, but not provably first."
+        )
+    };
+}
+
+macro_rules! promise_of_run {
+    () => {
+        promise!(
+            "
+  With --on-lost ignore there is no deadline from the start of the command on,
+  for as long as tenure lives."
+        )
     };
 }
 
@@ -69,12 +82,12 @@ your own, which locks only between your processes on this machine.
 Durations are written `500ms`, `5s`, `2m`, `1h30m`.
 
 ",
-    promise!(),
+    promise_of_run!(),
     "\n\n",
     run_exit_codes!(),
     "
 
-Exit codes of the other verbs (`tenure elect -h` shows its own):
+Exit codes of the other verbs (`tenure VERB --help` shows them in words):
   0 done · 1 busy, timed out or findings · 2 usage · 3 the store failed · 4 lock lost"
 );
 
@@ -96,7 +109,7 @@ except CHLD and PIPE, which have their default. What is printed on stdout is
 the command's alone, also with --json.
 
 ",
-    promise!(),
+    promise_of_run!(),
     "\n\n",
     run_exit_codes!()
 );
@@ -130,7 +143,7 @@ leader and the candidates. The command sees TENURE_KEY, TENURE_TOKEN,
 TENURE_CLAIM and TENURE_STORE; signals reach it as under `run`.
 
 ",
-    promise!(),
+    promise!(""),
     "\n\n",
     elect_exit_codes!()
 );

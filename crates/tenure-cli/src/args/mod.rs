@@ -10,4 +10,6 @@ mod verbs;
 pub use duration::parse_duration;
 pub use lock::{Kind, LockArgs, Wait};
 pub use parse::{BadUsage, parse};
-pub use verbs::{Cli, Elect, Evict, Global, Hold, Ls, OnLost, Run, Schema, Show, Stop, Verb, Watch, grace};
+pub use verbs::{
+    Cli, Elect, Evict, Global, Hold, Ls, OnLost, Run, Schema, Show, Stop, VERBS, Verb, Watch, grace,
+};

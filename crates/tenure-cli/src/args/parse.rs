@@ -6,6 +6,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser};
 
+use super::verbs::VERBS;
 use super::{Cli, Global, Run, Verb};
 use crate::messages::without_passwords;
 
@@ -38,6 +39,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> 
     checked.map_err(|mut error| {
         let verb = verb();
         fix_suggestion(&mut error, verb.as_deref(), &args);
+        suggest_verb(&mut error);
         let mut text = without_passwords(&error.render().to_string());
         if !text.ends_with('\n') {
             text.push('\n');
@@ -100,6 +102,44 @@ fn fix_suggestion(error: &mut clap::Error, verb: Option<&str>, args: &[OsString]
         let tip = StyledStr::from(format!("a key that begins with '-' is given as '--key={key}'"));
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
+}
+
+/// Words that other tools use as verbs, and what to write instead.
+const OTHER_VERBS: [(&[&str], &str); 5] = [
+    (
+        &["lock", "exec", "with", "flock"],
+        "'tenure run KEY -- CMD' runs a command under a lock",
+    ),
+    (
+        &["unlock", "release", "free"],
+        "a lock is released when its command ends; 'tenure evict' frees one by force",
+    ),
+    (
+        &["status", "list", "info"],
+        "'tenure ls' lists keys, 'tenure show KEY' shows one",
+    ),
+    (&["check", "ping"], "'tenure doctor' checks the store"),
+    (&["version"], "'tenure --version' prints it"),
+];
+
+/// For an unknown verb, suggests what the user may mean, and lists all verbs.
+fn suggest_verb(error: &mut clap::Error) {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return;
+    };
+    let known = OTHER_VERBS
+        .iter()
+        .find(|(words, _)| words.contains(&word.as_str()));
+    let mut tips = Vec::new();
+    if let Some((_, tip)) = known {
+        error.remove(ContextKind::SuggestedSubcommand);
+        tips.push(StyledStr::from(*tip));
+    }
+    tips.push(StyledStr::from(format!("the verbs are {}", VERBS.join(", "))));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
 }
 
 fn contradiction(verb: &Verb) -> Option<String> {
@@ -166,7 +206,6 @@ mod tests {
     use std::num::NonZeroU32;
     use std::time::Duration;
 
-    use super::super::verbs::VERBS;
     use super::super::{Kind, OnLost, Run, Stop, Wait, grace};
     use super::*;
 
@@ -207,6 +246,24 @@ mod tests {
         let command = Cli::command();
         let verbs: Vec<&str> = command.get_subcommands().map(|verb| verb.get_name()).collect();
         assert_eq!(verbs, VERBS);
+    }
+
+    #[test]
+    fn an_unknown_verb_is_answered_with_what_to_write() {
+        for (line, words) in [
+            ("lock k", "tenure run KEY -- CMD"),
+            ("exec k -- a", "tenure run KEY -- CMD"),
+            ("unlock k", "tenure evict"),
+            ("status", "tenure ls"),
+            ("version", "tenure --version"),
+            ("shwo k", "'show'"),
+            ("frobnicate", "the verbs are run, hold, ls"),
+        ] {
+            refused(line, 2, &[words, "the verbs are run"]);
+        }
+        let help = read("help run").expect_err("help ends the program");
+        assert_eq!(help.exit_code, 0);
+        assert!(help.text.contains("What is promised:"), "{}", help.text);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::lock::{DEFAULT_LEASE, more_than_zero, parse_lease};
 use super::{LockArgs, help, objects, parse_duration};
 
 /// All verbs, in the order of `--help`. Each has a manual page.
-pub(super) const VERBS: [&str; 11] = [
+pub const VERBS: [&str; 11] = [
     "run",
     "hold",
     "ls",
@@ -30,7 +30,7 @@ pub(super) const VERBS: [&str; 11] = [
 #[derive(Parser, Clone, Debug, PartialEq)]
 #[command(name = "tenure", version, max_term_width = 100)]
 #[command(after_help = help::EXAMPLES, after_long_help = help::TENURE)]
-#[command(disable_help_subcommand = true, infer_long_args = false)]
+#[command(infer_long_args = false)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 pub struct Cli {
     /// Options of every verb.
@@ -96,6 +96,9 @@ pub enum Verb {
         /// The verb; without one, the page of `tenure` itself
         #[arg(value_name = "VERB", value_parser = PossibleValuesParser::new(VERBS))]
         verb: Option<String>,
+        /// Write every page into this folder instead, as NAME.1
+        #[arg(long, value_name = "DIR", conflicts_with = "verb")]
+        out: Option<PathBuf>,
     },
 }
 

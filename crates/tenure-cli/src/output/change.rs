@@ -1,5 +1,7 @@
 //! Formats the changes of `watch`: as an object for programs, as a line for people.
 
+use std::time::SystemTime;
+
 use serde::Serialize;
 use tenure::backend::escape_control;
 
@@ -27,8 +29,31 @@ pub enum ChangeEvent {
     Available,
 }
 
+/// A change, and when it was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TimedChange {
+    /// The time in UTC, as in `2026-11-26T13:37:04Z`.
+    time: String,
+    #[serde(flatten)]
+    change: ChangeEvent,
+}
+
+impl TimedChange {
+    /// Adds the time to a change.
+    pub fn at(time: SystemTime, change: ChangeEvent) -> TimedChange {
+        TimedChange {
+            time: humantime::format_rfc3339_seconds(time).to_string(),
+            change,
+        }
+    }
+}
+
 /// Formats a change as a line for people.
-pub fn change(seen: &ChangeEvent) -> String {
+pub fn change(TimedChange { time, change }: &TimedChange) -> String {
+    format!("{time}  {}", words(change))
+}
+
+fn words(seen: &ChangeEvent) -> String {
     let (word, status) = match seen {
         ChangeEvent::Held(status) => ("held", status),
         ChangeEvent::Freed(status) => ("freed", status),
@@ -91,12 +116,16 @@ mod tests {
             ),
             (ChangeEvent::Available, "available    the store answers again\n"),
         ] {
-            assert_eq!(change(&seen), line);
+            let seen = TimedChange::at(SystemTime::UNIX_EPOCH, seen);
+            assert_eq!(change(&seen), format!("1970-01-01T00:00:00Z  {line}"));
         }
     }
 
     #[test]
     fn a_change_object_has_the_fields_of_the_key() {
+        let timed = TimedChange::at(SystemTime::UNIX_EPOCH, ChangeEvent::Available);
+        let timed = serde_json::to_string(&timed).expect("it is JSON");
+        assert_eq!(timed, r#"{"time":"1970-01-01T00:00:00Z","change":"available"}"#);
         let json = |seen: &ChangeEvent| serde_json::to_string(seen).expect("it is JSON");
         let key = serde_json::to_string(&sample()).expect("it is JSON");
         assert_eq!(

@@ -4,6 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+/// The version of the protocol. Fields may be added to an event without another version.
+const VERSION: u8 = 1;
+
 /// An event of `tenure hold`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -17,6 +20,11 @@ pub enum Event {
     },
     /// The lock is held.
     Acquired(Acquired),
+    /// A renewal was confirmed.
+    Renewed {
+        /// Time until the local deadline, counted from before the renewal was sent.
+        valid_ms: u64,
+    },
     /// The lock was lost; exit 4.
     Lost {
         /// The cause, as [`LostCause::as_str`](tenure::LostCause::as_str) names it.
@@ -25,9 +33,15 @@ pub enum Event {
     /// The lock was released; exit 0.
     Released,
     /// Another client holds the lock and `--no-wait` was given; exit 1.
-    Busy,
+    Busy {
+        /// The label of a holder. `None` if the store does not show it.
+        holder: Option<String>,
+    },
     /// The lock was busy for all of `--wait`; exit 1.
-    Timeout,
+    Timeout {
+        /// The label of a holder. `None` if the store does not show it.
+        holder: Option<String>,
+    },
     /// Stdin ended, or INT, TERM, HUP or QUIT came, while `hold` waited; exit 1.
     Cancelled,
     /// `tenure` or the store failed; exit 3.
@@ -47,6 +61,7 @@ pub struct Acquired {
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<Option<u64>>,
     lease_ms: Option<u64>,
+    valid_ms: u64,
     waited_ms: u64,
     store: String,
 }
@@ -75,6 +90,7 @@ impl Acquired {
         mut members: Vec<Member>,
         mode: &'static str,
         lease_ms: Option<u64>,
+        valid_ms: u64,
         waited_ms: u64,
         store: String,
     ) -> Acquired {
@@ -92,21 +108,43 @@ impl Acquired {
             mode,
             token,
             lease_ms,
+            valid_ms,
             waited_ms,
             store,
         }
     }
 }
 
-impl Event {
+/// Writes events as lines. The first line has the version of the protocol.
+#[derive(Debug)]
+pub struct EventWriter<W> {
+    out: W,
+    has_written: bool,
+}
+
+impl<W: Write> EventWriter<W> {
+    /// Creates a writer of events that has written none.
+    pub fn new(out: W) -> Self {
+        EventWriter {
+            out,
+            has_written: false,
+        }
+    }
+
     /// Writes the event as a line, and flushes it.
     ///
     /// # Errors
-    /// Any error of `out`, for example a pipe without a reader.
-    pub fn write(&self, mut out: impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut out, self)?;
-        out.write_all(b"\n")?;
-        out.flush()
+    /// Any error of the output, for example a pipe without a reader.
+    pub fn write(&mut self, event: &Event) -> io::Result<()> {
+        let mut line = serde_json::to_string(event)?;
+        if !std::mem::replace(&mut self.has_written, true) {
+            // An event is an object whose first field is its name.
+            let end_of_name = line.find([',', '}']).unwrap_or(line.len());
+            line.insert_str(end_of_name, &format!(r#","v":{VERSION}"#));
+        }
+        line.push('\n');
+        self.out.write_all(line.as_bytes())?;
+        self.out.flush()
     }
 }
 
@@ -117,10 +155,28 @@ mod tests {
 
     use super::*;
 
+    /// Returns the line of an event that is not the first.
     fn text(event: Event) -> String {
-        let mut out = Vec::new();
-        event.write(&mut out).expect("a vector takes all");
-        String::from_utf8(out).expect("JSON is text")
+        let mut out = EventWriter::new(Vec::new());
+        out.write(&Event::Released).expect("a vector takes all");
+        out.out.clear();
+        out.write(&event).expect("a vector takes all");
+        String::from_utf8(out.out).expect("JSON is text")
+    }
+
+    #[test]
+    fn the_first_event_has_the_version_after_its_name() {
+        let holder = Some("a,b".to_owned());
+        for (event, line) in [
+            (Event::Cancelled, r#"{"event":"cancelled","v":1}"#),
+            (Event::Busy { holder }, r#"{"event":"busy","v":1,"holder":"a,b"}"#),
+        ] {
+            let mut out = EventWriter::new(Vec::new());
+            out.write(&event).expect("a vector takes all");
+            out.write(&Event::Released).expect("a vector takes all");
+            let text = String::from_utf8(out.out).expect("JSON is text");
+            assert_eq!(text, format!("{line}\n{{\"event\":\"released\"}}\n"));
+        }
     }
 
     fn member(key: &str, token: Option<u64>) -> Member {
@@ -134,7 +190,7 @@ mod tests {
     #[test]
     fn every_event_has_its_documented_fields_in_order() {
         let acquired = |members, mode, lease_ms, store: &str| {
-            Event::Acquired(Acquired::new(members, mode, lease_ms, 12, store.into()))
+            Event::Acquired(Acquired::new(members, mode, lease_ms, 900, 12, store.into()))
         };
         let one = vec![member("k", Some(7))];
         let several = vec![member("a", Some(1)), member("b", None)];
@@ -146,25 +202,34 @@ mod tests {
             ),
             (
                 acquired(one, "exclusive", Some(30_000), "redis"),
-                r#"{"event":"acquired","key":"k","claim":"c-k","mode":"exclusive","token":7,"lease_ms":30000,"waited_ms":12,"store":"redis"}"#,
+                r#"{"event":"acquired","key":"k","claim":"c-k","mode":"exclusive","token":7,"lease_ms":30000,"valid_ms":900,"waited_ms":12,"store":"redis"}"#,
             ),
             // A store without tokens and leases shows null for both.
             (
                 acquired(vec![member("k", None)], "read", None, "zookeeper"),
-                r#"{"event":"acquired","key":"k","claim":"c-k","mode":"read","token":null,"lease_ms":null,"waited_ms":12,"store":"zookeeper"}"#,
+                r#"{"event":"acquired","key":"k","claim":"c-k","mode":"read","token":null,"lease_ms":null,"valid_ms":900,"waited_ms":12,"store":"zookeeper"}"#,
             ),
             // A multi-lock has `members` instead of `key`, `claim` and `token`.
             (
                 acquired(several, "write", Some(1), "sqlite"),
-                r#"{"event":"acquired","members":[{"key":"a","claim":"c-a","token":1},{"key":"b","claim":"c-b","token":null}],"mode":"write","lease_ms":1,"waited_ms":12,"store":"sqlite"}"#,
+                r#"{"event":"acquired","members":[{"key":"a","claim":"c-a","token":1},{"key":"b","claim":"c-b","token":null}],"mode":"write","lease_ms":1,"valid_ms":900,"waited_ms":12,"store":"sqlite"}"#,
             ),
             (
                 Event::Lost { cause: "max_hold" },
                 r#"{"event":"lost","cause":"max_hold"}"#,
             ),
             (Event::Released, r#"{"event":"released"}"#),
-            (Event::Busy, r#"{"event":"busy"}"#),
-            (Event::Timeout, r#"{"event":"timeout"}"#),
+            (
+                Event::Renewed { valid_ms: 29_690 },
+                r#"{"event":"renewed","valid_ms":29690}"#,
+            ),
+            (Event::Busy { holder: None }, r#"{"event":"busy","holder":null}"#),
+            (
+                Event::Timeout {
+                    holder: Some("ann".into()),
+                },
+                r#"{"event":"timeout","holder":"ann"}"#,
+            ),
             (Event::Cancelled, r#"{"event":"cancelled"}"#),
             (Event::Error { message }, r#"{"event":"error","message":"why"}"#),
         ] {

@@ -6,8 +6,8 @@ mod status;
 mod stdout;
 mod table;
 
-pub use change::{ChangeEvent, change};
-pub use event::{Acquired, Event, Member};
+pub use change::{ChangeEvent, TimedChange, change};
+pub use event::{Acquired, Event, EventWriter, Member};
 pub use status::{Claimant, Holder, KeyStatus, Waiter};
 pub use stdout::{Reader, ms, object, print, print_json_or_text, reader, write};
 pub use table::{list, show};

@@ -39,7 +39,7 @@ pub fn dispatch(cli: &Cli) -> ExitCode {
         Verb::Doctor => block_on(doctor::doctor(global)),
         Verb::Schema(schema) => block_on(schema::schema(global, schema)),
         Verb::Completions { shell } => generated::completions(global, *shell),
-        Verb::Man { verb } => generated::man(global, verb.as_deref()),
+        Verb::Man { verb, out } => generated::man(global, verb.as_deref(), out.as_deref()),
     };
     let code = done.unwrap_or_else(|failure| {
         failure.print();

@@ -1,14 +1,17 @@
 //! `tenure elect`: runs a command only while this candidate is the leader.
 
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant as Stopwatch};
 
-use tenure::Election;
+use tenure::{ClaimRef, Client, Election, LockKey};
 
 use super::command::{Ending, STOPPED, claim_cap, ended_by, guardian, run_under};
+use super::holder::HolderSearch;
 use super::lock::{HeldLock, rounded};
 use super::signals::{listen, termination_signal};
-use super::store::{ChosenStore, disconnect, key};
+use super::store::{CONNECT_LIMIT, ChosenStore, disconnect, key};
 use super::supervise::SupervisionOptions;
+use super::wait_line::show_while;
 use crate::args::{Elect, Global, grace};
 use crate::guardian::{Inbox, StopReason};
 use crate::messages::{Failure, note_as_is, shortened};
@@ -20,12 +23,15 @@ pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure>
     let connected = tokio::select! {
         biased;
         signal = termination_signal(&mut inbox) => return Ok(ended_by(signal)),
-        connected = store.connect(elect.label.as_deref()) => connected,
+        connected = store.connect(elect.label.as_deref(), Some(CONNECT_LIMIT)) => connected,
     };
     let client = connected?;
     let lease = rounded(elect.lease, client.profile());
     let election = client.election(name.as_str()).lease(lease);
     let candidate = Candidate {
+        client: &client,
+        name: &name,
+        global,
         election: match claim_cap(elect.max_hold, grace(elect.grace, lease), lease) {
             Some(cap) => election.max_hold(cap),
             None => election,
@@ -33,7 +39,6 @@ pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure>
         lease,
         elect,
         store: &store,
-        quiet: !global.verbose,
     };
     let done = candidate.serve(&mut inbox).await;
     disconnect(&client).await;
@@ -41,11 +46,13 @@ pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure>
 }
 
 struct Candidate<'a> {
+    client: &'a Client,
+    name: &'a LockKey,
+    global: &'a Global,
     election: Election,
     lease: Duration,
     elect: &'a Elect,
     store: &'a ChosenStore,
-    quiet: bool,
 }
 
 impl Candidate<'_> {
@@ -76,22 +83,26 @@ impl Candidate<'_> {
                 Ending::Stopped {
                     late_signal: None, ..
                 } => {
-                    note_as_is(
-                        self.quiet,
-                        &format!("campaigning for {:?} again", self.elect.name),
-                    );
+                    let words = format!("campaigning for {:?} again", self.elect.name);
+                    note_as_is(!self.global.verbose, &words);
                 }
             }
         }
     }
 
-    /// Waits until this candidate is the leader.
+    /// Waits until this candidate is the leader, and shows the present leader meanwhile.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the candidate. Closing the client waits for the withdrawal.
     async fn campaign(&self) -> Result<HeldLock, Failure> {
         let began = Stopwatch::now();
-        let leader = self.election.campaign().await;
+        let waiting = Arc::new(OnceLock::new());
+        let mut search = HolderSearch::of_leader(self.client, self.name, waiting.clone());
+        let campaign = self.election.campaign().on_waiting(move |claim: &ClaimRef| {
+            // Cannot fail: a campaign begins to wait at most once.
+            let _ = waiting.set(claim.clone());
+        });
+        let leader = show_while(self.global, &mut search, campaign).await;
         let leader = leader.map_err(|error| {
             Failure::of(
                 format!("cannot campaign for {:?}", shortened(&self.elect.name)),

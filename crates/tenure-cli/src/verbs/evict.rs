@@ -39,7 +39,7 @@ pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure>
         freed: freed.iter().map(ToString::to_string).collect(),
     };
     output::print_json_or_text(global.json, &evicted, || sentence(&evicted))?;
-    Ok(0)
+    Ok(u8::from(evicted.freed.is_empty()))
 }
 
 fn sentence(Evicted { key, freed }: &Evicted<'_>) -> String {

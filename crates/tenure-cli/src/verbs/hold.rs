@@ -1,12 +1,13 @@
 //! `tenure hold`: holds a lock for another program, which reads events and closes stdin to release the lock.
 
-use std::io;
-use std::sync::Arc;
+use std::io::{self, Stdout};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
 use tenure::{ClaimRef, Client, Lost, LostCause};
 use tokio::sync::Notify;
 
-use super::holder::with_holder;
+use super::holder::{HolderSearch, with_holder};
 use super::lock::{HeldLock, LockRequest, Outcome, Release};
 use super::signals::{listen, termination_signal};
 use super::stdin::{self, Stdin};
@@ -15,11 +16,15 @@ use super::wait_line::show_while;
 use crate::args::{Global, Hold};
 use crate::guardian::{Inbox, now, reached};
 use crate::messages::{Blame, Failure, note_as_is, warn};
-use crate::output::Event;
+use crate::output::{self, Event, EventWriter};
 
 const DONE: u8 = 0;
 const NOT_HELD: u8 = 1;
 const LOST: u8 = 4;
+
+/// Limits of the time between two looks for a renewal that was confirmed.
+const MIN_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn hold(global: &Global, hold: &Hold) -> Result<u8, Failure> {
     if !hold.no_stdin && stdin::is_the_null_device() {
@@ -101,20 +106,23 @@ async fn acquire_and_hold(
             hold_until_end(held, hold, inbox, stdin).await
         }
         Outcome::Busy => {
-            if !global.quiet {
-                let busy = with_holder(request.one_of_names(), &mut holder).await;
-                note_as_is(false, &format!("busy: {busy}"));
-            }
-            not_held(&Event::Busy)
+            let names = format!("busy: {}", request.one_of_names());
+            let holder = report_holder(global, names, &mut holder).await;
+            not_held(&Event::Busy { holder })
         }
         Outcome::Timeout => {
-            if !global.quiet {
-                let names = format!("{} was busy for all of --wait", request.one_of_names());
-                note_as_is(false, &with_holder(names, &mut holder).await);
-            }
-            not_held(&Event::Timeout)
+            let names = format!("{} was busy for all of --wait", request.one_of_names());
+            let holder = report_holder(global, names, &mut holder).await;
+            not_held(&Event::Timeout { holder })
         }
     }
+}
+
+/// Prints a note that ends with the holder, except with `-q`. Returns the holder's label.
+async fn report_holder(global: &Global, words: String, holder: &mut HolderSearch<'_>) -> Option<String> {
+    let words = with_holder(words, holder).await;
+    note_as_is(global.quiet, &words);
+    holder.label()
 }
 
 fn cancelled() -> Result<u8, Failure> {
@@ -144,6 +152,7 @@ async fn hold_until_end(
         lost = held.lost() => Some(lost),
         _ = termination_signal(inbox) => None,
         () = release_due => None,
+        failed = report_renewals(&held) => return Err(failed),
     };
     if let Some(lost) = lost {
         return report_loss(&lost);
@@ -155,6 +164,26 @@ async fn hold_until_end(
         }
         Release::WasLost(lost) => report_loss(&lost),
         Release::Unconfirmed(failure) => Err(failure),
+    }
+}
+
+/// Prints an event after each renewal. Returns only if an event cannot be printed.
+async fn report_renewals(held: &HeldLock) -> Failure {
+    // The watchdog renews after a third of the lease. A reader that counts `valid_ms` down has two thirds left then, so
+    // the event may be late by this much.
+    let interval = (held.lease / 30).clamp(MIN_INTERVAL, MAX_INTERVAL);
+    let mut reported = held.local_deadline();
+    loop {
+        reached(now() + interval).await;
+        let deadline = held.local_deadline();
+        if deadline > reported
+            && let Err(failed) = print_event(&Event::Renewed {
+                valid_ms: output::ms(deadline - now()),
+            })
+        {
+            return failed;
+        }
+        reported = deadline;
     }
 }
 
@@ -174,6 +203,8 @@ fn report_loss(lost: &Lost) -> Result<u8, Failure> {
 
 /// Prints an event to stdout. A failure ends `hold`: without a reader the lock protects nothing.
 fn print_event(event: &Event) -> Result<(), Failure> {
-    let written = event.write(io::stdout().lock());
+    static EVENTS: LazyLock<Mutex<EventWriter<Stdout>>> =
+        LazyLock::new(|| Mutex::new(EventWriter::new(io::stdout())));
+    let written = EVENTS.lock().expect("printing does not panic").write(event);
     written.map_err(|error| Failure::system("cannot write the events to stdout", error))
 }

@@ -24,6 +24,8 @@ type PendingQuery<'a> = Pin<Box<dyn Future<Output = Option<LockStatus>> + 'a>>;
 pub(super) struct HolderSearch<'a> {
     client: &'a Client,
     keys: Vec<LockKey>,
+    /// The word for what a holder does: `held`, or `led` for an election.
+    does: &'static str,
     /// The claim of this process. Set when the claim begins to wait.
     waiting: Arc<OnceLock<ClaimRef>>,
     /// The query in progress. A call of `look` that is dropped leaves it here.
@@ -41,6 +43,9 @@ struct SeenHolder {
     /// Number of other claims that hold the key too, as readers or with permits of a semaphore.
     others: usize,
     remaining: Option<Duration>,
+    /// The position of our claim in the queue, from 1, and the length of the queue. `None` if the store does not show
+    /// it there.
+    place: Option<(usize, usize)>,
     first_seen: Instant,
     last_seen: Instant,
 }
@@ -55,10 +60,23 @@ impl<'a> HolderSearch<'a> {
         HolderSearch {
             client,
             keys: keys.to_vec(),
+            does: "held",
             waiting,
             query: None,
             began: None,
             found: None,
+        }
+    }
+
+    /// Creates a search for the leader of an election.
+    pub(super) fn of_leader(
+        client: &'a Client,
+        name: &LockKey,
+        waiting: Arc<OnceLock<ClaimRef>>,
+    ) -> HolderSearch<'a> {
+        HolderSearch {
+            does: "led",
+            ..Self::new(client, std::slice::from_ref(name), waiting)
         }
     }
 
@@ -92,14 +110,29 @@ impl<'a> HolderSearch<'a> {
             [_] => String::new(),
             _ => format!("{:?} is ", holder.key),
         };
-        Some(format!("{subject}{}", holder.describe(now())))
+        Some(format!("{subject}{}", holder.describe(self.does, now())))
+    }
+
+    /// Returns the label of the holder that the last query found, if the store shows it.
+    pub(super) fn label(&self) -> Option<String> {
+        self.found.as_ref()?.label.clone()
     }
 
     /// Returns the sentence to show while the verb waits for the lock: the key and its holder if a holder was found,
     /// otherwise all keys.
     pub(super) fn sentence(&self) -> String {
         let text = match &self.found {
-            Some(holder) => format!("waiting for {:?}: {}", holder.key, holder.describe(now())),
+            Some(holder) => {
+                let mut text = format!(
+                    "waiting for {:?}: {}",
+                    holder.key,
+                    holder.describe(self.does, now())
+                );
+                if let Some((place, of)) = holder.place {
+                    text += &format!("; place {place} of {of} in the queue");
+                }
+                text
+            }
             None => {
                 let keys: Vec<String> = self.keys.iter().map(|key| format!("{key:?}")).collect();
                 format!("waiting for {}", keys.join(", "))
@@ -123,7 +156,7 @@ impl<'a> HolderSearch<'a> {
     }
 
     fn record(&mut self, status: Option<&LockStatus>, now: Instant) {
-        let seen = status.and_then(|status| SeenHolder::of(status, self.own(), now));
+        let seen = status.and_then(|status| SeenHolder::of(status, self.waiting.get(), now));
         self.found = match (seen, self.found.take()) {
             (Some(seen), Some(known)) if (&seen.key, &seen.id) == (&known.key, &known.id) => {
                 Some(SeenHolder {
@@ -163,7 +196,13 @@ fn is_other(id: &HolderId, own: Option<ClientId>) -> bool {
 }
 
 impl SeenHolder {
-    fn of(status: &LockStatus, own: Option<ClientId>, now: Instant) -> Option<SeenHolder> {
+    /// Reads the state of a key for which the claim `waiting` waits.
+    fn of(status: &LockStatus, waiting: Option<&ClaimRef>, now: Instant) -> Option<SeenHolder> {
+        let own = waiting.map(|claim| claim.id.client());
+        let queue = status.waiters.as_deref().unwrap_or_default();
+        let is_ours =
+            |id: &HolderId| matches!(id, HolderId::Claim(id) if waiting.is_some_and(|own| own.id == *id));
+        let position = queue.iter().position(|waiter| is_ours(&waiter.id));
         let mut holders = status.holders.iter().filter(|holder| is_other(&holder.id, own));
         let holder = holders.next()?;
         Some(SeenHolder {
@@ -172,6 +211,7 @@ impl SeenHolder {
             label: holder.label.as_deref().map(str::to_owned),
             others: holders.count(),
             remaining: holder.remaining,
+            place: position.map(|position| (position + 1, queue.len())),
             first_seen: now,
             last_seen: now,
         })
@@ -179,14 +219,14 @@ impl SeenHolder {
 
     /// Describes what the store has shown, and nothing else: `held by ann@host:1 for at least 12s, 24s left of its
     /// lease`.
-    fn describe(&self, now: Instant) -> String {
+    fn describe(&self, does: &str, now: Instant) -> String {
         let label = self.label.as_deref().map(escape_control);
         let mut words = match (label, self.others) {
-            (None, 0) => "held".to_owned(),
-            (None, others) => format!("held by {} clients", others + 1),
-            (Some(label), 0) => format!("held by {label}"),
-            (Some(label), 1) => format!("held by {label} and 1 other"),
-            (Some(label), others) => format!("held by {label} and {others} others"),
+            (None, 0) => does.to_owned(),
+            (None, others) => format!("{does} by {} clients", others + 1),
+            (Some(label), 0) => format!("{does} by {label}"),
+            (Some(label), 1) => format!("{does} by {label} and 1 other"),
+            (Some(label), others) => format!("{does} by {label} and {others} others"),
         };
         let held = now - self.first_seen;
         if held >= Duration::from_secs(1) {
@@ -220,6 +260,7 @@ mod tests {
             label: label.map(str::to_owned),
             others,
             remaining: remaining.map(Duration::from_secs),
+            place: None,
             first_seen: at(100),
             last_seen: at(160),
         }
@@ -246,9 +287,12 @@ mod tests {
                 "held by a\\u{1b}[2J\\n and 2 others for at least 1m05s",
             ),
         ] {
-            assert_eq!(holder.describe(at(165)), words);
+            assert_eq!(holder.describe("held", at(165)), words);
         }
-        assert_eq!(holder(Some("ann"), None, 0).describe(at(100)), "held by ann");
+        assert_eq!(
+            holder(Some("ann"), None, 0).describe("led", at(100)),
+            "led by ann"
+        );
     }
 
     #[test]

@@ -11,8 +11,9 @@ use tenure::{
 };
 
 use super::holder::HolderSearch;
-use super::store::{ChosenStore, key};
+use super::store::{CONNECT_LIMIT, ChosenStore, key};
 use crate::args::{Kind, LockArgs, Wait};
+use crate::guardian::now;
 use crate::messages::Failure;
 use crate::output;
 
@@ -27,6 +28,8 @@ const LOST_RELEASE_LIMIT: Duration = Duration::from_secs(1);
 pub(super) struct LockRequest<'a> {
     args: &'a LockArgs,
     keys: Vec<LockKey>,
+    /// Start of the time of `--wait`.
+    began: Stopwatch,
     /// The claim of this process. Set when the claim begins to wait.
     waiting: Arc<OnceLock<ClaimRef>>,
 }
@@ -67,6 +70,7 @@ impl<'a> LockRequest<'a> {
         Ok(LockRequest {
             args,
             keys: keys?,
+            began: Stopwatch::now(),
             waiting: Arc::default(),
         })
     }
@@ -85,9 +89,14 @@ impl<'a> LockRequest<'a> {
         }
     }
 
-    /// Connects to the store, with the label of `--label`.
+    /// Connects to the store, with the label of `--label`. Connecting is part of the time of `--wait`.
     pub(super) async fn connect(&self, store: &ChosenStore) -> Result<Client, Failure> {
-        store.connect(self.args.label.as_deref()).await
+        let limit = match self.args.wait() {
+            Wait::Not => None,
+            Wait::Forever => Some(CONNECT_LIMIT),
+            Wait::AtMost(limit) => Some(limit.saturating_sub(self.began.elapsed())),
+        };
+        store.connect(self.args.label.as_deref(), limit).await
     }
 
     /// Returns the lease, rounded to the store's limits.
@@ -117,7 +126,11 @@ impl<'a> LockRequest<'a> {
         };
         let lease = self.lease(client);
         let handle = |key| LockHandle::of(client, key, self.args.kind(), lease, max_hold);
-        let (began, wait) = (Stopwatch::now(), self.args.wait());
+        let began = Stopwatch::now();
+        let wait = match self.args.wait() {
+            Wait::AtMost(limit) => Wait::AtMost(limit.saturating_sub(self.began.elapsed())),
+            wait => wait,
+        };
         let taken = if let [key] = self.keys.as_slice() {
             let guard = handle(key).take(wait, on_waiting).await;
             guard.map(|guard| guard.map(Guards::One))
@@ -298,6 +311,7 @@ impl HeldLock {
             self.members().iter().map(member).collect(),
             mode,
             has_limit.then_some(output::ms(self.lease)),
+            output::ms(self.local_deadline() - now()),
             output::ms(self.waited),
             profile.store.to_owned(),
         )

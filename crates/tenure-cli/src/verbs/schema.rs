@@ -23,7 +23,7 @@ pub(super) async fn schema(global: &Global, schema: &Schema) -> Result<u8, Failu
         .map_err(|error| Failure::of(format!("no tables for the store {}", store.masked_url), &error))?;
     if schema.apply {
         // Connecting creates missing tables, and refuses tables of other programs.
-        let client = store.connect(None).await?;
+        let client = store.connect(None, None).await?;
         disconnect(&client).await;
         note_as_is(global.quiet, &format!("the tables are in {}", store.masked_url));
     }

@@ -14,6 +14,8 @@ use crate::messages::{Failure, note, shortened, without_passwords};
 use crate::store_choice::{Choice, Environment, Source, choose, create_folder};
 use crate::store_findings::store_findings;
 
+/// How long a verb that waits for ever tries to connect.
+pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 /// Time limit for disconnecting, when the verb holds no lock any more.
 const DISCONNECT_LIMIT: Duration = Duration::from_secs(1);
 
@@ -59,15 +61,25 @@ impl ChosenStore {
         store_findings(&self.environment, &self.choice)
     }
 
-    /// Connects with this label. If the store is the user's own SQLite file (the embedded store), creates its folder.
-    pub(super) async fn connect(&self, label: Option<&str>) -> Result<Client, Failure> {
+    /// Connects with this label. With a limit, tries again after a transient failure until the limit has passed. If the
+    /// store is the user's own SQLite file (the embedded store), creates its folder.
+    pub(super) async fn connect(
+        &self,
+        label: Option<&str>,
+        limit: Option<Duration>,
+    ) -> Result<Client, Failure> {
         if let Some(folder) = &self.choice.folder {
             create_folder(folder).map_err(|error| {
                 let what = format!("cannot create the folder {} for the locks", folder.display());
                 Failure::system(what, error)
             })?;
         }
-        tenure::connect_with(&self.choice.url, settings(label))
+        let settings = settings(label);
+        let settings = match limit {
+            Some(limit) => settings.connect_limit(limit),
+            None => settings,
+        };
+        tenure::connect_with(&self.choice.url, settings)
             .await
             .map_err(|error| {
                 Failure::of(
@@ -116,7 +128,7 @@ impl ChosenStore {
 pub(super) async fn connect_if_present(global: &Global) -> Result<Client, Failure> {
     let store = ChosenStore::of(global)?;
     if !store.is_absent(global)? {
-        return store.connect(None).await;
+        return store.connect(None, None).await;
     }
     // An empty store in memory stands in for the file: it shows that no key is held.
     let empty = tenure::connect("memory:").await;

@@ -1,6 +1,6 @@
 //! `tenure watch`: prints a line for each change, until it is interrupted.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tenure::{Change, Changes};
 
@@ -8,7 +8,7 @@ use super::inspect::status;
 use super::store::{ChosenStore, disconnect};
 use crate::args::{Global, Watch};
 use crate::messages::Failure;
-use crate::output::{self, ChangeEvent, Reader};
+use crate::output::{self, ChangeEvent, Reader, TimedChange};
 
 /// Interval of the checks whether stdout still has a reader.
 const READER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(super) async fn watch(global: &Global, watch: &Watch) -> Result<u8, Failure>
 async fn follow(global: &Global, watch: &Watch) -> Result<u8, Failure> {
     // Connecting creates a missing lock file. The other inspecting verbs use an empty store in its place, but then
     // `watch` would not see a file that another process creates later.
-    let client = ChosenStore::of(global)?.connect(None).await?;
+    let client = ChosenStore::of(global)?.connect(None, None).await?;
     let mut changes = client.watch(watch.prefix.as_deref().unwrap_or_default());
     let done = print_all(&mut changes, global.json).await;
     disconnect(&client).await;
@@ -50,6 +50,7 @@ async fn print_all(changes: &mut Changes, json: bool) -> Result<(), Failure> {
         };
         let change = change.map_err(|error| Failure::of("cannot watch the locks", &error))?;
         let Some(seen) = seen(change) else { continue };
+        let seen = TimedChange::at(SystemTime::now(), seen);
         let line = if json {
             output::object(&seen)
         } else {

@@ -29,6 +29,33 @@ fn hold_prints_its_lock_and_releases_when_stdin_ends() {
     assert!(!fixture.is_busy("k"));
 }
 
+/// A program that reads the events can stop in time, even if `hold` is stopped.
+#[test]
+fn each_renewal_says_for_how_long_the_lock_is_valid() {
+    let fixture = Fixture::new();
+    let hold = fixture.hold(&["k", "--lease", "1s"]);
+    let acquired = hold.next("acquired");
+    assert_eq!(acquired["v"], 1);
+    let valid = |event: &serde_json::Value| event["valid_ms"].as_u64().expect("a number");
+    // The local deadline comes a little before the end of the lease.
+    assert!((900..1_000).contains(&valid(&acquired)), "{acquired}");
+    for _ in 0..3 {
+        let renewed = hold.next("renewed");
+        assert!((600..1_000).contains(&valid(&renewed)), "{renewed}");
+        assert!(renewed.get("v").is_none(), "{renewed}");
+    }
+    let waiting = fixture.hold(&["k", "-w", "100ms"]);
+    assert_eq!(waiting.next("waiting")["v"], 1);
+    assert!(waiting.next("timeout")["holder"].is_string());
+    let busy = fixture.hold(&["k", "-n"]).next("busy");
+    assert_eq!(
+        (&busy["v"], busy["holder"].is_string()),
+        (&1.into(), true),
+        "{busy}"
+    );
+    hold.release();
+}
+
 #[test]
 fn a_multi_lock_has_members() {
     let fixture = Fixture::new();

@@ -20,7 +20,8 @@ fn every_manual_page_shows_options_and_unfilled_notes() {
     let verbs = main
         .lines()
         .filter_map(|line| line.strip_prefix("tenure\\-")?.strip_suffix("(1)"));
-    let pages = verbs.map(|verb| {
+    // The page of tenure describes `tenure help`, which has no page of its own.
+    let pages = verbs.filter(|verb| *verb != "help").map(|verb| {
         let page = fixture.call(&["man", verb]).stdout;
         assert!(
             page.starts_with(&format!(".TH TENURE-{} 1", verb.to_uppercase())),
@@ -36,8 +37,35 @@ fn every_manual_page_shows_options_and_unfilled_notes() {
         assert!(page.contains(".SH SYNOPSIS"), "{page}");
     }
     for page in [main, fixture.call(&["man", "run"]).stdout] {
+        for section in ["DESCRIPTION", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"] {
+            assert!(page.contains(&format!("\n.SH {section}\n")), "{section}: {page}");
+        }
         let shown = mandoc(&["-T", "ascii"], &page).stdout;
         assert!(shown.contains("\n       Not promised:\n"), "{shown}");
         assert!(shown.contains("--busy-exit"), "{shown}");
     }
+}
+
+#[test]
+fn every_page_is_written_into_a_folder() {
+    let fixture = Fixture::new();
+    let folder = fixture.path("share/man1");
+    let folder = folder.to_str().expect("a temporary path is text");
+    let written = fixture.call(&["man", "--out", folder]);
+    assert_eq!(
+        (written.code, written.stdout.lines().count()),
+        (0, 12),
+        "{written:?}"
+    );
+    for file in written.stdout.lines() {
+        let verb = file.rsplit("/tenure").next().expect("a last part");
+        let verb = verb.trim_start_matches('-').trim_end_matches(".1");
+        let args: Vec<&str> = ["man", verb]
+            .into_iter()
+            .filter(|word| !word.is_empty())
+            .collect();
+        let page = std::fs::read_to_string(file).expect("it was written");
+        assert_eq!(page, fixture.call(&args).stdout, "{file}");
+    }
+    assert_eq!(fixture.call(&["man", "run", "--out", folder]).code, 2);
 }

@@ -88,9 +88,13 @@ fn the_help_of_the_other_verbs_explains_every_field() {
 #[test]
 fn the_help_of_hold_explains_every_event_and_field() {
     let fixture = Fixture::new();
-    let first = fixture.hold(&["k"]);
+    let first = fixture.hold(&["k", "--lease", "1s"]);
     let several = fixture.hold(&["a", "b"]);
-    let mut events = vec![first.next("acquired"), several.next("acquired")];
+    let mut events = vec![
+        first.next("acquired"),
+        first.next("renewed"),
+        several.next("acquired"),
+    ];
     let wait = |args: &[&str], names: &[&str]| -> Vec<Value> {
         let hold = fixture.hold(args);
         names.iter().map(|name| hold.next(name)).collect()
