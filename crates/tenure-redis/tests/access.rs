@@ -153,8 +153,8 @@ async fn the_documented_permissions_are_sufficient_and_minimal() {
             word => format!("+{}", word.to_lowercase()),
         });
     let by_us = "~* &* -@all +evalsha +eval +script|load +ping +select +subscribe +unsubscribe +scan +dbsize +info \
-                 +config|get +script|exists +role +wait +cluster|slots +cluster|info +hello +spublish +ssubscribe +sunsubscribe \
-                 +pubsub|shardnumsub";
+                 +config|get +script|exists +role +wait +cluster|slots +cluster|nodes +cluster|info +hello +spublish +ssubscribe \
+                 +sunsubscribe +pubsub|shardnumsub";
     let called: BTreeSet<String> = by_scripts.chain(by_us.split(' ').map(str::to_owned)).collect();
     assert_eq!(documented_rights().into_iter().collect::<BTreeSet<_>>(), called);
 }
