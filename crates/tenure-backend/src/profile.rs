@@ -202,7 +202,7 @@ pub enum Hazard {
     DataLoss,
     /// The server restarts without the latest writes.
     Restart,
-    /// The server's clock is set forward.
+    /// The server's clock is set forward, or a server takes over whose clock is ahead.
     ClockSet,
     /// A replica without the latest writes takes over.
     Failover,

@@ -1,12 +1,13 @@
 //! Examining, for `tenure doctor`: finds settings and states of the server that weaken locks, with the consequence of
 //! each. Changes no data.
 
+pub(crate) mod clocks;
 mod info;
 mod replication;
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -22,13 +23,8 @@ use crate::claims::script::Layout;
 use crate::connection::dial::Dialer;
 use crate::connection::recovery::Member;
 use crate::connection::wire::Wire;
+use clocks::{Reading, SLOW};
 use info::{cluster, eviction, forgetful, replicas, unwritable, version};
-
-/// `examine` warns if the server's clock and ours differ by more than this and a round trip.
-const MAX_SKEW: Duration = Duration::from_secs(1);
-
-/// `examine` reports a round trip or a wake-up above 100 ms: 1 % of the default renewal interval of 10 s.
-const SLOW: Duration = Duration::from_millis(100);
 
 /// `examine` warns if the token counter is further than this ahead of the server's clock. The counter follows
 /// the clock: grants alone put it slightly ahead, and setting the clock back by an hour puts it an hour ahead.
@@ -37,9 +33,6 @@ const MAX_AHEAD: Duration = Duration::from_secs(60);
 /// From this value on, the counter may not serve every claim: scripts count in doubles, which skip integers from 2^53 on,
 /// and one call draws at most 65,536 tokens (64 claims of 1,024).
 const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 65_536.0;
-
-/// Number of round trips that `examine` measures. The shortest one counts.
-const ROUND_TRIPS: u32 = 5;
 
 /// Consequence that is reported if wake-ups do not work.
 const WAITERS_POLL: &str = "waiters poll instead, so a lock changes hands at most ten times a second";
@@ -73,7 +66,7 @@ impl RedisStore {
                 findings.extend(cluster(&info, !scope.is_empty()));
                 if self.link.dialer.sentinels().is_some() {
                     let hosts = replication::hosts(&info);
-                    self.examine_replicas(hosts, &mut findings).await;
+                    self.examine_replicas(hosts, &mut findings).await?;
                 }
             }
             // The ACL user may not call `INFO`, or the command has been renamed.
@@ -87,7 +80,7 @@ impl RedisStore {
             replication::sentinels(sentinels.master(), &sentinels.ask_all().await, &mut findings);
         }
         findings.extend(script_cache(wire, self.layout).await?);
-        self.clock_and_round_trip(wire, &mut findings).await?;
+        clocks::server(&self.read_clock().await?, &mut findings);
         findings.extend(counter(wire, scope).await?);
         self.wake_up(wire, scope, &mut findings).await;
         Ok(findings)
@@ -95,9 +88,14 @@ impl RedisStore {
 
     /// Examines the server's replicas. Adds each finding about a replica, unless `findings` already has the same about
     /// the server.
-    pub(crate) async fn examine_replicas(&self, hosts: Vec<Host>, findings: &mut Vec<Finding>) {
+    pub(crate) async fn examine_replicas(
+        &self,
+        hosts: Vec<Host>,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), BackendError> {
+        let master = self.read_clock().await?;
         let examined = hosts.into_iter().map(async |host| {
-            let found = examine_replica(&self.link.dialer.to(host.clone())).await;
+            let found = examine_replica(&self.link.dialer.to(host.clone()), &master).await;
             let found = found.unwrap_or_else(|error| {
                 vec![Finding::warning(
                     format!("it cannot be examined: {error}"),
@@ -114,38 +112,13 @@ impl RedisStore {
                 }
             }
         }
+        Ok(())
     }
 
-    async fn clock_and_round_trip(
-        &self,
-        wire: &Wire,
-        findings: &mut Vec<Finding>,
-    ) -> Result<(), BackendError> {
-        let mut quickest = Duration::MAX;
-        let mut skew = Duration::ZERO;
-        for _ in 0..ROUND_TRIPS {
-            let begun = self.now();
-            let shown = wire.time().await?;
-            let took = self.now() - begun;
-            if took < quickest {
-                let ours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                (quickest, skew) = (took, ours.abs_diff(Duration::from_micros(shown)));
-            }
-        }
-        if skew > MAX_SKEW + quickest {
-            findings.push(Finding::warning(
-                format!("the server's clock and ours are {} apart", seconds(skew)),
-                "leases do not mind, but when a clock is put right in one step, forward on the server, locks end early, and \
-                 Java's fair waiters, which are judged by their own clocks, lose their places",
-            ));
-        }
-        if quickest > SLOW {
-            findings.push(Finding::note(
-                format!("a round trip takes {} at best", seconds(quickest)),
-                "every lock and unlock takes as long, and a lease of less than twenty times that is lost easily",
-            ));
-        }
-        Ok(())
+    /// Reads the server's clock.
+    pub(crate) async fn read_clock(&self) -> Result<Reading, BackendError> {
+        let session = self.link.session().await?;
+        Reading::take(&session.wire, &*self.link.dialer.config.clock).await
     }
 
     /// Tests wake-ups: watches an unused key, publishes a message, and reports a wake-up that fails or is slow.
@@ -221,10 +194,13 @@ fn answered<T>(reply: Result<T, BackendError>) -> Result<Result<T, BackendError>
     }
 }
 
-/// Logs in to a replica as a client would after a failover, and reports its settings that weaken locks.
-async fn examine_replica(replica: &Dialer) -> Result<Vec<Finding>, BackendError> {
+/// Logs in to a replica as a client would after a failover, and reports its settings that weaken locks, and a clock that
+/// is not its master's.
+async fn examine_replica(replica: &Dialer, master: &Reading) -> Result<Vec<Finding>, BackendError> {
     let wire = Wire::open(replica).await?;
     let mut findings = Vec::new();
+    let clock = Reading::take(&wire, &*replica.config.clock).await?;
+    findings.extend(clocks::replica(&clock, master));
     let info = wire.info("everything").await?;
     persistence_and_eviction(&wire, replica.config.member, &info, &mut findings).await;
     Ok(findings)

@@ -14,6 +14,7 @@ use tenure_backend::{
     Effect, Fault, FencingToken, Finding, HolderId, LockKey, Mode, Phase, RenewReply, RenewRequest, Severity,
     TokenRange,
 };
+use tenure_servers::{Data, SteppedClock};
 
 /// Redisson subscribes to sharded channels, and publishes there, if the cluster has them.
 #[tokio::test(flavor = "multi_thread")]
@@ -266,16 +267,27 @@ async fn doctor_reports_what_only_a_cluster_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn doctor_reports_slots_that_are_being_moved() {
+async fn doctor_reports_clocks_that_differ_and_open_slots() {
     let (cluster, store) = Cluster::start().with_clients().await;
     let client = store.client().await;
-    let is_about = |finding: &&Finding| finding.what.contains("slot ");
+    let is_about =
+        |finding: &&Finding| finding.what.contains("the clock of") || finding.what.contains("slot ");
     let found = examine(client.backend()).await;
     assert!(!found.iter().any(|finding| is_about(&finding)), "{found:?}");
     let (slot, from, to) = cluster.place(&store.key());
-    cluster.servers.lock().begin_move(slot, to).expect("it begins");
+    {
+        let mut servers = cluster.servers.lock();
+        servers.begin_move(slot, to).expect("it begins");
+        // This node's clock is no longer that of the others, which was set forward when they started.
+        let clock = SteppedClock::new().expect("a clock that steps can be made");
+        clock.step_ms(60_000).expect("it steps");
+        let node = servers.node_mut(to);
+        node.set_clock(clock);
+        node.restart(Data::Kept).expect("it starts again");
+    }
     let found = examine(client.backend()).await;
     let [from, to] = [from, to].map(|node| cluster.addresses()[node].clone());
+    assert_finding(&found, &format!("the clock of {to} is 5"), Severity::Warning);
     for (node, shown) in [(from, "->-"), (to, "-<-")] {
         let moved = format!("{node}: slot {slot} is being moved: the node shows `[{slot}{shown}");
         assert_finding(&found, &moved, Severity::Danger);

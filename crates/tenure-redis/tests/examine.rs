@@ -11,7 +11,7 @@ use tenure_backend::{
     Successor,
 };
 use tenure_redis::RedisStore;
-use tenure_servers::Redis;
+use tenure_servers::{MASTER, Redis, SteppedClock, start_sentinel};
 
 /// Server options under which no write is lost.
 const SOUND: &[&str] = &["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
@@ -100,6 +100,43 @@ async fn weaknesses_are_reported_with_their_consequences() {
 async fn a_server_without_info_is_still_examined() {
     let (.., found) = findings(&["--save", "", "--rename-command", "INFO", ""]).await;
     finds_alone(&found, "INFO", Severity::Warning);
+}
+
+/// A replica judges leases by its own clock once it has taken over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_whose_clock_differs_is_reported() {
+    let master = Redis::start_with(SOUND, None).expect("it starts");
+    let port = master.address().port().to_string();
+    let clock = SteppedClock::new().expect("a clock that steps can be made");
+    let options = [&["--replicaof", "127.0.0.1", &port], SOUND].concat();
+    let replica = Redis::start_with(&options, Some(clock)).expect("it starts");
+    wait_until(|| {
+        master
+            .ask(&["INFO", "replication"])
+            .is_ok_and(|info| info.contains("state=online"))
+    });
+    let sentinel = start_sentinel(master.address(), 1, "").expect("it starts");
+    let url = format!("redis+sentinel://{}/{MASTER}", sentinel.address());
+    let store = connect(&url).await.expect("the master is found");
+    let says = async |words: &str| {
+        let found = examine(&store).await;
+        let about = |finding: &&Finding| finding.what.contains("clock is");
+        let found: Vec<_> = found.iter().filter(about).cloned().collect();
+        finds_alone(&found, words, Severity::Warning);
+        let address = replica.address().to_string();
+        assert!(found[0].what.contains(&address), "{found:?}");
+    };
+    let clock = replica.clock().expect("it steps");
+    clock.step_ms(5_000).expect("it steps");
+    says("s ahead of the master's").await;
+    clock.step_ms(-10_000).expect("it steps");
+    says("s behind the master's").await;
+    clock.step_ms(5_000).expect("it steps");
+    let found = examine(&store).await;
+    assert!(
+        !found.iter().any(|finding| finding.what.contains("clock is")),
+        "{found:?}"
+    );
 }
 
 /// Counter values: the largest integer of Redis; a number as Lua prints it, with an exponent; and 2^53 - 1, the last

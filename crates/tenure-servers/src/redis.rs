@@ -138,6 +138,11 @@ impl Redis {
         self.options.iter().map(String::as_str).collect()
     }
 
+    /// Lets the server read this clock after its next restart.
+    pub fn set_clock(&mut self, clock: SteppedClock) {
+        self.clock = Some(Arc::new(clock));
+    }
+
     /// Kills the server if it runs, and starts it again on the same port.
     ///
     /// # Errors

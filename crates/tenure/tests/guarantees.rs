@@ -180,7 +180,7 @@ fn hazards(hazards: &[Hazard]) -> String {
     let words = hazards.iter().map(|hazard| match hazard {
         Hazard::DataLoss => "loss of the data",
         Hazard::Restart => "a restart that lost writes",
-        Hazard::ClockSet => "a server clock set forward",
+        Hazard::ClockSet => "a server clock set forward, or ahead of the last master's",
         Hazard::Failover => "a failover that lost writes",
         Hazard::SessionDeath => "a session that died unnoticed",
         _ => "another hazard",

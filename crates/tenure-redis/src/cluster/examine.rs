@@ -14,6 +14,7 @@ use crate::cluster::map::{OpenSlot, ask_node};
 use crate::cluster::nodes::RedisCluster;
 use crate::cluster::open::USUAL_LEASE;
 use crate::connection::wire::Wire;
+use crate::examine::clocks::{self, Reading};
 
 /// A replica takes over after about twice the node timeout: one until the master counts as failed, and one for the
 /// vote.
@@ -33,9 +34,13 @@ impl RedisCluster {
         let examined = join_all(examined).await;
         // A finding of several nodes is shown once, with the addresses of all of them.
         let mut shared: BTreeMap<(String, String), (Finding, Vec<&str>)> = BTreeMap::new();
+        let mut readings = Vec::new();
         for ((address, ..), found) in nodes.iter().zip(examined) {
             let found = match found {
-                Ok(found) => found,
+                Ok((found, reading)) => {
+                    readings.push((&**address, reading));
+                    found
+                }
                 Err(error) if error.fault() == Fault::Unavailable => vec![Finding::danger(
                     format!("a node cannot be reached: {error}"),
                     "locks of its slots cannot be had, and held ones end with their leases",
@@ -52,12 +57,15 @@ impl RedisCluster {
             finding.what = format!("{}: {}", addresses.join(", "), finding.what);
             finding
         });
-        Ok(findings.collect())
+        Ok(findings.chain(clocks::nodes(&readings)).collect())
     }
 }
 
-/// The findings of one node and its replicas. `slot` is one of the slots that it serves.
-async fn examine_node(node: &Arc<RedisStore>, slot: Option<u16>) -> Result<Vec<Finding>, BackendError> {
+/// The findings of one node and its replicas, and its clock. `slot` is one of the slots that it serves.
+async fn examine_node(
+    node: &Arc<RedisStore>,
+    slot: Option<u16>,
+) -> Result<(Vec<Finding>, Reading), BackendError> {
     let scope = slot.map(scope).unwrap_or_default();
     let mut found = node.examine_server(&scope).await?;
     let session = node.link.session().await?;
@@ -67,10 +75,10 @@ async fn examine_node(node: &Arc<RedisStore>, slot: Option<u16>) -> Result<Vec<F
     found.extend(answer.open.iter().map(open_slot));
     for served in answer.served {
         if slot.is_some_and(|slot| served.slots.contains(&slot.into())) {
-            node.examine_replicas(served.replicas, &mut found).await;
+            node.examine_replicas(served.replicas, &mut found).await?;
         }
     }
-    Ok(found)
+    Ok((found, node.read_clock().await?))
 }
 
 /// Reports slots without a node, and a node that counts the cluster as down.
