@@ -65,3 +65,86 @@ async fn a_lock_without_acknowledgement_is_refused_and_withdrawn() {
         .await
         .expect("the claim is withdrawn");
 }
+
+/// Each claim of the first client is granted, and no replica acknowledges it. The second client needs no replica.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_without_acknowledgement_blocks_no_other_client() {
+    let mut group = Replicated::start_servers(&[]).expect("all start");
+    let plain = group.servers()[0].url();
+    let url = format!("{plain}?replicas=1&replica_wait=50ms");
+    let client = tenure::connect(&url).await.expect("the server answers");
+    let other = tenure::connect(&plain).await.expect("the server answers");
+    for replica in &mut group.servers()[1..] {
+        replica.process().pause();
+    }
+    for fair in [false, true] {
+        let key = format!("fair {fair}");
+        let mutex = client.mutex(&key).lease(Duration::from_secs(3));
+        let mutex = if fair { mutex.fair() } else { mutex };
+        let waiting = tokio::spawn(mutex.lock());
+        let granted = async {
+            while group.servers()[0].ask(&["EXISTS", &key]).expect("it answers") == "0" {
+                // sleep: no event shows that the server has granted the claim.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(SOON, granted)
+            .await
+            .expect("the waiter asks");
+        let second = other
+            .mutex(&key)
+            .lock_within(SOON)
+            .await
+            .expect("the key becomes free");
+        second.unlock().await.expect("it is released");
+        assert!(!waiting.is_finished(), "it waits for a replica");
+        waiting.abort();
+    }
+}
+
+/// The server refuses `WAIT` for good, so callers and waiters get the error instead of asking again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_wait_for_replicas_gets_an_error() {
+    let mut group = Replicated::start_servers(&[]).expect("all start");
+    let master = &group.servers()[0];
+    for (user, rights) in [("limited", "+@all -wait"), ("able", "+@all")] {
+        let rule = format!("ACL SETUSER {user} on >secret ~* &* {rights}");
+        let words: Vec<_> = rule.split(' ').collect();
+        master.ask(&words).expect("it obeys");
+    }
+    let connect = async |user| {
+        let server = master
+            .url()
+            .replace("redis://", &format!("redis://{user}:secret@"));
+        let client = tenure::connect(&format!("{server}?replicas=1&replica_wait=10s")).await;
+        client.expect("the server answers")
+    };
+    let (limited, able) = (connect("limited").await, connect("able").await);
+    for waits in [false, true] {
+        let held = match waits {
+            true => Some(able.mutex("k").lock_within(SOON).await.expect("the key is free")),
+            false => None,
+        };
+        let (asking, mut asks) = tokio::sync::oneshot::channel();
+        let locking = limited.mutex("k").lock_within(SOON);
+        let locking = tokio::spawn(locking.on_waiting(|_| asking.send(()).expect("the test receives")));
+        if let Some(held) = held {
+            tokio::time::timeout(SOON, &mut asks)
+                .await
+                .expect("it waits")
+                .expect("it waits");
+            held.unlock().await.expect("it is released");
+        }
+        let refused = locking.await.expect("no panic").map(drop);
+        let Err(tenure::Error::Backend(error)) = &refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(error.fault(), tenure::backend::Fault::Denied);
+        assert!(error.to_string().contains("`+wait` (ACL SETUSER)"), "{error}");
+    }
+    let held = able.mutex("k").lock_within(SOON).await;
+    held.expect("the claims were withdrawn")
+        .unlock()
+        .await
+        .expect("it is released");
+}

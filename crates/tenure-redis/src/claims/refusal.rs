@@ -17,6 +17,12 @@ pub(crate) const NOT_A_LOCK: &str = "the key is held by another kind of client, 
 pub(crate) const OTHER_FORMAT: &str = "the key is held by another kind of client, or holds another program's data: it is no mutex of this \
      layout; choose another key, or another `layout`";
 
+const MAY_NOT_WAIT: &str = "this user may not call WAIT, with which `replicas` asks for acknowledgements, so the lock does not count as held: \
+     give it `+wait` (ACL SETUSER), or leave `replicas` out";
+
+const KNOWS_NO_WAIT: &str = "this server has no WAIT, with which `replicas` asks for acknowledgements, so the lock does not count as held: \
+     leave `replicas` out";
+
 /// Fault and message for the error codes that a call can meet; [`OTHER`] is for all others. Errors that may pass by
 /// themselves are `Unavailable`, so that releases are retried and waiters keep waiting. The others last until an
 /// operator changes something, so callers get them at once.
@@ -185,6 +191,19 @@ pub(crate) fn from_replica(effect: Effect) -> BackendError {
     BackendError::because(refused.fault(), effect, refused.to_string(), cause_of(&refused))
 }
 
+/// The error if the server refused `WAIT` for as long as nothing is changed: the user lacks the permission, or the server
+/// does not know the command. `None` for any other refusal. A write came before `WAIT`, so the effect is unknown.
+pub(crate) fn wait_refused(error: &RedisError) -> Option<BackendError> {
+    let refusal = Refusal::of(error)?;
+    let (fault, message) = match refusal.code() {
+        "NOPERM" => (Fault::Denied, MAY_NOT_WAIT),
+        "ERR" if refusal.details.starts_with("unknown command") => (Fault::Unsupported, KNOWS_NO_WAIT),
+        _ => return None,
+    };
+    let cause = format!("{} {}", refusal.code, refusal.details);
+    Some(BackendError::because(fault, Effect::Unknown, message, cause))
+}
+
 /// Returns whether the server refused a call, without effect, because the user may not access one of its keys. The
 /// client then splits the call: other keys may be permitted.
 pub(crate) fn lacks_key_permission(error: &BackendError) -> bool {
@@ -273,6 +292,27 @@ mod tests {
                 is_a_keys,
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_refused_wait_is_permanent_unless_the_role_changed() {
+        for (reply, fault) in [
+            (
+                "NOPERM this user has no permissions to run the 'wait' command",
+                Some(Fault::Denied),
+            ),
+            (
+                "ERR unknown command 'WAIT', with args beginning with: '1' ",
+                Some(Fault::Unsupported),
+            ),
+            ("ERR WAIT cannot be used with replica instances.", None),
+        ] {
+            let reply = redis::parse_redis_value(format!("-{reply}\r\n").as_bytes());
+            let error = reply.and_then(redis::Value::extract_error);
+            let refused = wait_refused(&error.expect_err("an error reply"));
+            let expected = fault.map(|fault| (fault, Effect::Unknown));
+            assert_eq!(refused.map(|error| (error.fault(), error.effect())), expected);
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::claims::refusal::translate;
+use crate::claims::refusal::{translate, wait_refused};
 use crate::claims::reply::integer;
 use crate::claims::slot::{scope, slot};
 use crate::connection::connect_error::{ConnectError, two_servers};
@@ -99,13 +99,17 @@ async fn acknowledge(
         let answer = match &replies[..] {
             // The write before `WAIT` was refused, so `WAIT` counted the replicas that have an earlier write.
             [Value::ServerError(refusal), _] => Err(error::not_counted(&translate(&refusal.clone().into()))),
+            [_, Value::ServerError(refusal)] => match wait_refused(&refusal.clone().into()) {
+                Some(refused) => Err(refused),
+                None => {
+                    tracing::warn!(?refusal, "the server refuses to wait for its replicas");
+                    break;
+                }
+            },
             [_, count] => match integer(count) {
                 Some(count) if count >= wanted.replicas => Ok(()),
                 Some(count) => Err(error::too_few_replicas(count, wanted.replicas, wanted.wait)),
-                None => {
-                    tracing::warn!(?count, "the server refuses to wait for its replicas");
-                    break;
-                }
+                None => break,
             },
             _ => break,
         };

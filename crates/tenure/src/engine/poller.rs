@@ -7,7 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{AcquireReply, BackendError, Call, Claim, Effect, Grant, Instant, WakeUp, Wakes};
+use tenure_backend::{
+    AcquireReply, BackendError, Call, Claim, Effect, Fairness, Grant, Instant, WakeUp, Wakes,
+};
 use tokio::sync::Notify;
 
 use super::context::backoff;
@@ -15,7 +17,7 @@ use super::hold::Hold;
 use super::renewer::HoldObserver;
 use super::services::Services;
 use super::store::next_wake;
-use super::timer::{nap, sleep, within};
+use super::timer::{nap, within};
 
 /// Without a subscription to wake-ups, the longest wait after a busy reply. A random part is added to it.
 const POLL: Duration = Duration::from_millis(100);
@@ -37,7 +39,7 @@ pub(crate) trait Demand: Send + Sync + 'static {
 
     /// Handles the result of asking for a claim. `is_uncertain`: an unanswered request may have placed the claim, or
     /// may still do so. Returns false if no waiter got the claim and one still waits: the poller then pauses before
-    /// it continues.
+    /// it asks for the next claim.
     fn found(&mut self, claim: Arc<Claim>, found: Found, is_uncertain: bool) -> bool;
 }
 
@@ -74,6 +76,9 @@ pub(crate) enum Found {
     Granted(Grant),
     /// The claim has ended, and can never hold the key: it was released or evicted, or has expired.
     Ended,
+    /// The store may have granted the claim, but did not confirm it. The claim must be withdrawn, because it may keep
+    /// the key from other clients.
+    Unconfirmed,
     /// The store refused the claim with a permanent error.
     Failed(BackendError),
     Unwanted,
@@ -102,19 +107,18 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                 // The result is ignored: a loss is reported to the guard, and the queue chooses the next action.
                 let _ = renewer.verify(&hold, observer).await;
             }
-            Next::Ask(claim, pause) => {
-                let mut search = Search::new(&services, &claim);
+            Next::Ask(claim, mut pause) => {
+                if failures > 0 {
+                    pause = Pause::Fixed(backoff(failures, context.dice()));
+                }
+                let mut search = Search::new(&services, &claim, failures);
                 let found = search.run(pause, &demand).await;
-                let is_uncertain = search.is_uncertain;
+                let (is_uncertain, failed_before) = (search.is_uncertain, search.failed_before);
                 // Ends the subscription to wake-ups before a waiter gets the claim.
                 drop(search);
                 let is_unwanted = matches!(found, Found::Unwanted);
-                if demand.found(claim, found, is_uncertain) {
-                    failures = 0;
-                } else {
-                    failures += 1;
-                    sleep(tasks, backoff(failures, context.dice())).await;
-                }
+                let is_served = demand.found(claim, found, is_uncertain);
+                failures = if is_served { 0 } else { failed_before + 1 };
                 if is_unwanted {
                     // If the client is closing, another task closes the queues: let it run.
                     tokio::task::yield_now().await;
@@ -133,26 +137,42 @@ struct Search<'a> {
     /// confirmation.
     arming: Option<Call<Wakes>>,
     seniority: Seniority,
-    failures: u32,
+    /// Number of requests in a row to which the store gave no answer.
+    errors: u32,
+    /// Number of searches in a row, before this one, that found nothing; 0 once the store says that this claim waits.
+    failed_before: u32,
     is_uncertain: bool,
+    /// Time until which requests of unknown outcome are repeated, because the claim may have a place in the store's
+    /// queue: for a fair claim a lease after the last answer, for an unfair one never.
+    keeps_place_until: Instant,
 }
 
 impl<'a> Search<'a> {
-    fn new(services: &'a Services, claim: &'a Arc<Claim>) -> Self {
-        Search {
+    fn new(services: &'a Services, claim: &'a Arc<Claim>, failed_before: u32) -> Self {
+        let mut search = Search {
             services,
             claim,
             wakes: None,
             rearm_at: Instant::ORIGIN,
             arming: None,
             seniority: Seniority::default(),
-            failures: 0,
+            errors: 0,
+            failed_before,
             is_uncertain: false,
+            keeps_place_until: Instant::ORIGIN,
+        };
+        search.keep_place(services.context.now());
+        search
+    }
+
+    fn keep_place(&mut self, answered: Instant) {
+        if self.claim.fairness == Fairness::Fifo {
+            self.keeps_place_until = answered + self.claim.lease;
         }
     }
 
-    /// Asks until the claim is granted, has ended, is unwanted, or is refused with a permanent error. Asks again
-    /// after transient errors.
+    /// Asks until the claim is granted, has ended, is unwanted, is refused with a permanent error, or may be granted
+    /// although the store did not confirm it. Asks again after other transient errors.
     async fn run(&mut self, mut pause: Pause, demand: &impl Demand) -> Found {
         loop {
             let time = match pause {
@@ -214,12 +234,13 @@ impl<'a> Search<'a> {
             .await;
         if answer.is_ok() {
             context.store_answered();
+            self.keep_place(asked);
         }
         match answer {
             Ok(AcquireReply::Granted(grant)) => return Err(Found::Granted(grant)),
             Ok(AcquireReply::Ended) => return Err(Found::Ended),
             Ok(AcquireReply::Waiting { poll_after, .. }) => {
-                self.failures = 0;
+                (self.errors, self.failed_before) = (0, 0);
                 // Measured from the request, so that a slow answer does not delay the next poll.
                 let poll_after = asked + poll_after - context.now();
                 let most = if self.wakes.is_some() { Duration::MAX } else { POLL };
@@ -227,17 +248,20 @@ impl<'a> Search<'a> {
                 return Ok(Pause::UntilWakeUp { time, others: 0 });
             }
             Ok(AcquireReply::TooLate | AcquireReply::Recovering) => {}
-            Err(error) if error.is_transient() => {
-                self.is_uncertain |= error.effect() == Effect::Unknown;
-                context.store_failed(&self.claim.at.key, &error);
-            }
             Err(error) => {
-                self.is_uncertain |= error.effect() == Effect::Unknown;
-                return Err(Found::Failed(error));
+                let is_unknown = error.effect() == Effect::Unknown;
+                self.is_uncertain |= is_unknown;
+                if !error.is_transient() {
+                    return Err(Found::Failed(error));
+                }
+                context.store_failed(&self.claim.at.key, &error);
+                if is_unknown && context.now() >= self.keeps_place_until {
+                    return Err(Found::Unconfirmed);
+                }
             }
         }
-        self.failures += 1;
-        Ok(Pause::Fixed(backoff(self.failures, context.dice())))
+        self.errors += 1;
+        Ok(Pause::Fixed(backoff(self.errors, context.dice())))
     }
 
     /// Adds a random part to `time`, so that clients do not all poll at once.

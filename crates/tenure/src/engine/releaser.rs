@@ -344,23 +344,30 @@ impl Release {
     }
 
     /// Handles the reply, and reports the successor to the queue. Fails if the reply is an error or missing.
+    ///
+    /// If the outcome is unknown, the queue withdraws the successor, because it may keep the key from other clients.
+    /// The next try releases the claim alone.
     fn settle(&mut self, released: Option<ReleaseReply>) -> Answer {
-        match released {
+        let error = match released {
             Some(ReleaseReply::Done {
                 freed,
                 others,
                 successor,
             }) => {
                 self.deliver(others, successor);
-                Ok(match () {
+                return Ok(match () {
                     () if freed.contains(&HolderId::Claim(self.claim.at.id)) => Left::Freed,
                     () if self.tries == 1 => Left::WasGone,
                     () => Left::Absent,
-                })
+                });
             }
-            Some(ReleaseReply::Unknown(error)) => Err(error),
-            None => Err(no_answer()),
+            Some(ReleaseReply::Unknown(error)) => error,
+            None => no_answer(),
+        };
+        if error.effect() == Effect::Unknown {
+            self.deliver(None, None);
         }
+        Err(error)
     }
 
     fn deliver(&mut self, others: Option<u32>, standing: Option<AcquireReply>) {

@@ -223,12 +223,12 @@ async fn an_attempt_with_a_lost_reply_leaves_no_claim() {
     }
 }
 
-/// R2, R25: a lost reply to a waiter's poll hides a grant. The client withdraws the claim of the dropped waiter.
+/// R2, R25: a lost reply to a fair waiter's poll hides a grant. The client withdraws the claim of the dropped waiter.
 #[tokio::test(start_paused = true)]
 async fn a_wait_dropped_after_an_unanswered_poll_leaves_no_claim() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();
     let held = fixture.client().mutex("k").lock().await.unwrap();
-    let waiting = queued(client.mutex("k").lock()).await;
+    let waiting = queued(client.mutex("k").fair().lock()).await;
     backend.control(Verb::Acquire).fail_after(1);
     held.unlock().await.unwrap();
     settle().await;

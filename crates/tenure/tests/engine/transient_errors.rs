@@ -218,6 +218,48 @@ async fn a_withdrawal_is_retried_while_its_claim_may_be_placed() {
     assert!(release.count() > tries, "given up after {tries} tries");
 }
 
+/// The store grants each claim of a waiter, and every reply is lost. An unfair claim is withdrawn at once, and the waiter
+/// asks with another one. A fair claim keeps its place in the queue, but at most for a lease.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_without_replies_blocks_no_other_client() {
+    let fixture = Fixture::new();
+    for (fair, limit) in [(false, SECOND), (true, 4 * SECOND)] {
+        let (client, backend) = fixture.faulty_client();
+        backend.control(Verb::Acquire).fail_after(usize::MAX);
+        let waiting = spawned(mutex(&client, fair).lease(3 * SECOND).lock()).await;
+        for _ in 0..3 {
+            let other = spawned(fixture.client().mutex("k").lock()).await;
+            served_within(limit, other).await.unlock().await.unwrap();
+        }
+        let before = backend.control(Verb::Acquire).count();
+        pass(10 * SECOND).await;
+        let asked = backend.control(Verb::Acquire).count() - before;
+        assert!(asked <= 40, "asked {asked} times in 10 s");
+        backend.control(Verb::Acquire).fail_after(0);
+        let guard = served_within(limit, waiting).await;
+        guard.unlock().await.unwrap();
+        assert!(fixture.is_free("k").await);
+    }
+}
+
+/// The reply to a release is lost, and the store has granted the successor. The client repeats the release alone.
+#[tokio::test(start_paused = true)]
+async fn a_successor_without_a_reply_is_withdrawn() {
+    let (fixture, client, backend, guard) = Fixture::holding().await;
+    let waiting = successor(&client).await;
+    backend.control(Verb::Acquire).fail_before(usize::MAX);
+    backend.control(Verb::Release).fail_after(3);
+    guard.unlock().await.unwrap();
+    assert_eq!(
+        backend.reserved.lock().len(),
+        1,
+        "one release names the successor"
+    );
+    fixture.freed("k", SECOND).await;
+    backend.control(Verb::Acquire).fail_before(0);
+    served_within(SECOND, waiting).await.unlock().await.unwrap();
+}
+
 /// R16: the store refuses the claim of the first local waiter. The others do not wait behind it: each gets an error.
 #[tokio::test(start_paused = true)]
 async fn a_failed_first_waiter_does_not_block_the_next() {

@@ -2,14 +2,15 @@
 //! an empty store after a data loss; `tenure_testkit::Chaos`; and a connection that stops while the client is paused or
 //! dead.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Cause, Claim, Effect, Fault, HolderId, ReleaseReply, ReleaseRequest,
-    ReleaseTarget, RenewReply, Wakes,
+    AcquireReply, Backend, BackendError, Cause, Claim, ClaimId, Effect, Fairness, Fault, HolderId,
+    ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, Wakes,
 };
 use tenure_memory::Memory;
 use tenure_testkit::{Dice, Exchange, Faults, Reply, Request, When};
@@ -103,9 +104,22 @@ pub(crate) struct ClientConnection {
     pub(crate) faulty: Arc<dyn Backend>,
     pub(crate) calm: Arc<dyn Backend>,
     pub(crate) dice: Mutex<Dice>,
+    /// The unfair claims of which the client knows that the store may have granted them without its knowledge.
+    pub(crate) unconfirmed: Mutex<BTreeSet<ClaimId>>,
 }
 
-/// Delays replies at random. Sends requests and delivers replies only while the client is not paused.
+/// The unfair claim that a request places or polls, if any.
+fn unfair(request: &Request) -> Option<&Claim> {
+    let claim = match request {
+        Request::Acquire(claim, _) => claim,
+        Request::Release(departure) => &departure.successor.as_ref()?.claim,
+        _ => return None,
+    };
+    Some(&**claim).filter(|claim| claim.fairness == Fairness::Unfair)
+}
+
+/// Delays replies at random. Sends requests and delivers replies only while the client is not paused. Checks that the
+/// client asks no more for an unfair claim of unknown outcome, which would keep the key from others (L4).
 impl Faults for ClientConnection {
     fn store(&self) -> Arc<dyn Backend> {
         if self.sim.is_calm() {
@@ -116,7 +130,19 @@ impl Faults for ClientConnection {
         .clone()
     }
 
-    async fn on(&self, when: When, _: &mut [Exchange]) {
+    fn called(&self, requests: &[Request]) {
+        for claim in requests.iter().filter_map(unfair) {
+            if self.unconfirmed.lock().contains(&claim.at.id) {
+                let message = format!(
+                    "claim {} is asked for after an unknown outcome",
+                    claim.at.id.number()
+                );
+                self.sim.violated("L4", message);
+            }
+        }
+    }
+
+    async fn on(&self, when: When, call: &mut [Exchange]) {
         if when == When::After {
             let late = {
                 let mut dice = self.dice.lock();
@@ -130,5 +156,12 @@ impl Faults for ClientConnection {
             }
         }
         self.sim.runs(self.client).await;
+        for element in call {
+            let is_unknown = matches!(&element.reply, Some(Err(error)) if error.effect() == Effect::Unknown);
+            let unconfirmed = unfair(&element.request).filter(|_| is_unknown);
+            self.unconfirmed
+                .lock()
+                .extend(unconfirmed.map(|claim| claim.at.id));
+        }
     }
 }

@@ -81,23 +81,24 @@ impl Demand for LocalDemand {
             return true;
         };
         match found {
-            Found::Granted(grant) => {
-                if is_uncertain {
-                    queue.expect_late_call(claim.clone());
-                }
-                return queue.deliver(&claim, grant, &request, PollGranted);
+            Found::Granted(grant) => queue.deliver(&claim, grant, &request, PollGranted),
+            Found::Ended => false,
+            Found::Unconfirmed => {
+                queue.withdraw_unanswered(claim);
+                false
             }
-            Found::Ended => return false,
-            Found::Failed(_) | Found::Unwanted if is_uncertain => queue.withdraw_unanswered(claim),
-            Found::Failed(_) | Found::Unwanted => {}
+            Found::Unwanted => true,
+            Found::Failed(error) => {
+                if is_uncertain {
+                    queue.withdraw_unanswered(claim);
+                }
+                queue.apply(PollFailed {
+                    request: &request,
+                    error: error.into(),
+                });
+                true
+            }
         }
-        if let Found::Failed(error) = found {
-            queue.apply(PollFailed {
-                request: &request,
-                error: error.into(),
-            });
-        }
-        true
     }
 }
 
@@ -152,6 +153,10 @@ impl Demand for StoreDemand {
                 return self.is_served;
             }
             Found::Ended => return false,
+            Found::Unconfirmed => {
+                queue.withdraw_unanswered(claim);
+                return false;
+            }
             Found::Failed(error) => error.into(),
             Found::Unwanted => queue.services.tasks.closed(),
         };
