@@ -228,6 +228,7 @@ async fn a_waiter_without_replies_blocks_no_other_client() {
         backend.control(Verb::Acquire).fail_after(usize::MAX);
         let waiting = spawned(mutex(&client, fair).lease(3 * SECOND).lock()).await;
         for _ in 0..3 {
+            pass(500 * MS).await;
             let other = spawned(fixture.client().mutex("k").lock()).await;
             served_within(limit, other).await.unlock().await.unwrap();
         }
