@@ -1,4 +1,4 @@
-//! The lock file as a file: its permissions, which files are refused, and what happens if it is replaced.
+//! The lock file as a file: its permissions, and what happens if it is replaced.
 #![cfg(unix)]
 
 mod fixture;
@@ -9,42 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use tenure_backend::{
-    AcquireReply, Backend, BackendError, Clock, Effect, Fault, Loss, RenewReply, Severity, SystemClock,
-};
+use tenure_backend::{AcquireReply, Backend, Clock, Effect, Fault, Loss, RenewReply, Severity, SystemClock};
 use tenure_sql::{Config, sqlite};
 use tenure_testkit::ManualClock;
 
 use fixture::{
-    TestClient, as_another_user, child, connect, findings, number, open, sibling, spawn, spawn_on,
+    TestClient, as_another_user, child, connect, create_lock_file, findings, number, open, sibling, spawn,
     temp_lock_file,
 };
-
-/// Opens a file that must be refused. Checks that the file is unchanged, and that the error names it and says what to
-/// do.
-async fn refused(path: &Path) -> BackendError {
-    let before = contents(path);
-    let error = open(path).await.expect_err("the file is refused");
-    assert_eq!(contents(path), before, "{error}: the file is left as it was");
-    assert_eq!(error.effect(), Effect::None, "{error}");
-    let text = error.to_string();
-    let name = path.file_name().expect("test files have names").to_string_lossy();
-    assert!(text.contains(&*name), "the error names the file: {text}");
-    assert!(text.contains(": "), "the error says what to do: {text}");
-    error
-}
-
-/// Contents of a file. Another process (`cat`) reads them, because closing the file here would drop the POSIX
-/// locks of this process.
-fn contents(path: &Path) -> Option<Vec<u8>> {
-    let read = std::process::Command::new("cat")
-        .arg(path)
-        .output()
-        .expect("cat can be run");
-    read.status.success().then_some(read.stdout)
-}
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("the file exists").mode() & 0o7777
@@ -52,15 +25,6 @@ fn mode(path: &Path) -> u32 {
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("this user owns it");
-}
-
-/// Creates a lock file with one released claim, and closes it.
-async fn create_lock_file(path: &Path) {
-    let store = open(path).await.expect("the file is made");
-    let mut client = TestClient::new(store.clone());
-    let claim = client.lock("k").await;
-    client.unlock(&claim).await;
-    store.close().await.expect("the file is closed");
 }
 
 #[tokio::test]
@@ -91,105 +55,6 @@ async fn a_link_opens_the_lock_file_it_points_to() {
     let mut other = TestClient::new(open(&link).await.unwrap());
     one.lock("k").await;
     assert!(!other.try_lock("k").await);
-}
-
-#[tokio::test]
-async fn a_file_that_is_no_database_is_refused() {
-    let (_dir, path) = temp_lock_file();
-    for garbage in [
-        &b"hello"[..],
-        &[0; 4096],
-        &[0xFF; 100_000],
-        b"SQLite format 3\0 and then nothing of the kind",
-    ] {
-        fs::write(&path, garbage).unwrap();
-        assert_eq!(refused(&path).await.fault(), Fault::Store);
-        assert!(!sibling(&path, "-wal").exists() && !sibling(&path, "-shm").exists());
-    }
-}
-
-#[tokio::test]
-async fn a_damaged_lock_file_is_refused() {
-    let (_dir, path) = temp_lock_file();
-    create_lock_file(&path).await;
-    // Reading and closing the file moves the log into it.
-    let file = Connection::open(&path).unwrap();
-    file.query_row("SELECT count(*) FROM claim", [], |_| Ok(()))
-        .unwrap();
-    drop(file);
-    let sound = fs::read(&path).unwrap();
-    let page = 4096;
-    let mut torn = sound.clone();
-    torn[3 * page..4 * page].fill(0xA5);
-    let mut headless = sound.clone();
-    headless[100..page].fill(0);
-    for damaged in [
-        torn,
-        headless,
-        sound[..sound.len() - page].to_vec(),
-        sound[..page / 2].to_vec(),
-    ] {
-        fs::write(&path, damaged).unwrap();
-        let error = refused(&path).await;
-        assert_eq!(error.fault(), Fault::Store);
-        assert!(error.to_string().contains("damaged"), "{error}");
-    }
-    fs::write(&path, sound).unwrap();
-    open(&path).await.expect("an intact file opens");
-}
-
-/// The application has its own database open in this process, with commits only in its log. Refusing that database
-/// must neither checkpoint the log nor drop the application's locks.
-#[tokio::test]
-async fn a_database_of_another_program_keeps_its_locks() {
-    for journal in ["WAL", "DELETE"] {
-        let (_dir, path) = temp_lock_file();
-        let theirs = Connection::open(&path).unwrap();
-        theirs.pragma_update(None, "journal_mode", journal).unwrap();
-        theirs
-            .execute_batch("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine')")
-            .unwrap();
-        theirs.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let log = contents(&sibling(&path, "-wal"));
-        let error = refused(&path).await;
-        assert!(error.to_string().contains("another program"), "{error}");
-        assert_eq!(contents(&sibling(&path, "-wal")), log);
-        let stranger = spawn_on(&path, "child_tries_to_write").read_line();
-        assert_eq!(
-            stranger, "busy",
-            "{journal}: the other program still has its lock"
-        );
-        theirs
-            .execute_batch("COMMIT; INSERT INTO notes VALUES ('still mine')")
-            .unwrap();
-    }
-}
-
-#[test]
-fn child_tries_to_write() {
-    child("child_tries_to_write", async |role| {
-        let file = Connection::open(role.var("FILE")).unwrap();
-        file.busy_timeout(Duration::ZERO).unwrap();
-        let begun = file.execute_batch("BEGIN IMMEDIATE");
-        role.print(if begun.is_ok() { "free" } else { "busy" });
-    });
-}
-
-/// SQLite keeps a separate log for each name of a file, so holders under two names would not exclude each other.
-#[tokio::test]
-async fn a_file_with_two_names_is_refused_by_either_name() {
-    let (dir, path) = temp_lock_file();
-    let open_before = open(&path).await.unwrap();
-    let other = dir.path().join("other.db");
-    fs::hard_link(&path, &other).unwrap();
-    for name in [&path, &other] {
-        let error = refused(name).await.to_string();
-        assert!(error.contains("has 2 names (hard links)"), "{error}");
-    }
-    assert!(!dir.path().join("other.db-wal").exists(), "it was not touched");
-    fs::remove_file(&other).unwrap();
-    open(&path).await.unwrap();
-    drop(open_before);
 }
 
 #[tokio::test]
@@ -363,30 +228,6 @@ async fn a_restart_ends_claims_but_keeps_tokens() {
     assert!(client.token("k").await > before);
     let mut third = TestClient::new(open(&path).await.unwrap());
     assert!(!third.try_lock("k").await, "claims of this boot are not dead");
-}
-
-#[tokio::test]
-async fn a_file_of_another_machine_or_time_namespace_is_refused() {
-    for (column, word) in [("machine", "another machine"), ("namespace", "time namespace")] {
-        let (_dir, path) = temp_lock_file();
-        create_lock_file(&path).await;
-        set_origin(&path, column);
-        let error = refused(&path).await;
-        assert!(
-            error.fault() == Fault::Store && error.to_string().contains(word),
-            "{error}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_file_of_a_later_version_is_refused() {
-    let (_dir, path) = temp_lock_file();
-    create_lock_file(&path).await;
-    let later = connect(&path).execute_batch("UPDATE store SET format = 2");
-    later.unwrap();
-    let error = refused(&path).await;
-    assert!(error.to_string().contains("later version"), "{error}");
 }
 
 #[tokio::test]

@@ -68,12 +68,16 @@ pub(super) fn place_or_poll(
         }
     };
     let admission = admission(view, claim.at.id.client(), claim.mode, position);
+    // Nothing is written before this, the last step that can fail.
+    let tokens = match (admission, policy) {
+        (Admission::Now, GrantPolicy::Grant) => Some(view.draw(claim.grants)?),
+        _ => None,
+    };
     if policy == GrantPolicy::Grant && view.cooldown_until().is_none() {
         clear_reservations(view, claim.at.id.client());
     }
     match admission {
-        Admission::Now if policy == GrantPolicy::Grant => {
-            let tokens = Some(view.draw(claim.grants)?);
+        Admission::Now if tokens.is_some() => {
             let row = Row {
                 tokens,
                 ..Row::new(claim, Phase::Granted, 0, now + lease(claim))

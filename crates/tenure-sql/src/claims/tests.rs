@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness, HolderId, Instant, LockKey, Mode,
-    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
+    AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness, FencingToken, HolderId, Instant,
+    LockKey, Mode, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
 };
 
 use super::*;
@@ -13,6 +13,7 @@ use super::*;
 /// A clock and the rows of one key, kept in memory instead of a table.
 struct TestKey {
     rows: Vec<Row>,
+    counter: u64,
     now: Instant,
 }
 
@@ -20,6 +21,7 @@ impl TestKey {
     fn new() -> Self {
         TestKey {
             rows: Vec::new(),
+            counter: 0,
             now: Instant::from_nanos(1 << 40),
         }
     }
@@ -34,6 +36,7 @@ impl TestKey {
             wall_micros: 1,
         };
         let mut view = View::new(key(), at);
+        view.set_counter_value(self.counter);
         self.rows.iter().cloned().for_each(|row| view.add(row, None));
         let decided = decide(&mut view);
         for change in view.changes() {
@@ -44,7 +47,7 @@ impl TestKey {
                     *row.expect("an updated row was there") = new.clone();
                 }
                 Change::Delete(old, _) => self.rows.retain(|row| row.id != old.id),
-                Change::Counter(_) => {}
+                Change::Counter(last) => self.counter = last,
             }
         }
         decided
@@ -253,6 +256,28 @@ fn a_reservation_ends_when_its_client_polls() {
     assert!(key.is_granted(&readers[1]), "another claim of the same client");
     key.unlock(&readers[1]);
     assert!(key.is_granted(&of_mode(3, 2, Mode::Write)));
+}
+
+/// B9: the counter has reached its maximum, so the claim cannot get a token.
+#[test]
+fn a_claim_without_a_token_changes_no_row() {
+    let mut key = TestKey::new();
+    let [holder, watcher, other] = [claim(1, 1), claim(2, 1), claim(2, 2)];
+    assert!(key.is_granted(&holder));
+    key.start_watching(&watcher);
+    key.unlock(&holder);
+    key.counter = FencingToken::MAX;
+    let not_after = key.now + Duration::from_secs(10);
+    for claim in [&watcher, &other] {
+        let changes = key.visit(|view| {
+            let refused = acquire(view, claim, not_after);
+            assert!(refused.is_err(), "{refused:?}");
+            view.changes()
+                .map(|change| format!("{change:?}"))
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(changes, Vec::<String>::new());
+    }
 }
 
 #[test]

@@ -57,24 +57,28 @@ pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     Ok(connection)
 }
 
-/// Opens the file exclusively. Returns `None` if a connection of any process has the file open, or if the file has no
-/// write-ahead log.
+/// Opens the file exclusively. Returns `None` if a connection of any process has the file open with a write-ahead log,
+/// or has a lock on a file without one.
 ///
 /// Each connection to a file with a write-ahead log holds a shared lock from its first read until it is closed. In
 /// SQLite's exclusive locking mode, the first read takes the exclusive lock, which fails while another connection has
-/// a shared one.
+/// a shared one. Without such a log, connections hold locks only during a transaction.
 pub(super) fn open_exclusive(path: &Path) -> rusqlite::Result<Option<Connection>> {
     let connection = connect(path)?;
     connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
     busy::set_deadline(Instant::now(), EXCLUSIVE_WAIT);
-    let journal = connection
-        .execute_batch("BEGIN IMMEDIATE; ROLLBACK")
-        .and_then(|()| connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0)));
-    match journal {
-        Ok(journal) => Ok((journal == "wal").then_some(connection)),
+    match connection.execute_batch("BEGIN EXCLUSIVE; ROLLBACK") {
+        Ok(()) => Ok(Some(connection)),
         Err(error) if busy::is_busy(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Closes a file that is refused, and leaves its folder as it was: if the file had no log, SQLite has created an empty
+/// one to read the file, and deletes it here.
+pub(super) fn close_refused(connection: Connection, had_log: bool) {
+    // If this fails, the empty log stays.
+    let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, had_log);
 }
 
 /// Closes the file. A short log stays for the next process that opens the file: to empty and delete the log now, and

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 use tenure_backend::{BackendError, Effect, Fault};
 
 use super::ddl::{self, APPLICATION, FORMAT};
-use super::file::{Contents, refused};
+use super::file::{Contents, refused, sibling};
 use super::origin::Origin;
 use super::tables::Tables;
 use super::{adopt, busy, connection};
@@ -27,7 +27,10 @@ const MAX_READS: u32 = 40;
 pub(super) const TABLE_NAMES: [&str; 3] = ["bucket", "claim", "store"];
 
 /// Opens the file, and checks that it is an intact lock file of this machine. Creates the tables of an empty file,
-/// and converts times that were counted on another clock. A file that is refused is not changed.
+/// and converts times that were counted on another clock.
+///
+/// A file that is refused is not changed: the last check comes before the first write, which may be the change of the
+/// journal mode.
 pub(super) fn open(
     path: &Path,
     found: Contents,
@@ -37,12 +40,46 @@ pub(super) fn open(
     if found == Contents::NonEmpty {
         check_application_id(path)?;
     }
+    let has_log = sibling(path, "-wal").exists();
     let sql = |error| error::sqlite(path, error, Effect::None);
+    let refuse = |connection, error| {
+        connection::close_refused(connection, has_log);
+        Err(error)
+    };
     let mut connection = connection::open(path)?;
     if found == Contents::Empty {
         create_tables(&mut connection, here).map_err(sql)?;
     }
-    let format = busy::retry(|| read_format(&connection)).map_err(sql)?;
+    let (there, is_older) = match check(path, &mut connection, here) {
+        Ok(checked) => checked,
+        Err(error) => return refuse(connection, error),
+    };
+    if adopt::is_foreign(&there, here) {
+        connection::close_refused(connection, has_log);
+        adopt::adopt(path, here, &*config.clock)?;
+        busy::set_deadline(Instant::now(), config.busy_limit);
+        connection = connection::open(path)?;
+        if let Err(error) = check_clock(path, &connection, here) {
+            return refuse(connection, error);
+        }
+    }
+    if enable_wal(path, &connection)? {
+        // Without a write-ahead log no connection held a lock on the file, so another process may have converted its
+        // times.
+        check_clock(path, &connection, here)?;
+    }
+    if is_older {
+        add_columns(&mut connection).map_err(sql)?;
+    }
+    set_limits(&connection, config).map_err(sql)?;
+    Ok(connection)
+}
+
+/// Checks that the file is an intact lock file of this machine, without changing it. Returns the origin of its times,
+/// and whether an older build created it.
+fn check(path: &Path, connection: &mut Connection, here: &Origin) -> Result<(Origin, bool), BackendError> {
+    let sql = |error| error::sqlite(path, error, Effect::None);
+    let format = busy::retry(|| read_format(connection)).map_err(sql)?;
     if format > FORMAT {
         return Err(refused(
             path,
@@ -61,33 +98,29 @@ pub(super) fn open(
         let cause = escape_control(&problem.unwrap_or_default()).into_owned();
         return Err(BackendError::because(Fault::Store, Effect::None, message, cause));
     }
-    let is_older = busy::retry(|| check_tables(&mut connection)).map_err(sql)?;
-    let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
+    let is_older = busy::retry(|| check_tables(connection)).map_err(sql)?;
+    let there = busy::retry(|| adopt::origin(connection)).map_err(sql)?;
     adopt::check(path, &there, here)?;
-    enable_wal(path, &connection)?;
-    if adopt::is_foreign(&there, here) {
-        drop(connection);
-        adopt::adopt(path, here, &*config.clock)?;
-        busy::set_deadline(Instant::now(), config.busy_limit);
-        connection = connection::open(path)?;
-        // This read takes the shared lock that every open connection holds. From here on, no other process can
-        // convert the file's times.
-        let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
-        adopt::check_clock(path, &there, here)?;
-    }
-    if is_older {
-        add_columns(&mut connection).map_err(sql)?;
-    }
-    let page: i64 = connection
-        .query_row("PRAGMA page_size", [], |row| row.get(0))
-        .map_err(sql)?;
+    Ok((there, is_older))
+}
+
+/// Refuses a file whose times are counted on another clock. In a file with a write-ahead log, this read takes the shared
+/// lock that every open connection holds: from here on, no other process can convert the file's times.
+fn check_clock(path: &Path, connection: &Connection, here: &Origin) -> Result<(), BackendError> {
+    let there = busy::retry(|| adopt::origin(connection));
+    let there = there.map_err(|error| error::sqlite(path, error, Effect::None))?;
+    adopt::check_clock(path, &there, here)
+}
+
+/// Limits the size of the file and of its log.
+fn set_limits(connection: &Connection, config: &Config) -> rusqlite::Result<()> {
+    let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
     let pages = i64::try_from(config.max_bytes).unwrap_or(i64::MAX) / page.max(1);
     let bound = |name, bytes| connection.pragma_update_and_check(None, name, bytes, |_| Ok(()));
-    bound("max_page_count", pages).map_err(sql)?;
+    bound("max_page_count", pages)?;
     // A slow reader can make the log long. After a checkpoint has copied the whole log, the next commit shortens it to
     // this size.
-    bound("journal_size_limit", MAX_WAL_BYTES).map_err(sql)?;
-    Ok(connection)
+    bound("journal_size_limit", MAX_WAL_BYTES)
 }
 
 /// Checks that the tables are those of a lock file. Returns whether an older build created the file.
@@ -115,15 +148,18 @@ fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Switches the file's journal to a write-ahead log.
-fn enable_wal(path: &Path, connection: &Connection) -> Result<(), BackendError> {
-    let set = || connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
-    let journal: String = busy::retry(set).map_err(|error| error::sqlite(path, error, Effect::None))?;
-    if journal != "wal" {
+/// Switches the file's journal to a write-ahead log. Returns whether it was not one before.
+fn enable_wal(path: &Path, connection: &Connection) -> Result<bool, BackendError> {
+    let sql = |error| error::sqlite(path, error, Effect::None);
+    let journal = |pragma| connection.query_row(pragma, [], |row| row.get::<_, String>(0));
+    if busy::retry(|| journal("PRAGMA journal_mode")).map_err(sql)? == "wal" {
+        return Ok(false);
+    }
+    if busy::retry(|| journal("PRAGMA journal_mode = WAL")).map_err(sql)? != "wal" {
         let why = "is on a file system without shared memory, on which SQLite cannot keep a write-ahead log";
         return Err(refused(path, why, "choose a file on a local disk"));
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Refuses a database of another program. Reads the first page, without locking or writing the file.
