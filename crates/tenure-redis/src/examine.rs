@@ -23,7 +23,7 @@ use crate::claims::script::Layout;
 use crate::connection::dial::Dialer;
 use crate::connection::recovery::Member;
 use crate::connection::wire::Wire;
-use clocks::{Reading, SLOW};
+use clocks::{Reading, SLOW, seconds};
 use info::{cluster, eviction, forgetful, replicas, unwritable, version};
 
 /// `examine` warns if the token counter is further than this ahead of the server's clock. The counter follows
@@ -330,14 +330,6 @@ async fn script_cache(wire: &Wire, scripts: &Layout) -> Result<Option<Finding>, 
             "the next lock or unlock takes two round trips instead of one, and nothing else changes",
         )
     }))
-}
-
-fn seconds(time: Duration) -> String {
-    if time < Duration::from_secs(1) {
-        format!("{:.1} ms", time.as_secs_f64() * 1e3)
-    } else {
-        format!("{:.1} s", time.as_secs_f64())
-    }
 }
 
 /// Formats a duration; from two days on, in days.

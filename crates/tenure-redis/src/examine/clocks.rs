@@ -4,7 +4,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_backend::{BackendError, Clock, Finding};
 
-use super::seconds;
 use crate::connection::wire::Wire;
 
 /// `examine` warns if the server's clock and ours differ by more than this and a round trip.
@@ -104,6 +103,14 @@ pub(crate) fn nodes(readings: &[(&str, Reading)]) -> Option<Finding> {
          permits of a semaphore are granted too often if it exceeds what is left of a lease (20 s of 30 s if it is renewed, \
          600 ms at the end of a fixed one)",
     ))
+}
+
+pub(super) fn seconds(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{:.1} ms", time.as_secs_f64() * 1e3)
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
+    }
 }
 
 #[cfg(test)]
