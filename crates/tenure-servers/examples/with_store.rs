@@ -56,15 +56,20 @@ fn main() -> io::Result<ExitCode> {
     }
 }
 
-/// Starts servers, and kills the last `dead` ones. They write to their disks before they reply: a quorum of other
-/// servers grants nothing until each has run for the longest lease, because a restart may have lost claims.
+/// Starts servers, and kills the last `dead` ones. They write to their disks before they reply, and have the token counter
+/// of servers that have granted claims: a quorum of other servers grants nothing until each has run for the longest
+/// lease, because a restart may have lost claims.
 fn quorum(
     count: usize,
     dead: usize,
     run: impl FnOnce(String) -> io::Result<ExitCode>,
 ) -> io::Result<ExitCode> {
     let servers: io::Result<Vec<_>> = (0..count)
-        .map(|_| Redis::start_on(Disk::EveryWrite, None))
+        .map(|_| {
+            let server = Redis::start_on(Disk::EveryWrite, None)?;
+            server.ask(&["SET", "tenure_tokens", "1"])?;
+            Ok(server)
+        })
         .collect();
     let mut servers = servers?;
     for server in &mut servers[count - dead..] {
@@ -74,5 +79,5 @@ fn quorum(
         .iter()
         .map(|server| server.address().to_string())
         .collect();
-    run(format!("redlock://{}", hosts.join(",")))
+    run(format!("redlock://{}?durable=true", hosts.join(",")))
 }
