@@ -61,7 +61,7 @@ impl RedisStore {
             Query::Prefix { prefix, after, limit } => {
                 if prefix.is_empty() && !self.format().profile().inspection.lists {
                     return Err(BackendError::unsupported(
-                        "a listing in the layout `plain` needs a prefix: without one, every string of the database looks like a lock",
+                        "a listing in the layout `plain` needs a prefix, as in `tenure ls order:`: without one, every string of the database looks like a lock",
                     ));
                 }
                 if prefix.is_empty() && after.is_none() {

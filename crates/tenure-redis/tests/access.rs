@@ -209,6 +209,41 @@ async fn an_unusable_server_is_refused_with_a_reason() {
     }
 }
 
+/// A server that sends this text to each client, and closes the connection without reading.
+fn server_that_says(text: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it has an address");
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            stream.write_all(text.as_bytes()).expect("the client is there");
+        }
+    });
+    address
+}
+
+/// The client has not read the reason when the server has already closed the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reason_of_a_server_that_closes_is_shown() {
+    for (text, fault, words) in [
+        (
+            "-DENIED Redis is running in protected mode.\r\n",
+            Fault::Denied,
+            "protected mode",
+        ),
+        (
+            "-ERR max number of clients reached\r\n",
+            Fault::Unavailable,
+            "maxclients",
+        ),
+        ("HTTP/1.1 400 Bad Request\r\n\r\n", Fault::Store, "is not Redis"),
+    ] {
+        let url = format!("redis://{}", server_that_says(text));
+        for _ in 0..20 {
+            refuses(&url, fault, words).await;
+        }
+    }
+}
+
 /// A server that replies to `TIME` with these seconds and to all other commands with `OK`. It serves one client.
 fn server_at(seconds: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");

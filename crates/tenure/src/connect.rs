@@ -18,6 +18,18 @@ use crate::settings::Settings;
 #[cfg(feature = "testing")]
 pub(crate) use tenure_memory::{Memory, MemoryStore};
 
+/// The schemes of stores that ROADMAP.md announces.
+const PLANNED: [&str; 8] = [
+    "postgres",
+    "postgresql",
+    "mysql",
+    "mariadb",
+    "etcd",
+    "etcds",
+    "zookeeper",
+    "zk",
+];
+
 /// Pause after the first failed attempt to connect. Each pause is twice the one before, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
@@ -256,7 +268,14 @@ fn left_out_or_unknown(scheme: &str) -> Error {
         [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         [one, ..] => one.clone(),
     };
-    unsupported(format!("no store is named `{scheme}:`; this build has {built}"))
+    match scheme {
+        "valkey" => unsupported("write `redis://` for Valkey too: it speaks the same protocol"),
+        "valkeys" => unsupported("write `rediss://` for Valkey too: it speaks the same protocol"),
+        scheme if PLANNED.contains(&scheme) => unsupported(format!(
+            "the store `{scheme}:` is planned; this build has {built}"
+        )),
+        scheme => unsupported(format!("no store is named `{scheme}:`; this build has {built}")),
+    }
 }
 
 #[cfg(not(all(feature = "memory", feature = "sqlite", feature = "redis", feature = "quorum")))]

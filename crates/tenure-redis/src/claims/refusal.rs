@@ -33,6 +33,19 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
         Fault::Unavailable,
         "Redis is still loading its data: try again",
     ),
+    // Passes when another client disconnects.
+    (
+        &[MAX_CLIENTS],
+        Fault::Unavailable,
+        "Redis has as many clients as its `maxclients` allows: close some, or raise it",
+    ),
+    // DENIED lasts until the server's configuration changes: it is in protected mode.
+    (
+        &["DENIED"],
+        Fault::Denied,
+        "Redis is in protected mode and serves clients of its own machine only: give it a password or users, or set \
+         `protected-mode no` in a network of its own",
+    ),
     // BUSY passes when the script ends or is killed.
     (
         &["BUSY"],
@@ -91,6 +104,9 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
     ),
 ];
 
+/// A code of our own for the reply `ERR max number of clients reached`.
+const MAX_CLIENTS: &str = "MAXCLIENTS";
+
 /// Fault and message for any other error code.
 const OTHER: (Fault, &str) = (Fault::Store, "Redis refused the call: see the cause");
 
@@ -99,6 +115,7 @@ const DENIED_IN_SCRIPT: &str = "executing the script can't";
 
 /// Words of errors during login, and their codes. The redis crate drops the codes, so errors are recognized by words.
 const HANDSHAKE: &[(&str, &str)] = &[
+    ("max number of clients reached", MAX_CLIENTS),
     ("permission", "NOPERM"),
     ("Authentication required", "NOAUTH"),
     ("busy running a script", "BUSY"),

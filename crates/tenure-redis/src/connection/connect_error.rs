@@ -1,6 +1,8 @@
 //! Errors of attempts to connect. Their effect is `None`, because no call was sent.
 
+use std::error::Error;
 use std::fmt;
+use std::io;
 
 use redis::{ErrorKind, RedisError};
 use tenure_backend::{BackendError, Effect, Fault};
@@ -37,6 +39,9 @@ impl ConnectError {
         if error.kind() == ErrorKind::AuthenticationFailed {
             return BackendError::new(Fault::Denied, Effect::None, WRONG_PASSWORD);
         }
+        if error.kind() == ErrorKind::Parse {
+            return not_redis(&error, config);
+        }
         let Some(refusal) = Refusal::of(&error) else {
             return unreachable(&error, config);
         };
@@ -48,6 +53,15 @@ impl ConnectError {
             cause_of(&refused),
         )
     }
+}
+
+/// Error for a server whose answer no Redis gives. Leaves the answer out: it may be long.
+fn not_redis(error: &RedisError, config: &Config) -> BackendError {
+    let address = config.address();
+    let message = format!("what answers at {address} is not Redis: see whether the port is right");
+    let why = error.to_string();
+    let why = why.lines().next().unwrap_or_default();
+    BackendError::because(Fault::Store, Effect::None, message, why.to_owned())
 }
 
 fn unreachable(error: &RedisError, config: &Config) -> BackendError {
@@ -112,7 +126,7 @@ pub(crate) fn no_tls(server: &Host, error: impl fmt::Display) -> BackendError {
         "Redis at {server} was reached, but no TLS can be spoken with it: see whether that port is its `tls-port`, which \
          authority signed its certificate (`ca`), and whether it asks for one of ours (`cert`, `key`)"
     );
-    unavailable_because(message, error)
+    lasting(message, error)
 }
 
 /// Error for a malformed reply to `TIME`.
@@ -145,10 +159,84 @@ pub(crate) fn abandoned() -> BackendError {
     unavailable("connecting to Redis was given up with the runtime that did it: try again")
 }
 
+/// Texts of the system's resolvers for a name that does not exist. The error has no code of its own.
+const UNKNOWN_HOST: [&str; 4] = [
+    "Name or service not known",
+    "No address associated with hostname",
+    "Name does not resolve",
+    "nodename nor servname provided",
+];
+
+pub(crate) fn is_unknown_host(error: &io::Error) -> bool {
+    let text = error.to_string();
+    UNKNOWN_HOST.iter().any(|known| text.contains(known))
+}
+
+/// Error for a host name that no name server knows.
+pub(crate) fn unknown_host(server: &Host, error: &io::Error) -> BackendError {
+    let message = format!("the host name of {server} is not known: see whether it is spelled right");
+    lasting(message, error)
+}
+
+/// A cause that lasts until an operator changes something, if the first attempt to connect meets it. A client that
+/// reconnects waits for it to pass: a name server may be away, or a certificate may be replaced.
+#[derive(Debug)]
+struct Lasting(String);
+
+impl fmt::Display for Lasting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Lasting {}
+
+fn lasting(message: String, why: impl fmt::Display) -> BackendError {
+    BackendError::because(
+        Fault::Unavailable,
+        Effect::None,
+        message,
+        Lasting(why.to_string()),
+    )
+}
+
+/// Makes an error permanent whose cause is [`Lasting`]: for the first attempt to connect.
+pub(crate) fn of_first_attempt(error: BackendError) -> BackendError {
+    match error.source().and_then(|cause| cause.downcast_ref::<Lasting>()) {
+        Some(Lasting(why)) => {
+            BackendError::because(Fault::Store, error.effect(), error.to_string(), why.clone())
+        }
+        None => error,
+    }
+}
+
 fn unavailable(message: impl Into<Box<str>>) -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
 fn unavailable_because(message: String, why: impl fmt::Display) -> BackendError {
     BackendError::because(Fault::Unavailable, Effect::None, message, why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_host_is_permanent_at_the_first_attempt_only() {
+        let server = Host::new("cash.example", 6379);
+        let text = "failed to lookup address information: Name or service not known";
+        let error = io::Error::other(text);
+        assert!(is_unknown_host(&error));
+        assert!(!is_unknown_host(&io::Error::other(
+            "Temporary failure in name resolution"
+        )));
+        let later = unknown_host(&server, &error);
+        assert!(later.is_transient());
+        let first = of_first_attempt(later);
+        assert_eq!(first.fault(), Fault::Store);
+        assert_eq!(first.source().expect("a cause").to_string(), text);
+        let refused = unavailable_because("closed".to_owned(), "refused");
+        assert!(of_first_attempt(refused).is_transient());
+    }
 }

@@ -58,7 +58,7 @@ impl Link {
             let may_retry = begun.elapsed() < PROMOTION_LIMIT;
             match link.session().await {
                 Err(error) if error.is_transient() && may_retry && (was_promoting || is_promoting()) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(connect_error::of_first_attempt(error)),
                 Ok(_) => return Ok(link),
             }
         }

@@ -10,9 +10,10 @@ use tenure_endpoint::Host;
 use tokio::net::TcpStream;
 
 use crate::config::Config;
-use crate::connection::connect_error::ConnectError;
 #[cfg(feature = "tls")]
 use crate::connection::connect_error::no_tls;
+use crate::connection::connect_error::{ConnectError, is_unknown_host, unknown_host};
+use crate::connection::read_after_close::ReadAfterClose;
 use crate::connection::spin::SpinStream;
 
 /// A stream of bytes to and from a server.
@@ -62,7 +63,7 @@ impl Streams {
     ) -> Result<Stream, ConnectError> {
         // If no count is given, it stays 0, and the stream never spins.
         let in_flight = in_flight.filter(|_| self.spin).cloned().unwrap_or_default();
-        let stream = SpinStream::new(connect(server).await?, in_flight);
+        let stream = ReadAfterClose(SpinStream::new(connect(server).await?, in_flight));
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             let name = server.name().to_owned().try_into();
@@ -76,7 +77,10 @@ impl Streams {
 
 async fn connect(server: &Host) -> Result<TcpStream, ConnectError> {
     let stream = TcpStream::connect((server.name(), server.port_or(0))).await;
-    let stream = stream.map_err(RedisError::from)?;
+    let stream = stream.map_err(|error| match is_unknown_host(&error) {
+        true => unknown_host(server, &error).into(),
+        false => ConnectError::from(RedisError::from(error)),
+    })?;
     stream.set_nodelay(true).map_err(RedisError::from)?;
     Ok(stream)
 }

@@ -339,7 +339,7 @@ async fn close_if_replaced(wire: Weak<Wire>, sentinels: Arc<Sentinels>, server: 
     tokio::select! {
         () = ended => {}
         () = sentinels.replaced(&server) => {
-            tracing::info!(%server, "the sentinels replace this master: the client leaves it");
+            tracing::debug!(%server, "the sentinels replace this master: the client leaves it");
             wire.upgrade().iter().for_each(|wire| wire.close());
         }
     }
