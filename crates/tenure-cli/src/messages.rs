@@ -74,11 +74,7 @@ impl Failure {
                 vec![format!("the key is {held} and was asked for as {asked}")],
                 Some("use another key, or wait until this one has no holder and no waiter"),
             ),
-            Error::Unsupported(cause) => failure(
-                Blame::Usage,
-                chain(cause),
-                Some("choose another lock, or another store with --url or TENURE_URL"),
-            ),
+            Error::Unsupported(cause) => failure(Blame::Usage, chain(cause), None),
             Error::Invalid(_) | Error::Limit(_) => failure(Blame::Usage, chain(error), None),
             Error::Backend(cause) => failure(
                 Blame::Store,
@@ -88,6 +84,13 @@ impl Failure {
             ),
             _ => failure(Blame::Store, chain(error), None),
         }
+    }
+
+    /// Adds what to do about the failure.
+    #[must_use]
+    pub fn with_help(self, help: &str) -> Failure {
+        let help = Some(help.to_owned());
+        Failure { help, ..self }
     }
 
     /// Prints the failure to stderr.

@@ -141,8 +141,8 @@ pub fn choose(environment: &Environment) -> Result<Choice, NoStore> {
             let mut choice = embedded(environment, Source::Default, "")?;
             let folder = choice.folder.as_deref().unwrap_or(Path::new("")).display();
             let note = format!(
-                "no store was named, so this lock is local to this user on this machine ({folder}); \
-                 for more name one with --url or TENURE_URL, or say `--url sqlite:` to silence this note"
+                "no store is named, so this lock is local to this user on this machine ({folder}). To share it with \
+                 other users or machines, set TENURE_URL or --url (see `tenure --help`); to hide this note, set it to `sqlite:`"
             );
             choice.notes.insert(0, note);
             return Ok(choice);

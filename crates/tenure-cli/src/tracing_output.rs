@@ -21,7 +21,7 @@ use crate::status_line;
 pub enum Verbosity {
     /// No event: `-q`.
     Nothing,
-    /// Warnings and errors, except the loss of a lock.
+    /// Errors, warnings and notes, except the loss of a lock.
     Warnings,
     /// All events down to debug level: `-v`.
     Everything,
@@ -52,12 +52,13 @@ fn is_printed(metadata: &Metadata<'_>, verbosity: Verbosity) -> bool {
     let is_end_of_a_lock = metadata.fields().field("cause").is_some();
     ours && match verbosity {
         Verbosity::Nothing => false,
-        Verbosity::Warnings => *metadata.level() <= Level::WARN && !is_end_of_a_lock,
+        Verbosity::Warnings => *metadata.level() <= Level::INFO && !is_end_of_a_lock,
         Verbosity::Everything => *metadata.level() <= Level::DEBUG,
     }
 }
 
-/// Formats an event as one line with its fields in brackets: `warning: runtime stalled (late_ms=900)`.
+/// Formats an event as one line with its key and its error: `warning: "k": the release failed: no answer`. At the level
+/// of debug messages, the other fields follow in brackets: `debug: connected (server=redis:6379)`.
 struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -73,6 +74,10 @@ where
     ) -> fmt::Result {
         let mut words = Words::default();
         event.record(&mut words);
+        if *event.metadata().level() <= Level::INFO {
+            let line = without_passwords(&words.sentence(name(*event.metadata().level()))).replace('\n', " ");
+            return writeln!(writer, "{}", escape_control(&line));
+        }
         let mut around = String::new();
         for span in context
             .event_scope()
@@ -86,7 +91,7 @@ where
                 write!(around, " {fields}")?;
             }
         }
-        let fields = around + &words.fields;
+        let fields = around + &words.all_fields();
         let fields = match fields.trim_start() {
             "" => String::new(),
             fields => format!(" ({fields})"),
@@ -97,11 +102,12 @@ where
     }
 }
 
-/// Returns the first word of an event's line: `error`, `warning` or `debug`.
+/// Returns the first word of an event's line: `error`, `warning`, `note` or `debug`.
 fn name(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error",
         Level::WARN => "warning",
+        Level::INFO => "note",
         _ => "debug",
     }
 }
@@ -109,17 +115,36 @@ fn name(level: Level) -> &'static str {
 #[derive(Default)]
 struct Words {
     message: String,
-    fields: String,
+    /// The names and values of the other fields.
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Words {
+    /// The message with its key and its error. An error may advise to try again, which the client does already.
+    fn sentence(&self, level: &str) -> String {
+        let field = |name| {
+            self.fields
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value)
+        };
+        let key = field("key").map(|key| format!("{key:?}: ")).unwrap_or_default();
+        let error = field("error").map(|error| format!(": {}", error.replace(": try again", "")));
+        format!("{level}: {key}{}{}", self.message, error.unwrap_or_default())
+    }
+
+    fn all_fields(&self) -> String {
+        let fields = self.fields.iter().map(|(name, value)| format!(" {name}={value}"));
+        fields.collect()
+    }
 }
 
 impl Visit for Words {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a String cannot fail.
-        let _ = if field.name() == "message" {
-            write!(self.message, "{value:?}")
-        } else {
-            write!(self.fields, " {}={value:?}", field.name())
-        };
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            name => self.fields.push((name, format!("{value:?}"))),
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -145,6 +170,8 @@ mod tests {
         tracing::subscriber::with_default(Registry::default().with(lines), || {
             let span = tracing::debug_span!(target: "tenure", "lock", key = "k");
             span.in_scope(|| tracing::warn!(target: "tenure::watchdog", late_ms = 900, "runtime stalled"));
+            tracing::warn!(target: "tenure", key = "k", error = "no answer: try again", "the store is asked again");
+            tracing::info!(target: "tenure", "the store answers again");
             tracing::warn!(target: "tenure", cause = "evicted", "the lock was lost");
             tracing::debug!(target: "tenure_sql", error = "redis://u:s3cr3t@h\nis\u{1b} away", "asking again");
             tracing::trace!(target: "tenure", "too much");
@@ -161,7 +188,9 @@ mod tests {
     fn warnings_are_printed_except_losses_of_locks() {
         assert_eq!(
             printed(Verbosity::Warnings),
-            "warning: runtime stalled (late_ms=900)\n"
+            "warning: runtime stalled\n\
+             warning: \"k\": the store is asked again: no answer\n\
+             note: the store answers again\n"
         );
     }
 
@@ -169,8 +198,10 @@ mod tests {
     fn verbose_prints_all_our_events_and_no_password() {
         assert_eq!(
             printed(Verbosity::Everything),
-            "warning: runtime stalled (key=\"k\" late_ms=900)\n\
-             warning: the lock was lost (cause=evicted)\n\
+            "warning: runtime stalled\n\
+             warning: \"k\": the store is asked again: no answer\n\
+             note: the store answers again\n\
+             warning: the lock was lost\n\
              debug: asking again (error=redis://u:***@h is\\u{1b} away)\n"
         );
     }

@@ -24,6 +24,9 @@ const MAX_RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// Time limit of the release of a lost lock. This release still calls the store, to learn how the lock was lost.
 const LOST_RELEASE_LIMIT: Duration = Duration::from_secs(1);
 
+/// What to do about a store that does not offer the lock.
+const ANOTHER_LOCK: &str = "choose another lock, or another store with --url or TENURE_URL";
+
 /// The lock that the options ask for, with valid keys.
 pub(super) struct LockRequest<'a> {
     args: &'a LockArgs,
@@ -147,7 +150,13 @@ impl<'a> LockRequest<'a> {
             })),
             Ok(None) => Ok(Outcome::Busy),
             Err(Error::Timeout) => Ok(Outcome::Timeout),
-            Err(error) => Err(Failure::of(format!("cannot lock {}", self.names()), &error)),
+            Err(error) => {
+                let failure = Failure::of(format!("cannot lock {}", self.names()), &error);
+                Err(match error {
+                    Error::Unsupported(_) => failure.with_help(ANOTHER_LOCK),
+                    _ => failure,
+                })
+            }
         }
     }
 }

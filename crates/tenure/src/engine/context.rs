@@ -74,16 +74,18 @@ impl Context {
     /// the first such error is logged as a warning.
     pub(crate) fn store_failed(&self, key: &LockKey, error: &BackendError) {
         *self.last_error.lock() = Some(error.clone());
+        let error = Error::from(error.clone());
         if self.unreachable.swap(true, Ordering::Relaxed) {
-            tracing::debug!(%key, %error, "the store does not answer, and is asked again");
+            tracing::debug!(%key, %error, "the store cannot grant the lock now, and the client tries again");
         } else {
-            tracing::warn!(%key, %error, "the store does not answer, and is asked again");
+            tracing::warn!(%key, %error, "the store cannot grant the lock now, and the client tries again");
         }
     }
 
     pub(crate) fn store_answered(&self) {
-        if self.unreachable.load(Ordering::Relaxed) {
-            self.unreachable.store(false, Ordering::Relaxed);
+        // The load alone is cheap, and nearly always enough.
+        if self.unreachable.load(Ordering::Relaxed) && self.unreachable.swap(false, Ordering::Relaxed) {
+            tracing::info!("the store answers again");
         }
     }
 
