@@ -28,7 +28,23 @@ pub(crate) fn cargo_program() -> OsString {
 pub(crate) fn cargo(words: &str) -> Command {
     let mut command = Command::new(cargo_program());
     command.current_dir(root()).args(words.split(' '));
+    without_our_package(&mut command);
     command
+}
+
+/// Removes what `cargo run` tells about this package from the environment of a cargo command. Build scripts that watch
+/// these variables would otherwise run again, and all that depends on them.
+pub(crate) fn without_our_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let is_ours = name.to_str().is_some_and(|name| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_"]
+                .iter()
+                .any(|start| name.starts_with(start))
+        });
+        if is_ours {
+            command.env_remove(name);
+        }
+    }
 }
 
 /// Runs a command with our stdout and stderr. Fails, with the command in the message, unless it succeeds.

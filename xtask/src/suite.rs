@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 
 use crate::lanes::{self, Program};
-use crate::process::{DEFAULT_SIGNALS, Failure, cargo, cargo_program, root, run as run_command, succeeded};
+use crate::process::{
+    DEFAULT_SIGNALS, Failure, cargo, cargo_program, root, run as run_command, succeeded, without_our_package,
+};
 use crate::setup;
 
 /// A package outside the workspace with its own lock file, because its sqlx needs an older libsqlite3-sys.
@@ -79,6 +81,7 @@ fn test_command(words: &str) -> Command {
         .args(words.split(' '))
         .args(["--all-features", "--no-fail-fast"]);
     command.current_dir(root());
+    without_our_package(&mut command);
     command
 }
 
