@@ -90,6 +90,11 @@ fn every_code_block_is_compiled_or_run() {
         ("docs/guides/choosing-a-lock.md", &["rust"]),
         ("docs/guides/coming-from-flock.md", &["console", "crontab"]),
         ("docs/guides/coming-from-redisson.md", &["rust"]),
+        // `other_languages.rs` runs these.
+        (
+            "docs/guides/other-languages.md",
+            &["go", "java", "javascript", "python"],
+        ),
         ("docs/guides/sharing-with-redis-py.md", &["rust"]),
         ("docs/guides/sharing-with-spring.md", &["rust"]),
         ("docs/guides/redis-behind-sentinel.md", &["rust"]),
