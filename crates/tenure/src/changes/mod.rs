@@ -18,7 +18,6 @@ use self::scan::{Seen, Watcher};
 use crate::engine::Engine;
 use crate::engine::services::Services;
 use crate::engine::timer::nap;
-#[cfg(feature = "serde")]
 use crate::error::Error;
 
 /// Default pause between two scans.
