@@ -1,5 +1,5 @@
-//! Renewing: one script call renews hundreds of claims, and the failure of one does not affect the others. A larger
-//! batch is split into calls that run concurrently.
+//! Renewing: one script call renews hundreds of claims, and the failure of one does not affect the others. A batch
+//! with several kinds of lock is split into calls that run concurrently.
 
 use std::ptr;
 use std::sync::Arc;
@@ -18,9 +18,6 @@ use crate::claims::script::ScriptSet;
 use crate::connection::wire::Wire;
 use crate::error::{refused, renewal_timed_out, unexpected_reply};
 use crate::profile::{LIMITS, lease_ms};
-
-/// The most claims in one call. The server runs such a call for about 3 ms, and serves no other client meanwhile.
-const MAX_CHUNK: usize = 640;
 
 /// The script's reply for a claim that waits although only a holder was to be renewed, or the other way round.
 const WRONG_PHASE: u64 = 4;
@@ -52,9 +49,7 @@ impl RedisStore {
         let travel_together = |(_, a, of_a): &Numbered<'_>, (_, b, of_b): &Numbered<'_>| {
             a.claim.id.client() == b.claim.id.client() && ptr::eq(*of_a, *of_b)
         };
-        let chunks = valid
-            .chunk_by(travel_together)
-            .flat_map(|same| same.chunks(MAX_CHUNK));
+        let chunks = valid.chunk_by(travel_together);
         let renewed = join_all(chunks.map(|chunk| self.renew_chunk(chunk))).await;
         let numbers = valid.iter().map(|(number, ..)| *number);
         replies.extend(numbers.zip(renewed.into_iter().flatten()));
