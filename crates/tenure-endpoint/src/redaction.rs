@@ -11,12 +11,14 @@ const SENTINEL_PASSWORD_FILE: &str = "sentinel_password_file";
 ///
 /// An option that is missing here works, but its value is shown as `***`. A test checks that the list has every option
 /// of every store.
-const SHOWN: [&str; 21] = [
+const SHOWN: [&str; 23] = [
     "application_name",
     "ca",
     "cert",
     "command_timeout",
     "connect_timeout",
+    "drift",
+    "durable",
     "fencing",
     "key",
     "layout",

@@ -14,7 +14,7 @@ use crate::subject::{Ours, Subject};
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
 /// Time limit for a waiter whose turn has come, on a machine that is busy with other tests.
-pub(crate) const PROMPT: Duration = Duration::from_secs(3);
+pub(crate) const PROMPT: Duration = Duration::from_secs(10);
 
 /// The lease of tests that never reach its end.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
