@@ -15,7 +15,7 @@ use crate::error::invalid;
 pub(crate) const LIMITS: Limits = {
     let mut limits = Limits::new(Duration::from_millis(100), Duration::from_secs(365 * 24 * 3600));
     limits.max_grants = NonZeroU32::new(1024).unwrap();
-    // The server runs a call that renews so many claims for about 3 ms, and serves no other client meanwhile. The
+    // The server runs a call that renews this number of claims for about 3 ms, and serves no other client meanwhile. The
     // client's part of a call is freed before the next one needs it.
     limits.max_batch = NonZeroU32::new(640).unwrap();
     limits.expiry_slack = Duration::from_millis(1);
