@@ -30,7 +30,7 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
         ),
         Some(ErrorCode::CannotOpen) => store(format!(
             "the lock file {file} or the files beside it (-wal, -shm) cannot be opened or made: \
-             this user needs write access to the directory too"
+             this user needs write access to the directory too, and the process free file descriptors"
         )),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => store(damaged(path)),
         // All statements of Tenure are correct, so another program must have changed the tables or rows.

@@ -1,5 +1,7 @@
 //! The SQL statements that create the tables of a lock file.
 
+use tenure_backend::{BackendError, Effect, Fault};
+
 use super::origin::Origin;
 
 /// The application id in the header of a lock file: `TENU`. Tools such as `file(1)` show it.
@@ -66,8 +68,15 @@ WITH RECURSIVE numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM num
 ///
 /// A store runs them itself when it opens an empty file. Use this function to read them or to create the file in
 /// advance.
-pub fn schema() -> String {
-    format!("BEGIN IMMEDIATE;\n{}COMMIT;\n", statements(&Origin::here()))
+///
+/// # Errors
+/// [`Fault::Store`]: the boot id, or another file of the system that identifies the clock, cannot be read.
+pub fn schema() -> Result<String, BackendError> {
+    let here = Origin::here().map_err(|error| {
+        let message = "the machine and clock of this process cannot be found out: see the cause below";
+        BackendError::because(Fault::Store, Effect::None, message, error)
+    })?;
+    Ok(format!("BEGIN IMMEDIATE;\n{}COMMIT;\n", statements(&here)))
 }
 
 /// The statements, to be run in one transaction, so that a file has all tables or none.

@@ -28,6 +28,13 @@ pub(super) fn replaced(error: &BackendError) -> Vec<Finding> {
     )]
 }
 
+pub(super) fn unusable(error: &BackendError) -> Vec<Finding> {
+    vec![Finding::danger(
+        error.to_string(),
+        "no lock can be had as long as this lasts",
+    )]
+}
+
 /// Reports what weakens the locks of an open file. `write_lock_is_free`: this process could take SQLite's write lock
 /// within [`WRITE_LOCK_LIMIT`].
 pub(super) fn examine(
@@ -61,13 +68,9 @@ pub(super) fn examine(
     }
     busy::set_deadline(Instant::now(), busy_limit);
     if let Err(error) = check_database(connection, &mut findings) {
-        let error = error::sqlite(path, error, Effect::None);
-        findings.push(Finding::danger(
-            error.to_string(),
-            "no lock can be had as long as this lasts",
-        ));
+        findings.extend(unusable(&error::sqlite(path, error, Effect::None)));
     }
-    if paths::default_path().is_ok_and(|default| file::inode(&default) == file::inode(path))
+    if paths::default_path().is_ok_and(|default| file::inode(&default).ok() == file::inode(path).ok())
         && let Some(other) = paths::shadowed_path()
     {
         findings.push(Finding::warning(
@@ -188,7 +191,17 @@ fn check_database(connection: &Connection, findings: &mut Vec<Finding>) -> rusql
             "no lock can be had whose tokens they count: move the file away",
         ));
     }
-    let (here, there) = (Origin::here(), adopt::origin(connection)?);
+    let there = adopt::origin(connection)?;
+    let here = match Origin::here() {
+        Ok(here) => here,
+        Err(error) => {
+            findings.push(Finding::danger(
+                format!("the origin of this process's clock cannot be read: {error}"),
+                "no process that is in the same state can open the file",
+            ));
+            return Ok(());
+        }
+    };
     if here.machine != there.machine || !here.shares_clock_with(&there) {
         findings.push(Finding::danger(
             "the file says that its claims are of another machine or time namespace",
@@ -264,7 +277,7 @@ mod tests {
             ("PRAGMA journal_mode = DELETE", "\"delete\""),
             ("DELETE FROM bucket WHERE number > 60", "3 of the 64 "),
         ] {
-            let (_dir, _, file) = create_file(&Origin::here());
+            let (_dir, _, file) = create_file(&Origin::here().expect("/proc can be read"));
             let found_inside = || found(|findings| check_database(&file, findings).expect("it can be read"));
             assert_eq!(found_inside(), []);
             file.execute_batch(change).expect("no other process has it open");

@@ -9,31 +9,38 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use tenure_backend::{BackendError, Effect, Fault};
 
 use super::file_system;
 use crate::display::display_path;
 
-/// Device and inode of the file at a path, or `None` if there is no file that this user can look up.
+/// Device and inode of the file at a path, or `None` if there is no file.
 ///
 /// Does not read the timestamps: after they are read, the kernel gives the next write a new timestamp, which makes
 /// each commit slower.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
+pub(super) fn inode(path: &Path) -> io::Result<Option<(u64, u64)>> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
-    let status = statx(CWD, path, AtFlags::empty(), StatxFlags::INO).ok()?;
-    Some((
-        makedev(status.stx_dev_major, status.stx_dev_minor),
-        status.stx_ino,
-    ))
+    match statx(CWD, path, AtFlags::empty(), StatxFlags::INO) {
+        Ok(status) => {
+            let device = makedev(status.stx_dev_major, status.stx_dev_minor);
+            Ok(Some((device, status.stx_ino)))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// Device and inode of the file at a path, or `None` if there is no file that this user can look up.
+/// Device and inode of the file at a path, or `None` if there is no file.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
-    let status = rustix::fs::stat(path).ok()?;
-    Some((status.st_dev as u64, status.st_ino as u64))
+pub(super) fn inode(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    match rustix::fs::stat(path) {
+        Ok(status) => Ok(Some((status.st_dev as u64, status.st_ino as u64))),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns whether the path is a mount point. A file is one too if another file was mounted over it.
@@ -83,12 +90,23 @@ impl Identity {
     /// The identity of the files at these paths. `-wal` and `-shm` exist as long as any process has the database
     /// open. If one of them is deleted, the next process that opens the database creates another, and then shares no
     /// lock with the processes that use the old one.
-    pub(super) fn of(path: &Path, wal: &Path, shm: &Path) -> Self {
-        Identity {
-            main: inode(path),
-            wal: inode(wal),
-            shm: inode(shm),
-        }
+    ///
+    /// Fails if the system cannot look one of them up. This does not mean that it was replaced, so ask again later.
+    pub(super) fn of(path: &Path, wal: &Path, shm: &Path) -> Result<Self, BackendError> {
+        let inode = |file: &Path| {
+            inode(file).map_err(|error| {
+                let message = format!(
+                    "the lock file {} cannot be looked up: see the cause below",
+                    display_path(file)
+                );
+                BackendError::because(Fault::Unavailable, Effect::None, message, error)
+            })
+        };
+        Ok(Identity {
+            main: inode(path)?,
+            wal: inode(wal)?,
+            shm: inode(shm)?,
+        })
     }
 }
 
@@ -153,7 +171,8 @@ static CREATION: Mutex<()> = Mutex::new(());
 pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
     let _alone = CREATION.lock();
     let directory = path.parent().unwrap_or(Path::new("/"));
-    if let Some(name) = file_system::network_kind(directory) {
+    let network = file_system::network_kind(directory).map_err(|error| failed(path, error))?;
+    if let Some(name) = network {
         let why =
             format!("is on a network file system ({name}), where locks of several machines do not exclude");
         let then = "choose a file on a local disk, or a store with a server";

@@ -1,5 +1,6 @@
 //! Recognizes file systems in memory, and network file systems, on which SQLite's locks do not work across machines.
 
+use std::io;
 use std::path::Path;
 
 use super::mounts::{Mount, mount};
@@ -42,14 +43,15 @@ const REMOTE: &[&str] = &[
 const MEMORY: [&str; 3] = ["tmpfs", "ramfs", "mfs"];
 
 /// Name of the network file system on which `path` lies, or `None` on a local or unknown one.
-pub(super) fn network_kind(path: &Path) -> Option<String> {
-    let mount = mount(path)?;
-    is_remote(&mount).then_some(mount.kind)
+pub(super) fn network_kind(path: &Path) -> io::Result<Option<String>> {
+    let mount = mount(path)?.filter(is_remote);
+    Ok(mount.map(|mount| mount.kind))
 }
 
 /// Returns whether `path` is on a file system in memory, such as tmpfs.
 pub(super) fn is_memory(path: &Path) -> bool {
-    mount(path).is_some_and(|mount| MEMORY.contains(&&*mount.kind))
+    let is_in_memory = |mount: Mount| MEMORY.contains(&&*mount.kind);
+    mount(path).is_ok_and(|mount| mount.is_some_and(is_in_memory))
 }
 
 fn is_remote(mount: &Mount) -> bool {
@@ -80,6 +82,7 @@ mod tests {
 
     #[test]
     fn a_local_directory_is_no_network_file_system() {
-        assert_eq!(network_kind(&std::env::temp_dir()), None);
+        let kind = network_kind(&std::env::temp_dir());
+        assert_eq!(kind.expect("it can be looked up"), None);
     }
 }

@@ -14,6 +14,7 @@ mod notification;
 mod opening;
 mod origin;
 mod paths;
+mod system_files;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,11 @@
 
 #[cfg(target_os = "linux")]
 use std::fs;
+use std::io;
 use std::path::Path;
+
+use super::system_files::if_present;
+use crate::display::display_path;
 
 /// The file system on which a path lies.
 pub(super) struct Mount {
@@ -45,8 +49,11 @@ const MEMORY: &[(u32, &str)] = &[(0x0102_1994, "tmpfs"), (0x8584_58F6, "ramfs")]
 const FUSE: u32 = 0x6573_5546;
 
 #[cfg(target_os = "linux")]
-pub(super) fn mount(path: &Path) -> Option<Mount> {
-    let number = rustix::fs::statfs(path).ok()?.f_type;
+pub(super) fn mount(path: &Path) -> io::Result<Option<Mount>> {
+    let Some(status) = status(path)? else {
+        return Ok(None);
+    };
+    let number = status.f_type;
     // The magic number has 32 bits. On architectures where the field is signed, the upper half repeats the sign bit.
     let number = (number & 0xFFFF_FFFF) as u32;
     let name_in = |names: &[(u32, &'static str)]| {
@@ -54,21 +61,36 @@ pub(super) fn mount(path: &Path) -> Option<Mount> {
         known.map(|(_, name)| (*name).to_owned())
     };
     if let Some(kind) = name_in(NETWORK) {
-        return Some(Mount {
+        return Ok(Some(Mount {
             kind,
             is_local: false,
-        });
+        }));
     }
     let kind = if number == FUSE {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        mount_of(&mounts, path).map(str::to_owned)
+        let table = "/proc/self/mountinfo";
+        let mounts = if_present(table, fs::read_to_string(table))?;
+        mounts.and_then(|mounts| mount_of(&mounts, path).map(str::to_owned))
     } else {
         name_in(MEMORY)
     };
-    Some(Mount {
+    Ok(Some(Mount {
         kind: kind.unwrap_or_default(),
         is_local: true,
-    })
+    }))
+}
+
+#[cfg(any(
+    target_os = "linux",
+    target_vendor = "apple",
+    target_os = "dragonfly",
+    target_os = "freebsd",
+    target_os = "openbsd"
+))]
+fn status(path: &Path) -> io::Result<Option<rustix::fs::StatFs>> {
+    if_present(
+        &display_path(path).to_string(),
+        rustix::fs::statfs(path).map_err(io::Error::from),
+    )
 }
 
 /// On these systems, the kernel reports the name of the file system, and whether it is local.
@@ -78,15 +100,17 @@ pub(super) fn mount(path: &Path) -> Option<Mount> {
     target_os = "freebsd",
     target_os = "openbsd"
 ))]
-pub(super) fn mount(path: &Path) -> Option<Mount> {
+pub(super) fn mount(path: &Path) -> io::Result<Option<Mount>> {
     const MNT_LOCAL: u64 = 0x1000;
-    let status = rustix::fs::statfs(path).ok()?;
+    let Some(status) = status(path)? else {
+        return Ok(None);
+    };
     let name = status.f_fstypename.iter().map(|byte| *byte as u8);
     let name = name.take_while(|byte| *byte != 0);
-    Some(Mount {
+    Ok(Some(Mount {
         kind: name.map(char::from).collect(),
         is_local: status.f_flags as u64 & MNT_LOCAL != 0,
-    })
+    }))
 }
 
 #[cfg(not(any(
@@ -96,8 +120,8 @@ pub(super) fn mount(path: &Path) -> Option<Mount> {
     target_os = "freebsd",
     target_os = "openbsd"
 )))]
-pub(super) fn mount(_: &Path) -> Option<Mount> {
-    None
+pub(super) fn mount(_: &Path) -> io::Result<Option<Mount>> {
+    Ok(None)
 }
 
 /// The file system type of the deepest mount that contains the path. `mounts` is the text of `mountinfo`. The path is

@@ -5,11 +5,13 @@
 //! container may have a boot id of its own.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use tenure_backend::BackendError;
 
 use super::file::refused;
+use super::system_files::if_present;
 
 /// Name of the initial time namespace, whose offsets are zero.
 const INITIAL_NAMESPACE: &str = "time:[4026531834]";
@@ -30,20 +32,27 @@ pub(super) struct Origin {
 
 impl Origin {
     /// The machine, boot and clock of this process. Values that the system does not report are empty.
-    pub(super) fn here() -> Self {
-        let line = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
-        let named = |path: &str| line(path).filter(|text| !text.is_empty());
-        let name = || format!("name:{}", rustix::system::uname().nodename().to_string_lossy());
-        let link = |path: &str| fs::read_link(path).map(|link| link.to_string_lossy().into_owned());
-        let namespace = link("/proc/self/ns/time").unwrap_or_default();
-        let of_children = link("/proc/self/ns/time_for_children").unwrap_or_default();
-        let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
-        Origin {
-            boot: named("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
-            machine: named("/etc/machine-id").unwrap_or_else(name),
-            offset: offset_here(&namespace, &of_children, &offsets),
-            namespace,
+    ///
+    /// Fails if a file of the system is there, but cannot be read.
+    pub(super) fn here() -> io::Result<Self> {
+        let text = |path: &str| if_present(path, fs::read_to_string(path)).map(Option::unwrap_or_default);
+        let line = |path: &str| text(path).map(|text| text.trim().to_owned());
+        let link = |path: &str| {
+            let link = if_present(path, fs::read_link(path))?;
+            Ok::<_, io::Error>(link.map_or(String::new(), |link| link.to_string_lossy().into_owned()))
+        };
+        let namespace = link("/proc/self/ns/time")?;
+        let of_children = link("/proc/self/ns/time_for_children")?;
+        let mut machine = line("/etc/machine-id")?;
+        if machine.is_empty() {
+            machine = format!("name:{}", rustix::system::uname().nodename().to_string_lossy());
         }
+        Ok(Origin {
+            boot: line("/proc/sys/kernel/random/boot_id")?,
+            machine,
+            offset: offset_here(&namespace, &of_children, &text("/proc/self/timens_offsets")?),
+            namespace,
+        })
     }
 
     /// The machine, boot and clock recorded in a file's table `store`.
@@ -137,7 +146,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn a_process_without_a_boot_id_is_refused() {
-        let here = Origin::here();
+        let here = Origin::here().expect("/proc can be read");
         let path = Path::new("/locks.db");
         assert!(here.check(path).is_ok(), "{here:?}");
         let blind = Origin {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tenure_backend::{BackendError, Effect, Fault};
 
+use super::system_files::{if_present, named};
 use crate::display::display_path;
 
 const GETENT_LIMIT: Duration = Duration::from_secs(2);
@@ -23,7 +24,9 @@ const GETENT_LIMIT: Duration = Duration::from_secs(2);
 /// nothing; [`open`](super::open) creates the directory with mode 0700.
 ///
 /// # Errors
-/// [`Fault::Invalid`] if this user has no home directory: name a file instead.
+/// [`Fault::Invalid`] if this user has no home directory, or if root's home directory, as `HOME` or `XDG_STATE_HOME`
+/// names it, belongs to another user: root's file there would keep out that user's programs. Name a file instead.
+/// [`Fault::Store`] if the user database cannot be read.
 ///
 /// # Examples
 /// ```
@@ -31,13 +34,33 @@ const GETENT_LIMIT: Duration = Duration::from_secs(2);
 /// assert!(path.ends_with("tenure/locks.db"));
 /// ```
 pub fn default_path() -> Result<PathBuf, BackendError> {
-    state_home().or_else(|| Some(home()?.join(".local/state"))).map(locks).ok_or_else(|| {
-        BackendError::new(
-            Fault::Invalid,
-            Effect::None,
-            "this user has no home directory to keep a lock file in: name one, such as sqlite:/var/lib/me/locks.db",
-        )
-    })
+    let invalid = |message: String| BackendError::new(Fault::Invalid, Effect::None, message);
+    let (base, state) = match state_home() {
+        Some(state) => (state.clone(), state),
+        None => match home()? {
+            Some(home) => (home.clone(), home.join(".local/state")),
+            None => {
+                let message = "this user has no home directory to keep a lock file in: name one, such as \
+                               sqlite:/var/lib/me/locks.db";
+                return Err(invalid(message.to_owned()));
+            }
+        },
+    };
+    if let Some(owner) = other_owner(&base, rustix::process::geteuid().is_root()) {
+        return Err(invalid(format!(
+            "root runs this program, but {} belongs to user {owner}, whose programs could not use root's lock file \
+             there: set HOME to root's home directory, or name a file",
+            display_path(&base)
+        )));
+    }
+    Ok(locks(state))
+}
+
+/// Returns the owner of the directory, or of its nearest parent that exists, if root would create files there for
+/// another user.
+fn other_owner(directory: &Path, is_root: bool) -> Option<u32> {
+    let owner = directory.ancestors().find_map(super::file::owner)?;
+    (is_root && owner != 0).then_some(owner)
 }
 
 /// The lock file under the home directory, if it exists and `XDG_STATE_HOME` makes [`default_path`] another file.
@@ -52,7 +75,7 @@ pub fn default_path() -> Result<PathBuf, BackendError> {
 /// ```
 pub fn shadowed_path() -> Option<PathBuf> {
     let chosen = locks(state_home()?);
-    let other = locks(home()?.join(".local/state"));
+    let other = locks(home().ok()??.join(".local/state"));
     (other != chosen && other.exists()).then_some(other)
 }
 
@@ -66,42 +89,58 @@ fn state_home() -> Option<PathBuf> {
     set.filter(|path| path.is_absolute())
 }
 
-fn home() -> Option<PathBuf> {
-    let set = env::var_os("HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute());
-    set.or_else(|| {
-        let user = rustix::process::getuid().as_raw();
-        let listed = fs::read_to_string("/etc/passwd")
-            .ok()
-            .and_then(|users| home_in(&users, user));
-        listed.or_else(|| home_in(&getent(user)?, user))
+/// `HOME`, or else the home directory in the user database; `None` if neither has one.
+fn home() -> Result<Option<PathBuf>, BackendError> {
+    let set = env::var_os("HOME").map(PathBuf::from);
+    match set.filter(|path| path.is_absolute()) {
+        Some(home) => Ok(Some(home)),
+        None => listed_home().map_err(|error| {
+            let message =
+                "the home directory of this user cannot be looked up: set HOME, or name a lock file";
+            BackendError::because(Fault::Store, Effect::None, message, error)
+        }),
+    }
+}
+
+fn listed_home() -> io::Result<Option<PathBuf>> {
+    const TABLE: &str = "/etc/passwd";
+    let user = rustix::process::getuid().as_raw();
+    let users = if_present(TABLE, fs::read_to_string(TABLE))?;
+    let listed = users.and_then(|users| home_in(&users, user));
+    Ok(match listed {
+        Some(home) => Some(home),
+        None => getent(user)?.and_then(|users| home_in(&users, user)),
     })
 }
 
 /// Asks `getent` for the line of a user id in the user database. `getent` also queries sources such as a directory
-/// server.
-fn getent(user: u32) -> Option<String> {
-    let mut child = Command::new("getent")
+/// server. Returns `None` if the system has no `getent`, or if it does not answer in time.
+fn getent(user: u32) -> io::Result<Option<String>> {
+    let started = Command::new("getent")
         .arg("passwd")
         .arg(user.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let mut stdout = child.stdout.take()?;
+        .spawn();
+    let Some(mut child) = if_present("getent", started)? else {
+        return Ok(None);
+    };
+    let stdout = child.stdout.take();
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
+    let reader = thread::Builder::new().spawn(move || {
         let mut answer = String::new();
+        let read = stdout.map(|mut stdout| stdout.read_to_string(&mut answer));
         // Sending fails if the receiver is gone, because `getent` has taken longer than its time limit.
-        let _ = sender.send(stdout.read_to_string(&mut answer).is_ok().then_some(answer));
+        let _ = sender.send(matches!(read, Some(Ok(_))).then_some(answer));
     });
+    // If no thread could be started, the sender is gone, and this returns at once.
     let answer = receiver.recv_timeout(GETENT_LIMIT).ok().flatten();
     // Ends a `getent` that still waits for a directory server.
     let _ = child.kill();
     let _ = child.wait();
-    answer
+    reader.map_err(|error| named("the thread that reads the output of getent", &error))?;
+    Ok(answer)
 }
 
 /// The home directory of a user id. `users` has lines in the format of `/etc/passwd`.
@@ -139,6 +178,16 @@ pub(super) fn make_directory_of(path: &Path) -> Result<(), BackendError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn roots_files_are_not_made_in_another_users_directory() {
+        let ours = tempfile::tempdir().expect("a directory");
+        let owner = super::super::file::owner(ours.path()).expect("it is there");
+        let below = ours.path().join("missing/state");
+        assert_eq!(other_owner(&below, false), None);
+        assert_eq!(other_owner(&below, true), (owner != 0).then_some(owner));
+        assert_eq!(other_owner(Path::new("/"), true), None);
+    }
 
     #[test]
     fn a_home_is_found_by_user_id() {

@@ -434,7 +434,7 @@ mod tests {
     /// earlier boot.
     #[test]
     fn a_read_transaction_sees_no_later_row() {
-        let here = Origin::here();
+        let here = Origin::here().expect("/proc can be read");
         let (_dir, path, reading) = create_file(&here);
         let writing = validate::open(&path, Contents::NonEmpty, &Config::default(), &here);
         let writing = writing.expect("the file opens");

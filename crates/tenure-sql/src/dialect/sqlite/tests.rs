@@ -30,7 +30,7 @@ pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
 
 /// Serves the requests, one per transaction. Returns `PRAGMA synchronous` after the last commit.
 fn synchronous_after(requests: impl IntoIterator<Item = Write>) -> i64 {
-    let (_dir, path, connection) = create_file(&Origin::here());
+    let (_dir, path, connection) = create_file(&Origin::here().expect("/proc can be read"));
     let config = Config {
         max_group: 1,
         ..Config::default()

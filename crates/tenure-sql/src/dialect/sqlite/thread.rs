@@ -2,7 +2,7 @@
 //! block.
 
 use std::hint::black_box;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Instant;
@@ -16,6 +16,7 @@ use super::origin::Origin;
 use super::worker::{Worker, blocked};
 use super::{busy, connection, file, paths, validate, version};
 use crate::config::Config;
+use crate::display::display_path;
 
 /// Starts the thread that serves the file, and waits until it has opened the file.
 pub(super) async fn start(
@@ -70,19 +71,33 @@ fn reserve_memory() {
 /// Limits the warning about an old SQLite to one per process.
 static WARNED: Once = Once::new();
 
+/// Returns the origin of this process's clock. Refuses the file if its times cannot be compared with that clock.
+fn origin(path: &Path) -> Result<Origin, BackendError> {
+    let here = Origin::here().map_err(|error| {
+        let message = format!(
+            "the lock file {} cannot be used, since this process's clock cannot be compared with that of its times: \
+             see the cause below",
+            display_path(path)
+        );
+        BackendError::because(Fault::Store, Effect::None, message, error)
+    })?;
+    here.check(path)?;
+    Ok(here)
+}
+
 fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection), BackendError> {
     let path = match path {
         Some(path) => path,
         None => {
             let path = paths::default_path()?;
+            origin(&path)?;
             paths::make_directory_of(&path)?;
             path
         }
     };
     let path = file::resolve(&path)?;
     version::warn(rusqlite::version_number(), &WARNED);
-    let here = Origin::here();
-    here.check(&path)?;
+    let here = origin(&path)?;
     busy::set_deadline(Instant::now(), config.busy_limit);
     let found = file::prepare(&path)?;
     let connection = validate::open(&path, found, config, &here).map_err(|error| {

@@ -89,7 +89,7 @@ impl<'c> Worker<'c> {
             path,
             connection,
             config,
-            identity: Identity::of(path, &wal, &shm),
+            identity: Identity::of(path, &wal, &shm)?,
             wal,
             shm,
             tables,
@@ -217,7 +217,9 @@ impl<'c> Worker<'c> {
     fn transact(&mut self, mut group: Vec<Write>) {
         if let Err(error) = self.check_identity() {
             self.roll_back();
-            group.into_iter().for_each(|write| write.fail_lost(&error));
+            let is_lost = self.lost.is_some();
+            let fail = if is_lost { Write::fail_lost } else { Write::fail };
+            group.into_iter().for_each(|write| fail(write, &error));
             return;
         }
         let done = match self.decide(&mut group) {
@@ -358,12 +360,12 @@ impl<'c> Worker<'c> {
     }
 
     /// Checks that the files at the paths are still those that were opened. Otherwise all claims are lost, because
-    /// processes that open the file later do not see them.
+    /// processes that open the file later do not see them. If the files cannot be looked up, the claims are not lost.
     pub(super) fn check_identity(&mut self) -> Result<(), BackendError> {
         if let Some(error) = &self.lost {
             return Err(error.clone());
         }
-        if Identity::of(self.path, &self.wal, &self.shm) == self.identity {
+        if Identity::of(self.path, &self.wal, &self.shm)? == self.identity {
             return Ok(());
         }
         let error = BackendError::new(
@@ -390,7 +392,10 @@ impl<'c> Worker<'c> {
 
     fn examine(&mut self) -> Vec<Finding> {
         if let Err(error) = self.check_identity() {
-            return examine::replaced(&error);
+            return match self.lost {
+                Some(_) => examine::replaced(&error),
+                None => examine::unusable(&error),
+            };
         }
         let busy_limit = self.config.busy_limit;
         let limit = examine::WRITE_LOCK_LIMIT.min(busy_limit);
