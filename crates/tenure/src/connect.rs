@@ -202,7 +202,7 @@ async fn sqlite(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 #[cfg(feature = "sqlite")]
 fn sqlite_schema(url: &StoreUrl) -> Result<String, Error> {
     url.options(SQLITE_OPTIONS)?;
-    Ok(tenure_sql::sqlite::schema())
+    Ok(tenure_sql::sqlite::schema()?)
 }
 
 #[cfg(not(feature = "sqlite"))]

@@ -49,9 +49,10 @@ pub enum Error {
     #[error("the lock was busy until the time limit")]
     Timeout,
     /// [`Client::close`](crate::Client::close) reached its limit: the client is closed, but not every release is
-    /// confirmed. No action is needed: the remaining locks become free when their leases end.
+    /// confirmed. No action is needed: the remaining locks become free when their leases end. The source is the error of
+    /// the last try to release one of them; `None` if the store did not answer.
     #[error("not every release was confirmed before the client was closed: what is left ends with its lease")]
-    CloseTimeout,
+    CloseTimeout(#[source] Option<BackendError>),
     /// The lock is no longer held: another client may hold it. Stop, and do not rely on what was done since the loss.
     #[error(transparent)]
     Lost(Box<Lost>),

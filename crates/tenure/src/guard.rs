@@ -12,6 +12,7 @@ use tracing::Instrument;
 
 use crate::engine::attempt::Taken;
 use crate::engine::context::Place;
+use crate::engine::deadline::unlock_limit;
 use crate::engine::hold::Hold;
 use crate::engine::owner::Owner;
 use crate::engine::queue::{Exit, SharedQueue};
@@ -255,8 +256,8 @@ impl Guard {
     ///
     /// # Errors
     /// [`Error::Lost`] if the lock was no longer held when it was released: another client may have held it meanwhile.
-    /// [`Error::Backend`] if the store did not answer in time: the watchdog retries until the lease would have ended.
-    /// [`Error::Closed`] if the runtime of the client has ended: the lock becomes free when its lease ends.
+    /// [`Error::Backend`] if the store refused the release or did not answer in time: the watchdog retries until the lease
+    /// would have ended. [`Error::Closed`] if the runtime of the client has ended: the lock becomes free when its lease ends.
     #[doc(alias = "release")]
     pub async fn unlock(self) -> Result<(), Error> {
         let mut guard = self;
@@ -403,23 +404,14 @@ impl Held {
 
     /// Waits for the answer to a release that was sent.
     async fn finish(&self, release: Box<Release>) -> Result<Left, Error> {
-        let Services { context, tasks, .. } = &*self.queue.services;
-        let limit = self.unlock_limit();
-        // If the time limit drops this future, or the caller does, a background task finishes the release.
-        let sent = pin!(async {
-            tokio::select! {
-                biased;
-                left = release.send(limit) => Ok(left?),
-                // A future on another runtime can outlive the client's runtime: end the wait when that runtime ends.
-                () = tasks.ended().cancelled(), if tasks.elsewhere().is_some() => Err(tasks.closed()),
-            }
-        });
-        within(tasks, &*context.clock, limit * 2, sent)
-            .await
-            .unwrap_or_else(|| {
-                let message = "the store did not answer the unlock: the watchdog goes on asking it";
-                Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message).into())
-            })
+        let Services { tasks, .. } = &*self.queue.services;
+        // If the caller drops this future, a background task finishes the release.
+        tokio::select! {
+            biased;
+            left = release.send(self.unlock_limit()) => Ok(left?),
+            // A future on another runtime can outlive the client's runtime: end the wait when that runtime ends.
+            () = tasks.ended().cancelled(), if tasks.elsewhere().is_some() => Err(tasks.closed()),
+        }
     }
 
     /// Asks the store why a claim was gone before its release, and records this loss.
@@ -438,8 +430,8 @@ impl Held {
     }
 
     fn unlock_limit(&self) -> Duration {
-        let settings = &self.queue.context().settings;
-        settings.unlock_limit.min(self.hold.claim.lease)
+        let left = self.hold.deadline() - self.now();
+        unlock_limit(left, self.queue.context().settings.unlock_limit)
     }
 
     /// Makes the store keep the claim until `until`, even if this process ends, and returns the store's answer.

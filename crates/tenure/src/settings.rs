@@ -162,8 +162,8 @@ impl Settings {
         Settings { linger, ..self }
     }
 
-    /// Sets how long `unlock` retries while the store does not answer: 5 s by default, and never beyond the lease. If a
-    /// call is in flight at the end of that time, `unlock` waits for the call, for at most the same time again.
+    /// Sets how long `unlock` waits for the store, with all its tries: 5 s by default, and not beyond the local deadline,
+    /// but at least 100 ms. The unlock of a lost lock waits for 1 s at most.
     #[must_use]
     pub fn unlock_limit(self, unlock_limit: Duration) -> Self {
         Settings { unlock_limit, ..self }

@@ -1,4 +1,5 @@
 //! `Client::watch`: which changes it reports, in which order, and what it does during transient errors.
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::future::Future;

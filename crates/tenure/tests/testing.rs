@@ -1,4 +1,5 @@
 //! The `Lab` for users' tests: its faults reach the holders, and it advances time on every kind of runtime.
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;

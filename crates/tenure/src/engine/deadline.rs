@@ -40,12 +40,37 @@ pub(crate) fn stall_after(lease: Duration) -> Duration {
     lease / 6
 }
 
+/// Shortest time limit of an unlock. It may reach beyond the local deadline: the store keeps the lock a little longer, so
+/// the release may still free the lock.
+const MIN_UNLOCK_LIMIT: Duration = Duration::from_millis(100);
+
+/// Time limit of the unlock of a lost lock. This unlock still calls the store, to learn how the lock was lost.
+const LOST_UNLOCK_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long an unlock waits for the store: for `left`, the time until the local deadline, after which the lease soon ends
+/// the lock, but at most for `most`. `left` is zero for a lost lock.
+pub(crate) fn unlock_limit(left: Duration, most: Duration) -> Duration {
+    let limit = match left {
+        Duration::ZERO => LOST_UNLOCK_LIMIT,
+        left => left.max(MIN_UNLOCK_LIMIT),
+    };
+    limit.min(most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
     const LIMITS: Limits = Limits::new(Duration::ZERO, SECOND);
+
+    #[test]
+    fn an_unlock_waits_until_the_local_deadline_or_for_5_s() {
+        for (left, limit) in [(300, 300), (3, 100), (2_000, 2_000), (20_000, 5_000), (0, 1_000)] {
+            let [left, limit] = [left, limit].map(Duration::from_millis);
+            assert_eq!(unlock_limit(left, 5 * SECOND), limit, "{left:?}");
+        }
+    }
 
     #[test]
     fn belief_ends_before_the_lease() {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use smallvec::smallvec;
 use tenure_backend::{
-    AcquireReply, BackendError, BatchCall, Cause, Claim, Effect, HolderId, ReleaseReply, ReleaseRequest,
-    ReleaseTarget, Successor,
+    AcquireReply, BackendError, BatchCall, Cause, Claim, ClaimId, Effect, Fault, HolderId, ReleaseReply,
+    ReleaseRequest, ReleaseTarget, Successor,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -24,7 +24,7 @@ use super::context::{Context, backoff};
 use super::in_flight::{Adopt, Adoptable, InFlight, OverdueCalls};
 use super::request::LockRequest;
 use super::tasks::{Alarm, Tasks};
-use super::timer::{rest, sleep};
+use super::timer::{rest, sleep, within};
 use crate::error::no_answer;
 use crate::telemetry::Meters;
 
@@ -39,6 +39,8 @@ struct Shared {
     tasks: Tasks,
     pending: Mutex<Pending>,
     signal: Notify,
+    /// The claim whose release failed last and is still retried, and the error.
+    failing: Mutex<Option<(ClaimId, BackendError)>>,
 }
 
 #[derive(Default)]
@@ -109,6 +111,7 @@ impl Releaser {
             tasks: tasks.clone(),
             pending: Mutex::default(),
             signal: Notify::new(),
+            failing: Mutex::default(),
         }))
     }
 
@@ -149,6 +152,12 @@ impl Releaser {
         calls.adopt();
     }
 
+    /// The last error of a release that is still retried; `None` if the store has refused none, or has not answered.
+    pub(crate) fn last_error(&self) -> Option<BackendError> {
+        let failing = self.0.failing.lock();
+        failing.as_ref().map(|(_, error)| error.clone())
+    }
+
     /// Drops releases that were not sent, because no runtime is left: leases end the claims.
     pub(crate) fn drop_pending(&self) {
         let releases = mem::take(&mut self.0.pending.lock().releases);
@@ -162,6 +171,7 @@ impl Releaser {
             tasks,
             pending,
             signal,
+            ..
         } = &*self.0;
         let most = context.store.profile().limits.max_batch.get() as usize;
         while !tasks.is_gone() {
@@ -215,7 +225,7 @@ impl Release {
     }
 
     /// Sends the release. Retries it after a transient error or if no answer comes: for up to `limit`, then in a
-    /// task.
+    /// task. At the limit, returns the error of the last try that the store answered.
     ///
     /// Other callers may wait for the key, so a task adopts the release if the caller has not polled it to its end
     /// within the offer window.
@@ -263,7 +273,8 @@ impl Release {
         let mut answers = answers.into_iter();
         for mut release in fresh {
             release.tries += 1;
-            if release.settle(answers.next()).is_err() {
+            if let Err(error) = release.settle(answers.next()) {
+                release.note(&error);
                 release.finish_later();
             }
         }
@@ -276,7 +287,8 @@ impl Release {
             Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),
             _ => self.claim.lease,
         };
-        if let Err(error) = self.run(limit).await {
+        if let Err(error) = self.run(limit, &mut None).await {
+            self.forget_error();
             self.origin.meters().unreturned.increment(1);
             tracing::warn!(key = %self.claim.at.key, claim = %self.claim.at.id, %error,
                 "a lock could not be given back: it ends with its lease");
@@ -289,22 +301,56 @@ impl Release {
     }
 
     async fn finish(mut self: Box<Self>, limit: Duration) -> Answer {
-        let answer = self.run(limit).await;
+        let Shared { context, tasks, .. } = self.shared();
+        let (context, tasks) = (context.clone(), tasks.clone());
+        let mut last_error = None;
+        // At the limit, the request in flight stays in `self.call`.
+        let answer = within(&tasks, &*context.clock, limit, self.run(limit, &mut last_error)).await;
+        let answer = answer.unwrap_or_else(|| {
+            Err(last_error.unwrap_or_else(|| {
+                let message = "the store did not answer the unlock: the watchdog goes on asking it";
+                BackendError::new(Fault::Unavailable, Effect::Unknown, message)
+            }))
+        });
         if answer.is_err() {
             self.finish_later();
         }
         answer
     }
 
-    async fn run(&mut self, limit: Duration) -> Answer {
+    /// Keeps the error for [`Releaser::last_error`].
+    fn note(&self, error: &BackendError) {
+        *self.shared().failing.lock() = Some((self.claim.at.id, error.clone()));
+    }
+
+    fn forget_error(&self) {
+        let mut failing = self.shared().failing.lock();
+        if failing
+            .as_ref()
+            .is_some_and(|(claim, _)| *claim == self.claim.at.id)
+        {
+            *failing = None;
+        }
+    }
+
+    /// Sends the request until it succeeds, fails for good, or `limit` is over. Puts the error of each try into
+    /// `last_error`.
+    async fn run(&mut self, limit: Duration, last_error: &mut Option<BackendError>) -> Answer {
         let mut give_up = None;
         loop {
             let released = poll_fn(|cx| Pin::new(self.call()).poll(cx)).await.pop();
             self.call = None;
             let error = match self.settle(released) {
-                Ok(left) => return Ok(left),
+                Ok(left) => {
+                    if self.tries > 1 {
+                        self.forget_error();
+                    }
+                    return Ok(left);
+                }
                 Err(error) => error,
             };
+            self.note(&error);
+            *last_error = Some(error.clone());
             let Shared { context, tasks, .. } = self.shared();
             let now = context.now();
             let give_up = *give_up.get_or_insert(now + limit);

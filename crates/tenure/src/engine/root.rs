@@ -111,7 +111,7 @@ impl Engine {
         };
         within(&tasks, &*context.clock, limit, settle)
             .await
-            .unwrap_or(Err(Error::CloseTimeout))
+            .unwrap_or_else(|| Err(Error::CloseTimeout(services.releaser.last_error())))
     }
 }
 

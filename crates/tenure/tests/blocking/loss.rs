@@ -1,4 +1,5 @@
 //! How a thread learns that its lock is lost, and which locks and threads a closed or dropped client leaves behind.
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::cell::Cell;
 use std::sync::Arc;

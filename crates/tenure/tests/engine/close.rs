@@ -34,8 +34,36 @@ async fn close_waits_no_longer_than_its_limit() {
     backend.control(Verb::Release).hold_before();
     drop(guard);
     let before = tokio::time::Instant::now();
-    assert_error!(client.close(SECOND).await, Error::CloseTimeout);
+    assert_error!(client.close(SECOND).await, Error::CloseTimeout(None));
     assert!(before.elapsed() < SECOND + 50 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_client_names_the_reason_of_a_refused_release() {
+    let (_, client, backend) = Fixture::with_faulty_backend();
+    let [kept, other] = ["k", "l"].map(|key| client.mutex(key).lock());
+    let (kept, other) = (kept.await.unwrap(), other.await.unwrap());
+    let release = backend.control(Verb::Release);
+    release.fail_before(1);
+    other.unlock().await.unwrap();
+    release.fail_before(usize::MAX);
+    drop(kept);
+    let error = client.close(SECOND).await.expect_err("nothing is released");
+    let source = std::error::Error::source(&error).expect("the store has answered");
+    assert!(source.to_string().contains("lets this call fail"), "{source}");
+}
+
+/// A failure that was followed by a success is not the reason why a later release is not answered.
+#[tokio::test(start_paused = true)]
+async fn a_closed_client_names_no_reason_of_the_past() {
+    let (_, client, backend) = Fixture::with_faulty_backend();
+    let guard = client.mutex("k").lock().await.unwrap();
+    let release = backend.control(Verb::Release);
+    release.fail_before(2);
+    guard.unlock().await.unwrap();
+    drop(client.mutex("l").lock().await.unwrap());
+    release.hold_before();
+    assert_error!(client.close(SECOND).await, Error::CloseTimeout(None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,6 @@
 //! Rare interleavings: calls that end after their callers, runtimes that end during a call, and wakers that take a
 //! lock.
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::pin::Pin;
 use std::sync::Arc;

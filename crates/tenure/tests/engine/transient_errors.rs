@@ -159,6 +159,21 @@ async fn an_unconfirmed_unlock_is_an_error_and_finishes_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unlock_without_a_last_answer_names_the_one_before() {
+    let (_, _client, backend, guard) = Fixture::holding().await;
+    let release = backend.control(Verb::Release);
+    release.fail_before(1);
+    let before = tokio::time::Instant::now();
+    let unlock = tokio::spawn(guard.unlock());
+    settle().await;
+    release.hold_before();
+    let error = unlock.await.unwrap().expect_err("the store stops to answer");
+    assert!(before.elapsed() < 5 * SECOND + 50 * MS, "{:?}", before.elapsed());
+    let source = std::error::Error::source(&error).expect("the first answer");
+    assert!(source.to_string().contains("lets this call fail"), "{source}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_unlock_is_retried_in_the_background() {
     for names_successor in [false, true] {
         let (fixture, client, backend, guard) = Fixture::holding().await;
