@@ -1,5 +1,6 @@
 //! A process whose output lines a test can await. Programs and tests include this file as a module by its path, as do
 //! the tests of the `tenure` command.
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 #![allow(dead_code, reason = "each uses its own part of it")]
 
 use std::io::{BufRead, BufReader, Read};

@@ -1,5 +1,6 @@
 //! The process of a driver: a program that uses another project's client as the tests request. Many requests may be
 //! unanswered at the same time.
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,6 +1,7 @@
 //! Looks up the current user in the user database, for an environment that does not name the user or the home
 //! directory.
 
+use std::io;
 #[cfg(unix)]
 use std::path::Path;
 use std::path::PathBuf;
@@ -26,27 +27,34 @@ pub struct Account {
 
 impl Account {
     /// Returns the account of the user that runs this process. `None` if neither `/etc/passwd` nor `getent` shows one.
+    ///
+    /// # Errors
+    /// If `/etc/passwd` is there and cannot be read, or if `getent` is there and cannot be started.
     #[cfg(unix)]
-    pub fn of_this_user() -> Option<Account> {
+    pub fn of_this_user() -> io::Result<Option<Account>> {
+        const TABLE: &str = "/etc/passwd";
         let user = rustix::process::getuid().as_raw();
-        let listed = fs::read_to_string("/etc/passwd")
-            .ok()
-            .and_then(|table| Account::in_table(&table, user));
-        listed.or_else(|| {
-            // Users of a directory service are not in /etc/passwd; `getent` finds them.
-            let mut getent = Command::new("getent");
-            getent.arg("passwd").arg(user.to_string());
-            Account::in_table(&output_of(getent, LOOKUP_LIMIT)?, user)
-        })
+        let table = if_present(TABLE, fs::read_to_string(TABLE))?;
+        if let Some(listed) = table.and_then(|table| Account::in_table(&table, user)) {
+            return Ok(Some(listed));
+        }
+        // Users of a directory service are not in /etc/passwd; `getent` finds them.
+        let mut getent = Command::new("getent");
+        getent.arg("passwd").arg(user.to_string());
+        let line = if_present("getent", output_of(getent, LOOKUP_LIMIT))?.flatten();
+        Ok(line.and_then(|line| Account::in_table(&line, user)))
     }
 
     /// Returns an account with an empty name: outside of Unix, only the home directory is looked up.
+    ///
+    /// # Errors
+    /// None.
     #[cfg(not(unix))]
-    pub fn of_this_user() -> Option<Account> {
-        Some(Account {
+    pub fn of_this_user() -> io::Result<Option<Account>> {
+        Ok(Some(Account {
             name: String::new(),
             home: std::env::home_dir(),
-        })
+        }))
     }
 
     #[cfg(unix)]
@@ -63,23 +71,35 @@ impl Account {
     }
 }
 
-/// Returns the output of a command. `None` if the command cannot be started or read, or does not close its output
-/// within `limit`; it is then killed.
+/// Returns `None` if there is no such file or program. Any other error names it.
 #[cfg(unix)]
-fn output_of(mut command: Command, limit: Duration) -> Option<String> {
+fn if_present<T>(name: &str, found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
+    }
+}
+
+/// Returns the output of a command. `None` if the command does not close its output within `limit`; it is then killed.
+#[cfg(unix)]
+fn output_of(mut command: Command, limit: Duration) -> io::Result<Option<String>> {
     command.stdin(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
-    let mut stdout = child.stdout.take()?;
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let stdout = child.stdout.take();
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
+    let reader = thread::Builder::new().spawn(move || {
         let mut output = Vec::new();
+        let read = stdout.map(|mut stdout| stdout.read_to_end(&mut output));
         // Sending fails if the receiver has timed out.
-        let _ = sender.send(stdout.read_to_end(&mut output).is_ok().then_some(output));
+        let _ = sender.send(matches!(read, Some(Ok(_))).then_some(output));
     });
+    // If no thread could be started, the sender is gone, and this returns at once.
     let output = receiver.recv_timeout(limit).ok().flatten();
     let _ = child.kill();
     let _ = child.wait();
-    Some(String::from_utf8_lossy(&output?).into_owned())
+    reader?;
+    Ok(output.map(|output| String::from_utf8_lossy(&output).into_owned()))
 }
 
 #[cfg(all(test, unix))]
@@ -90,13 +110,20 @@ mod tests {
     fn a_slow_directory_service_is_killed() {
         let mut silent = Command::new("sleep");
         silent.arg("600");
-        assert_eq!(output_of(silent, Duration::from_millis(50)), None);
+        let output = output_of(silent, Duration::from_millis(50));
+        assert_eq!(output.expect("it starts"), None);
         let mut prompt = Command::new("echo");
         prompt.arg("ann");
-        assert_eq!(
-            output_of(prompt, Duration::from_secs(60)).as_deref(),
-            Some("ann\n")
-        );
+        let output = output_of(prompt, Duration::from_secs(60));
+        assert_eq!(output.expect("it starts").as_deref(), Some("ann\n"));
+    }
+
+    #[test]
+    fn only_a_missing_file_or_program_is_absent() {
+        let missing = output_of(Command::new("/nonexistent"), Duration::ZERO);
+        assert_eq!(if_present("it", missing).expect("it is only missing"), None);
+        let unreadable = if_present("the root", fs::read_to_string("/")).expect_err("it is a directory");
+        assert!(unreadable.to_string().starts_with("the root: "), "{unreadable}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::home::Home;
 use crate::store_choice::Environment;
 
 pub(crate) struct Machine {
@@ -14,7 +15,7 @@ impl Machine {
     pub(crate) fn new() -> Machine {
         let folder = tempfile::tempdir().expect("a folder");
         let environment = Environment {
-            home: Some(folder.path().join("home")),
+            home: Home::Known(folder.path().join("home")),
             etc_url: folder.path().join("etc/tenure/url"),
             ..Environment::default()
         };

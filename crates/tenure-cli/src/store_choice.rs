@@ -1,24 +1,26 @@
 //! Chooses the store of a command line: the one that options, environment or files name, or else the embedded store, an
 //! SQLite file in the user's state folder.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{env, fmt};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use thiserror::Error;
 
-use crate::account::Account;
 use crate::args::Global;
+use crate::home::{Home, absolute};
+use crate::state_folder::other_owner;
 
 /// The file in which the administrator names the store.
 const ETC_URL: &str = "/etc/tenure/url";
 /// Name of the SQLite file of the embedded store, the store of a user who names none.
 const FILE: &str = "locks.db";
-/// Number of bytes of a URL file that are read, at most. No URL is that long.
-const LONGEST_URL: u64 = 64 * 1024;
+/// Number of bytes of a URL file that are read, at most. No URL with its comments is that long.
+const LONGEST_FILE: u64 = 64 * 1024;
 /// The characters of a path that are percent-encoded in a URL.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
@@ -40,8 +42,10 @@ pub struct Environment {
     pub config_home: Option<OsString>,
     /// `XDG_STATE_HOME`.
     pub state_home: Option<OsString>,
-    /// `HOME`, or else the home directory in the user database.
-    pub home: Option<PathBuf>,
+    /// The home directory.
+    pub home: Home,
+    /// True if root runs this process.
+    pub is_root: bool,
     /// Path of the administrator's URL file, `/etc/tenure/url`.
     pub etc_url: PathBuf,
     /// The working directory.
@@ -57,7 +61,11 @@ impl Environment {
             tenure_url: env::var_os("TENURE_URL"),
             config_home: env::var_os("XDG_CONFIG_HOME"),
             state_home: env::var_os("XDG_STATE_HOME"),
-            home: absolute(env::var_os("HOME").as_deref()).or_else(|| Account::of_this_user()?.home),
+            home: Home::of_this_user(),
+            #[cfg(unix)]
+            is_root: rustix::process::geteuid().is_root(),
+            #[cfg(not(unix))]
+            is_root: false,
             etc_url: PathBuf::from(ETC_URL),
             here: env::current_dir().ok(),
         }
@@ -83,7 +91,7 @@ pub struct Choice {
 pub enum Source {
     /// `--url`.
     Option,
-    /// The first line of this file.
+    /// The first line of this file that is neither empty nor a comment.
     File(PathBuf),
     /// `TENURE_URL`.
     Variable,
@@ -126,6 +134,15 @@ pub enum NoStore {
     /// The embedded store (the user's own SQLite file) has no folder, because no home directory is known.
     #[error("the embedded store needs a home directory; set HOME, or use --url sqlite:/path/locks.db")]
     Homeless,
+    /// `HOME` names no home directory, and the user database cannot be read.
+    #[error("the home directory of this user cannot be looked up; set HOME, or name the store with --url")]
+    UnknownHome(#[from] Arc<io::Error>),
+    /// Root would create the embedded store in a directory of another user, whose commands could not use it.
+    #[error(
+        "root runs this command, but {0} belongs to user {1}, whose own commands could not use root's locks there; \
+         set HOME to root's home directory (sudo -H), or name the store with --url"
+    )]
+    OfAnotherUser(PathBuf, u32),
 }
 
 /// Chooses the store: `--url` or `--url-file`, then `TENURE_URL`, then the user's URL file, then the administrator's.
@@ -172,24 +189,6 @@ pub fn choose(environment: &Environment) -> Result<Choice, NoStore> {
     })
 }
 
-/// Creates the folder of the user's own SQLite file (the embedded store), accessible to its owner only. An existing
-/// folder is left as it is.
-///
-/// # Errors
-/// If the folder cannot be created.
-pub fn create_folder(folder: &Path) -> io::Result<()> {
-    if let Some(parent) = folder.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
-        other => other,
-    }
-}
-
 fn named_url(environment: &Environment) -> Result<Option<(Source, String)>, NoStore> {
     if let Some(url) = &environment.url {
         return Ok(Some((Source::Option, some_url(url, "--url")?)));
@@ -200,13 +199,13 @@ fn named_url(environment: &Environment) -> Result<Option<(Source, String)>, NoSt
             None => Err(NoStore::Unreadable(path.clone(), io::ErrorKind::NotFound.into())),
         };
     }
-    if let Some(url) = environment.tenure_url.as_deref().filter(|url| !url.is_empty()) {
+    if let Some(url) = environment.tenure_url.as_deref() {
         let text = url
             .to_str()
             .ok_or_else(|| NoStore::NotText("TENURE_URL".to_owned()))?;
         return Ok(Some((Source::Variable, some_url(text, "TENURE_URL")?)));
     }
-    for file in url_files(environment) {
+    for file in url_files(environment)? {
         if let Some(url) = first_line(&file)? {
             return Ok(Some((Source::File(file), url)));
         }
@@ -215,14 +214,17 @@ fn named_url(environment: &Environment) -> Result<Option<(Source, String)>, NoSt
 }
 
 /// Returns the files that may name a store, in order of preference.
-pub(crate) fn url_files(environment: &Environment) -> impl Iterator<Item = PathBuf> {
-    let config = absolute(environment.config_home.as_deref());
-    let config = config.or_else(|| environment.home.as_ref().map(|home| home.join(".config")));
+pub(crate) fn url_files(environment: &Environment) -> Result<Vec<PathBuf>, NoStore> {
+    let config = match absolute(environment.config_home.as_deref()) {
+        Some(config) => Some(config),
+        None => environment.home.path()?.map(|home| home.join(".config")),
+    };
     let users = config.map(|folder| folder.join("tenure/url"));
-    users.into_iter().chain([environment.etc_url.clone()])
+    Ok(users.into_iter().chain([environment.etc_url.clone()]).collect())
 }
 
-/// Returns the first line of a file, or `None` if there is no such file.
+/// Returns the URL in a file: its first line that is neither empty nor a comment, which begins with `#`. `None` if there
+/// is no such file.
 pub(crate) fn first_line(path: &Path) -> Result<Option<String>, NoStore> {
     let file = match fs::File::open(path) {
         Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
@@ -230,13 +232,16 @@ pub(crate) fn first_line(path: &Path) -> Result<Option<String>, NoStore> {
         }
         other => other.map_err(|error| NoStore::Unreadable(path.to_owned(), error))?,
     };
-    let mut line = Vec::new();
-    io::BufReader::new(file.take(LONGEST_URL))
-        .read_until(b'\n', &mut line)
-        .map_err(|error| NoStore::Unreadable(path.to_owned(), error))?;
     let source = path.display().to_string();
-    let text = String::from_utf8(line).map_err(|_| NoStore::NotText(source.clone()))?;
-    some_url(&text, &source).map(Some)
+    for line in io::BufReader::new(file.take(LONGEST_FILE)).split(b'\n') {
+        let line = line.map_err(|error| NoStore::Unreadable(path.to_owned(), error))?;
+        let text = String::from_utf8(line).map_err(|_| NoStore::NotText(source.clone()))?;
+        let url = text.trim();
+        if !url.is_empty() && !url.starts_with('#') {
+            return Ok(Some(url.to_owned()));
+        }
+    }
+    Err(NoStore::Empty(source))
 }
 
 fn some_url(text: &str, source: &str) -> Result<String, NoStore> {
@@ -248,12 +253,19 @@ fn some_url(text: &str, source: &str) -> Result<String, NoStore> {
 
 /// Chooses the embedded store, an SQLite file in the user's state folder. `query` is appended to its URL.
 fn embedded(environment: &Environment, source: Source, query: &str) -> Result<Choice, NoStore> {
-    let usual = environment
-        .home
-        .as_ref()
-        .map(|home| home.join(".local/state/tenure"));
-    let chosen = absolute(environment.state_home.as_deref()).map(|state| state.join("tenure"));
-    let folder = chosen.or_else(|| usual.clone()).ok_or(NoStore::Homeless)?;
+    let home = environment.home.path();
+    let below = |home: &Path| home.join(".local/state/tenure");
+    let (base, folder) = match absolute(environment.state_home.as_deref()) {
+        Some(state) => (state.clone(), state.join("tenure")),
+        None => {
+            let home = home.clone()?.ok_or(NoStore::Homeless)?;
+            (home.to_owned(), below(home))
+        }
+    };
+    if let Some(owner) = other_owner(&base).filter(|_| environment.is_root) {
+        return Err(NoStore::OfAnotherUser(base, owner));
+    }
+    let usual = home.ok().flatten().map(below);
     let other = usual.filter(|usual| *usual != folder && usual.join(FILE).exists());
     let note = other.map(|other| {
         format!(
@@ -277,12 +289,6 @@ fn in_url(path: &Path) -> impl fmt::Display {
     percent_encode(path.as_os_str().as_encoded_bytes(), IN_PATH)
 }
 
-/// Returns the path if it is absolute. Ignores a relative one, as the XDG specification demands for variables that
-/// name folders.
-fn absolute(value: Option<&OsStr>) -> Option<PathBuf> {
-    value.map(PathBuf::from).filter(|path| path.is_absolute())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,7 +306,11 @@ mod tests {
             url(&machine),
             format!("sqlite:{}/.local/state/tenure/locks.db", home.display())
         );
-        machine.write("etc/tenure/url", "redis://etc\nredis://second-line\n", 0o600);
+        machine.write(
+            "etc/tenure/url",
+            "\n # of all\n\nredis://etc\nredis://second\n",
+            0o600,
+        );
         assert_eq!(url(&machine), "redis://etc");
         machine.write("home/.config/tenure/url", "redis://config", 0o600);
         assert_eq!(url(&machine), "redis://config");
@@ -318,9 +328,60 @@ mod tests {
     }
 
     #[test]
-    fn empty_variables_and_relative_folders_are_ignored() {
+    fn an_empty_tenure_url_is_refused() {
         let mut machine = Machine::new();
-        machine.environment.tenure_url = Some(OsString::new());
+        machine.write("home/.config/tenure/url", "redis://config", 0o600);
+        for empty in ["", " "] {
+            machine.environment.tenure_url = Some(empty.into());
+            let refusal = choose(&machine.environment).expect_err("it names no store");
+            assert!(
+                refusal.to_string().starts_with("TENURE_URL holds no URL"),
+                "{refusal}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unreadable_user_database_is_not_passed_over() {
+        let mut machine = Machine::new();
+        let error = Arc::new(io::Error::other("too many files"));
+        machine.environment.home = Home::Unreadable(error);
+        machine.write("etc/tenure/url", "redis://etc", 0o600);
+        let refusal = choose(&machine.environment).expect_err("the user's file may name another store");
+        assert!(matches!(refusal, NoStore::UnknownHome(_)), "{refusal}");
+        machine.environment.url = Some("redis://option".into());
+        assert_eq!(url(&machine), "redis://option");
+    }
+
+    /// Root can create files everywhere, and they would keep out the commands of the user whose folder it is.
+    #[cfg(unix)]
+    #[test]
+    fn root_does_not_use_the_folder_of_another_user() {
+        let mut machine = Machine::new();
+        let folder = machine.folder.path().to_owned();
+        let owner = 65_534;
+        if other_owner(&folder).is_none() {
+            std::os::unix::fs::chown(&folder, Some(owner), None).expect("root may do that");
+        }
+        choose(&machine.environment).expect("a user may use a folder of another user");
+        machine.environment.is_root = true;
+        for (home, state) in [(true, None), (false, Some(folder.join("state")))] {
+            machine.environment.home = if home {
+                Home::Known(folder.join("home"))
+            } else {
+                Home::Unknown
+            };
+            machine.environment.state_home = state.map(Into::into);
+            let refusal = choose(&machine.environment).expect_err("it is another user's");
+            assert!(refusal.to_string().contains("sudo -H"), "{refusal}");
+        }
+        machine.environment.url = Some("redis://option".into());
+        assert_eq!(url(&machine), "redis://option");
+    }
+
+    #[test]
+    fn relative_folders_are_ignored() {
+        let mut machine = Machine::new();
         machine.environment.config_home = Some("relative".into());
         machine.environment.state_home = Some("relative".into());
         machine.write("home/.config/tenure/url", "redis://config", 0o600);
@@ -381,7 +442,7 @@ mod tests {
     fn a_file_that_cannot_be_used_is_never_passed_over() {
         let mut machine = Machine::new();
         machine.write("etc/tenure/url", "redis://etc", 0o600);
-        machine.write("home/.config/tenure/url", "\nredis://second-line", 0o600);
+        machine.write("home/.config/tenure/url", "\n# redis://comment\n", 0o600);
         assert!(matches!(choose(&machine.environment), Err(NoStore::Empty(_))));
         machine.environment.config_home = Some(machine.folder.path().into());
         fs::create_dir_all(machine.folder.path().join("tenure/url")).expect("the folder is ours");
@@ -401,24 +462,10 @@ mod tests {
     #[test]
     fn without_any_home_the_message_says_what_to_set() {
         let mut machine = Machine::new();
-        machine.environment.home = None;
+        machine.environment.home = Home::Unknown;
         let refusal = choose(&machine.environment).expect_err("no folder");
         assert!(refusal.to_string().contains("HOME"), "{refusal}");
         machine.environment.state_home = Some("/state".into());
         assert_eq!(url(&machine), "sqlite:/state/tenure/locks.db");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn the_folder_is_private_and_created_once() {
-        use std::os::unix::fs::PermissionsExt;
-        let machine = Machine::new();
-        let folder = machine.folder.path().join("a/b/tenure");
-        create_folder(&folder).expect("the folder is ours");
-        create_folder(&folder).expect("it is there already");
-        let mode = fs::metadata(&folder).expect("it is there").permissions().mode();
-        assert_eq!(mode & 0o777, 0o700);
-        machine.write("plain", "", 0o600);
-        assert!(create_folder(&machine.folder.path().join("plain")).is_err());
     }
 }

@@ -49,7 +49,8 @@ fn shadowed_files(environment: &Environment, choice: &Choice) -> Vec<Finding> {
             format!("{whose} lock there, and neither sees the other's locks"),
         )
     };
-    url_files(environment).filter(names_another).map(found).collect()
+    let files = url_files(environment).unwrap_or_default();
+    files.into_iter().filter(names_another).map(found).collect()
 }
 
 fn visible_password(choice: &Choice) -> Option<Finding> {

@@ -1,4 +1,5 @@
 //! Runs the contract's conformance suite on quorums of memory stores, with and without injected faults.
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::future::Future;
 use std::pin::Pin;

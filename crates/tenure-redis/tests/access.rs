@@ -1,4 +1,5 @@
 //! Access: URLs, passwords, users, permissions and databases.
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 
 mod fixture;
 

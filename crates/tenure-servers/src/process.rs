@@ -1,4 +1,5 @@
 //! The process of a server. It cannot outlive the tests, and a test can end, pause and continue it.
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::fs::File;
 use std::io;

@@ -49,10 +49,11 @@ async fn report() {
     println!("running");
     let (send, mut lines) = mpsc::channel(1);
     // Not a tokio task: a read that waits for stdin would keep the process from ending.
-    thread::spawn(move || {
+    let reader = thread::Builder::new().spawn(move || {
         let mut lines = io::stdin().lines().map_while(Result::ok);
         lines.try_for_each(|line| send.blocking_send(line))
     });
+    reader.expect("a thread can be started");
     let (mut sales, mut total) = (0, 0);
     while let Some(line) = lines.recv().await {
         sales += 1;

@@ -77,8 +77,9 @@ Examples:
   tenure --url redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/mymaster doctor
 
 The store is --url or --url-file; else TENURE_URL; else the first line of
-$XDG_CONFIG_HOME/tenure/url, then of /etc/tenure/url; else a SQLite file of
-your own, which locks only between your processes on this machine.
+$XDG_CONFIG_HOME/tenure/url, then of /etc/tenure/url, that is neither empty
+nor begins with #; else a SQLite file of your own, which locks only between
+your processes on this machine. Root uses no file in another user's home.
 Durations are written `500ms`, `5s`, `2m`, `1h30m`.
 
 ",

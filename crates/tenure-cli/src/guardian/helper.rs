@@ -1,8 +1,7 @@
 //! Names of `tenure`'s two helper processes, the guardian and the stub, and how to start one.
 
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, io};
 
@@ -26,9 +25,23 @@ pub fn own_binary() -> io::Result<PathBuf> {
 }
 
 /// Prepares a helper process: named `part`, in a process group of its own, with `socket` as standard input.
-pub(super) fn helper(binary: OsString, part: &str, socket: OwnedFd) -> Command {
+pub(super) fn helper(binary: &Path, part: &str, socket: OwnedFd) -> Command {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(binary);
     command.arg0(part).process_group(0).stdin(socket);
     command
+}
+
+/// Names the binary in the error of its start, and says what to do if /proc is missing. Leaves errors without a file, such
+/// as too many processes, as they are.
+pub(super) fn start_error(binary: &Path, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::NotFound {
+        return error;
+    }
+    let help = if binary.starts_with("/proc") {
+        ": mount /proc"
+    } else {
+        ""
+    };
+    io::Error::new(error.kind(), format!("{} is not there{help}", binary.display()))
 }

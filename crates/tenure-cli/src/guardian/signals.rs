@@ -20,18 +20,27 @@ pub(super) struct Ignored {
 }
 
 impl Ignored {
-    pub(super) fn by_our_caller() -> Ignored {
+    pub(super) fn by_our_caller() -> io::Result<Ignored> {
         static IGNORED: OnceLock<Ignored> = OnceLock::new();
-        *IGNORED.get_or_init(Ignored::read)
+        if let Some(ignored) = IGNORED.get() {
+            return Ok(*ignored);
+        }
+        let ignored = Ignored::read()?;
+        Ok(*IGNORED.get_or_init(|| ignored))
     }
 
-    fn read() -> Ignored {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    fn read() -> io::Result<Ignored> {
+        const STATUS: &str = "/proc/self/status";
+        let status = match std::fs::read_to_string(STATUS) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{STATUS}: {error}"))),
+            Ok(status) => status,
+        };
         let field = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let mask = field.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-        Ignored {
+        Ok(Ignored {
             mask: mask.unwrap_or(0),
-        }
+        })
     }
 
     pub(super) fn contains(self, signal: i32) -> bool {
@@ -60,7 +69,7 @@ pub fn handle_file_size_limit() -> io::Result<()> {
 }
 
 fn install_empty_handlers(signals: &[i32]) -> io::Result<()> {
-    let ignored = Ignored::by_our_caller();
+    let ignored = Ignored::by_our_caller()?;
     for signal in signals.iter().filter(|signal| !ignored.contains(**signal)) {
         signal_hook::flag::register(*signal, Arc::new(AtomicBool::new(false)))?;
     }
@@ -85,7 +94,7 @@ impl Inbox {
     }
 
     pub(super) fn listen(signals: &[i32]) -> io::Result<Inbox> {
-        let ignored = Ignored::by_our_caller();
+        let ignored = Ignored::by_our_caller()?;
         let heard = signals
             .iter()
             .copied()

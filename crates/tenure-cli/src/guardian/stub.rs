@@ -5,7 +5,7 @@
 //! the command's environment holds the lock's token.
 
 use std::env::ArgsOs;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -35,8 +35,7 @@ impl Stub {
     pub(super) fn spawn() -> io::Result<Stub> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_write_timeout(Some(TAKE_LIMIT))?;
-        let binary: OsString = own_binary()?.into();
-        let child = helper(binary, STUB, OwnedFd::from(theirs))
+        let child = helper(&own_binary()?, STUB, OwnedFd::from(theirs))
             .arg(getpid().as_raw_pid().to_string())
             .spawn()?;
         Ok(Stub {

@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::deadline::DeadlineState;
-use super::helper::{GUARDIAN, helper};
+use super::helper::{GUARDIAN, helper, start_error};
 use super::job_control::{JobAction, JobControl};
 use super::protocol::{Ended, MessageBuffer, Order, Recipient, Report, line};
 use super::sweep::{RoundResult, Sweep};
@@ -99,7 +99,8 @@ impl Supervisor {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let guardian = helper(binary.into(), GUARDIAN, OwnedFd::from(theirs)).spawn()?;
+        let guardian = helper(binary, GUARDIAN, OwnedFd::from(theirs)).spawn();
+        let guardian = guardian.map_err(|error| start_error(binary, error))?;
         stdin_passing::send_stdin(&ours, rustix::stdio::stdin())?;
         Ok(Supervisor {
             guardian,

@@ -17,13 +17,6 @@ use crate::guardian::now;
 use crate::messages::Failure;
 use crate::output;
 
-/// Shortest time limit of a release. It may reach beyond the local deadline: the store keeps the lock a little
-/// longer, so the release may still free the lock.
-const MIN_RELEASE_LIMIT: Duration = Duration::from_millis(100);
-const MAX_RELEASE_LIMIT: Duration = Duration::from_secs(5);
-/// Time limit of the release of a lost lock. This release still calls the store, to learn how the lock was lost.
-const LOST_RELEASE_LIMIT: Duration = Duration::from_secs(1);
-
 /// What to do about a store that does not offer the lock.
 const ANOTHER_LOCK: &str = "choose another lock, or another store with --url or TENURE_URL";
 
@@ -326,57 +319,17 @@ impl HeldLock {
         )
     }
 
-    /// Releases the lock. Waits for the store's confirmation for at most the time of `release_limit`.
+    /// Releases the lock. Waits for the store's confirmation for at most what is left of the lease, or 5 s.
     pub(super) async fn release(self) -> Release {
-        let limit = release_limit(self.members().iter().map(Guard::remaining));
-        let unlocked = async {
-            match self.guards {
-                Guards::One(guard) => guard.unlock().await,
-                Guards::Several(guards) => guards.unlock().await,
-            }
+        let unlocked = match self.guards {
+            Guards::One(guard) => guard.unlock().await,
+            Guards::Several(guards) => guards.unlock().await,
         };
         let what = "the store has not confirmed the release; the lock ends with its lease";
-        match tokio::time::timeout(limit, unlocked).await {
-            Ok(Ok(())) => Release::Confirmed,
-            Ok(Err(Error::Lost(lost))) => Release::WasLost(*lost),
-            Ok(Err(error)) => Release::Unconfirmed(Failure::of(what, &error)),
-            Err(_) => Release::Unconfirmed(Failure::no_answer(what)),
-        }
-    }
-}
-
-/// Computes the time limit of a release. `left` has one element for each key that the command locks: the time until
-/// the local deadline of the key's guard. The limit is the longest of these times, but at least 100 ms and at most
-/// 5 s. If all guards are lost: 1 s.
-fn release_limit(left: impl Iterator<Item = Duration>) -> Duration {
-    match left.max().unwrap_or_default() {
-        Duration::ZERO => LOST_RELEASE_LIMIT,
-        left => left.clamp(MIN_RELEASE_LIMIT, MAX_RELEASE_LIMIT),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_release_is_tried_until_the_lease_ends_or_for_5_s() {
-        for (left_ms, limit_ms) in [
-            (&[300][..], 300),
-            (&[3], 100),
-            (&[2_000], 2_000),
-            (&[20_000], 5_000),
-            // One of two locks was lost. The time that the other lock has left counts.
-            (&[0, 700], 700),
-            (&[3_000, 400], 3_000),
-            (&[0], 1_000),
-        ] {
-            let left = left_ms.iter().copied().map(Duration::from_millis);
-            assert_eq!(
-                release_limit(left),
-                Duration::from_millis(limit_ms),
-                "{left_ms:?}"
-            );
+        match unlocked {
+            Ok(()) => Release::Confirmed,
+            Err(Error::Lost(lost)) => Release::WasLost(*lost),
+            Err(error) => Release::Unconfirmed(Failure::of(what, &error)),
         }
     }
 }

@@ -11,7 +11,8 @@ use tenure::{Client, Error, LockKey, Settings, StoreUrl};
 use crate::account::Account;
 use crate::args::Global;
 use crate::messages::{Failure, note, shortened, without_passwords};
-use crate::store_choice::{Choice, Environment, Source, choose, create_folder};
+use crate::state_folder::create_folder;
+use crate::store_choice::{Choice, Environment, Source, choose};
 use crate::store_findings::store_findings;
 
 /// How long a verb that waits for ever tries to connect.
@@ -146,7 +147,8 @@ fn settings(label: Option<&str>) -> Settings {
     if ["USER", "LOGNAME", "USERNAME"].into_iter().any(named) {
         return settings;
     }
-    let user = Account::of_this_user().map(|account| account.name);
+    // A label without the user is better than no lock.
+    let user = Account::of_this_user().ok().flatten().map(|account| account.name);
     let place = Settings::default_label()
         .rsplit_once('@')
         .map(|(_, place)| place.to_owned());
@@ -161,7 +163,9 @@ pub(super) async fn disconnect(client: &Client) {
     let what = "the store was not left in order; what is left there ends with its lease";
     let failure = match client.close(DISCONNECT_LIMIT).await {
         Ok(()) => return,
-        Err(Error::CloseTimeout) => Failure::no_answer(what),
+        Err(Error::CloseTimeout(None)) => Failure::no_answer(what),
+        // The reason of the last try says more than the time limit.
+        Err(Error::CloseTimeout(Some(reason))) => Failure::of(what, &Error::Backend(reason)),
         Err(error) => Failure::of(what, &error),
     };
     failure.warn();

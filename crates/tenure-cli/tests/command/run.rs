@@ -1,10 +1,12 @@
 //! `tenure run`: exit codes, environment, waiting, signals, and how long the lock is kept.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tenure_servers::{Redis, needs};
 
-use crate::fixture::{Done, Fixture, LIMIT, wait_for};
+use crate::fixture::{Done, Fixture, LIMIT, Process, wait_for};
 
 #[test]
 fn the_exit_code_is_the_commands_or_128_plus_the_signal() {
@@ -254,6 +256,31 @@ fn an_unconfirmed_release_warns_and_keeps_the_exit_code() {
         began.elapsed()
     );
     drop(blocked);
+}
+
+#[test]
+fn a_refused_release_is_reported_with_the_stores_reason() {
+    if !needs("redis-server", "redis-server") {
+        return;
+    }
+    let fixture = Fixture::new();
+    let redis = Redis::start().expect("the server starts");
+    let script = "touch ready; while [ ! -e end ]; do sleep 0.02; done; exit 6";
+    let url = redis.url();
+    let mut run = fixture.at_home(&[
+        "--url", &url, "run", "k", "--lease", "3s", "--", "sh", "-c", script,
+    ]);
+    let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let run = Process::of(run.expect("the command starts"));
+    fixture.wait_for_file("ready");
+    redis
+        .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"])
+        .expect("the server answers");
+    fixture.write("end", "", 0o600);
+    let done = run.finish();
+    assert_eq!(done.code, 6, "{done:?}");
+    assert!(done.stderr.contains("has not confirmed the release"), "{done:?}");
+    assert!(done.stderr.contains("replicas"), "{done:?}");
 }
 
 #[test]

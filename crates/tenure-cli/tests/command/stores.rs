@@ -18,7 +18,7 @@ fn options_come_before_the_variable_and_the_variable_before_the_file() {
     let url = |name: &str| format!("sqlite:{}", fixture.path(name).display());
     fixture.write(
         "home/.config/tenure/url",
-        &format!("{}\nignored\n", url("config.db")),
+        &format!("# of this user\n\n{}\nignored\n", url("config.db")),
         0o600,
     );
     let file = fixture.write("file", &url("file.db"), 0o600);
@@ -82,6 +82,70 @@ fn without_home_the_user_database_is_asked() {
 }
 
 #[test]
+fn an_empty_tenure_url_is_a_usage_error() {
+    let fixture = Fixture::new();
+    let empty: &[_] = &[("TENURE_URL", "")];
+    let done = fixture.call_at_home(&["-q", "run", "k", "--", "touch", "ran"], empty);
+    assert_eq!(done.code, 125, "{done:?}");
+    assert!(done.stderr.contains("TENURE_URL holds no URL"), "{done:?}");
+    assert_eq!(fixture.call_at_home(&["ls"], empty).code, 2);
+    assert!(!fixture.path("ran").exists() && !fixture.path("home").exists());
+}
+
+/// `ulimit -n` limits the descriptors, as in a server that has used up its own.
+#[test]
+fn a_lack_of_descriptors_is_reported_as_such() {
+    let fixture = Fixture::new();
+    let tenure = fixture.at_home(&[]);
+    // With fewer, the runtime cannot be made.
+    for limit in 8..24 {
+        let mut limited = std::process::Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$0\" -q --url sqlite:x.db run k -- true");
+        limited.arg("-c").arg(script).arg(tenure.get_program());
+        let done = Done::by(limited.current_dir(fixture.path(".")));
+        assert!([0, 125, 126].contains(&done.code), "{limit}: {done:?}");
+        assert!(!done.stderr.contains("is not there"), "{limit}: {done:?}");
+    }
+}
+
+/// Only root can hide /proc, in a mount namespace of its own. Other users see that the option is refused.
+#[test]
+fn without_proc_the_message_says_to_mount_it() {
+    let fixture = Fixture::new();
+    let tenure = fixture.at_home(&[]);
+    let mut hidden = std::process::Command::new("unshare");
+    let script = "mount -t tmpfs none /proc && exec \"$0\" -q --url sqlite:x.db run k -- touch ran";
+    hidden
+        .args(["--mount", "sh", "-c", script])
+        .arg(tenure.get_program());
+    let done = Done::by(hidden.current_dir(fixture.path(".")));
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(
+            done.stderr.contains("/proc/self/exe is not there: mount /proc"),
+            "{done:?}"
+        );
+    }
+    assert!(!fixture.path("ran").exists(), "{done:?}");
+}
+
+/// With `sudo -E`, other programs root's files in the user's home. Only root can test this.
+#[test]
+fn root_leaves_no_file_in_another_users_home() {
+    let fixture = Fixture::new();
+    let home = fixture.path("home");
+    fs::create_dir(&home).expect("the folder is ours");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&home, Some(65_534), None).expect("root may do that");
+        let done = fixture.call_at_home(&["-q", "run", "k", "--", "touch", "ran"], &[]);
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(done.stderr.contains("sudo -H"), "{done:?}");
+        assert!(!fixture.path("ran").exists());
+    }
+    assert_eq!(fs::read_dir(&home).expect("it is there").count(), 0);
+}
+
+#[test]
 fn sqlite_paths_are_percent_decoded_up_to_the_query() {
     let fixture = Fixture::new();
     let folder = fixture.folder.path().display().to_string();
@@ -104,7 +168,7 @@ fn sqlite_paths_are_percent_decoded_up_to_the_query() {
 #[test]
 fn an_unusable_url_is_reported_with_its_source() {
     let fixture = Fixture::new();
-    let file = fixture.write("home/.config/tenure/url", "# our store\nsqlite:\n", 0o600);
+    let file = fixture.write("home/.config/tenure/url", "# our store\nnonsense\n", 0o600);
     let file = file.display().to_string();
     let (gone, in_file) = (
         "redis://u:s3cr3t@127.0.0.1:1",

@@ -2,6 +2,7 @@
 //!
 //! A command that a test suspends must not start processes: the signal could stop a child between vfork and exec, and
 //! the parent, which waits for the exec, could then not stop.
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -138,6 +138,7 @@ impl AsyncWrite for SpinStream {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test may panic")]
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream as Peer};
