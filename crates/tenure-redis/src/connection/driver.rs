@@ -7,6 +7,7 @@ use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use crate::connection::read_after_close::{FirstBytes, ReadAfterClose};
 use crate::connection::stream::Stream;
 
 /// Handle of the task that reads and writes. Dropping the handle ends the task, also if connecting is cancelled
@@ -24,8 +25,14 @@ pub(crate) async fn log_in(
     settings: AsyncConnectionConfig,
 ) -> RedisResult<(MultiplexedConnection, Driver)> {
     let settings = settings.set_response_timeout(None);
-    let (connection, driving) = MultiplexedConnection::new_with_config(login, stream, settings).await?;
-    Ok((connection, Driver::start(driving)))
+    let first = FirstBytes::default();
+    let stream = ReadAfterClose::new(stream, first.clone());
+    match MultiplexedConnection::new_with_config(login, stream, settings).await {
+        Ok((connection, driving)) => Ok((connection, Driver::start(driving))),
+        // The reason why the server ended the connection says more than the end.
+        Err(error) if error.is_io_error() => Err(first.refusal().unwrap_or(error)),
+        Err(error) => Err(error),
+    }
 }
 
 impl Driver {

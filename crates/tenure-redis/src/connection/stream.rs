@@ -13,7 +13,6 @@ use crate::config::Config;
 #[cfg(feature = "tls")]
 use crate::connection::connect_error::no_tls;
 use crate::connection::connect_error::{ConnectError, is_unknown_host, unknown_host};
-use crate::connection::read_after_close::ReadAfterClose;
 use crate::connection::spin::SpinStream;
 
 /// A stream of bytes to and from a server.
@@ -63,7 +62,7 @@ impl Streams {
     ) -> Result<Stream, ConnectError> {
         // If no count is given, it stays 0, and the stream never spins.
         let in_flight = in_flight.filter(|_| self.spin).cloned().unwrap_or_default();
-        let stream = ReadAfterClose(SpinStream::new(connect(server).await?, in_flight));
+        let stream = SpinStream::new(connect(server).await?, in_flight);
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             let name = server.name().to_owned().try_into();
