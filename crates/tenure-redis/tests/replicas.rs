@@ -86,7 +86,8 @@ async fn a_grant_is_on_the_acknowledging_replica_when_it_returns() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_no_replica_acknowledges_is_refused() {
     let mut group = start();
-    let store = store(&group.servers()[0], "replicas=1&replica_wait=100ms").await;
+    // Long enough for a replica on a busy machine to acknowledge the first grant.
+    let store = store(&group.servers()[0], "replicas=1&replica_wait=500ms").await;
     let [held, unfair, successor] = [0, 1, 2].map(|number| claim("held", 1, number));
     assert!(is_granted(&acquire(&store, &held).await));
     // Waits until the replicas have acknowledged the earlier writes, which must not count for later ones.
@@ -100,7 +101,7 @@ async fn a_grant_that_no_replica_acknowledges_is_refused() {
     assert_error(
         &refused,
         NOT_ACKNOWLEDGED,
-        "0 of 1 replicas acknowledged the lock within 100ms",
+        "0 of 1 replicas acknowledged the lock within 500ms",
     );
     // The master has granted the claim. Without an acknowledgement, a poll of it fails too.
     let polled = acquire(&store, &claim("other", 1, 3))

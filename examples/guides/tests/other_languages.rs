@@ -6,10 +6,9 @@ mod fixture;
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, Stdio};
 
 use fixture::{Fixture, Process, tenure_command, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,16 +24,18 @@ fn block(language: &str) -> String {
     rest.split_once("```").expect("it ends").0.to_owned()
 }
 
-/// The program's child process, `tenure hold`.
-fn hold_of(program: &Process) -> Pid {
-    let children = format!("/proc/{0}/task/{0}/children", program.pid());
-    let children = fs::read_to_string(children).expect("the program runs");
-    let pid = children.split_whitespace().find_map(|pid| pid.parse().ok());
-    Pid::from_raw(pid.expect("it has started `tenure hold`")).expect("a process ID")
+/// The child process of any thread of the program: `tenure hold`.
+fn hold_of(program: &Process) -> Option<Pid> {
+    let threads = fs::read_dir(format!("/proc/{}/task", program.pid())).expect("the program runs");
+    let mut pids = threads.filter_map(|thread| {
+        let children = fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    });
+    pids.next().and_then(Pid::from_raw)
 }
 
 /// Runs a program that takes the lock `k`, stops its `tenure hold`, and takes the lock as another process as soon as the
-/// store gives it. The program must have ended by then.
+/// store gives it. From then on the program must not work.
 fn stops_in_time(fixture: &Fixture, words: &[&str]) {
     let tenure = tenure_command();
     let mut path = OsString::from(tenure.parent().expect("it is in a folder"));
@@ -45,30 +46,38 @@ fn stops_in_time(fixture: &Fixture, words: &[&str]) {
         command.env("PATH", &path);
         command
     };
-    let mut program = with_path(words[0]);
-    let mut program = Process::start({
-        program.args(&words[1..]).arg("k");
-        program
-    });
-    assert!(program.line().expect("it has the lock").starts_with("token "));
-    assert_eq!(program.line().as_deref(), Some("working"));
-    let hold = hold_of(&program);
+    let mut command = with_path(words[0]);
+    let output = File::create(fixture.path("out")).expect("the folder is ours");
+    command
+        .args(&words[1..])
+        .arg("k")
+        .stdin(Stdio::null())
+        .stdout(output);
+    let mut program = Process::of(command.spawn().expect("it is installed"));
+    let lines = || fs::read_to_string(fixture.path("out")).expect("it was made");
+    wait_for("the program works", || lines().contains("working"));
+    assert!(lines().starts_with("token "), "{}", lines());
+    let hold = hold_of(&program).expect("it has started `tenure hold`");
     kill_process(hold, Signal::STOP).expect("it runs");
+    // Counts the lines when it has the lock, and again after several steps of the program.
     let mut next = with_path("tenure");
-    next.args(["-q", "run", "k", "--", "true"]);
+    next.args([
+        "-q",
+        "run",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "wc -l <out; sleep 1; wc -l <out",
+    ]);
     let mut next = Process::start(next);
-    let mut ended = None;
-    wait_for("another process has the lock", || {
-        if ended.is_none() && program.has_ended() {
-            ended = Some(Instant::now());
-        }
-        next.has_ended()
-    });
-    assert!(
-        ended.is_some(),
+    let counts = next.rest();
+    assert_eq!(next.exit_code(), 0);
+    assert_eq!(counts.len(), 2, "{counts:?}");
+    assert_eq!(
+        counts[0], counts[1],
         "{words:?} worked on while another process had the lock"
     );
-    assert_eq!(next.exit_code(), 0);
     assert_eq!(program.exit_code(), 1);
     kill_process(hold, Signal::KILL).expect("it is stopped");
 }
