@@ -206,6 +206,36 @@ async fn deleting_a_file_loses_every_claim() {
     }
 }
 
+/// While the system refuses to look the file up, it does not count as replaced.
+#[tokio::test]
+async fn a_file_that_cannot_be_looked_up_keeps_its_claims() {
+    let (dir, path) = temp_lock_file();
+    set_mode(dir.path(), 0o777);
+    let mut other = as_another_user(&path, "child_renews_on_demand");
+    assert_eq!(other.read_line(), "locked");
+    for (mode, reply) in [(0, "unknown"), (0o777, "alive")] {
+        set_mode(dir.path(), mode);
+        other.write_line("renew");
+        assert_eq!(other.read_line(), reply, "{mode:o}");
+    }
+}
+
+#[test]
+fn child_renews_on_demand() {
+    child("child_renews_on_demand", async |role| {
+        let mut client = role.client().await;
+        let claim = client.lock("k").await;
+        role.print("locked");
+        while role.read_line() == "renew" {
+            role.print(match client.renew(&claim).await {
+                RenewReply::Alive { .. } => "alive",
+                RenewReply::Gone(_) => "gone",
+                RenewReply::Unknown(_) => "unknown",
+            });
+        }
+    });
+}
+
 /// Changes the machine, boot or namespace in the file, and leaves the change in the log, as a killed process does.
 fn set_origin(path: &Path, column: &str) {
     let file = connect(path);
