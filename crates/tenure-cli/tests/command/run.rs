@@ -159,7 +159,7 @@ fn a_store_that_does_not_answer_exits_125_not_124() {
     assert_eq!(hold.finish().code, 3);
     drop(blocked);
     assert_eq!(done.code, 125, "{done:?}");
-    let warnings = done.stderr.matches("warning: the store does not answer").count();
+    let warnings = done.stderr.matches("the store cannot grant the lock now").count();
     assert_eq!(warnings, 1, "{done:?}");
     assert!(done.stderr.contains("kept busy"), "{done:?}");
     assert!(done.stderr.contains("cannot lock \"k\""), "{done:?}");
