@@ -54,9 +54,7 @@ impl Replicated {
             let replica = [&["--replicaof", "127.0.0.1", &port], QUICK_SYNC, options].concat();
             servers.push(Redis::start_with(&replica, None)?);
         }
-        for replica in &servers[1..] {
-            wait_until("the replicas are in sync", || is_in_sync(replica))?;
-        }
+        wait_until("the replicas are in sync", || has_two_replicas(&servers[0]))?;
         Ok(Replicated {
             servers,
             sentinels: Vec::new(),
@@ -191,9 +189,11 @@ fn is_calm(sentinel: &Redis) -> io::Result<bool> {
     Ok(says("num-slaves", "2") && says("num-other-sentinels", "2") && says("flags", "master"))
 }
 
-fn is_in_sync(replica: &Redis) -> io::Result<bool> {
-    let info = replica.ask(&["INFO", "replication"])?;
-    Ok(info.contains("master_link_status:up"))
+/// Returns whether the master counts the acknowledgements of two replicas. It does so only after the first one of each,
+/// up to a second after the replica is in sync.
+fn has_two_replicas(master: &Redis) -> io::Result<bool> {
+    let info = master.ask(&["INFO", "replication"])?;
+    Ok(info.matches("state=online").count() == 2)
 }
 
 fn wait_until(what: &str, reached: impl Fn() -> io::Result<bool>) -> io::Result<()> {
