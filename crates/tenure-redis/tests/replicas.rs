@@ -27,8 +27,16 @@ fn claim(key: &str, client: u8, number: u64) -> Arc<Claim> {
 }
 
 /// A master with two replicas.
+/// Starts a master with two replicas whose acknowledgements it counts: it does so up to a second after they are in sync.
 fn start() -> Replicated {
-    Replicated::start_servers(&[]).expect("all start")
+    let mut group = Replicated::start_servers(&[]).expect("all start");
+    wait_until(|| {
+        let info = group.servers()[0]
+            .ask(&["INFO", "replication"])
+            .expect("it answers");
+        info.matches("state=online").count() == 2
+    });
+    group
 }
 
 async fn store(server: &Redis, options: &str) -> Arc<RedisStore> {

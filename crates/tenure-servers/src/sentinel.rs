@@ -54,7 +54,9 @@ impl Replicated {
             let replica = [&["--replicaof", "127.0.0.1", &port], QUICK_SYNC, options].concat();
             servers.push(Redis::start_with(&replica, None)?);
         }
-        wait_until("the replicas are in sync", || has_two_replicas(&servers[0]))?;
+        for replica in &servers[1..] {
+            wait_until("the replicas are in sync", || is_in_sync(replica))?;
+        }
         Ok(Replicated {
             servers,
             sentinels: Vec::new(),
@@ -189,11 +191,9 @@ fn is_calm(sentinel: &Redis) -> io::Result<bool> {
     Ok(says("num-slaves", "2") && says("num-other-sentinels", "2") && says("flags", "master"))
 }
 
-/// Returns whether the master counts the acknowledgements of two replicas. It does so only after the first one of each,
-/// up to a second after the replica is in sync.
-fn has_two_replicas(master: &Redis) -> io::Result<bool> {
-    let info = master.ask(&["INFO", "replication"])?;
-    Ok(info.matches("state=online").count() == 2)
+fn is_in_sync(replica: &Redis) -> io::Result<bool> {
+    let info = replica.ask(&["INFO", "replication"])?;
+    Ok(info.contains("master_link_status:up"))
 }
 
 fn wait_until(what: &str, reached: impl Fn() -> io::Result<bool>) -> io::Result<()> {

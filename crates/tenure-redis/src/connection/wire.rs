@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, InfoDict, Pipeline, RedisResult, Value};
 use tenure_backend::{BackendError, Effect, Instant, LockKey};
@@ -116,6 +117,10 @@ impl Wire {
             // only one sentinel may know yet, so all are asked.
             if replicas.is_none_or(|replicas| replicas < sentinels.replicas()) {
                 sentinels.ask_again().await;
+            }
+            // A sentinel may have announced a promotion since this server was chosen.
+            if sentinels.replaced(&server).now_or_never().is_some() {
+                return Err(not_yet_master(&server).into());
             }
         }
         let acknowledger = match config.acknowledgement {
