@@ -142,7 +142,7 @@ async fn a_user_without_role_learns_it_from_info() {
     let url = permit(&replica, "+info");
     let store = connect(&url).await.expect("the server answers");
     assert_refused(acquire(&store, &claim(1)).await, Effect::None);
-    // A server that tells its role to nobody counts as a master.
+    // A server counts as a master if the client may ask neither for `ROLE` nor for `INFO`.
     let url = permit(&master, "-info");
     let store = connect(&url).await.expect("the server answers");
     let granted = acquire(&store, &claim(1)).await;
