@@ -10,8 +10,6 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::process::Failure;
-
 /// The number of programs that run at the same time.
 const LANES: usize = 4;
 
@@ -25,21 +23,21 @@ pub(crate) struct Program {
 
 /// A program that has ended.
 #[derive(Debug)]
-struct Ended {
-    name: String,
+pub(crate) struct Ended {
+    pub(crate) name: String,
     output: PathBuf,
     status: io::Result<ExitStatus>,
     took: Duration,
 }
 
 /// Runs all programs: first those that may share the machine, in lanes and in the given order, then the others one by
-/// one. The output of each goes to a file in `folder`; `print` gets it when the program ends. Fails with the names of
-/// the programs that failed.
+/// one. The output of each goes to a file in `folder`; `print` gets it when the program ends. Returns the
+/// programs that failed.
 pub(crate) fn run(
     programs: Vec<Program>,
     folder: &Path,
     print: impl FnMut(&str) + Send,
-) -> Result<(), Failure> {
+) -> io::Result<Vec<Ended>> {
     fs::create_dir_all(folder)?;
     let (alone, shared): (Vec<_>, Vec<_>) = programs.into_iter().partition(|program| program.is_alone);
     let report = Mutex::new(Report {
@@ -48,10 +46,7 @@ pub(crate) fn run(
     });
     in_lanes(LANES, shared, folder, &report);
     in_lanes(1, alone, folder, &report);
-    match report.into_inner().expect("no lane panics").failed {
-        failed if failed.is_empty() => Ok(()),
-        failed => Err(format!("these test programs failed: {}", failed.join(", ")).into()),
-    }
+    Ok(report.into_inner().expect("no lane panics").failed)
 }
 
 fn in_lanes(
@@ -67,7 +62,7 @@ fn in_lanes(
             scope.spawn(|| {
                 while let Some(program) = next() {
                     let ended = program.run(folder);
-                    report.lock().expect("no lane panics").add(&ended);
+                    report.lock().expect("no lane panics").add(ended);
                 }
             });
         }
@@ -93,26 +88,35 @@ impl Program {
     }
 }
 
+impl Ended {
+    /// All that the program printed.
+    pub(crate) fn output(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.output).unwrap_or_default()).into_owned()
+    }
+}
+
 struct Report<P> {
     print: P,
-    failed: Vec<String>,
+    failed: Vec<Ended>,
 }
 
 impl<P: FnMut(&str)> Report<P> {
-    /// Prints the output of a program, and remembers its name if it failed.
-    fn add(&mut self, ended: &Ended) {
-        let Ended { name, took, .. } = ended;
+    /// Prints the output of a program, and keeps it if it failed.
+    fn add(&mut self, ended: Ended) {
         let outcome = match &ended.status {
             Ok(status) if status.success() => "passed".to_owned(),
             Ok(status) => format!("FAILED ({status})"),
             Err(error) => format!("FAILED: it cannot be started: {error}"),
         };
+        let took = ended.took.as_secs_f64();
+        (self.print)(&format!(
+            "{}test: {}, {took:.1} s: {outcome}\n",
+            ended.output(),
+            ended.name
+        ));
         if outcome != "passed" {
-            self.failed.push(name.clone());
+            self.failed.push(ended);
         }
-        let output = fs::read(&ended.output).unwrap_or_default();
-        (self.print)(&String::from_utf8_lossy(&output));
-        (self.print)(&format!("test: {name}, {:.1} s: {outcome}\n", took.as_secs_f64()));
     }
 }
 
@@ -150,16 +154,23 @@ mod tests {
             program("gone", "kill -9 $$", true),
         ];
         let folder = folder().join("whole");
-        let failure = run(programs, &folder, |text| printed.push(text.to_owned())).unwrap_err();
-        assert_eq!(failure.to_string(), "these test programs failed: bad, gone");
-        assert!(printed.contains(&"out\nerr\n".to_owned()), "{printed:?}");
+        let failed = run(programs, &folder, |text| printed.push(text.to_owned())).unwrap();
+        let failed: Vec<_> = failed
+            .iter()
+            .map(|ended| (ended.name.as_str(), ended.output()))
+            .collect();
+        assert_eq!(failed, [("bad", "no\n".to_owned()), ("gone", String::new())]);
+        let whole = printed
+            .iter()
+            .any(|text| text.starts_with("out\nerr\ntest: a/b, "));
+        assert!(whole, "{printed:?}");
         let missing = Command::new("/no such program");
         let missing = Program {
             name: "missing".into(),
             command: missing,
             is_alone: false,
         };
-        assert!(run(vec![missing], &folder, |_| {}).is_err());
+        assert_eq!(run(vec![missing], &folder, |_| {}).unwrap().len(), 1);
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -180,7 +191,7 @@ mod tests {
             program("one", &meet("x", "y"), false),
             program("two", &meet("y", "x"), false),
         ];
-        run(programs, &folder, |_| {}).unwrap();
+        assert!(run(programs, &folder, |_| {}).unwrap().is_empty());
         assert_eq!(fs::read_to_string(&log).unwrap(), "shared\nshared\nalone\n");
         fs::remove_dir_all(folder).unwrap();
     }

@@ -40,16 +40,27 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
         return run_command(chosen(args));
     }
     let mut total = Total::default();
-    let outcome = lanes::run(programs()?, &root().join("target/test-output"), |text| {
+    let failed = lanes::run(programs()?, &root().join("target/test-output"), |text| {
         text.lines().for_each(|line| total.add(line));
         lanes::print(text);
-    });
+    })?;
+    for program in &failed {
+        println!(
+            "\ntest: the output of {}, once more:\n{}",
+            program.name,
+            program.output()
+        );
+    }
     println!();
     for skipped in skipped {
         println!("test: {skipped}");
     }
     println!("test: {}", total.describe());
-    outcome
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = failed.iter().map(|program| program.name.as_str()).collect();
+    Err(format!("these test programs failed: {}", names.join(", ")).into())
 }
 
 /// `cargo test` with `args`.
