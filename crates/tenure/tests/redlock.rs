@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure::{Client, Error, Guarantee, connect};
+use tenure::{Client, Error, Guarantee, Settings, connect, connect_with};
 use tenure_servers::{Data, Disk, Redis};
 use tokio::runtime::Handle;
 
@@ -80,6 +80,26 @@ async fn a_quorum_without_a_majority_is_not_opened() {
     assert!(error.is_transient(), "{error:?}");
     let words = error.to_string();
     assert!(words.contains("fewer than 2 of the 3 servers"), "{words}");
+}
+
+/// An operator changes the password server by server. A majority that still accepts it is enough; when it is none any more,
+/// an attempt to connect fails at once and says why.
+#[tokio::test]
+async fn a_quorum_opens_unless_a_majority_refuses_the_password() {
+    let servers = servers();
+    let change = |server: &Redis| server.ask(&["CONFIG", "SET", "requirepass", "new"]);
+    change(&servers[1]).expect("the password is set");
+    let client = open(&servers).await;
+    let guard = client.mutex("k").lock().await.expect("two servers grant");
+    guard.unlock().await.expect("two servers release");
+    change(&servers[2]).expect("the password is set");
+    let settings = Settings::default().connect_limit(Duration::from_mins(1));
+    let error = connect_with(&url(&servers, DURABLE), settings).await;
+    let error = error.expect_err("one server is no majority");
+    assert!(!error.is_transient(), "{error:?}");
+    let words = error.to_string();
+    assert!(words.contains("fewer than 2 of the 3 servers"), "{words}");
+    assert!(words.contains("password"), "{words}");
 }
 
 /// Two clients compete for a lock while a server is killed and comes back.

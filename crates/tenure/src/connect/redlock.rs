@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tenure_backend::{Backend, BackendError, Effect};
+use tenure_backend::{Backend, BackendError, Effect, Fault};
 use tenure_endpoint::{Known, Options, StoreUrl};
 use tenure_quorum::{Config, Quorum};
 use tenure_redis::{Layout, Member, RedisStore};
@@ -23,9 +23,9 @@ const OPTIONS: &[Known] = &[
 
 /// Connects to the servers of `redlock://[user:pass@]host[:port],…[/db][?options]`, or `redlocks://…` for TLS.
 ///
-/// Fails if no majority can be reached, or if a server fails with a permanent error, such as a wrong password. Once a
-/// majority is connected, waits up to `member_timeout` for the other servers. Servers that are not connected by then
-/// connect in the background.
+/// Fails if no majority can be used: with a permanent error if so many servers refuse this client, for example its
+/// password, that there can be no majority without them. Once a majority is connected, waits up to `member_timeout` for
+/// the other servers. Servers that are not connected by then connect in the background.
 pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     let (options, servers) = url.split_options(OPTIONS)?;
     let max_lease = longer_than_0(&options, "max_lease", Config::MAX_LEASE)?;
@@ -74,7 +74,8 @@ fn drift(options: &Options) -> f64 {
     given.map_or(Config::DRIFT, |drift| drift.parse().unwrap_or(f64::NAN))
 }
 
-/// Connects to at least a majority of the servers, or fails. The others connect in the background.
+/// Connects to at least a majority of the servers, or fails. The others connect in the background, also those that refuse
+/// this client now: passwords are changed server by server.
 async fn connect(
     servers: Vec<tenure_redis::Config>,
     grace: Duration,
@@ -85,7 +86,7 @@ async fn connect(
     let mut opening: FuturesUnordered<_> = opening
         .map(async |(at, server)| (at, RedisStore::connect(server).await))
         .collect();
-    let (mut until, mut unreachable) = (None, None);
+    let (mut until, mut unreachable, mut refused) = (None, None, Vec::new());
     loop {
         let next = match until {
             Some(until) => timeout_at(until, opening.next()).await.ok().flatten(),
@@ -94,19 +95,33 @@ async fn connect(
         match next {
             Some((at, Ok(store))) => opened[at] = Some(store),
             Some((_, Err(error))) if error.is_transient() => unreachable = Some(error),
-            Some((_, Err(error))) => return Err(error),
+            // A wrong setting of the URL concerns all servers.
+            Some((_, Err(error))) if error.fault() == Fault::Invalid => return Err(error),
+            Some((_, Err(error))) => refused.push(error),
             None => break,
+        }
+        if refused.len() > servers.len() - majority {
+            break;
         }
         if until.is_none() && opened.iter().flatten().count() == majority {
             until = Some(Instant::now() + grace);
         }
     }
-    if let Some(cause) = unreachable.filter(|_| until.is_none()) {
+    if until.is_none() {
+        // A refusal is the cause only if the servers without one are no majority.
+        let permanent = refused.len() > servers.len() - majority;
+        let cause = if permanent { refused.pop() } else { unreachable };
         let message = format!(
-            "fewer than {majority} of the {} servers can be reached",
+            "fewer than {majority} of the {} servers can be used",
             servers.len()
         );
-        return Err(BackendError::because(cause.fault(), Effect::None, message, cause));
+        return Err(match cause {
+            Some(cause) => BackendError::because(cause.fault(), Effect::None, message, cause),
+            None => BackendError::new(Fault::Unavailable, Effect::None, message),
+        });
+    }
+    for error in refused {
+        tracing::warn!(%error, "a server of the quorum cannot be used");
     }
     let member = |(store, server): (Option<Arc<RedisStore>>, _)| -> Result<Arc<dyn Backend>, _> {
         Ok(match store {
