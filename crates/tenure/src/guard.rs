@@ -185,6 +185,15 @@ impl Guard {
         self.held().check()
     }
 
+    /// Why the last renewal of the lease has failed; `None` once a renewal was confirmed.
+    ///
+    /// The watchdog tries again until the local deadline. So this is what to log when [`remaining`](Self::remaining) runs
+    /// low, or after a loss with the cause [`Unreachable`](crate::LostCause::Unreachable). It may be the error of another
+    /// lock of this client, because the client renews its locks together.
+    pub fn renewal_error(&self) -> Option<Error> {
+        self.hold().renewal_error()
+    }
+
     /// Proof of the grant, such as a revision, if the backend gives one. Functions of that backend may use it to
     /// write only while the lock is held.
     pub fn evidence(&self) -> Option<&tenure_backend::Evidence> {

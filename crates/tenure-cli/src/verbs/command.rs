@@ -9,7 +9,7 @@ use super::lock::{HeldLock, Release};
 use super::store::ChosenStore;
 use super::supervise::{SupervisedCommand, SupervisionOptions};
 use crate::guardian::{Inbox, StartError, Status, StopReason, Supervisor, own_binary};
-use crate::messages::{Failure, warn};
+use crate::messages::{Failure, note_as_is, warn};
 
 /// Exit code if the lock was lost, or `--max-hold` was reached, and the command was stopped.
 pub(super) const STOPPED: u8 = 123;
@@ -50,6 +50,8 @@ pub(super) async fn run_under(
     store: &ChosenStore,
     argv: &[OsString],
 ) -> (Result<Ending, Failure>, bool) {
+    let (quiet, names) = (!options.verbose, held.names());
+    note_as_is(quiet, &held.words_of_the_grant());
     let mut supervised = SupervisedCommand::new(supervisor, inbox, &held, options);
     let ended = match supervised.start(argv.to_vec(), environment(&held, store)).await {
         Ok(()) => supervised.run_to_end().await,
@@ -75,7 +77,10 @@ pub(super) async fn run_under(
     // The guardian exits while the lock is released.
     let ((), released) = tokio::join!(supervisor.reap_guardian(), held.release());
     let confirmed = match released {
-        Release::Confirmed => true,
+        Release::Confirmed => {
+            note_as_is(quiet, &format!("released {names}"));
+            true
+        }
         Release::WasLost(lost) => {
             if !loss_printed {
                 warn(&match ending {

@@ -118,6 +118,7 @@ impl Candidate<'_> {
             grace: grace(self.elect.grace, self.lease),
             max_hold: self.elect.max_hold,
             at_least: Duration::ZERO,
+            verbose: self.global.verbose,
         }
     }
 }

@@ -102,6 +102,7 @@ async fn acquire_and_hold(
     match outcome {
         Outcome::Held(held) => {
             drop(holder);
+            note_as_is(!global.verbose, &held.words_of_the_grant());
             print_event(&Event::Acquired(held.described(client.profile())))?;
             hold_until_end(held, hold, inbox, stdin).await
         }
@@ -155,14 +156,14 @@ async fn hold_until_end(
         failed = report_renewals(&held) => return Err(failed),
     };
     if let Some(lost) = lost {
-        return report_loss(&lost);
+        return report_loss(&held.words_of(&lost), &lost);
     }
     match held.release().await {
         Release::Confirmed => {
             print_event(&Event::Released)?;
             Ok(DONE)
         }
-        Release::WasLost(lost) => report_loss(&lost),
+        Release::WasLost(lost) => report_loss(&lost.to_string(), &lost),
         Release::Unconfirmed(failure) => Err(failure),
     }
 }
@@ -187,8 +188,8 @@ async fn report_renewals(held: &HeldLock) -> Failure {
     }
 }
 
-fn report_loss(lost: &Lost) -> Result<u8, Failure> {
-    warn(&lost.to_string());
+fn report_loss(words: &str, lost: &Lost) -> Result<u8, Failure> {
+    warn(words);
     let cause = match &lost.cause {
         // Cannot happen: `hold` closes its client only after it has reported a loss. Report `Missing` even so, because
         // the help of `hold` does not list `Closed`.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use tenure::backend::Liveness;
 use tenure::{
-    Acquire, ClaimRef, Client, Error, Guard, Instant, Leader, Lock, LockKey, Lost, Multi, MultiGuard, Mutex,
-    Profile, RwLock, Semaphore,
+    Acquire, ClaimRef, Client, Error, Guard, Instant, Leader, Lock, LockKey, Lost, LostCause, Multi,
+    MultiGuard, Mutex, Profile, RwLock, Semaphore,
 };
 
 use super::holder::HolderSearch;
@@ -73,8 +73,7 @@ impl<'a> LockRequest<'a> {
 
     /// Returns the quoted keys, separated by commas: `"a", "b"`.
     pub(super) fn names(&self) -> String {
-        let names: Vec<String> = self.keys.iter().map(|key| format!("{key:?}")).collect();
-        names.join(", ")
+        quoted(self.keys.iter())
     }
 
     /// Returns `names`, or `one of "a", "b"` for several keys: the library does not tell which of them was busy.
@@ -152,6 +151,11 @@ impl<'a> LockRequest<'a> {
             }
         }
     }
+}
+
+fn quoted<'a>(keys: impl Iterator<Item = &'a LockKey>) -> String {
+    let quoted: Vec<String> = keys.map(|key| format!("{key:?}")).collect();
+    quoted.join(", ")
 }
 
 /// Rounds a lease to the store's limits.
@@ -295,6 +299,38 @@ impl HeldLock {
             Guards::One(guard) => guard.lost().await,
             Guards::Several(guards) => guards.lost().await,
         }
+    }
+
+    /// Returns the quoted keys, separated by commas: `"a", "b"`.
+    pub(super) fn names(&self) -> String {
+        quoted(self.members().iter().map(Guard::key))
+    }
+
+    /// Returns the words of the grant: `acquired "k" after 12ms, with token 7`.
+    pub(super) fn words_of_the_grant(&self) -> String {
+        let tokens = self.members().iter().filter_map(Guard::token);
+        let tokens: Vec<String> = tokens.map(|token| token.to_string()).collect();
+        let with = match tokens.as_slice() {
+            [] => String::new(),
+            [token] => format!(", with token {token}"),
+            _ => format!(", with tokens {}", tokens.join(", ")),
+        };
+        let waited = Duration::from_millis(output::ms(self.waited));
+        format!("acquired {} after {waited:?}{with}", self.names())
+    }
+
+    /// Returns the words of a loss. If the store was out of reach, they end with the reason.
+    pub(super) fn words_of(&self, lost: &Lost) -> String {
+        match (&lost.cause, self.renewal_error()) {
+            (LostCause::Unreachable, Some(why)) => format!("{lost}: {why}"),
+            _ => lost.to_string(),
+        }
+    }
+
+    /// Returns the reason why the last renewal has failed, without the advice to try again: the client does so.
+    pub(super) fn renewal_error(&self) -> Option<String> {
+        let error = self.members().iter().find_map(Guard::renewal_error)?;
+        Some(error.to_string().replace(": try again", "").replace('\n', " "))
     }
 
     /// Describes the lock for the event `acquired`.

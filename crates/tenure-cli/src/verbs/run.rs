@@ -40,7 +40,7 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let outcome = match acquired {
         Ok(Ok(Outcome::Held(held))) => {
             drop(holder);
-            let options = options(run, lease);
+            let options = options(global, run, lease);
             let (ending, confirmed) =
                 run_under(held, supervisor, &mut inbox, options, &store, &run.command).await;
             let code = ending.map(|ending| match ending {
@@ -66,12 +66,13 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     outcome
 }
 
-fn options(run: &Run, lease: Duration) -> SupervisionOptions {
+fn options(global: &Global, run: &Run, lease: Duration) -> SupervisionOptions {
     SupervisionOptions {
         on_lost: run.on_lost,
         grace: grace(run.grace, lease),
         max_hold: run.lock.max_hold,
         at_least: run.lock.at_least,
+        verbose: global.verbose,
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct SupervisionOptions {
     pub(super) grace: Duration,
     pub(super) max_hold: Option<Duration>,
     pub(super) at_least: Duration,
+    /// Whether notes tell of the grant and the release (`-v`).
+    pub(super) verbose: bool,
 }
 
 /// A held lock, and the guardian of the command that runs under it.
@@ -163,10 +165,14 @@ impl<'a> SupervisedCommand<'a> {
     fn on_loss(&mut self, lost: &Lost) {
         self.lost = true;
         if self.outlives_its_lock() {
-            return warn(&format!("{lost}; the command runs on, as --on-lost ignore says"));
+            let words = self.held.words_of(lost);
+            return warn(&format!("{words}; the command runs on, as --on-lost ignore says"));
         }
         self.stop_printed = true;
-        warn(&format!("{lost}; the command is being stopped"));
+        warn(&format!(
+            "{}; the command is being stopped",
+            self.held.words_of(lost)
+        ));
         self.supervisor.stop(StopReason::Lost, self.grace_on_loss());
     }
 
@@ -203,7 +209,7 @@ impl<'a> SupervisedCommand<'a> {
             }
             Event::TermSent(why) | Event::KillSent(why) if !self.stop_printed => {
                 self.stop_printed = true;
-                if let Some(words) = reason(*why) {
+                if let Some(words) = self.reason(*why) {
                     warn(&format!("{words}; the command is being stopped"));
                 }
             }
@@ -221,7 +227,7 @@ impl<'a> SupervisedCommand<'a> {
         }
         if !self.stop_printed
             && !ended.while_suspended
-            && let Some(words) = ended.stopped_by.and_then(reason)
+            && let Some(words) = ended.stopped_by.and_then(|why| self.reason(why))
         {
             warn(&format!("{words}; the command was ended"));
         }
@@ -237,16 +243,21 @@ impl<'a> SupervisedCommand<'a> {
         }
         ended
     }
-}
 
-/// Returns the words for the reason of a stop. `None` for a dead guardian, because `report` prints that later, and for a
-/// dead `tenure`, which prints nothing.
-fn reason(why: StopReason) -> Option<&'static str> {
-    match why {
-        StopReason::Deadline => Some("the lock could not be renewed in time"),
-        StopReason::MaxHold => Some("--max-hold is over"),
-        StopReason::Lost => Some("the lock was lost"),
-        StopReason::GuardianDied | StopReason::CallerDied => None,
+    /// Returns the words for the reason of a stop. `None` for a dead guardian, because `report` prints that later, and for
+    /// a dead `tenure`, which prints nothing.
+    fn reason(&self, why: StopReason) -> Option<String> {
+        let lock = format!("the lock on {}", self.held.names());
+        match why {
+            StopReason::Deadline => {
+                let why = self.held.renewal_error();
+                let why = why.unwrap_or_else(|| "no renewal was answered".to_owned());
+                Some(format!("{lock} could not be renewed in time: {why}"))
+            }
+            StopReason::MaxHold => Some("--max-hold is over".to_owned()),
+            StopReason::Lost => Some(format!("{lock} was lost")),
+            StopReason::GuardianDied | StopReason::CallerDied => None,
+        }
     }
 }
 

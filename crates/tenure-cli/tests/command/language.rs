@@ -57,6 +57,33 @@ fn a_loss_is_printed_once_and_with_verbose_twice() {
 }
 
 #[test]
+fn verbose_tells_of_the_grant_and_the_release() {
+    let fixture = Fixture::new();
+    for verb in ["run", "elect"] {
+        let done = fixture.call(&["-v", verb, "k", "--", "true"]);
+        let notes: Vec<&str> = done
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("note: "))
+            .collect();
+        let [acquired, released] = notes.as_slice() else {
+            panic!("{done:?}")
+        };
+        assert!(acquired.starts_with("note: acquired \"k\" after "), "{done:?}");
+        assert!(acquired.contains(", with token "), "{done:?}");
+        assert_eq!(*released, "note: released \"k\"");
+    }
+    let several = fixture.call(&["-v", "run", "a", "b", "--", "true"]).stderr;
+    assert!(several.contains("acquired \"a\", \"b\" after "), "{several}");
+    assert!(several.contains(", with tokens "), "{several}");
+    let mut hold = fixture.hold(&["-v", "k"]);
+    hold.close_stdin();
+    let hold = hold.finish().stderr;
+    assert!(hold.contains("note: acquired \"k\" after "), "{hold}");
+    assert!(fixture.call(&["run", "k", "--", "true"]).stderr.is_empty());
+}
+
+#[test]
 fn the_label_of_an_evictor_is_escaped_for_the_holder() {
     let fixture = Fixture::new();
     for verb in [

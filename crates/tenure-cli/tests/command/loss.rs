@@ -1,11 +1,13 @@
 //! `tenure run` when the lock is lost or `tenure` is killed: no command outlives its lock, unless `--on-lost ignore`
 //! is given.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tenure_servers::{Data, Redis, needs};
 
-use crate::fixture::{Fixture, alive, assert_dead, wait_for};
+use crate::fixture::{Fixture, Process, alive, assert_dead, wait_for};
 
 /// A command with a child in its group and one outside of it. It writes all three process ids to a file.
 const FAMILY: &str = "sleep 600 & a=$!; setsid sleep 600 & echo $$ $a $! > pids; wait";
@@ -57,6 +59,48 @@ fn renewals_move_the_deadline_while_the_command_runs() {
     assert!(fixture.is_busy("k"));
     assert_eq!(run.finish().code, 6);
     assert!(began.elapsed() >= Duration::from_secs(3));
+}
+
+/// A cron mail must name the key, the store and the reason.
+#[test]
+fn the_warning_about_a_store_that_died_names_key_store_and_cause() {
+    if !needs("redis-server", "redis-server") {
+        return;
+    }
+    let mut redis = Redis::start().expect("the server starts");
+    let fixture = Fixture::new();
+    let url = redis.url();
+    for (lock, words) in [
+        (
+            &["run", "backup", "--lease", "2s", "--", "sleep", "600"][..],
+            "the lock on \"backup\" could not be renewed in time: Redis at",
+        ),
+        (
+            &["hold", "backup", "--lease", "2s", "--no-stdin"],
+            "the lock on \"backup\"",
+        ),
+    ] {
+        let holder = fixture
+            .at_home(lock)
+            .env("TENURE_URL", &url)
+            .stderr(Stdio::piped())
+            .spawn();
+        let holder = Process::of(holder.expect("it starts"));
+        wait_for("the lock", || {
+            let keys = fixture.call_at_home(&["--json", "ls", "backup"], &[("TENURE_URL", &url)]);
+            keys.objects().len() == 1
+        });
+        redis.process().kill();
+        let printed = holder.finish().stderr;
+        let printed = printed.lines().find(|line| line.contains(words)).unwrap_or(&printed);
+        assert!(printed.contains(words), "{printed}");
+        assert!(
+            printed.contains("cannot be reached") && printed.contains("refused"),
+            "{printed}"
+        );
+        assert!(!printed.contains("try again"), "{printed}");
+        redis.restart(Data::Lost).expect("the server starts again");
+    }
 }
 
 /// R24: the command does not run on without its lock.

@@ -33,6 +33,8 @@ pub(crate) struct Context {
     /// Whether an acquire of a waiter failed with a transient error, and no acquire was answered since.
     unreachable: AtomicBool,
     last_error: Mutex<Option<BackendError>>,
+    /// An error of the last batch of renewals that was answered or given up; `None` if all its claims were renewed.
+    renewal_error: Mutex<Option<BackendError>>,
     meters: OnceLock<Meters>,
     renewal_meters: OnceLock<Rounds>,
 }
@@ -61,6 +63,7 @@ impl Context {
             losses: Default::default(),
             unreachable: AtomicBool::new(false),
             last_error: Mutex::default(),
+            renewal_error: Mutex::default(),
             meters: OnceLock::new(),
             renewal_meters: OnceLock::new(),
         })
@@ -93,6 +96,15 @@ impl Context {
     pub(crate) fn store_error(&self) -> Option<BackendError> {
         let unreachable = self.unreachable.load(Ordering::Relaxed);
         unreachable.then(|| self.last_error.lock().clone()).flatten()
+    }
+
+    /// Records how a batch of renewals ended: with an error of one of its claims, or without.
+    pub(crate) fn renewals_ended(&self, error: Option<BackendError>) {
+        *self.renewal_error.lock() = error;
+    }
+
+    pub(crate) fn renewal_error(&self) -> Option<BackendError> {
+        self.renewal_error.lock().clone()
     }
 
     pub(crate) fn next_claim(&self) -> ClaimId {

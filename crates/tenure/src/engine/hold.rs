@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::context::Context;
 use super::deadline::local_deadline;
 use super::wheel::Mark;
-use crate::error::{Lost, LostCause};
+use crate::error::{Error, Lost, LostCause};
 use crate::telemetry::Meters;
 
 /// The `deadline` of a lost claim. It is never replaced: a lost claim stays lost.
@@ -246,6 +246,13 @@ impl Hold {
         let least = lease.min(self.claim.lease);
         self.lease_nanos
             .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
+    }
+
+    /// The error of the client's last renewals, while this hold's last one is unconfirmed.
+    pub(crate) fn renewal_error(&self) -> Option<Error> {
+        let unconfirmed = self.unconfirmed.load(Ordering::Relaxed);
+        let error = unconfirmed.then(|| self.context.renewal_error()).flatten();
+        error.map(Error::from)
     }
 
     /// Records that a renewal was sent, until the store confirms it.

@@ -383,7 +383,7 @@ impl Shared {
         let answers = call.instrument(renewing(batch.len())).await;
         let now = context.now();
         meters.renewal.record(now - sent);
-        let mut first = None;
+        let (mut first, mut unknown) = (None, None);
         let mut renewed = 0;
         let mut looks = Vec::with_capacity(batch.len());
         let missing = std::iter::repeat_with(|| RenewReply::Unknown(no_answer()));
@@ -426,11 +426,13 @@ impl Shared {
                         hold.downgrade_refused();
                     }
                     looks.push((hold, next_look(hold, now + retry_after(hold.lease()))));
+                    unknown = Some(error.clone());
                     Some(error.into())
                 }
             };
             first = first.or(failed);
         }
+        context.renewals_ended(unknown);
         meters.renewed.increment(renewed);
         let looks = looks.into_iter();
         self.schedule.reschedule(looks.map(|(hold, at)| (&hold.mark, at)));

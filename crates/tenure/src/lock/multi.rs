@@ -159,6 +159,11 @@ impl MultiGuard {
         ends.min().unwrap_or(Instant::ORIGIN)
     }
 
+    /// Why the last renewal of a member has failed; `None` once all were confirmed. See [`Guard::renewal_error`].
+    pub fn renewal_error(&self) -> Option<Error> {
+        self.guards.iter().find_map(Guard::renewal_error)
+    }
+
     /// The lost member and the reason; `None` while all are held. If several are lost, the first in the list of members.
     pub fn loss(&self) -> Option<Lost> {
         self.check().err()
