@@ -16,7 +16,7 @@ use crate::engine::deadline::unlock_limit;
 use crate::engine::hold::Hold;
 use crate::engine::owner::Owner;
 use crate::engine::queue::{Exit, SharedQueue};
-use crate::engine::releaser::{Left, Release};
+use crate::engine::releaser::Left;
 use crate::engine::services::Services;
 use crate::engine::timer::{nap, within};
 use crate::error::{Error, Lost, LostCause};
@@ -403,23 +403,11 @@ impl Held {
         // A release that is not answered at once is boxed, so that the future of `unlock` stays small.
         let left = match release.begin() {
             Some(left) => left,
-            None => self.finish(Box::new(release)).await?,
+            None => Box::new(release).send(self.unlock_limit()).await?,
         };
         match left {
             Left::WasGone if believed.is_ok() => Err(Box::pin(self.why_gone()).await.into()),
             Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),
-        }
-    }
-
-    /// Waits for the answer to a release that was sent.
-    async fn finish(&self, release: Box<Release>) -> Result<Left, Error> {
-        let Services { tasks, .. } = &*self.queue.services;
-        // If the caller drops this future, a background task finishes the release.
-        tokio::select! {
-            biased;
-            left = release.send(self.unlock_limit()) => Ok(left?),
-            // A future on another runtime can outlive the client's runtime: end the wait when that runtime ends.
-            () = tasks.ended().cancelled(), if tasks.elsewhere().is_some() => Err(tasks.closed()),
         }
     }
 

@@ -92,7 +92,10 @@ fn the_warning_about_a_store_that_died_names_key_store_and_cause() {
         });
         redis.process().kill();
         let printed = holder.finish().stderr;
-        let printed = printed.lines().find(|line| line.contains(words)).unwrap_or(&printed);
+        let printed = printed
+            .lines()
+            .find(|line| line.contains(words))
+            .unwrap_or(&printed);
         assert!(printed.contains(words), "{printed}");
         assert!(
             printed.contains("cannot be reached") && printed.contains("refused"),

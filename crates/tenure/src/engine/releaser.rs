@@ -25,7 +25,7 @@ use super::in_flight::{Adopt, Adoptable, InFlight, OverdueCalls};
 use super::request::LockRequest;
 use super::tasks::{Alarm, Tasks};
 use super::timer::{rest, sleep, within};
-use crate::error::no_answer;
+use crate::error::{Error, no_answer};
 use crate::telemetry::Meters;
 
 /// The shortest pause between two checks for overdue calls: those in flight for longer than the offer window.
@@ -232,7 +232,10 @@ impl Release {
     ///
     /// # Cancel safety
     /// If dropped after its first poll, a task finishes the release.
-    pub(crate) async fn send(mut self: Box<Self>, limit: Duration) -> Answer {
+    ///
+    /// # Errors
+    /// That of the store; [`Error::Closed`] if the client's runtime ends.
+    pub(crate) async fn send(mut self: Box<Self>, limit: Duration) -> Result<Left, Error> {
         if let Some(left) = self.begin() {
             return Ok(left);
         }
@@ -244,9 +247,13 @@ impl Release {
         }));
         let in_flight = InFlight::new(&releaser.0.tasks, work, None);
         releaser.adopt_later(&in_flight.adoptable());
-        // Returns at the answer, or when a task has adopted the release; that task then sends the answer.
+        // Returns at the answer, or when a task has adopted the release; that task then sends the answer. It is dropped if
+        // the client's runtime ends.
         poll_fn(|cx| in_flight.poll(cx)).await;
-        told.await.unwrap_or_else(|_| Err(BackendError::closed()))
+        match told.await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(releaser.0.tasks.closed()),
+        }
     }
 
     /// Sends the request. Returns the result if the store confirms at once; otherwise [`send`](Self::send) continues.
