@@ -34,10 +34,10 @@ impl RedisStore {
             return refused(batch.len(), &error, RenewReply::Unknown);
         }
         let (mut valid, mut replies): (Vec<Numbered<'_>>, Vec<_>) = (Vec::new(), Vec::new());
-        for (number, renewal) in batch.iter().enumerate() {
+        let kinds = self.claims.kinds(batch.iter().map(|renewal| renewal.claim.id));
+        for ((number, renewal), kind) in batch.iter().enumerate().zip(kinds) {
             match renewal.check(self.format().profile()) {
                 Ok(()) => {
-                    let kind = self.claims.kind(renewal.claim.id);
                     valid.push((number, renewal, self.layout.scripts_or_mutex(kind)));
                 }
                 Err(error) => replies.push((number, RenewReply::Unknown(error))),

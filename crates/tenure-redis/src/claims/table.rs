@@ -3,10 +3,12 @@
 //! `redisson_records.lua` describes the records.
 
 use std::collections::HashMap;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness, Grant, Instant, Kind,
     TokenRange, Tombstones,
@@ -34,39 +36,41 @@ pub(crate) struct ClaimTable {
 
 #[derive(Default)]
 struct State {
-    claims: HashMap<ClaimId, Entry>,
-    /// The next sweep comes when the table has this many entries, but at least `MIN_SWEEP`.
-    sweep_at: usize,
+    claims: HashMap<ClientId, ClaimsOfClient>,
     ended: Tombstones,
     /// What the table knows about each client's record in Redis. The keys are made by [`client_record_at`].
-    clients: HashMap<(ClientId, u16), StoredClient>,
+    records: HashMap<(ClientId, u16), StoredClient>,
     /// The servers form a cluster.
     in_cluster: bool,
 }
 
-/// A claim that may be in Redis or have a request in flight.
+/// The claims of one client, by their numbers.
+#[derive(Default)]
+struct ClaimsOfClient {
+    entries: FxHashMap<u64, Entry>,
+    /// The next sweep comes when the client has this many entries, but at least `MIN_SWEEP`.
+    sweep_at: usize,
+}
+
+/// A claim that may be in Redis or have a request in flight. Every held lock has one, so it is kept small.
 struct Entry {
     claim: Arc<Claim>,
-    /// Number of calls that place or poll the claim and wait for a reply.
-    in_flight: u32,
-    /// Latest time at which a request that was given up without a reply may arrive.
-    may_arrive_until: Option<Instant>,
-    grant: Option<HeldGrant>,
+    /// The tokens, if the claim was granted and not released.
+    granted: Option<TokenRange>,
+    /// Of a granted claim: lower bound for the end of the lease, in microseconds of the server's clock.
+    ends: u64,
+    /// Of a granted claim: a renewal may have written a record of it in Redis.
+    has_record: bool,
     /// The claim waits in the fair queue in Redis.
     waits_in_store: bool,
     /// A release is in progress or may have taken effect. Further calls that acquire the claim return `Ended`.
     releasing: bool,
+    /// Number of calls that place or poll the claim and wait for a reply.
+    in_flight: u32,
+    /// Latest time at which a request that was given up without a reply may arrive; [`Instant::ORIGIN`] if none was.
+    may_arrive_until: Instant,
     /// Earliest time at which a sweep may remove the entry.
     until: Instant,
-}
-
-#[derive(Clone, Copy)]
-struct HeldGrant {
-    run: TokenRange,
-    /// Lower bound for the end of the lease, in microseconds of the server's clock.
-    ends: u64,
-    /// A renewal may have written a record of the claim in Redis.
-    has_record: bool,
 }
 
 /// What the table knows about a client's record in Redis.
@@ -139,22 +143,25 @@ impl ClaimTable {
             return Lookup::Ended;
         }
         let until = not_after.max(now) + RECORD_TTL;
-        state.sweep(now);
-        let entry = state.claims.entry(id).or_insert_with(|| Entry {
+        state.sweep(id.client(), now);
+        let claims = state.claims.entry(id.client()).or_default();
+        let entry = claims.entries.entry(id.number()).or_insert_with(|| Entry {
             claim: claim.clone(),
-            in_flight: 0,
-            may_arrive_until: None,
-            grant: None,
+            granted: None,
+            ends: 0,
+            has_record: false,
             waits_in_store: false,
             releasing: false,
+            in_flight: 0,
+            may_arrive_until: Instant::ORIGIN,
             until,
         });
         if entry.releasing {
             return Lookup::Ended;
         }
         // The known tokens are final, unless another request may be in flight, to which Redis may grant other tokens.
-        if let (Some(held), false) = (entry.grant, entry.may_be_in_flight(now)) {
-            return Lookup::Granted(held.run);
+        if let (Some(run), false) = (entry.granted, entry.may_be_in_flight(now)) {
+            return Lookup::Granted(run);
         }
         entry.in_flight += 1;
         entry.until = entry.until.max(until);
@@ -167,17 +174,22 @@ impl ClaimTable {
         })
     }
 
-    /// The kind of lock that a claim belongs to; `None` if this client does not know the claim.
-    pub(crate) fn kind(&self, id: ClaimId) -> Option<Kind> {
+    /// The kind of lock that each claim belongs to; `None` for a claim that this client does not know.
+    pub(crate) fn kinds(&self, claims: impl Iterator<Item = ClaimId>) -> Vec<Option<Kind>> {
         let state = self.state.lock();
-        state.claims.get(&id).map(|entry| entry.claim.mode.kind())
+        let kind = |id| state.entry(id).map(|entry| entry.claim.mode.kind());
+        claims.map(kind).collect()
+    }
+
+    pub(crate) fn kind(&self, id: ClaimId) -> Option<Kind> {
+        self.kinds(iter::once(id)).pop().flatten()
     }
 
     /// Marks a claim as being released, so that it is not placed again. If this client knows the claim, also returns
     /// its kind.
     pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> (EndState, Option<Kind>) {
         let mut state = self.state.lock();
-        let Some(entry) = state.claims.get_mut(&id) else {
+        let Some(entry) = state.entry_mut(id) else {
             let end = match state.ended.contains(id) {
                 true => EndState::Settled,
                 false => EndState::Unknown,
@@ -187,7 +199,7 @@ impl ClaimTable {
         entry.releasing = true;
         let end = if entry.may_be_in_flight(now) {
             EndState::MayBeInFlight
-        } else if entry.grant.is_some_and(|held| held.has_record) {
+        } else if entry.granted.is_some() && entry.has_record {
             EndState::SettledWithRecord
         } else {
             EndState::Settled
@@ -198,13 +210,13 @@ impl ClaimTable {
     /// Records that the store has confirmed a release.
     pub(crate) fn confirm_end(&self, id: ClaimId, now: Instant) {
         let mut state = self.state.lock();
-        state.claims.remove(&id);
+        state.remove(id);
         state.ended.insert(id, now);
     }
 
     /// Undoes `begin_release`, after the store refused the release without effect.
     pub(crate) fn cancel_release(&self, id: ClaimId) {
-        if let Some(entry) = self.state.lock().claims.get_mut(&id) {
+        if let Some(entry) = self.state.lock().entry_mut(id) {
             entry.releasing = false;
         }
     }
@@ -213,37 +225,38 @@ impl ClaimTable {
     /// when the server's clock showed `shown`.
     pub(crate) fn mark_lost(&self, id: ClaimId, now: Instant, shown: u64) -> bool {
         let mut state = self.state.lock();
-        let Some(entry) = state.claims.get_mut(&id) else {
+        let Some(entry) = state.entry_mut(id) else {
             return false;
         };
-        let Some(held) = entry.grant.take() else {
+        if entry.granted.take().is_none() {
             return false;
-        };
+        }
+        let ends = entry.ends;
         // The entry stays if a request may be in flight, because the release must tell the script so.
         if !entry.may_be_in_flight(now) {
-            state.claims.remove(&id);
+            state.remove(id);
         }
         state.ended.insert(id, now);
-        held.ends <= shown
+        ends <= shown
     }
 
     /// Returns the record that a renewal shall write: the claim's tokens (or `raised`, if given) and label. The table
     /// then counts the record as written. Returns `None` if the claim is not known as granted, or is being released.
     pub(crate) fn record_to_write(&self, id: ClaimId, raised: Option<TokenRange>) -> Option<String> {
         let mut state = self.state.lock();
-        let entry = state.claims.get_mut(&id).filter(|entry| !entry.releasing)?;
-        let held = entry.grant.as_mut()?;
-        held.has_record = true;
-        Some(granted_record(raised.unwrap_or(held.run), &entry.claim.label))
+        let entry = state.entry_mut(id).filter(|entry| !entry.releasing)?;
+        let run = entry.granted?;
+        entry.has_record = true;
+        Some(granted_record(raised.unwrap_or(run), &entry.claim.label))
     }
 
     /// Records a renewal: the lease ends no earlier than `until` on the client's clock and `ends` on the server's.
     pub(crate) fn mark_renewed(&self, id: ClaimId, until: Instant, ends: u64, raised: Option<TokenRange>) {
-        if let Some(entry) = self.state.lock().claims.get_mut(&id) {
+        if let Some(entry) = self.state.lock().entry_mut(id) {
             entry.until = until + RECORD_TTL;
-            if let Some(held) = &mut entry.grant {
-                held.ends = ends;
-                held.run = raised.unwrap_or(held.run);
+            if let Some(run) = entry.granted {
+                entry.ends = ends;
+                entry.granted = Some(raised.unwrap_or(run));
             }
         }
     }
@@ -251,7 +264,7 @@ impl ClaimTable {
     /// The label to write into the record of a claim's client.
     pub(crate) fn client_label(&self, claim: &ClaimRef) -> Arc<str> {
         let state = self.state.lock();
-        let client = state.clients.get(&client_record_at(claim, state.in_cluster));
+        let client = state.records.get(&client_record_at(claim, state.in_cluster));
         client.map_or_else(|| "".into(), |client| client.label.clone())
     }
 }
@@ -259,7 +272,7 @@ impl ClaimTable {
 impl Entry {
     /// Returns whether a request that places or polls the claim may still arrive at the server.
     fn may_be_in_flight(&self, now: Instant) -> bool {
-        self.in_flight > 0 || self.may_arrive_until.is_some_and(|until| now < until)
+        self.in_flight > 0 || now < self.may_arrive_until
     }
 }
 
@@ -269,7 +282,7 @@ impl State {
     fn client_record(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<ClientRecord> {
         let until = now + claim.lease + RECORD_TTL;
         let at = client_record_at(&claim.at, self.in_cluster);
-        let stored = self.clients.entry(at).or_insert_with(|| StoredClient {
+        let stored = self.records.entry(at).or_insert_with(|| StoredClient {
             label: claim.label.clone(),
             until: now,
             wire,
@@ -287,19 +300,37 @@ impl State {
         })
     }
 
-    fn sweep(&mut self, now: Instant) {
-        if self.claims.len() < self.sweep_at.max(MIN_SWEEP) {
+    fn entry(&self, id: ClaimId) -> Option<&Entry> {
+        self.claims.get(&id.client())?.entries.get(&id.number())
+    }
+
+    fn entry_mut(&mut self, id: ClaimId) -> Option<&mut Entry> {
+        let claims = self.claims.get_mut(&id.client())?;
+        claims.entries.get_mut(&id.number())
+    }
+
+    fn remove(&mut self, id: ClaimId) {
+        if let Some(claims) = self.claims.get_mut(&id.client()) {
+            claims.entries.remove(&id.number());
+        }
+    }
+
+    fn sweep(&mut self, client: ClientId, now: Instant) {
+        let Some(claims) = self.claims.get_mut(&client) else {
+            return;
+        };
+        if claims.entries.len() < claims.sweep_at.max(MIN_SWEEP) {
             return;
         }
-        self.claims.retain(|id, entry| {
+        claims.entries.retain(|number, entry| {
             let stays = entry.in_flight > 0 || now < entry.until;
             if !stays && entry.releasing {
-                self.ended.insert(*id, now);
+                self.ended.insert(ClaimId::new(client, *number), now);
             }
             stays
         });
-        self.clients.retain(|_, client| now < client.until);
-        self.sweep_at = self.claims.len() * 2;
+        claims.sweep_at = claims.entries.len() * 2;
+        self.records.retain(|_, client| now < client.until);
     }
 }
 
@@ -322,7 +353,7 @@ impl Placement<'_> {
         if self.client.is_some() {
             let mut state = self.table.state.lock();
             let at = client_record_at(&self.claim.at, state.in_cluster);
-            if let Some(stored) = state.clients.get_mut(&at) {
+            if let Some(stored) = state.records.get_mut(&at) {
                 stored.until = Instant::ORIGIN;
             }
         }
@@ -331,20 +362,18 @@ impl Placement<'_> {
     fn granted(&mut self, grant: &Grant, ends: u64) {
         self.answered = true;
         let mut state = self.table.state.lock();
-        let Some(entry) = state.claims.get_mut(&self.claim.at.id) else {
+        let Some(entry) = state.entry_mut(self.claim.at.id) else {
             return;
         };
         entry.in_flight -= 1;
         entry.until = entry.until.max(grant.held_from + grant.lease + RECORD_TTL);
         // If two requests were in flight, the higher tokens are valid: they were drawn later.
-        let before = entry.grant.map(|held| held.run);
-        entry.grant = grant.tokens.map(|run| HeldGrant {
-            run: before
-                .filter(|before| before.first() > run.first())
-                .unwrap_or(run),
-            ends,
-            has_record: entry.grant.is_some_and(|held| held.has_record),
-        });
+        entry.has_record &= entry.granted.is_some();
+        entry.granted = match (entry.granted, grant.tokens) {
+            (Some(before), Some(run)) if before.first() > run.first() => Some(before),
+            (_, run) => run,
+        };
+        entry.ends = ends;
     }
 
     /// Records that the call granted nothing. `waits` tells whether the claim waits; `None` if the call failed without
@@ -353,16 +382,17 @@ impl Placement<'_> {
         self.answered = true;
         self.client_not_stored();
         let mut state = self.table.state.lock();
-        let Some(entry) = state.claims.get_mut(&self.claim.at.id) else {
+        let Some(entry) = state.entry_mut(self.claim.at.id) else {
             return;
         };
         entry.in_flight -= 1;
         if let Some(waits) = waits {
             entry.waits_in_store = waits && entry.claim.fairness == Fairness::Fifo;
         }
-        let stays = entry.waits_in_store || waits.is_none() && entry.grant.is_some();
-        if !stays && entry.in_flight == 0 && entry.may_arrive_until.is_none() && !entry.releasing {
-            state.claims.remove(&self.claim.at.id);
+        let stays = entry.waits_in_store || waits.is_none() && entry.granted.is_some();
+        let was_given_up = entry.may_arrive_until != Instant::ORIGIN;
+        if !stays && entry.in_flight == 0 && !was_given_up && !entry.releasing {
+            state.remove(self.claim.at.id);
         }
     }
 }
@@ -373,9 +403,9 @@ impl Drop for Placement<'_> {
             return;
         }
         self.client_not_stored();
-        if let Some(entry) = self.table.state.lock().claims.get_mut(&self.claim.at.id) {
+        if let Some(entry) = self.table.state.lock().entry_mut(self.claim.at.id) {
             entry.in_flight -= 1;
-            entry.may_arrive_until = entry.may_arrive_until.max(Some(self.not_after + RECORD_TTL));
+            entry.may_arrive_until = entry.may_arrive_until.max(self.not_after + RECORD_TTL);
         }
     }
 }

@@ -339,13 +339,14 @@ impl Shared {
         }
         // Puts the claims back into the schedule at once, to retry an unanswered renewal within the same third of the
         // lease.
-        for watched in &alive {
+        self.schedule.insert_all(alive.iter().map(|watched| {
             let again = next_look(&watched.hold, now + stall_after(watched.hold.lease()));
-            self.schedule.insert(watched.clone(), again);
-        }
+            (watched.clone(), again)
+        }));
         alive.retain(|watched| watched.hold.is_renewed());
-        for batch in alive.chunks(most) {
-            self.spawn_renewal(batch.to_vec());
+        let mut renewed = alive.into_iter().peekable();
+        while renewed.peek().is_some() {
+            self.spawn_renewal(renewed.by_ref().take(most).collect());
         }
         self.schedule.next_wake(now)
     }

@@ -3,6 +3,7 @@
 //! A hold enters the wheel, or moves in it, only by [`Schedule::insert`] and [`Schedule::reschedule`]. Both wake the
 //! task if its timer would end after the hold is due.
 
+use std::iter;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -35,15 +36,24 @@ impl<T: Marked + Clone> Schedule<T> {
     }
 
     pub(crate) fn insert(&self, item: T, due: Instant) {
+        self.insert_all(iter::once((item, due)));
+    }
+
+    pub(crate) fn insert_all(&self, items: impl Iterator<Item = (T, Instant)>) {
         self.change(|wheel| {
-            wheel.insert(item, due);
-            Some(due)
+            let inserted = items.map(|(item, due)| {
+                wheel.insert(item, due);
+                due
+            });
+            inserted.min()
         });
     }
 
-    /// Changes the due times of a batch of items. Skips those that are not in the wheel.
-    pub(crate) fn reschedule<'a>(&self, items: impl IntoIterator<Item = (&'a Mark, Instant)>) {
-        let items = items.into_iter();
+    /// Changes the due times of a batch of items. Skips those that are not in the wheel. Begins with the last item: the
+    /// items of a batch lie in the order in which they were inserted, and the last one leaves its slot without moving
+    /// another.
+    pub(crate) fn reschedule<'a>(&self, items: impl DoubleEndedIterator<Item = (&'a Mark, Instant)>) {
+        let items = items.rev();
         self.change(|wheel| {
             let moved = items.filter_map(|(mark, due)| wheel.reschedule(mark, due).then_some(due));
             moved.min()

@@ -1,7 +1,7 @@
 //! A timer wheel with constant-time insertion and removal, so that locking stays cheap. It finds the items that are
 //! due; the renewer handles them.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure_backend::Instant;
@@ -28,7 +28,6 @@ pub(crate) struct Mark {
     /// The number of the slot, from 1; 0 if the item is not in the wheel.
     slot: AtomicU32,
     index: AtomicU32,
-    due: AtomicU64,
 }
 
 impl Mark {
@@ -36,15 +35,12 @@ impl Mark {
         self.slot.store(slot as u32 + 1, Ordering::Relaxed);
         self.index.store(index as u32, Ordering::Relaxed);
     }
-
-    fn due(&self) -> Instant {
-        Instant::from_nanos(self.due.load(Ordering::Relaxed))
-    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
-    slots: Box<[Vec<T>]>,
+    /// The items of each slot, with their due times: beside an item, so that a look at a slot reads no item.
+    slots: Box<[Vec<(T, Instant)>]>,
     len: usize,
     /// The tick up to which all due items were taken.
     done: u64,
@@ -64,9 +60,8 @@ impl<T: Marked + Clone> Wheel<T> {
 
     pub(crate) fn insert(&mut self, item: T, due: Instant) {
         let slot = slot_of(tick(due).max(self.done));
-        item.mark().due.store(due.as_nanos(), Ordering::Relaxed);
         item.mark().place(slot, self.slots[slot].len());
-        self.slots[slot].push(item);
+        self.slots[slot].push((item, due));
         self.len += 1;
     }
 
@@ -74,7 +69,7 @@ impl<T: Marked + Clone> Wheel<T> {
     pub(crate) fn remove(&mut self, mark: &Mark) -> Option<T> {
         let slot = mark.slot.load(Ordering::Relaxed).checked_sub(1)? as usize;
         let index = mark.index.load(Ordering::Relaxed) as usize;
-        Some(self.take(slot, index))
+        Some(self.take(slot, index).0)
     }
 
     /// Changes the due time of an item. Returns false if it is not in the wheel.
@@ -84,12 +79,13 @@ impl<T: Marked + Clone> Wheel<T> {
     }
 
     pub(crate) fn items(&self) -> Vec<T> {
-        self.slots.iter().flatten().cloned().collect()
+        let items = self.slots.iter().flatten();
+        items.map(|(item, _)| item.clone()).collect()
     }
 
-    fn take(&mut self, slot: usize, index: usize) -> T {
-        let item = self.slots[slot].swap_remove(index);
-        if let Some(moved) = self.slots[slot].get(index) {
+    fn take(&mut self, slot: usize, index: usize) -> (T, Instant) {
+        let (item, due) = self.slots[slot].swap_remove(index);
+        if let Some((moved, _)) = self.slots[slot].get(index) {
             moved.mark().place(slot, index);
         } else if index == 0 && self.slots[slot].capacity() > SPARE {
             // The slot is empty: frees its memory if it was crowded. Shrinking it would leave a small block that
@@ -98,7 +94,7 @@ impl<T: Marked + Clone> Wheel<T> {
         }
         item.mark().slot.store(0, Ordering::Relaxed);
         self.len -= 1;
-        item
+        (item, due)
     }
 
     /// Takes out the items that are due at `now`, at most a portion. The caller sends them in batches of `most`: to
@@ -126,13 +122,15 @@ impl<T: Marked + Clone> Wheel<T> {
             let ahead_ticks = (tick(now + early) - last).min(SLOTS as u64 - 1);
             for t in last..=last + ahead_ticks {
                 self.sweep(slot_of(t), &mut due, full, |item, at| {
-                    at - now <= ahead(item) && !ahead(item).is_zero()
+                    at <= now + early && at - now <= ahead(item) && !ahead(item).is_zero()
                 });
             }
         }
         due
     }
 
+    /// Takes out the due items of a slot, until there are `full` ones. Begins with the last item, which can leave
+    /// without moving another.
     fn sweep(
         &mut self,
         slot: usize,
@@ -140,15 +138,13 @@ impl<T: Marked + Clone> Wheel<T> {
         full: usize,
         is_due: impl Fn(&T, Instant) -> bool,
     ) {
-        let mut index = 0;
-        while let Some(item) = self.slots[slot].get(index)
-            && into.len() < full
-        {
-            let at = item.mark().due();
-            if is_due(item, at) {
-                into.push((self.take(slot, index), at));
-            } else {
-                index += 1;
+        for index in (0..self.slots[slot].len()).rev() {
+            if into.len() >= full {
+                return;
+            }
+            let (item, at) = &self.slots[slot][index];
+            if is_due(item, *at) {
+                into.push(self.take(slot, index));
             }
         }
     }
@@ -167,7 +163,7 @@ impl<T: Marked + Clone> Wheel<T> {
         let this_turn = |t: u64| {
             let slot = &self.slots[slot_of(t)];
             slot.iter()
-                .map(|item| item.mark().due())
+                .map(|(_, due)| *due)
                 .filter(|due| *due < horizon)
                 .min()
         };
