@@ -35,9 +35,13 @@ impl Shared {
         set_mode(fixture.folder.path(), 0o755);
         fs::create_dir(fixture.path("shared")).expect("the folder is ours");
         set_mode(&fixture.path("shared"), 0o777);
-        // Other users may not be able to enter the folder of the built program.
+        // Other users may not be able to enter the folder of the built program. Another process copies it: a program that
+        // is open for writing cannot be started, and a child of another test could inherit the open file.
         let program = fixture.path("tenure");
-        fs::copy(env!("CARGO_BIN_EXE_tenure"), &program).expect("the program can be copied");
+        let copied = Command::new("cp")
+            .args([env!("CARGO_BIN_EXE_tenure").as_ref(), program.as_path()])
+            .status();
+        assert!(copied.is_ok_and(|status| status.success()));
         set_mode(&program, 0o755);
         Shared { fixture, program }
     }
