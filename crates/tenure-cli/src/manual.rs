@@ -39,7 +39,9 @@ $XDG_CONFIG_HOME/tenure/url, /etc/tenure/url
                    the store's URL in the first line that is neither empty nor
                    begins with #, if no option and no variable names a store
 ~/.local/state/tenure/locks.db
-                   the locks of the store `sqlite:`",
+                   the locks of the store `sqlite:`, for this user alone. To share a
+                   file with a group, write sqlite:PATH?mode=0660, in a folder of
+                   the group with the set-group-ID bit (chmod 2770)",
     ),
     (
         "SEE ALSO",

@@ -147,6 +147,15 @@ pub enum InvalidUrl {
         /// The allowed words, as a list.
         choices: String,
     },
+    /// The value of an option is not a mode that a file of the store can have.
+    #[error(
+        "the option `{name}` is not the mode of a file: write it in octal digits, such as `0660`, with read and write \
+         for the owner, and no bits but the permissions of owner, group and others"
+    )]
+    FileMode {
+        /// The option's name.
+        name: String,
+    },
     /// An option that needs a value has an empty one.
     #[error("the option `{name}` is empty: give it a value, or leave it out")]
     NoValue {

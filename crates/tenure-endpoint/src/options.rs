@@ -33,6 +33,7 @@ enum Kind {
     Flag,
     Text,
     Path,
+    FileMode,
     OneOf(&'static [&'static str]),
 }
 
@@ -65,6 +66,13 @@ impl Known {
         Self::new(name, Kind::Path)
     }
 
+    /// An option whose value is the mode of a file, in three or four octal digits, such as `0660`. The owner must have
+    /// read and write, and no bits may be set but the permissions of owner, group and others.
+    #[must_use]
+    pub const fn file_mode(name: &'static str) -> Self {
+        Self::new(name, Kind::FileMode)
+    }
+
     /// An option whose value is one of the words `choices`.
     #[must_use]
     pub const fn one_of(name: &'static str, choices: &'static [&'static str]) -> Self {
@@ -94,6 +102,10 @@ impl Known {
             Kind::Text | Kind::Path if text.is_empty() => Err(InvalidUrl::NoValue { name: name() }),
             Kind::Text => Ok(Value::Text(text.to_owned())),
             Kind::Path => Ok(Value::Path(PathBuf::from(text))),
+            Kind::FileMode => match parse_file_mode(text) {
+                Some(mode) => Ok(Value::FileMode(mode)),
+                None => Err(InvalidUrl::FileMode { name: name() }),
+            },
         }
     }
 }
@@ -129,6 +141,7 @@ enum Value {
     Flag(bool),
     Text(String),
     Path(PathBuf),
+    FileMode(u32),
     OneOf(&'static str),
 }
 
@@ -187,6 +200,15 @@ impl Options {
         }
     }
 
+    /// The mode of a file in the option `name`; `None` if the URL lacks the option.
+    #[must_use]
+    pub fn file_mode(&self, name: &str) -> Option<u32> {
+        match self.find(name, |kind| matches!(kind, Kind::FileMode))? {
+            Value::FileMode(mode) => Some(*mode),
+            _ => None,
+        }
+    }
+
     /// The word in the option `name`; `None` if the URL lacks the option.
     #[must_use]
     pub fn one_of(&self, name: &str) -> Option<&'static str> {
@@ -207,6 +229,16 @@ impl Options {
         let mut given = self.given.iter();
         given.find(|(given, _)| *given == name).map(|(_, value)| value)
     }
+}
+
+/// Reads three or four octal digits. Returns `None` for another text, and for a mode that [`Known::file_mode`] excludes.
+fn parse_file_mode(text: &str) -> Option<u32> {
+    let is_octal = text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    if !is_octal || ![3, 4].contains(&text.len()) {
+        return None;
+    }
+    let mode = u32::from_str_radix(text, 8).ok()?;
+    (mode <= 0o777 && mode & 0o600 == 0o600).then_some(mode)
 }
 
 /// Joins words to a list such as "`a`, `b` and `c`", each in backquotes. `last` is the word before the last item,

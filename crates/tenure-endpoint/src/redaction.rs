@@ -11,7 +11,7 @@ const SENTINEL_PASSWORD_FILE: &str = "sentinel_password_file";
 ///
 /// An option that is missing here works, but its value is shown as `***`. A test checks that the list has every option
 /// of every store.
-const SHOWN: [&str; 23] = [
+const SHOWN: [&str; 24] = [
     "application_name",
     "ca",
     "cert",
@@ -24,6 +24,7 @@ const SHOWN: [&str; 23] = [
     "layout",
     "max_lease",
     "member_timeout",
+    "mode",
     "options",
     PASSWORD_FILE,
     "registry",

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tenure_endpoint::{Known, Options, StoreUrl};
 
-const KNOWN: [Known; 5] = [
+const KNOWN: [Known; 6] = [
     Known::duration("command_timeout"),
     Known::flag("replicas"),
     Known::text("table"),
     Known::path("password_file"),
+    Known::file_mode("mode"),
     Known::one_of("layout", &["claims", "unique", "version"]),
 ];
 
@@ -20,12 +21,13 @@ fn options(query: &str) -> Result<Options, String> {
 
 #[test]
 fn options_are_returned_by_type() {
-    let all = "command_timeout=1m30s&replicas=true&table=my%20locks&password_file=%2Frun%2Fpw&layout=unique";
+    let all = "command_timeout=1m30s&replicas=true&table=my%20locks&password_file=%2Frun%2Fpw&mode=0640&layout=unique";
     let given = options(all).expect("all are known");
     assert_eq!(given.duration("command_timeout"), Some(Duration::from_secs(90)));
     assert_eq!(given.flag("replicas"), Some(true));
     assert_eq!(given.text("table"), Some("my locks"));
     assert_eq!(given.path("password_file"), Some(Path::new("/run/pw")));
+    assert_eq!(given.file_mode("mode"), Some(0o640));
     assert_eq!(given.one_of("layout"), Some("unique"));
 }
 
@@ -36,6 +38,7 @@ fn a_missing_option_is_none() {
     assert_eq!(none.flag("replicas"), None);
     assert_eq!(none.text("table"), None);
     assert_eq!(none.path("password_file"), None);
+    assert_eq!(none.file_mode("mode"), None);
     assert_eq!(none.one_of("layout"), None);
 }
 
@@ -43,14 +46,31 @@ fn a_missing_option_is_none() {
 fn the_error_for_an_unknown_option_lists_the_known_ones() {
     assert_eq!(
         options("tabel=x").unwrap_err(),
-        "the store has no option `tabel`: it knows `command_timeout`, `replicas`, `table`, `password_file` and \
-         `layout`",
+        "the store has no option `tabel`: it knows `command_timeout`, `replicas`, `table`, `password_file`, `mode` \
+         and `layout`",
     );
     let url = StoreUrl::parse("redis://h?x=1").expect("the grammar is met");
     assert_eq!(
         url.options(&[]).unwrap_err().to_string(),
         "the store has no option `x`: it knows none"
     );
+}
+
+#[test]
+fn a_file_mode_is_octal_and_leaves_read_and_write_to_the_owner() {
+    for (text, mode) in [("600", 0o600), ("0666", 0o666), ("0750", 0o750)] {
+        let given = options(&format!("mode={text}")).expect("it is a file mode");
+        assert_eq!(given.file_mode("mode"), Some(mode), "{text}");
+    }
+    for wrong in [
+        "", "66", "00660", "660 ", "+660", "0o660", "0680", "rw", "0460", "0260", "1660", "4755",
+    ] {
+        let refused = options(&format!("mode={wrong}")).unwrap_err();
+        assert!(
+            refused.contains("in octal digits, such as `0660`"),
+            "{wrong}: {refused}"
+        );
+    }
 }
 
 #[test]

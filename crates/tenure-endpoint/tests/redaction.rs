@@ -67,8 +67,8 @@ fn a_url_is_shown_without_its_password() {
         ),
         ("redis://ada:x:s3cr3t:y@h", "redis://ada@h"),
         (
-            "sqlite:/tmp/a b%20c.db?layout=claims",
-            "sqlite:/tmp/a b%20c.db?layout=claims",
+            "sqlite:/tmp/a b%20c.db?layout=claims&mode=0660",
+            "sqlite:/tmp/a b%20c.db?layout=claims&mode=0660",
         ),
         ("sqlite:///tmp/x", "sqlite:///tmp/x"),
     ];

@@ -1,18 +1,30 @@
 //! Turns SQLite's errors into [`BackendError`]s, which say what is wrong and what to do.
 
 use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
 use tenure_backend::{BackendError, Effect, Fault, escape_control};
 
+use crate::dialect::sqlite::access;
 use crate::display::display_path;
 
 /// Converts an error of SQLite. `effect` says whether the failed statement may have changed the file.
 pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> BackendError {
     let file = display_path(path);
     let store = |message: String| (Fault::Store, message);
-    let (fault, message) = match error.sqlite_error_code() {
+    let code = error.sqlite_error_code();
+    let may_be_denied = matches!(
+        code,
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen)
+    );
+    // Says more than SQLite's error.
+    if let Some((fault, message)) = may_be_denied.then(|| access::obstacle(path)).flatten() {
+        return BackendError::new(fault, effect, message);
+    }
+    let (fault, message) = match code {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
             Fault::Unavailable,
             format!("the lock file {file} is in use by other processes all the time: try again"),
@@ -21,17 +33,22 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
             "the lock file {file} cannot grow, since its disk is full or it has reached its own limit: free some \
              space; until then held locks end with their leases"
         )),
-        Some(ErrorCode::ReadOnly) => store(format!(
-            "the lock file {file} cannot be written: give this user write access to it and its directory"
-        )),
+        Some(ErrorCode::ReadOnly) => {
+            let message = format!("the lock file {file} cannot be written");
+            let why = "it may be marked as immutable: choose another file";
+            return BackendError::because(Fault::Store, effect, message, Unexplained(why));
+        }
         Some(ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => (
             Fault::Denied,
             format!("this user may not use the lock file {file}: give it access, or choose another file"),
         ),
-        Some(ErrorCode::CannotOpen) => store(format!(
-            "the lock file {file} or the files beside it (-wal, -shm) cannot be opened or made: \
-             this user needs write access to the directory too, and the process free file descriptors"
-        )),
+        Some(ErrorCode::CannotOpen) => {
+            let message = format!(
+                "the lock file {file} or the files beside it (-wal, -shm) cannot be opened or created"
+            );
+            let why = "this process may have used up its file descriptors, or the disk its inodes";
+            return BackendError::because(Fault::Store, effect, message, Unexplained(why));
+        }
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => store(damaged(path)),
         // All statements of Tenure are correct, so another program must have changed the tables or rows.
         Some(ErrorCode::Unknown) | None => store(format!(
@@ -50,6 +67,24 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
         Cow::Borrowed(_) => BackendError::because(fault, effect, message, error),
         Cow::Owned(text) => BackendError::because(fault, effect, message, text),
     }
+}
+
+/// Cause of an error of SQLite for which the permissions of the files show no reason.
+#[derive(Debug)]
+struct Unexplained(&'static str);
+
+impl fmt::Display for Unexplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl StdError for Unexplained {}
+
+/// Returns whether SQLite could not open or write a file, although its permissions allow it by now. Another process may
+/// just have created the file, and set its mode a moment later.
+pub(crate) fn may_have_been_new(error: &BackendError) -> bool {
+    error.source().is_some_and(|source| source.is::<Unexplained>())
 }
 
 pub(crate) fn damaged(path: &Path) -> String {

@@ -85,26 +85,28 @@ pub async fn connect(url: &str) -> Result<Client, Error> {
 /// Those of [`connect`]; [`Error::Closed`] if [`Settings::own_thread`] is set and the system cannot start a thread.
 pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error> {
     let url = StoreUrl::parse(url)?;
-    let limit = settings.connect_limit;
     if !settings.own_thread {
-        return Ok(Client::new(open_within(limit, &url).await?, settings));
+        return Ok(Client::new(open_within(&url, &settings).await?, settings));
     }
     let thread = OwnThread::start()?;
-    let backend = thread.open(async move { open_within(limit, &url).await }).await?;
+    let in_thread = settings.clone();
+    let backend = thread
+        .open(async move { open_within(&url, &in_thread).await })
+        .await?;
     Ok(Client::on(thread, backend, settings))
 }
 
-/// Opens the store at `url`. Without a limit, tries once. With one, tries again after each transient failure until the
-/// limit has passed, and then returns the last failure.
-async fn open_within(limit: Option<Duration>, url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
-    let Some(limit) = limit else {
-        return open(url).await;
+/// Opens the store at `url`. Without a `connect_limit`, tries once. With one, tries again after each transient failure
+/// until the limit has passed, and then returns the last failure.
+async fn open_within(url: &StoreUrl, settings: &Settings) -> Result<Arc<dyn Backend>, Error> {
+    let Some(limit) = settings.connect_limit else {
+        return open(url, settings).await;
     };
     let until = SystemClock.now() + limit;
     let mut pause = FIRST_PAUSE;
     let mut last = None;
     loop {
-        match timeout(until - SystemClock.now(), open(url)).await {
+        match timeout(until - SystemClock.now(), open(url, settings)).await {
             Ok(Err(error)) if error.is_transient() => last = Some(error),
             Ok(opened) => return opened,
             Err(_) => return Err(last.unwrap_or_else(|| not_connected(limit))),
@@ -120,10 +122,10 @@ fn not_connected(limit: Duration) -> Error {
     BackendError::new(Fault::Unavailable, Effect::None, message).into()
 }
 
-async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+async fn open(url: &StoreUrl, settings: &Settings) -> Result<Arc<dyn Backend>, Error> {
     match url.scheme() {
         "memory" => memory(url),
-        "sqlite" => sqlite(url).await,
+        "sqlite" => sqlite(url, settings.allow_read_only).await,
         "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" => redis(url).await,
         "redis+cluster" | "rediss+cluster" => redis_cluster(url).await,
         "redlock" | "redlocks" => redlock(url).await,
@@ -184,11 +186,14 @@ fn memory(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
 
 /// The options of an SQLite URL, after its `?`.
 #[cfg(feature = "sqlite")]
-const SQLITE_OPTIONS: &[tenure_endpoint::Known] = &[tenure_endpoint::Known::one_of("layout", &["claims"])];
+const SQLITE_OPTIONS: &[tenure_endpoint::Known] = &[
+    tenure_endpoint::Known::one_of("layout", &["claims"]),
+    tenure_endpoint::Known::file_mode("mode"),
+];
 
 #[cfg(feature = "sqlite")]
-async fn sqlite(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
-    url.options(SQLITE_OPTIONS)?;
+async fn sqlite(url: &StoreUrl, allow_read_only: bool) -> Result<Arc<dyn Backend>, Error> {
+    let options = url.options(SQLITE_OPTIONS)?;
     if url.path() == ":memory:" {
         let message = "`sqlite:` keeps locks in a file: for locks in memory use `memory:`, for a file of this name `sqlite:./:memory:`";
         return Err(Error::Invalid(message.into()));
@@ -196,7 +201,12 @@ async fn sqlite(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     let path = Some(url.path())
         .filter(|path| !path.is_empty())
         .map(std::path::PathBuf::from);
-    Ok(tenure_sql::sqlite::open(path, Arc::new(tenure_backend::SystemClock)).await?)
+    let config = tenure_sql::Config {
+        file_mode: options.file_mode("mode"),
+        allow_read_only,
+        ..tenure_sql::Config::default()
+    };
+    Ok(tenure_sql::sqlite::open_with(path, config).await?)
 }
 
 #[cfg(feature = "sqlite")]
@@ -211,7 +221,7 @@ fn sqlite_schema(_: &StoreUrl) -> Result<String, Error> {
 }
 
 #[cfg(not(feature = "sqlite"))]
-async fn sqlite(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+async fn sqlite(_: &StoreUrl, _: bool) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("sqlite"))
 }
 

@@ -22,6 +22,7 @@ pub struct Settings {
     pub(crate) lease: Duration,
     pub(crate) label: Arc<str>,
     pub(crate) connect_limit: Option<Duration>,
+    pub(crate) allow_read_only: bool,
     pub(crate) lock_limit: Option<Duration>,
     pub(crate) call_limit: Duration,
     pub(crate) offer_window: Duration,
@@ -42,6 +43,7 @@ impl Default for Settings {
             lease: Settings::DEFAULT_LEASE,
             label: Settings::default_label(),
             connect_limit: None,
+            allow_read_only: false,
             lock_limit: None,
             call_limit: Duration::from_secs(5),
             offer_window: Duration::from_millis(100),
@@ -102,6 +104,20 @@ impl Settings {
         let connect_limit = Some(limit);
         Settings {
             connect_limit,
+            ..self
+        }
+    }
+
+    /// Sets whether [`connect_with`](crate::connect_with) accepts a SQLite file that this user can read but not write:
+    /// false by default.
+    ///
+    /// For programs that monitor locks of other users. On such a file, only [`inspect`](crate::Client::inspect),
+    /// [`examine`](crate::Client::examine) and [`watch`](crate::Client::watch) work; other calls fail with
+    /// [`Fault::Denied`](crate::Fault::Denied). Other stores ignore this setting.
+    #[must_use]
+    pub fn allow_read_only(self, allow_read_only: bool) -> Self {
+        Settings {
+            allow_read_only,
             ..self
         }
     }

@@ -80,6 +80,37 @@ fn commands_of_coming_from_flock_print_the_given_output() {
     }
 }
 
+/// Runs the commands of the page in the fixture's folder instead of `/`. No test may change the groups of the system, so
+/// the commands that need root do nothing; the tests of `tenure-cli` share a file with another group.
+#[test]
+fn commands_that_share_a_lock_file_set_its_mode() {
+    let fixture = Fixture::new();
+    let text = page("docs/guides/coming-from-flock.md");
+    let blocks = blocks(&text, "sh");
+    let [create, change] = blocks[..] else {
+        panic!("two blocks of commands: {blocks:?}");
+    };
+    let here = run(&fixture, "mkdir srv; pwd").0;
+    let script = |block: &str| {
+        let moved = block
+            .replace("/srv/", &format!("{}/srv/", here.trim()))
+            .replace("/etc/", &format!("{}/etc/", here.trim()));
+        let skipped = "groupadd() { :; }; usermod() { :; }; chgrp() { test -e \"$2\"; }";
+        format!("set -e; umask 077; {skipped}\n{moved}")
+    };
+    let lock = "tenure --url-file \"$OLDPWD\"/etc/tenure/url run k -- stat -c %a . locks.db locks.db-wal";
+    let modes = |expected: &str| {
+        let shown = run(&fixture, &format!("cd srv/locks && {lock}"));
+        assert_eq!(shown, (expected.to_owned(), 0));
+    };
+    assert_eq!(run(&fixture, &script(create)), (String::new(), 0));
+    modes("2770\n660\n660\n");
+    run(&fixture, "chmod 600 srv/locks/*");
+    modes("2770\n600\n600\n");
+    assert_eq!(run(&fixture, &script(change)), (String::new(), 0));
+    modes("2770\n660\n660\n");
+}
+
 /// The languages of each page's code blocks. rustdoc compiles a block without a language as Rust, and skips a block
 /// whose language it does not know. A `text` block is a drawing, which nothing compiles or runs.
 #[test]
@@ -88,7 +119,7 @@ fn every_code_block_is_compiled_or_run() {
         // No test runs the commands of the README.
         ("README.md", &["console", "crontab", "rust"][..]),
         ("docs/guides/choosing-a-lock.md", &["rust"]),
-        ("docs/guides/coming-from-flock.md", &["console", "crontab"]),
+        ("docs/guides/coming-from-flock.md", &["console", "crontab", "sh"]),
         ("docs/guides/coming-from-redisson.md", &["rust"]),
         // `other_languages.rs` runs these.
         (

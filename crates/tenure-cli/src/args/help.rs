@@ -80,6 +80,7 @@ The store is --url or --url-file; else TENURE_URL; else the first line of
 $XDG_CONFIG_HOME/tenure/url, then of /etc/tenure/url, that is neither empty
 nor begins with #; else a SQLite file of your own, which locks only between
 your processes on this machine. Root uses no file in another user's home.
+To share a file with a group of users, write sqlite:PATH?mode=0660.
 Durations are written `500ms`, `5s`, `2m`, `1h30m`.
 
 ",

@@ -21,7 +21,7 @@ pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
     if store.is_absent(global)? {
         return Ok(summarize(global, &own, 0, "the way the store was chosen"));
     }
-    let client = store.connect(None, None).await?;
+    let client = store.connect_to_inspect().await?;
     let (notes, weak) = split_findings(client.profile());
     for text in &notes {
         note(global.quiet, text);

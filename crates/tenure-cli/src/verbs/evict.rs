@@ -4,7 +4,7 @@ use serde::Serialize;
 use tenure::backend::{HANDOVER_WINDOW, escape_control};
 use tenure::{HolderId, ReleaseTarget};
 
-use super::store::{connect_if_present, disconnect, key};
+use super::store::{Intent, connect_if_present, disconnect, key};
 use crate::args::{Evict, Global};
 use crate::messages::Failure;
 use crate::output;
@@ -23,7 +23,7 @@ pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure>
         Some(id) => HolderId::parse(id).on(key.clone()),
         None => ReleaseTarget::All(key.clone()),
     };
-    let client = connect_if_present(global).await?;
+    let client = connect_if_present(global, Intent::Evict).await?;
     let freed = client
         .evict(target)
         .await

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tenure::inspect::{HolderStatus, LockStatus, Query, WaiterStatus};
 use tenure::{Client, HolderId, Kind, Mode};
 
-use super::store::{connect_if_present, disconnect, key};
+use super::store::{Intent, connect_if_present, disconnect, key};
 use crate::args::{Global, Ls, Show};
 use crate::messages::{Failure, note, shortened};
 use crate::output::{self, Claimant, Holder, KeyStatus, Waiter};
@@ -16,7 +16,7 @@ use crate::output::{self, Claimant, Holder, KeyStatus, Waiter};
 const PAGE: u32 = 256;
 
 pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
-    let client = connect_if_present(global).await?;
+    let client = connect_if_present(global, Intent::Inspect).await?;
     let (keys, more) = listing(&client, ls)
         .await
         .map_err(|error| Failure::of("cannot list the locks", &error))?;
@@ -72,7 +72,7 @@ async fn listing(client: &Client, ls: &Ls) -> Result<(Vec<KeyStatus>, bool), ten
 /// Prints the holders and waiters of one key, also if it is free.
 pub(super) async fn show(global: &Global, show: &Show) -> Result<u8, Failure> {
     let key = key(&show.key)?;
-    let client = connect_if_present(global).await?;
+    let client = connect_if_present(global, Intent::Inspect).await?;
     let found = client
         .inspect(Query::Key(key.clone()))
         .await

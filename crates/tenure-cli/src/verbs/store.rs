@@ -62,24 +62,33 @@ impl ChosenStore {
         store_findings(&self.environment, &self.choice)
     }
 
-    /// Connects with this label. With a limit, tries again after a transient failure until the limit has passed. If the
-    /// store is the user's own SQLite file (the embedded store), creates its folder.
+    /// Connects with this label. With a limit, tries again after a transient failure until the limit has passed.
     pub(super) async fn connect(
         &self,
         label: Option<&str>,
         limit: Option<Duration>,
     ) -> Result<Client, Failure> {
+        let settings = settings(label);
+        let settings = match limit {
+            Some(limit) => settings.connect_limit(limit),
+            None => settings,
+        };
+        self.connect_with(settings).await
+    }
+
+    /// Connects for a verb that changes nothing. It works on a SQLite file that this user can only read.
+    pub(super) async fn connect_to_inspect(&self) -> Result<Client, Failure> {
+        self.connect_with(settings(None).allow_read_only(true)).await
+    }
+
+    /// If the store is the user's own SQLite file (the embedded store), creates its folder.
+    async fn connect_with(&self, settings: Settings) -> Result<Client, Failure> {
         if let Some(folder) = &self.choice.folder {
             create_folder(folder).map_err(|error| {
                 let what = format!("cannot create the folder {} for the locks", folder.display());
                 Failure::system(what, error)
             })?;
         }
-        let settings = settings(label);
-        let settings = match limit {
-            Some(limit) => settings.connect_limit(limit),
-            None => settings,
-        };
         tenure::connect_with(&self.choice.url, settings)
             .await
             .map_err(|error| {
@@ -124,12 +133,22 @@ impl ChosenStore {
     }
 }
 
+/// What a verb does in the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Intent {
+    Inspect,
+    Evict,
+}
+
 /// Connects for a verb that only inspects or evicts. If the lock file is missing, connects to an empty store instead: a
 /// file that is created here, perhaps by root, could be unusable for the commands that lock.
-pub(super) async fn connect_if_present(global: &Global) -> Result<Client, Failure> {
+pub(super) async fn connect_if_present(global: &Global, intent: Intent) -> Result<Client, Failure> {
     let store = ChosenStore::of(global)?;
     if !store.is_absent(global)? {
-        return store.connect(None, None).await;
+        return match intent {
+            Intent::Inspect => store.connect_to_inspect().await,
+            Intent::Evict => store.connect(None, None).await,
+        };
     }
     // An empty store in memory stands in for the file: it shows that no key is held.
     let empty = tenure::connect("memory:").await;

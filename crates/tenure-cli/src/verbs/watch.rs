@@ -31,7 +31,7 @@ pub(super) async fn watch(global: &Global, watch: &Watch) -> Result<u8, Failure>
 async fn follow(global: &Global, watch: &Watch) -> Result<u8, Failure> {
     // Connecting creates a missing lock file. The other inspecting verbs use an empty store in its place, but then
     // `watch` would not see a file that another process creates later.
-    let client = ChosenStore::of(global)?.connect(None, None).await?;
+    let client = ChosenStore::of(global)?.connect_to_inspect().await?;
     let mut changes = client.watch(watch.prefix.as_deref().unwrap_or_default());
     let done = print_all(&mut changes, global.json).await;
     disconnect(&client).await;

@@ -19,5 +19,6 @@ mod schema;
 mod start;
 mod stores;
 mod terminal;
+mod users;
 mod waiting;
 mod watch;

@@ -8,8 +8,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use tenure_backend::{BackendError, Effect};
 
+use super::access::{self, Intent};
 use super::busy;
-use super::file::{refused, sibling};
+use super::file::refused;
+use super::siblings::sibling;
 use crate::error;
 
 /// Time limit for exclusive access. Short, because the wait delays the opening of a file that other processes keep
@@ -48,13 +50,51 @@ pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     let connection = connect(path).map_err(sql)?;
     if connection.is_readonly("main").map_err(sql)? {
-        let then = "give this user write access to it and its directory, or choose another file";
-        return Err(refused(path, "is read-only", then));
+        access::check(path, Intent::Write)?;
+        let then = "see whether it is marked as immutable, or choose another file";
+        return Err(refused(path, "cannot be opened for writing", then));
     }
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(sql)?;
     Ok(connection)
+}
+
+/// Takes SQLite's write lock and releases it. Fails if SQLite has opened the files for reading only.
+pub(super) fn check_write_lock(path: &Path, connection: &Connection) -> Result<(), BackendError> {
+    match connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK") {
+        // Another process writes, which shows nothing about this connection. The first request finds out.
+        Err(error) if busy::is_busy(&error) => Ok(()),
+        result => result.map_err(|error| error::sqlite(path, error, Effect::None)),
+    }
+}
+
+/// Opens the file for reading only. Never creates `-shm`.
+pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+    let mut connection = open_read_only(path, "readonly_shm=1")?;
+    busy::install(&mut connection)?;
+    Ok(connection)
+}
+
+/// Opens the file without its log. SQLite takes no lock, and reads no other file.
+pub(super) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
+    open_read_only(path, "immutable=1")
+}
+
+fn open_read_only(path: &Path, option: &str) -> rusqlite::Result<Connection> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(format!("file:{}?{option}", uri_encode(path)), flags)
+}
+
+/// Percent-encodes a path for the URI by which SQLite opens it.
+fn uri_encode(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.iter().fold(String::new(), |text, &byte| match plain(byte) {
+        true => text + &char::from(byte).to_string(),
+        false => text + &format!("%{byte:02X}"),
+    })
 }
 
 /// Opens the file exclusively. Returns `None` if a connection of any process has the file open with a write-ahead log,

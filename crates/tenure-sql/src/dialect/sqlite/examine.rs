@@ -7,9 +7,11 @@ use rusqlite::Connection;
 use tenure_backend::{BackendError, Effect, Finding, escape_control};
 
 use super::ddl::BUCKETS;
-use super::file::{mode, sibling};
+use super::file::mode;
 use super::origin::Origin;
-use super::{adopt, busy, file, file_system, paths, validate, version, write_lock};
+use super::siblings::with_siblings;
+use super::{adopt, busy, file, file_system, paths, sharing, validate, version, write_lock};
+use crate::config::Config;
 use crate::display::display_path;
 use crate::error;
 
@@ -40,13 +42,36 @@ pub(super) fn unusable(error: &BackendError) -> Vec<Finding> {
 pub(super) fn examine(
     path: &Path,
     connection: &Connection,
-    busy_limit: Duration,
+    config: &Config,
     write_lock_is_free: bool,
 ) -> Vec<Finding> {
+    let mut findings = examine_file(path, config);
+    if !write_lock_is_free {
+        findings.push(write_lock_kept(path));
+    }
+    busy::set_deadline(Instant::now(), config.busy_limit);
+    let checked =
+        check_journal(connection, &mut findings).and_then(|()| check_database(connection, &mut findings));
+    if let Err(error) = checked {
+        findings.extend(unusable(&error::sqlite(path, error, Effect::None)));
+    }
+    findings
+}
+
+/// Reports what weakens the locks of a file, without a look inside.
+pub(super) fn examine_file(path: &Path, config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
-    check_permissions(path, &mut findings);
+    let mode = config.mode_of_new_file();
+    check_permissions(path, mode, &mut findings);
+    check_mode(path, mode, &mut findings);
     let owners = [file::owner(path), path.parent().and_then(file::owner)];
-    check_owners(path, owners, rustix::process::geteuid().as_raw(), &mut findings);
+    check_owners(
+        path,
+        mode,
+        owners,
+        rustix::process::geteuid().as_raw(),
+        &mut findings,
+    );
     if let Ok(space) = rustix::fs::statvfs(path) {
         check_disk_space(path, space.f_bavail.saturating_mul(space.f_frsize), &mut findings);
     }
@@ -63,13 +88,6 @@ pub(super) fn examine(
              such as by the feature `sqlite-bundled`, unless your system has corrected its own SQLite",
         ));
     }
-    if !write_lock_is_free {
-        findings.push(write_lock_kept(path));
-    }
-    busy::set_deadline(Instant::now(), busy_limit);
-    if let Err(error) = check_database(connection, &mut findings) {
-        findings.extend(unusable(&error::sqlite(path, error, Effect::None)));
-    }
     if paths::default_path().is_ok_and(|default| file::inode(&default).ok() == file::inode(path).ok())
         && let Some(other) = paths::shadowed_path()
     {
@@ -84,25 +102,31 @@ pub(super) fn examine(
     findings
 }
 
-fn check_permissions(path: &Path, findings: &mut Vec<Finding>) {
-    for file in [path.to_owned(), sibling(path, "-wal"), sibling(path, "-shm")] {
+/// Reports permissions beyond `allowed`, the mode that the settings ask for. Users who may write the file must be able
+/// to write the directory too, where SQLite creates its files.
+fn check_permissions(path: &Path, allowed: u32, findings: &mut Vec<Finding>) {
+    let safe = match allowed {
+        0o600 => "0600 is safe".to_owned(),
+        allowed => format!("{allowed:04o} is asked for"),
+    };
+    for file in with_siblings(path) {
         let Some(mode) = mode(&file) else { continue };
         let name = display_path(&file);
-        if mode & 0o022 != 0 {
+        if mode & !allowed & 0o022 != 0 {
             findings.push(Finding::danger(
-                format!("other users can write {name} (mode {mode:04o}; 0600 is safe)"),
+                format!("other users can write {name} (mode {mode:04o}; {safe})"),
                 "they can free or take every lock in it, or stop all who use it",
             ));
-        } else if mode & 0o044 != 0 {
+        } else if mode & !allowed & 0o044 != 0 {
             findings.push(Finding::warning(
-                format!("other users can read {name} (mode {mode:04o}; 0600 is safe)"),
+                format!("other users can read {name} (mode {mode:04o}; {safe})"),
                 "they see the names of all locks and who holds them, and can keep the file busy",
             ));
         }
     }
     let Some(directory) = path.parent() else { return };
     // With the sticky bit, as in /tmp, users cannot replace files of other users.
-    if mode(directory).is_some_and(|mode| mode & 0o022 != 0 && mode & 0o1000 == 0) {
+    if mode(directory).is_some_and(|mode| mode & !allowed & 0o022 != 0 && mode & 0o1000 == 0) {
         findings.push(Finding::danger(
             format!("other users can write the directory {}", display_path(directory)),
             "they can replace the lock file, and then two can hold one lock",
@@ -110,11 +134,27 @@ fn check_permissions(path: &Path, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Reports files that lack permissions of the mode that the settings ask for.
+fn check_mode(path: &Path, wanted: u32, findings: &mut Vec<Finding>) {
+    if let Some(problem) = sharing::lacking_mode(path, wanted) {
+        findings.push(Finding::warning(
+            problem,
+            "users who have access by the missing permissions cannot lock",
+        ));
+    }
+}
+
 /// Reports a file or directory of another user, because its owner can change or replace it, whatever its permissions.
-/// Does not report root, which can replace any file.
-fn check_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, findings: &mut Vec<Finding>) {
+/// Does not report root, which can replace any file, nor the owner of a file that other users shall write.
+fn check_owners(
+    path: &Path,
+    allowed: u32,
+    [file, directory]: [Option<u32>; 2],
+    us: u32,
+    findings: &mut Vec<Finding>,
+) {
     let stranger = |owner: &u32| ![us, 0].contains(owner);
-    if let Some(owner) = file.filter(stranger) {
+    if let Some(owner) = file.filter(|owner| stranger(owner) && allowed & 0o022 == 0) {
         findings.push(Finding::warning(
             format!(
                 "{} belongs to another user ({owner}, this is {us})",
@@ -158,18 +198,21 @@ fn write_lock_kept(path: &Path) -> Finding {
     )
 }
 
-/// Reports faults inside the database: journal mode, damage, foreign tables, lost counters, another machine, clock or
-/// boot.
-fn check_database(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
-    let text = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, String>(0));
-    let journal = text("PRAGMA journal_mode")?;
+/// Reports a journal mode other than WAL.
+fn check_journal(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
+    let journal: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
     if journal != "wal" {
         findings.push(Finding::danger(
             format!("the file keeps its journal as {journal:?}, not as \"wal\": another program changed it"),
             "a lock that was just taken may be forgotten when the power fails",
         ));
     }
-    let sound = text("PRAGMA quick_check(1)")?;
+    Ok(())
+}
+
+/// Reports faults inside the database: damage, foreign tables, lost counters, another machine, clock or boot.
+pub(super) fn check_database(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
+    let sound: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if sound != "ok" {
         findings.push(Finding::danger(
             format!("the file is damaged: {}", escape_control(&sound)),
@@ -260,7 +303,8 @@ mod tests {
 
     #[test]
     fn a_file_or_directory_of_another_user_is_found() {
-        let whose = |owners| found(|findings| check_owners(Path::new("locks.db"), owners, 1000, findings));
+        let whose =
+            |owners| found(|findings| check_owners(Path::new("locks.db"), 0o600, owners, 1000, findings));
         // The file is our own, and its directory is root's.
         assert_eq!(whose([Some(1000), Some(0)]), []);
         for owners in [[Some(1001), Some(1000)], [Some(1000), Some(1001)]] {
@@ -278,7 +322,12 @@ mod tests {
             ("DELETE FROM bucket WHERE number > 60", "3 of the 64 "),
         ] {
             let (_dir, _, file) = create_file(&Origin::here().expect("/proc can be read"));
-            let found_inside = || found(|findings| check_database(&file, findings).expect("it can be read"));
+            let found_inside = || {
+                found(|findings| {
+                    check_journal(&file, findings).expect("it can be read");
+                    check_database(&file, findings).expect("it can be read");
+                })
+            };
             assert_eq!(found_inside(), []);
             file.execute_batch(change).expect("no other process has it open");
             let found = found_inside();

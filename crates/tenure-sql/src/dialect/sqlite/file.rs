@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use tenure_backend::{BackendError, Effect, Fault};
 
-use super::file_system;
+use super::{access, file_system};
 use crate::display::display_path;
 
 /// Device and inode of the file at a path, or `None` if there is no file.
@@ -56,13 +56,6 @@ fn is_mounted(path: &Path) -> bool {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn is_mounted(_: &Path) -> bool {
     false
-}
-
-/// Path of a file that SQLite keeps beside the database, such as `-wal`.
-pub(super) fn sibling(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 pub(super) fn mode(path: &Path) -> Option<u32> {
@@ -167,8 +160,8 @@ pub(super) enum Contents {
 /// would drop the POSIX locks of a thread that has opened it meanwhile.
 static CREATION: Mutex<()> = Mutex::new(());
 
-/// Refuses a path that cannot be used for a lock file. Creates the file if it does not exist.
-pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
+/// Refuses a path that cannot be used for a lock file. If the file does not exist, creates it with this mode.
+pub(super) fn prepare(path: &Path, mode: u32) -> Result<Contents, BackendError> {
     let _alone = CREATION.lock();
     let directory = path.parent().unwrap_or(Path::new("/"));
     let network = file_system::network_kind(directory).map_err(|error| failed(path, error))?;
@@ -188,7 +181,7 @@ pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
         }
         Ok(there) if there.len() == 0 => Ok(Contents::Empty),
         Ok(_) => Ok(Contents::NonEmpty),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => create(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create(path, mode),
         Err(error) => Err(failed(path, error)),
     }
 }
@@ -204,14 +197,14 @@ fn hard_linked(path: &Path, count: u64) -> BackendError {
     refused(path, &why, "use one of them and delete the others")
 }
 
-/// Creates an empty file with mode 0600.
-fn create(path: &Path) -> Result<Contents, BackendError> {
+/// Creates an empty file with this mode.
+fn create(path: &Path, mode: u32) -> Result<Contents, BackendError> {
     let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
+    options.write(true).create_new(true).mode(mode);
     match options.open(path) {
         Ok(made) => {
             drop(made);
-            set_mode(path, 0o600).map_err(|error| failed(path, error))?;
+            set_mode(path, mode).map_err(|error| failed(path, error))?;
             sync_directory(path);
             Ok(Contents::Empty)
         }
@@ -240,6 +233,11 @@ pub(super) fn refused(path: &Path, why: &str, then: &str) -> BackendError {
 fn failed(path: &Path, error: io::Error) -> BackendError {
     let file = display_path(path);
     let store = |message: String| (Fault::Store, message);
+    let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+    // Says more than the system's error.
+    if let Some((fault, message)) = access::obstacle(path).filter(|_| is_denied) {
+        return BackendError::new(fault, Effect::None, message);
+    }
     let (fault, message) = match error.kind() {
         io::ErrorKind::PermissionDenied => (
             Fault::Denied,

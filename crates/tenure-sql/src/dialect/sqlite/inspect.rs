@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use tenure_backend::{BackendError, Cursor, Effect, LockStatus, Page, Query};
+use tenure_backend::{BackendError, Clock, Cursor, Effect, LockStatus, Page, Query};
 
 use super::busy;
+use super::tables::Tables;
 use super::worker::{Worker, moment};
 use crate::claims::PageBuilder;
 use crate::error;
@@ -19,27 +20,33 @@ impl Worker<'_> {
     ) -> Result<Page<LockStatus>, BackendError> {
         self.check_identity()?;
         busy::set_deadline(since, self.config.busy_limit);
-        let page = self.tables.begin_read().and_then(|()| self.list(query));
+        let page = list(&mut self.tables, &*self.config.clock, query);
         self.roll_back();
         page.map_err(|error| error::sqlite(self.path, error, Effect::None))
     }
+}
 
-    fn list(&mut self, query: &Query) -> rusqlite::Result<Page<LockStatus>> {
-        let at = moment(&*self.config.clock);
-        match query {
-            Query::Key(key) => {
-                let mut page = PageBuilder::new(1);
-                page.add(&self.tables.read_view(key, at)?);
-                Ok(page.finish())
-            }
-            Query::Prefix { prefix, after, limit } => {
-                let mut page = PageBuilder::new(usize::try_from(limit.get()).unwrap_or(usize::MAX));
-                let after = after.as_ref().map_or("", Cursor::as_str);
-                self.tables.list(prefix, after, at, |view| {
-                    view.key.as_str().starts_with(&**prefix) && page.add(view)
-                })?;
-                Ok(page.finish())
-            }
+/// Begins a read transaction, and reads the status of one key or a page of keys. The caller ends the transaction.
+pub(super) fn list(
+    tables: &mut Tables<'_>,
+    clock: &dyn Clock,
+    query: &Query,
+) -> rusqlite::Result<Page<LockStatus>> {
+    tables.begin_read()?;
+    let at = moment(clock);
+    match query {
+        Query::Key(key) => {
+            let mut page = PageBuilder::new(1);
+            page.add(&tables.read_view(key, at)?);
+            Ok(page.finish())
+        }
+        Query::Prefix { prefix, after, limit } => {
+            let mut page = PageBuilder::new(usize::try_from(limit.get()).unwrap_or(usize::MAX));
+            let after = after.as_ref().map_or("", Cursor::as_str);
+            tables.list(prefix, after, at, |view| {
+                view.key.as_str().starts_with(&**prefix) && page.add(view)
+            })?;
+            Ok(page.finish())
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The SQLite store: one file, and one thread that serves it.
 
+pub(crate) mod access;
+mod accounts;
 mod adopt;
 mod busy;
 mod connection;
@@ -14,6 +16,9 @@ mod notification;
 mod opening;
 mod origin;
 mod paths;
+mod reader;
+mod sharing;
+mod siblings;
 mod system_files;
 mod tables;
 #[cfg(test)]

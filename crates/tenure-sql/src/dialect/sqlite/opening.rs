@@ -25,9 +25,9 @@ use crate::config::Config;
 /// # Errors
 /// Each error says what to do.
 ///
-/// - [`Fault::Store`]: the file is damaged, of another program or machine, read-only, in use in another time
-///   namespace, on a network file system, not a regular file, or has several names.
-/// - [`Fault::Denied`]: this user may not use the file.
+/// - [`Fault::Store`]: the file is damaged, of another program or machine, on a read-only file system, in use in another
+///   time namespace, on a network file system, not a regular file, or has several names.
+/// - [`Fault::Denied`]: this user may not use the file. The message names the file or directory, its owner and its mode.
 /// - [`Fault::Unavailable`]: another process keeps the file locked. Try again.
 /// - [`Fault::Invalid`]: no file was named, and this user has no home directory.
 ///
@@ -54,8 +54,9 @@ pub async fn open(path: Option<PathBuf>, clock: Arc<dyn Clock>) -> Result<Arc<Sq
 /// As for [`open`]: dropping the future leaves at most a lock file without claims behind.
 ///
 /// # Errors
-/// As for [`open`].
+/// As for [`open`]; [`Fault::Invalid`] also for a [`Config::file_mode`] that a lock file cannot have.
 pub async fn open_with(path: Option<PathBuf>, config: Config) -> Result<Arc<SqlStore>, BackendError> {
+    config.check()?;
     let mailbox = Mailbox::new(config.max_queue).map_err(|error| {
         let message = "no more files can be opened in this process: close some, or raise its limit";
         BackendError::because(Fault::Store, Effect::None, message, error)

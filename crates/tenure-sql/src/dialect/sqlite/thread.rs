@@ -5,18 +5,24 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tenure_backend::{BackendError, Effect, Fault};
 use tokio::sync::oneshot;
 
+use super::access::{self, Intent};
+use super::file::Contents;
 use super::mailbox::{CloseOnDrop, Mailbox};
 use super::origin::Origin;
+use super::reader::Reader;
+use super::siblings::with_siblings;
 use super::worker::{Worker, blocked};
-use super::{busy, connection, file, paths, validate, version};
+use super::{busy, connection, file, paths, sharing, validate, version};
 use crate::config::Config;
 use crate::display::display_path;
+use crate::error;
+use crate::request::Pending;
 
 /// Starts the thread that serves the file, and waits until it has opened the file.
 pub(super) async fn start(
@@ -28,26 +34,17 @@ pub(super) async fn start(
     let run = move || {
         reserve_memory();
         let _close_on_drop = CloseOnDrop(mailbox.clone());
+        let ready = |opened| {
+            // Sending fails if the caller dropped its future. The store is then dropped too, which closes the mailbox,
+            // and `run` returns at once.
+            let _ = ready.send(opened);
+        };
         match open(path, &config) {
-            Ok((path, connection)) => {
-                let closed = match Worker::new(&path, &connection, &config, mailbox) {
-                    Ok(worker) => {
-                        // Sending fails if the caller dropped its future. The store is then dropped too, which closes
-                        // the mailbox, and `run` returns at once.
-                        let _ = ready.send(Ok(()));
-                        worker.run()
-                    }
-                    Err(error) => {
-                        let _ = ready.send(Err(error));
-                        Vec::new()
-                    }
-                };
-                connection::close(&path, connection);
+            Ok(opened) => {
+                let closed = opened.serve(&config, mailbox, ready);
                 closed.into_iter().for_each(|pending| pending.answer(Ok(())));
             }
-            Err(error) => {
-                let _ = ready.send(Err(error));
-            }
+            Err(error) => ready(Err(error)),
         }
     };
     let thread = thread::Builder::new().name("tenure-sqlite".to_owned()).spawn(run);
@@ -85,7 +82,58 @@ fn origin(path: &Path) -> Result<Origin, BackendError> {
     Ok(here)
 }
 
-fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection), BackendError> {
+/// A file that this user can use.
+struct Opened {
+    path: PathBuf,
+    access: OpenedFor,
+}
+
+enum OpenedFor {
+    Writing(Connection),
+    /// This user cannot write the file, for the reason in the error.
+    Reading(Origin, BackendError),
+}
+
+impl Opened {
+    /// Calls `ready` when the file is checked, then serves it until the store is closed. Returns the close requests,
+    /// which the caller answers.
+    fn serve(
+        self,
+        config: &Config,
+        mailbox: Arc<Mailbox>,
+        ready: impl FnOnce(Result<(), BackendError>),
+    ) -> Vec<Pending<(), Result<(), BackendError>>> {
+        let path = &*self.path;
+        match self.access {
+            OpenedFor::Writing(connection) => {
+                let closed = match Worker::new(path, &connection, config, mailbox) {
+                    Ok(worker) => {
+                        ready(Ok(()));
+                        worker.run()
+                    }
+                    Err(error) => {
+                        ready(Err(error));
+                        Vec::new()
+                    }
+                };
+                connection::close(path, connection);
+                closed
+            }
+            OpenedFor::Reading(here, denied) => match Reader::new(path, config, &here, denied) {
+                Ok(reader) => {
+                    ready(Ok(()));
+                    reader.run(&mailbox)
+                }
+                Err(error) => {
+                    ready(Err(error));
+                    Vec::new()
+                }
+            },
+        }
+    }
+}
+
+fn open(path: Option<PathBuf>, config: &Config) -> Result<Opened, BackendError> {
     let path = match path {
         Some(path) => path,
         None => {
@@ -99,13 +147,66 @@ fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection),
     version::warn(rusqlite::version_number(), &WARNED);
     let here = origin(&path)?;
     busy::set_deadline(Instant::now(), config.busy_limit);
-    let found = file::prepare(&path)?;
-    let connection = validate::open(&path, found, config, &here).map_err(|error| {
+    let found = file::prepare(&path, config.mode_of_new_file())?;
+    if let Err(denied) = access::check(&path, Intent::Write) {
+        if config.allow_read_only && found == Contents::NonEmpty {
+            let access = OpenedFor::Reading(here, denied);
+            return Ok(Opened { path, access });
+        }
+        return Err(denied);
+    }
+    warn_about_mode(&path, config);
+    let connection = open_for_writing(&path, found, config, &here).map_err(|error| {
         if error.is_transient() {
             blocked(&path, config.busy_limit, error)
         } else {
             error
         }
     })?;
-    Ok((path, connection))
+    let access = OpenedFor::Writing(connection);
+    Ok(Opened { path, access })
+}
+
+/// Number of times to open a file again, every 5 ms, that another process may just have created.
+const MAX_REOPENINGS: u32 = 10;
+
+/// Opens the file. If `-wal` or `-shm` is missing, another process may be creating it now, and sets its mode a moment
+/// later. SQLite may open such a file for reading only, or not at all, so this function then opens it again.
+fn open_for_writing(
+    path: &Path,
+    found: Contents,
+    config: &Config,
+    here: &Origin,
+) -> Result<Connection, BackendError> {
+    let may_be_new = !with_siblings(path).iter().all(|file| file.exists());
+    let mut reopenings_left = MAX_REOPENINGS;
+    loop {
+        let opened = validate::open(path, found, config, here).and_then(|connection| {
+            if may_be_new {
+                connection::check_write_lock(path, &connection)?;
+            }
+            Ok(connection)
+        });
+        match opened {
+            Err(error) if reopenings_left > 0 && error::may_have_been_new(&error) => {
+                reopenings_left -= 1;
+                thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Logs a warning if an existing file lacks permissions of `file_mode`, and this user can add them. Not for a program that
+/// inspects: it may examine the file, which finds this too.
+fn warn_about_mode(path: &Path, config: &Config) {
+    let user = rustix::process::geteuid();
+    let may_change = || user.is_root() || file::owner(path) == Some(user.as_raw());
+    if let Some(mode) = config
+        .file_mode
+        .filter(|_| !config.allow_read_only && may_change())
+        && let Some(problem) = sharing::lacking_mode(path, mode)
+    {
+        tracing::warn!("{problem}");
+    }
 }

@@ -4,12 +4,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use tenure_backend::{BackendError, Effect, Fault};
 
 use super::ddl::{self, APPLICATION, FORMAT};
-use super::file::{Contents, refused, sibling};
+use super::file::{Contents, refused};
 use super::origin::Origin;
+use super::siblings::sibling;
 use super::tables::Tables;
 use super::{adopt, busy, connection};
 use crate::config::Config;
@@ -21,7 +22,7 @@ use tenure_backend::escape_control;
 const MAX_WAL_BYTES: i64 = 4 << 20;
 
 /// Number of times an unreadable first page is read again, every 5 ms, because another process may be writing it.
-const MAX_READS: u32 = 40;
+pub(super) const MAX_READS: u32 = 40;
 
 /// Names of the tables in `sqlite_schema`.
 pub(super) const TABLE_NAMES: [&str; 3] = ["bucket", "claim", "store"];
@@ -79,6 +80,35 @@ pub(super) fn open(
 /// and whether an older build created it.
 fn check(path: &Path, connection: &mut Connection, here: &Origin) -> Result<(Origin, bool), BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
+    check_pages(path, connection)?;
+    let is_older = busy::retry(|| check_tables(connection)).map_err(sql)?;
+    let there = busy::retry(|| adopt::origin(connection)).map_err(sql)?;
+    adopt::check(path, &there, here)?;
+    Ok((there, is_older))
+}
+
+/// Checks a file that this user can only read. Refuses a file that a writing process would first have to change: one of
+/// an older build, or of another clock.
+pub(super) fn check_for_reading(
+    path: &Path,
+    connection: &Connection,
+    here: &Origin,
+) -> Result<(), BackendError> {
+    let sql = |error| error::sqlite(path, error, Effect::None);
+    check_pages(path, connection)?;
+    if adopt::lacks_columns(connection).map_err(sql)? {
+        let then = "a user who can write it must use it first";
+        return Err(refused(path, "was made by an earlier version of Tenure", then));
+    }
+    Tables::new(connection).check().map_err(sql)?;
+    let there = adopt::origin(connection).map_err(sql)?;
+    adopt::check(path, &there, here)?;
+    adopt::check_clock(path, &there, here)
+}
+
+/// Refuses a file of a later version, and a damaged one.
+fn check_pages(path: &Path, connection: &Connection) -> Result<(), BackendError> {
+    let sql = |error| error::sqlite(path, error, Effect::None);
     let format = busy::retry(|| read_format(connection)).map_err(sql)?;
     if format > FORMAT {
         return Err(refused(
@@ -98,10 +128,7 @@ fn check(path: &Path, connection: &mut Connection, here: &Origin) -> Result<(Ori
         let cause = escape_control(&problem.unwrap_or_default()).into_owned();
         return Err(BackendError::because(Fault::Store, Effect::None, message, cause));
     }
-    let is_older = busy::retry(|| check_tables(connection)).map_err(sql)?;
-    let there = busy::retry(|| adopt::origin(connection)).map_err(sql)?;
-    adopt::check(path, &there, here)?;
-    Ok((there, is_older))
+    Ok(())
 }
 
 /// Refuses a file whose times are counted on another clock. In a file with a write-ahead log, this read takes the shared
@@ -167,12 +194,9 @@ fn enable_wal(path: &Path, connection: &Connection) -> Result<bool, BackendError
 /// The page is read through SQLite, because the application may have a database of its own open at this path, and
 /// closing another descriptor would drop its POSIX locks. Without a lock, a page that is being written may look
 /// damaged, so a failed read is repeated.
-fn check_application_id(path: &Path) -> Result<(), BackendError> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    let uri = format!("file:{}?immutable=1", uri_encode(path));
+pub(super) fn check_application_id(path: &Path) -> Result<(), BackendError> {
     let read = || -> rusqlite::Result<i64> {
-        let connection = Connection::open_with_flags(&uri, flags)?;
+        let connection = connection::open_immutable(path)?;
         connection.query_row("PRAGMA application_id", [], |row| row.get(0))
     };
     let mut reads_left = MAX_READS;
@@ -190,16 +214,6 @@ fn check_application_id(path: &Path) -> Result<(), BackendError> {
     }
     let then = "it was left as it is; choose another file";
     Err(refused(path, "is a SQLite database of another program", then))
-}
-
-/// Percent-encodes a path for the URI by which SQLite opens it.
-fn uri_encode(path: &Path) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
-    let bytes = path.as_os_str().as_encoded_bytes();
-    bytes.iter().fold(String::new(), |text, &byte| match plain(byte) {
-        true => text + &char::from(byte).to_string(),
-        false => text + &format!("%{byte:02X}"),
-    })
 }
 
 /// Creates the tables in an empty file, unless another process has created them.

@@ -10,9 +10,10 @@ use rusqlite::Connection;
 use tenure_backend::{AcquireReply, BackendError, Clock, Effect, Fault, Finding, LockKey, ReleaseTarget};
 
 use super::connection::{FIRST_COMMITS, LONG_LOG_PAGES, SHORT_LOG_PAGES};
-use super::file::{self, Identity};
+use super::file::Identity;
 use super::mailbox::{CALLER_SPIN, Mailbox, Posted, WORKER_SPIN};
 use super::notification::{self, NotificationListener};
+use super::siblings::sibling;
 use super::tables::{Tables, Written};
 use super::transaction::{Transaction, ViewCache};
 use super::{busy, connection, examine, validate, version, write_lock};
@@ -83,7 +84,7 @@ impl<'c> Worker<'c> {
         let mut tables = Tables::new(connection);
         // Prepared now, because a rollback must not fail.
         tables.rollback.get().map_err(sql)?;
-        let (wal, shm) = (file::sibling(path, "-wal"), file::sibling(path, "-shm"));
+        let (wal, shm) = (sibling(path, "-wal"), sibling(path, "-shm"));
         let now = Instant::now();
         Ok(Worker {
             path,
@@ -397,10 +398,9 @@ impl<'c> Worker<'c> {
                 None => examine::unusable(&error),
             };
         }
-        let busy_limit = self.config.busy_limit;
-        let limit = examine::WRITE_LOCK_LIMIT.min(busy_limit);
+        let limit = examine::WRITE_LOCK_LIMIT.min(self.config.busy_limit);
         let write_lock_is_free = self.try_write_lock(limit).is_ok();
-        examine::examine(self.path, self.connection, busy_limit, write_lock_is_free)
+        examine::examine(self.path, self.connection, self.config, write_lock_is_free)
     }
 }
 

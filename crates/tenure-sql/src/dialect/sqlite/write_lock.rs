@@ -36,7 +36,7 @@ const READINGS: u32 = 20;
 
 /// The process that holds the write lock of the database at `path`. `None` if it is this process or cannot be found.
 pub(super) fn owner(path: &Path) -> Option<Owner> {
-    let (device, inode) = super::file::inode(&super::file::sibling(path, "-shm")).ok()??;
+    let (device, inode) = super::file::inode(&super::siblings::sibling(path, "-shm")).ok()??;
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
     let is_write_lock =
         |lock: &Lock| lock.device == device && lock.inode == inode && lock.covers(WRITE_LOCK_BYTE);
