@@ -42,6 +42,7 @@ pub struct RedisStore {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) claims: Arc<ClaimTable>,
     pub(crate) layout: &'static Layout,
+    profile: Profile,
     /// A listing has already logged the warning that the server has many keys.
     pub(crate) warned_of_many: AtomicBool,
 }
@@ -88,6 +89,7 @@ impl RedisStore {
         RedisStore {
             subscriptions: Subscriptions::new(link.dialer.clone(), link.replacements()),
             layout: link.dialer.config.layout.scripts(),
+            profile: link.dialer.config.profile(),
             link,
             claims,
             warned_of_many: AtomicBool::new(false),
@@ -136,7 +138,7 @@ impl fmt::Debug for RedisStore {
 
 impl Backend for RedisStore {
     fn profile(&self) -> &Profile {
-        self.format().profile()
+        &self.profile
     }
 
     fn clock(&self) -> &Arc<dyn Clock> {

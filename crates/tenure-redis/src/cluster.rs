@@ -67,8 +67,10 @@ impl RedisCluster {
             ));
         }
         let moves = Arc::new(Notify::new());
+        let profile = config.profile();
         let dialer = Dialer::new(config)?.for_cluster(moves.clone());
         let cluster = Arc::new(RedisCluster {
+            profile,
             dialer,
             seeds,
             claims: Arc::new(ClaimTable::of_cluster()),
@@ -197,7 +199,7 @@ impl fmt::Debug for RedisCluster {
 
 impl Backend for RedisCluster {
     fn profile(&self) -> &Profile {
-        self.dialer.config.layout.profile()
+        &self.profile
     }
 
     fn clock(&self) -> &Arc<dyn Clock> {
