@@ -124,6 +124,45 @@ async fn tls_trusts_only_the_named_authority() {
     assert_error(&plain, (Fault::Unavailable, Effect::None), "`rediss://`");
 }
 
+/// With TLS 1.3 the server refuses a certificate after the handshake, with TLS 1.2 during it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_demands_a_certificate_is_named_as_one() {
+    for (protocol, missing, strange) in [
+        (
+            "TLSv1.3",
+            "demands a certificate of its clients: write `rediss://HOST?cert=FILE&key=FILE`",
+            "refuses this client's certificate",
+        ),
+        ("TLSv1.2", "(`cert`, `key`)", "(`cert`, `key`)"),
+    ] {
+        let certificates = Certificates::new();
+        let path = certificates.folder.path();
+        openssl(
+            path,
+            "req -x509 -newkey rsa:2048 -nodes -keyout other.key -out other.pem -days 2 -subj /CN=other",
+        );
+        let options = certificates.options();
+        let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
+        options.extend(["--tls-auth-clients", "yes", "--tls-protocols", protocol]);
+        let _server = Redis::start_with(&options, None).expect("it starts");
+        let url = |identity: &str| {
+            let ca = certificates.file("ca.pem");
+            format!("rediss://127.0.0.1:{}?ca={ca}{identity}", certificates.port)
+        };
+        let of_other = format!(
+            "&cert={}&key={}",
+            certificates.file("other.pem"),
+            certificates.file("other.key")
+        );
+        for (identity, words) in [("", missing), (&of_other, strange)] {
+            let refused = connect(&url(identity))
+                .await
+                .expect_err("no certificate it trusts");
+            assert_error(&refused, (Fault::Store, Effect::None), words);
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_reached_with_tls() {
     let certificates = Certificates::new();
