@@ -54,10 +54,10 @@ impl RedisStore {
     /// If the future is dropped, the attempt goes on to its end in the background, and its connections are then closed.
     ///
     /// # Errors
-    /// `Unavailable` if the server cannot be reached, the TLS handshake fails, or the server is not ready, `Denied` if
-    /// it refuses the user or the password, `Unsupported` if it cannot serve locks, `Invalid` if a setting is wrong,
-    /// such as a malformed certificate or a database that does not exist, `Store` for any other refusal. The server has
-    /// then changed no lock.
+    /// `Unavailable` if the server cannot be reached or is not ready, `Denied` if it refuses the user or the password,
+    /// `Unsupported` if it cannot serve locks, `Invalid` if a setting is wrong, such as a malformed certificate or a
+    /// database that does not exist, `Store` if the host is unknown, the TLS handshake fails, one side refuses the other's
+    /// certificate, and for any other refusal. The server has then changed no lock.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
         let link = Link::open(Dialer::new(no_cluster(config)?)?).await?;
         Ok(Arc::new(Self::on(link, Arc::default())))

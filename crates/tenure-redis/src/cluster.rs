@@ -31,6 +31,7 @@ use crate::backend::RedisStore;
 use crate::claims::slot::{slot, slot_of};
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
+use crate::connection::connect_error::of_first_attempt;
 use crate::connection::dial::Dialer;
 use crate::connection::link::wakes_at;
 use crate::error::{self, invalid, refused};
@@ -80,7 +81,7 @@ impl RedisCluster {
             changed: watch::Sender::new(()),
             replaced: watch::Sender::new(()),
         });
-        cluster.look().await?;
+        cluster.look().await.map_err(of_first_attempt)?;
         tokio::spawn(keep_looking(Arc::downgrade(&cluster), moves));
         Ok(cluster)
     }

@@ -163,6 +163,30 @@ async fn a_server_that_demands_a_certificate_is_named_as_one() {
     }
 }
 
+/// A cluster and sentinels that refuse the certificate are not asked again, unless another host may answer later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_certificate_is_permanent_if_all_hosts_refuse_it() {
+    let certificates = Certificates::new();
+    let options = certificates.options();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let _server = Redis::start_with(&options, None).expect("it starts");
+    let (refuses, closed) = (format!("127.0.0.1:{}", certificates.port), "127.0.0.1:1");
+    let ca = certificates.file("ca.pem");
+    for (hosts, fault) in [
+        (refuses.clone(), Fault::Store),
+        (format!("{refuses},{closed}"), Fault::Unavailable),
+        (format!("{closed},{refuses}"), Fault::Unavailable),
+    ] {
+        let url = config(&format!("rediss+cluster://{hosts}?ca={ca}")).expect("a URL");
+        let refused = tenure_redis::RedisCluster::connect(url).await;
+        let refused = refused.map(drop).expect_err("it demands a certificate");
+        assert_eq!(refused.fault(), fault, "{hosts}: {refused}");
+        let refused = connect(&format!("rediss+sentinel://{hosts}/m?ca={ca}")).await;
+        let refused = refused.map(drop).expect_err("it demands a certificate");
+        assert_eq!(refused.fault(), fault, "{hosts}: {refused}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_reached_with_tls() {
     let certificates = Certificates::new();

@@ -227,7 +227,12 @@ impl fmt::Display for Lasting {
 
 impl Error for Lasting {}
 
-fn lasting(message: String, why: impl fmt::Display) -> BackendError {
+/// Returns whether an error is permanent at the first attempt; see [`of_first_attempt`].
+pub(crate) fn is_lasting(error: &BackendError) -> bool {
+    error.source().is_some_and(|cause| cause.is::<Lasting>())
+}
+
+pub(crate) fn lasting(message: String, why: impl fmt::Display) -> BackendError {
     BackendError::because(
         Fault::Unavailable,
         Effect::None,
