@@ -69,6 +69,21 @@ pub(crate) fn assert_speaks_redis(program: &str, args: &[&str]) {
     assert_is_one_line_in_words(&said);
 }
 
+/// Asserts that `--help` and `-h` print how a program is called, and nothing else.
+pub(crate) fn assert_shows_its_usage(program: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for flag in ["--help", "-h"] {
+        let mut command = Command::new(program);
+        command.current_dir(folder.path()).arg(flag).stdin(Stdio::null());
+        let output = command.output().expect("the program starts");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let name = Path::new(program).file_name().expect("it is a file");
+        let begin = format!("usage: {}", name.display());
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        assert!(printed.starts_with(&begin), "{printed}");
+    }
+}
+
 /// Asserts that a failed program printed one line for users, not the debug format of an error.
 pub(crate) fn assert_is_one_line_in_words(said: &str) {
     let begins = said.starts_with("error: ") || said.starts_with("not started: ");

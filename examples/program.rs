@@ -19,6 +19,17 @@ pub(crate) fn store_or_file(name: &str) -> String {
     named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }
 
+/// Prints the usage to stdout and returns true, if the first argument is `-h` or `--help`.
+pub(crate) fn has_printed(usage: &str) -> bool {
+    let is_asked = std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == "-h" || first == "--help");
+    if is_asked {
+        println!("{usage}");
+    }
+    is_asked
+}
+
 /// Exit code of a program: 0, or 1 after printing the error's message to stderr.
 pub(crate) fn end<E: Error + ?Sized>(outcome: Result<(), Box<E>>) -> ExitCode {
     match outcome {

@@ -31,6 +31,9 @@ pub enum Guarantee {
     SurvivesRestart,
     /// No two clients hold a lock at once after a replica takes over.
     SurvivesFailover,
+    /// Locks can be acquired and kept while one of the store's servers is dead, without waiting for a replica to take
+    /// over.
+    SurvivesServerDeath,
     /// No two clients hold a lock at once after a server's clock is set.
     SurvivesClockStep,
     /// Mutexes can be fair: granted in the order of the requests.
@@ -56,6 +59,7 @@ impl Guarantee {
         Guarantee::BetweenMachines,
         Guarantee::SurvivesRestart,
         Guarantee::SurvivesFailover,
+        Guarantee::SurvivesServerDeath,
         Guarantee::SurvivesClockStep,
         Guarantee::Fair,
         Guarantee::ReadWrite,
@@ -74,6 +78,9 @@ impl fmt::Display for Guarantee {
             Guarantee::BetweenMachines => "locks exclude other machines",
             Guarantee::SurvivesRestart => "a holder keeps its lock when the store restarts",
             Guarantee::SurvivesFailover => "two never hold at once when a replica takes over",
+            Guarantee::SurvivesServerDeath => {
+                "locks can be acquired and kept while one server of three is dead"
+            }
             Guarantee::SurvivesClockStep => "two never hold at once when a server's clock is set",
             Guarantee::Fair => "fair mutexes",
             Guarantee::ReadWrite => "read-write locks",

@@ -35,7 +35,9 @@ pub use guarantee::Guarantee;
 pub use id::{ClaimId, ClaimRef, ClientId, InvalidClaimId, OwnerId};
 pub use key::{InvalidKey, LockKey};
 pub use mode::{Fairness, Kind, Mode};
-pub use profile::{Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp};
+pub use profile::{
+    Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, ServerDeath, WakeUp,
+};
 pub use query::{Cursor, HolderStatus, LockStatus, Page, Query, WaiterStatus};
 pub use release::{Cause, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor};
 pub use renew::{Loss, Phase, RenewReply, RenewRequest};

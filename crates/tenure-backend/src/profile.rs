@@ -56,6 +56,10 @@ pub struct Profile {
     pub liveness: Liveness,
     /// Events that can make two clients hold a lock at once, besides a holder that is paused beyond its deadline.
     pub hazards: &'static [Hazard],
+    /// What a dead server of the store means for its locks.
+    pub server_death: ServerDeath,
+    /// Number of replicas that must have a grant or a renewal before it counts; 0 if none must.
+    pub replicas: u64,
     /// Through which failures the store's fencing tokens keep rising.
     pub fencing: Fencing,
     /// How a waiter learns that its claim can be granted.
@@ -206,8 +210,38 @@ pub enum Hazard {
     ClockSet,
     /// A replica without the latest writes takes over.
     Failover,
+    /// A server fails while locks are being moved from it to another server, so the store grants them again.
+    InterruptedMove,
     /// The session of a holder ends before the holder detects that.
     SessionDeath,
+}
+
+/// What a dead server means for the locks of its store.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::ServerDeath;
+///
+/// // The variants are ordered from the weakest to the strongest. This is the condition of `Guarantee::SurvivesServerDeath`.
+/// let keeps_serving = |death| death == ServerDeath::Tolerated;
+/// assert!(!keeps_serving(ServerDeath::OutageUntilFailover));
+/// assert!(ServerDeath::Outage < ServerDeath::OutageUntilFailover);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+#[non_exhaustive]
+pub enum ServerDeath {
+    /// No lock can be acquired or renewed until the server is back.
+    Outage,
+    /// The locks of the server cannot be acquired or renewed until a replica has taken over. A server without replicas is
+    /// an outage.
+    OutageUntilFailover,
+    /// Locks are acquired and renewed as before while one server is dead.
+    Tolerated,
 }
 
 /// Through which failures a store's fencing tokens keep rising.
@@ -395,6 +429,8 @@ impl Profile {
             semaphore: Order::None,
             liveness,
             hazards,
+            server_death: ServerDeath::Outage,
+            replicas: 0,
             fencing: Fencing::None,
             wake_up: WakeUp::Poll,
             remembers_ended: false,
@@ -437,7 +473,9 @@ impl Profile {
                 self.offers(Guarantee::SurvivesRestart)
                     && self.reach == Reach::Network
                     && withstands(Hazard::Failover)
+                    && withstands(Hazard::InterruptedMove)
             }
+            Guarantee::SurvivesServerDeath => self.server_death == ServerDeath::Tolerated,
             Guarantee::SurvivesClockStep => withstands(Hazard::ClockSet),
             Guarantee::Fair => self.serves(Mode::Exclusive, Fairness::Fifo),
             Guarantee::ReadWrite => self.read_write != Order::None,

@@ -44,7 +44,11 @@ impl Profile {
     }
 
     fn double_holding(&self) -> Option<Finding> {
-        let events: Vec<&str> = self.hazards.iter().filter_map(event).collect();
+        let events: Vec<&str> = self
+            .hazards
+            .iter()
+            .filter_map(|hazard| self.event(hazard))
+            .collect();
         let (last, others) = events.split_last()?;
         let when = match others {
             [] => format!("when {last}"),
@@ -91,16 +95,20 @@ impl Profile {
         let what = format!("{} in its layout {} {what}", self.store, self.layout);
         Finding::warning(what, consequence)
     }
-}
 
-/// Describes a hazard as the rest of a sentence after "when". `None` for data loss, which every store suffers from.
-fn event(hazard: &Hazard) -> Option<&'static str> {
-    match hazard {
-        Hazard::DataLoss => None,
-        Hazard::Restart => Some("its server restarts without the latest writes"),
-        Hazard::ClockSet => Some("its server's clock is set forward"),
-        Hazard::Failover => Some("a replica takes over that lacks the latest writes"),
-        Hazard::SessionDeath => Some("a session dies before its holder notices"),
+    /// Describes a hazard as the rest of a sentence after "when". `None` for data loss, which every store suffers from.
+    fn event(&self, hazard: &Hazard) -> Option<&'static str> {
+        match hazard {
+            Hazard::DataLoss => None,
+            Hazard::Restart => Some("its server restarts without the latest writes"),
+            Hazard::ClockSet => Some("its server's clock is set forward"),
+            Hazard::Failover if self.replicas > 0 => {
+                Some("a replica takes over that has not acknowledged the lock, or has lost it")
+            }
+            Hazard::Failover => Some("a replica takes over that lacks the latest writes"),
+            Hazard::InterruptedMove => Some("a server fails while locks are being moved from it"),
+            Hazard::SessionDeath => Some("a session dies before its holder notices"),
+        }
     }
 }
 
@@ -146,6 +154,7 @@ mod tests {
             (Hazard::Restart, "restarts without the latest writes"),
             (Hazard::ClockSet, "its server's clock is set forward"),
             (Hazard::Failover, "that lacks the latest writes"),
+            (Hazard::InterruptedMove, "while locks are being moved from it"),
             (Hazard::SessionDeath, "dies before its holder notices"),
         ] {
             let hazards: &'static [Hazard] = vec![Hazard::DataLoss, hazard].leak();
@@ -153,6 +162,16 @@ mod tests {
             let is_complete = line.starts_with(begin) && line.ends_with(&format!("{words}{end}"));
             assert!(is_complete, "{hazard:?}: {line}");
         }
+        let acknowledged = Profile {
+            replicas: 1,
+            hazards: &[Hazard::Failover],
+            ..shelf()
+        };
+        let line = finding(&acknowledged);
+        assert!(
+            line.contains("has not acknowledged the lock, or has lost it"),
+            "{line}"
+        );
         let hazards = &[Hazard::Restart, Hazard::ClockSet, Hazard::Failover];
         let line = finding(&Profile { hazards, ..shelf() });
         let list = "writes, when its server's clock is set forward or when a replica";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Order, Profile};
+use tenure_backend::{Order, Profile, ServerDeath};
 
 /// Returns whether two stores can be members of one quorum: their profiles have the same store, layout, reach,
 /// liveness and hazards.
@@ -33,7 +33,10 @@ pub(crate) fn profile<'a>(
     all.fuller_layout = None;
     all.limits.max_lease = all.limits.max_lease.min(max_lease);
     all.limits.drift_ppm = drift_ppm;
+    let mut count = 1;
     for member in others {
+        count += 1;
+        all.replicas = all.replicas.min(member.replicas);
         all.fencing = all.fencing.min(member.fencing);
         all.wake_up = all.wake_up.min(member.wake_up);
         all.remembers_ended &= member.remembers_ended;
@@ -57,6 +60,11 @@ pub(crate) fn profile<'a>(
     // No semaphores: any two majorities share a member, but three majorities may have no member in common. So three
     // claims could be granted a semaphore of two permits.
     all.semaphore = Order::None;
+    all.server_death = match count {
+        // A majority of two servers is both.
+        ..=2 => ServerDeath::Outage,
+        _ => ServerDeath::Tolerated,
+    };
     all.inspection.queue = false;
     all.reports_waiters = false;
     all

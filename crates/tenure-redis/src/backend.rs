@@ -42,6 +42,7 @@ pub struct RedisStore {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) claims: Arc<ClaimTable>,
     pub(crate) layout: &'static Layout,
+    profile: Profile,
     /// A listing has already logged the warning that the server has many keys.
     pub(crate) warned_of_many: AtomicBool,
 }
@@ -53,10 +54,10 @@ impl RedisStore {
     /// If the future is dropped, the attempt goes on to its end in the background, and its connections are then closed.
     ///
     /// # Errors
-    /// `Unavailable` if the server cannot be reached, the TLS handshake fails, or the server is not ready, `Denied` if
-    /// it refuses the user or the password, `Unsupported` if it cannot serve locks, `Invalid` if a setting is wrong,
-    /// such as a malformed certificate or a database that does not exist, `Store` for any other refusal. The server has
-    /// then changed no lock.
+    /// `Unavailable` if the server cannot be reached or is not ready, `Denied` if it refuses the user or the password,
+    /// `Unsupported` if it cannot serve locks, `Invalid` if a setting is wrong, such as a malformed certificate or a
+    /// database that does not exist, `Store` if the host is unknown, the TLS handshake fails, one side refuses the other's
+    /// certificate, and for any other refusal. The server has then changed no lock.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
         let link = Link::open(Dialer::new(no_cluster(config)?)?).await?;
         Ok(Arc::new(Self::on(link, Arc::default())))
@@ -88,6 +89,7 @@ impl RedisStore {
         RedisStore {
             subscriptions: Subscriptions::new(link.dialer.clone(), link.replacements()),
             layout: link.dialer.config.layout.scripts(),
+            profile: link.dialer.config.profile(),
             link,
             claims,
             warned_of_many: AtomicBool::new(false),
@@ -136,7 +138,7 @@ impl fmt::Debug for RedisStore {
 
 impl Backend for RedisStore {
     fn profile(&self) -> &Profile {
-        self.format().profile()
+        &self.profile
     }
 
     fn clock(&self) -> &Arc<dyn Clock> {

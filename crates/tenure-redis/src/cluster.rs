@@ -31,6 +31,7 @@ use crate::backend::RedisStore;
 use crate::claims::slot::{slot, slot_of};
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
+use crate::connection::connect_error::of_first_attempt;
 use crate::connection::dial::Dialer;
 use crate::connection::link::wakes_at;
 use crate::error::{self, invalid, refused};
@@ -67,8 +68,10 @@ impl RedisCluster {
             ));
         }
         let moves = Arc::new(Notify::new());
+        let profile = config.profile();
         let dialer = Dialer::new(config)?.for_cluster(moves.clone());
         let cluster = Arc::new(RedisCluster {
+            profile,
             dialer,
             seeds,
             claims: Arc::new(ClaimTable::of_cluster()),
@@ -78,7 +81,7 @@ impl RedisCluster {
             changed: watch::Sender::new(()),
             replaced: watch::Sender::new(()),
         });
-        cluster.look().await?;
+        cluster.look().await.map_err(of_first_attempt)?;
         tokio::spawn(keep_looking(Arc::downgrade(&cluster), moves));
         Ok(cluster)
     }
@@ -197,7 +200,7 @@ impl fmt::Debug for RedisCluster {
 
 impl Backend for RedisCluster {
     fn profile(&self) -> &Profile {
-        self.dialer.config.layout.profile()
+        &self.profile
     }
 
     fn clock(&self) -> &Arc<dyn Clock> {

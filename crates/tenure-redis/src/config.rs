@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Clock, SystemClock};
+use tenure_backend::{BackendError, Clock, Profile, ServerDeath, SystemClock};
 use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl};
 
 use crate::connection::recovery::Member;
 use crate::credentials::{Credentials, CredentialsSource, Login};
 use crate::error::invalid;
 use crate::layout::Layout;
+use crate::profile::CLUSTER_HAZARDS;
 use crate::topology::{Acknowledgement, Topology};
 
 /// Claims are batched while at least this many calls are in flight. With fewer, the server is idle between calls, so a
@@ -299,6 +300,21 @@ impl Config {
     pub fn address(&self) -> String {
         self.topology.to_string()
     }
+
+    /// The promises of a store with these settings: those of the layout, and what topology and replicas change in them.
+    pub(crate) fn profile(&self) -> Profile {
+        let mut profile = self.layout.profile().clone();
+        profile.replicas = self.acknowledgement.map_or(0, |wanted| wanted.replicas);
+        match self.topology {
+            Topology::Single(_) => {}
+            Topology::Sentinel(_) => profile.server_death = ServerDeath::OutageUntilFailover,
+            Topology::Cluster(..) => {
+                profile.server_death = ServerDeath::OutageUntilFailover;
+                profile.hazards = CLUSTER_HAZARDS;
+            }
+        }
+        profile
+    }
 }
 
 fn layout(options: &Options) -> Result<Layout, BackendError> {
@@ -341,7 +357,7 @@ fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
 
 #[cfg(test)]
 mod tests {
-    use tenure_backend::Fault;
+    use tenure_backend::{Fault, Hazard};
 
     use super::*;
 
@@ -386,6 +402,20 @@ mod tests {
         ] {
             assert_eq!(layout(wrong).expect_err(wrong).fault(), Fault::Invalid);
         }
+    }
+
+    #[test]
+    fn topology_and_replicas_change_the_profile() {
+        let profile = |url: &str| config(url).expect("it makes sense").profile();
+        let one = profile("redis://a");
+        assert_eq!((one.server_death, one.replicas), (ServerDeath::Outage, 0));
+        assert_eq!(profile("redis://a?replicas=2").replicas, 2);
+        let sentinel = profile("redis+sentinel://a/m");
+        assert_eq!(sentinel.server_death, ServerDeath::OutageUntilFailover);
+        assert_eq!(sentinel.hazards, one.hazards);
+        let cluster = profile("redis+cluster://a");
+        assert_eq!(cluster.server_death, ServerDeath::OutageUntilFailover);
+        assert!(cluster.hazards.contains(&Hazard::InterruptedMove));
     }
 
     #[test]

@@ -29,6 +29,15 @@ const HAZARDS: &[Hazard] = &[
     Hazard::Failover,
 ];
 
+/// The hazards in a cluster, where locks move with their slots.
+pub(crate) const CLUSTER_HAZARDS: &[Hazard] = &[
+    Hazard::DataLoss,
+    Hazard::Restart,
+    Hazard::ClockSet,
+    Hazard::Failover,
+    Hazard::InterruptedMove,
+];
+
 pub(crate) static PROFILE: Profile = {
     let mut profile = profile("redisson");
     profile.mutex = Order::Both;
@@ -61,7 +70,7 @@ const fn string_profile(layout: &'static str) -> Profile {
     profile
 }
 
-/// What holds in every layout.
+/// What holds in every layout on one server.
 const fn profile(layout: &'static str) -> Profile {
     let liveness = Liveness::Lease(LeaseClock::ServerWall);
     let mut profile = Profile::new("redis", layout, liveness, HAZARDS, LIMITS);

@@ -124,6 +124,69 @@ async fn tls_trusts_only_the_named_authority() {
     assert_error(&plain, (Fault::Unavailable, Effect::None), "`rediss://`");
 }
 
+/// With TLS 1.3 the server refuses a certificate after the handshake, with TLS 1.2 during it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_demands_a_certificate_is_named_as_one() {
+    for (protocol, missing, strange) in [
+        (
+            "TLSv1.3",
+            "demands a certificate of its clients: write `rediss://HOST?cert=FILE&key=FILE`",
+            "refuses this client's certificate",
+        ),
+        ("TLSv1.2", "(`cert`, `key`)", "(`cert`, `key`)"),
+    ] {
+        let certificates = Certificates::new();
+        let path = certificates.folder.path();
+        openssl(
+            path,
+            "req -x509 -newkey rsa:2048 -nodes -keyout other.key -out other.pem -days 2 -subj /CN=other",
+        );
+        let options = certificates.options();
+        let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
+        options.extend(["--tls-auth-clients", "yes", "--tls-protocols", protocol]);
+        let _server = Redis::start_with(&options, None).expect("it starts");
+        let url = |identity: &str| {
+            let ca = certificates.file("ca.pem");
+            format!("rediss://127.0.0.1:{}?ca={ca}{identity}", certificates.port)
+        };
+        let of_other = format!(
+            "&cert={}&key={}",
+            certificates.file("other.pem"),
+            certificates.file("other.key")
+        );
+        for (identity, words) in [("", missing), (&of_other, strange)] {
+            let refused = connect(&url(identity))
+                .await
+                .expect_err("no certificate it trusts");
+            assert_error(&refused, (Fault::Store, Effect::None), words);
+        }
+    }
+}
+
+/// A cluster and sentinels that refuse the certificate are not asked again, unless another host may answer later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_certificate_is_permanent_if_all_hosts_refuse_it() {
+    let certificates = Certificates::new();
+    let options = certificates.options();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let _server = Redis::start_with(&options, None).expect("it starts");
+    let (refuses, closed) = (format!("127.0.0.1:{}", certificates.port), "127.0.0.1:1");
+    let ca = certificates.file("ca.pem");
+    for (hosts, fault) in [
+        (refuses.clone(), Fault::Store),
+        (format!("{refuses},{closed}"), Fault::Unavailable),
+        (format!("{closed},{refuses}"), Fault::Unavailable),
+    ] {
+        let url = config(&format!("rediss+cluster://{hosts}?ca={ca}")).expect("a URL");
+        let refused = tenure_redis::RedisCluster::connect(url).await;
+        let refused = refused.map(drop).expect_err("it demands a certificate");
+        assert_eq!(refused.fault(), fault, "{hosts}: {refused}");
+        let refused = connect(&format!("rediss+sentinel://{hosts}/m?ca={ca}")).await;
+        let refused = refused.map(drop).expect_err("it demands a certificate");
+        assert_eq!(refused.fault(), fault, "{hosts}: {refused}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_reached_with_tls() {
     let certificates = Certificates::new();

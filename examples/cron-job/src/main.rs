@@ -13,6 +13,11 @@ use std::{io, thread};
 use tenure::Client;
 use tokio::sync::mpsc;
 
+const USAGE: &str = "usage: cron-job
+
+Reads amounts from stdin, one per line, and prints a report, unless another process does. The lock store is TENURE_URL,
+or a SQLite file in the temporary folder.";
+
 /// Prints errors to stderr, which cron mails.
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -20,6 +25,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
+    if program::has_printed(USAGE) {
+        return Ok(());
+    }
     let asked_to_stop = stop::signals()?;
     let client = tenure::connect(&program::store_or_file("cron-job-locks.db")).await?;
     let outcome = tokio::select! {

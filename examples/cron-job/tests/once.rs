@@ -109,3 +109,8 @@ fn an_empty_tenure_url_counts_as_not_set() {
 fn redis_works_as_the_lock_store() {
     fixture::assert_speaks_redis(env!("CARGO_BIN_EXE_cron-job"), &[]);
 }
+
+#[test]
+fn help_shows_the_usage() {
+    fixture::assert_shows_its_usage(env!("CARGO_BIN_EXE_cron-job"));
+}

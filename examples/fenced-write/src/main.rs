@@ -11,11 +11,18 @@ use std::{env, fs};
 
 use fenced_write::{Ledger, Writer, hold, play};
 
+const USAGE: &str = "usage: fenced-write
+
+Shows what happens to the write of a holder that was paused for longer than its lease, with and without fencing tokens.";
+
 fn main() -> ExitCode {
     program::end(run())
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
+    if program::has_printed(USAGE) {
+        return Ok(());
+    }
     let arguments: Vec<String> = env::args().skip(1).collect();
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => Writer::ALL.into_iter().try_for_each(tell),

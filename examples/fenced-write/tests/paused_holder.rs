@@ -50,3 +50,13 @@ fn the_guard_refuses_writers_without_a_fence() {
         .expect_err("an equal token in the row is not one in the statement");
     assert_eq!(ledger.balance().expect("SQLite answers"), 2);
 }
+
+#[test]
+fn help_shows_the_usage() {
+    let help = Command::new(env!("CARGO_BIN_EXE_fenced-write"))
+        .arg("--help")
+        .output();
+    let help = help.expect("the program starts");
+    assert!(help.status.success(), "{help:?}");
+    assert!(help.stdout.starts_with(b"usage: fenced-write"), "{help:?}");
+}

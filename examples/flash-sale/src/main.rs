@@ -17,13 +17,11 @@ use tenure::{Settings, parse_duration};
 /// Any error. This example treats all errors alike.
 type Fault = Box<dyn Error + Send + Sync>;
 
-const USAGE: &str = "this makes no sense
-
-usage: flash-sale shop ADDRESS DATABASE [LEASE]
+const USAGE: &str = "usage: flash-sale shop ADDRESS DATABASE [LEASE]
        flash-sale load SHOP,SHOP,… [TRIAL…]
 
-The locks are in TENURE_URL, redis://127.0.0.1:6379 without it; a lease is 30s unless it is said. The trials,
-all without any: unlocked, locked, fenced, striped, locked-paused, fenced-paused.";
+The lock store is TENURE_URL (redis://127.0.0.1:6379), and LEASE is 30s if it is not given. The trials, all of which run if none is
+given: unlocked, locked, fenced, striped, locked-paused, fenced-paused.";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -31,6 +29,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Fault> {
+    if program::has_printed(USAGE) {
+        return Ok(());
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["shop", address, database] => shop::serve(address, database, Settings::DEFAULT_LEASE).await,
@@ -43,6 +44,6 @@ async fn run() -> Result<(), Fault> {
                 signal = asked_to_stop => Err(signal.into()),
             }
         }
-        _ => Err(USAGE.into()),
+        _ => Err(format!("no such arguments\n\n{USAGE}").into()),
     }
 }

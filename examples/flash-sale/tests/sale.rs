@@ -268,3 +268,19 @@ fn a_shop_logs_errors_of_its_store() {
     let begin = "a sale failed: Redis at ";
     assert!(said.starts_with(begin) && said.lines().count() == 1, "{said}");
 }
+
+#[test]
+fn help_shows_the_usage() {
+    fixture::assert_shows_its_usage(PROGRAM);
+}
+
+#[test]
+fn unknown_arguments_are_refused_with_the_usage() {
+    let output = std::process::Command::new(PROGRAM).arg("buy").output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        printed.starts_with("error: no such arguments\n\nusage: flash-sale"),
+        "{printed}"
+    );
+}

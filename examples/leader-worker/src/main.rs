@@ -24,13 +24,20 @@ const LEASE: Duration = Duration::from_secs(2);
 /// Key of the lock under which a process opens the journal.
 const OPENING: &str = "leader-worker:opening";
 
-/// Usage: `leader-worker SPOOL DATABASE`. Each file in the folder `SPOOL` is a task.
+const USAGE: &str = "usage: leader-worker SPOOL [DATABASE]
+
+While it leads, it does the tasks in the folder SPOOL, one per file, and records them in DATABASE (journal.db). The lock
+store is TENURE_URL, or a SQLite file in the temporary folder.";
+
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
+    if program::has_printed(USAGE) {
+        return Ok(());
+    }
     let mut args = std::env::args().skip(1);
     let spool = PathBuf::from(args.next().ok_or("name the folder of the tasks")?);
     let journal = args.next().unwrap_or_else(|| "journal.db".to_owned());

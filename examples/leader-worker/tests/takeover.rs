@@ -155,3 +155,8 @@ fn a_late_write_of_a_stopped_leader_is_refused() {
 fn redis_works_as_the_lock_store() {
     fixture::assert_speaks_redis(env!("CARGO_BIN_EXE_leader-worker"), &["tasks", "journal.db"]);
 }
+
+#[test]
+fn help_shows_the_usage() {
+    fixture::assert_shows_its_usage(env!("CARGO_BIN_EXE_leader-worker"));
+}

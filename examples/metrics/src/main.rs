@@ -22,13 +22,20 @@ const BUCKETS: &[f64] = &[
     20.0, 30.0, 60.0,
 ];
 
-/// Usage: `metrics-export [ADDRESS]`. `curl http://ADDRESS/metrics` shows what Prometheus reads.
+const USAGE: &str = "usage: metrics-export [ADDRESS]
+
+Exports the metrics of some workers' locks for Prometheus at http://ADDRESS/metrics (127.0.0.1:9464). The lock store is
+TENURE_URL, or memory.";
+
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
+    if program::has_printed(USAGE) {
+        return Ok(());
+    }
     let address = std::env::args().nth(1);
     let address: SocketAddr = address.as_deref().unwrap_or("127.0.0.1:9464").parse()?;
 

@@ -15,8 +15,11 @@ use tenure::{Client, Guard};
 
 use steps::Database;
 
-/// Usage: `migration-guard FOLDER DATABASE [MAX_WAIT]`. Applies the `.sql` files of the folder in the order of their
-/// names.
+const USAGE: &str = "usage: migration-guard FOLDER [DATABASE [MAX_WAIT]]
+
+Applies the .sql files of FOLDER to DATABASE (shop.db) in the order of their names, or waits for MAX_WAIT (1m) until another
+process has. The lock store is TENURE_URL, or a SQLite file in the temporary folder.";
+
 #[tokio::main]
 async fn main() -> ExitCode {
     match start().await {
@@ -29,6 +32,9 @@ async fn main() -> ExitCode {
 }
 
 async fn start() -> Result<(), Box<dyn Error>> {
+    if program::has_printed(USAGE) {
+        return Ok(());
+    }
     let mut args = std::env::args().skip(1);
     let folder: PathBuf = args.next().ok_or("name the folder of the migrations")?.into();
     let database = args.next().unwrap_or_else(|| "shop.db".to_owned());

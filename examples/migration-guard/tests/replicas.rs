@@ -136,3 +136,8 @@ fn a_waiting_replica_that_is_asked_to_stop_does_not_start() {
 fn redis_works_as_the_lock_store() {
     fixture::assert_speaks_redis(env!("CARGO_BIN_EXE_migration-guard"), &[".", "shop.db"]);
 }
+
+#[test]
+fn help_shows_the_usage() {
+    fixture::assert_shows_its_usage(env!("CARGO_BIN_EXE_migration-guard"));
+}

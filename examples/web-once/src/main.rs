@@ -18,13 +18,20 @@ use tokio::net::TcpListener;
 use orders::Orders;
 use place::{Shop, place_order};
 
-/// Usage: `web-once [ADDRESS [DATABASE]]`.
+const USAGE: &str = "usage: web-once [ADDRESS [DATABASE]]
+
+Takes orders at http://ADDRESS/orders (127.0.0.1:8080), and charges each of them once in DATABASE (shop.db). The lock store is
+TENURE_URL, or a SQLite file in the temporary folder.";
+
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
+    if program::has_printed(USAGE) {
+        return Ok(());
+    }
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let database = args.next().unwrap_or_else(|| "shop.db".to_owned());

@@ -177,3 +177,8 @@ fn a_request_without_a_usable_key_is_refused_and_not_charged() {
 fn redis_works_as_the_lock_store() {
     fixture::assert_speaks_redis(env!("CARGO_BIN_EXE_web-once"), &["127.0.0.1:0", "shop.db"]);
 }
+
+#[test]
+fn help_shows_the_usage() {
+    fixture::assert_shows_its_usage(env!("CARGO_BIN_EXE_web-once"));
+}

@@ -65,7 +65,7 @@ pub struct LockArgs {
     #[arg(allow_hyphen_values = true, help_heading = "Holding")]
     pub max_hold: Option<Duration>,
 
-    /// Keep the lock for at least this time, even if the work ends earlier
+    /// Keep the lock for at least this time: if the work ends earlier, `tenure` itself ends only then
     #[arg(long, value_name = "D", default_value = "0s", hide_default_value = true)]
     #[arg(value_parser = parse_duration, allow_hyphen_values = true, help_heading = "Holding")]
     pub at_least: Duration,

@@ -15,7 +15,7 @@ use super::store::{ChosenStore, disconnect};
 use super::wait_line::show_while;
 use crate::args::{Global, Hold};
 use crate::guardian::{Inbox, now, reached};
-use crate::messages::{Blame, Failure, note_as_is, warn};
+use crate::messages::{Blame, Failure, note, note_as_is, warn};
 use crate::output::{self, Event, EventWriter};
 
 const DONE: u8 = 0;
@@ -104,6 +104,7 @@ async fn acquire_and_hold(
             drop(holder);
             note_as_is(!global.verbose, &held.words_of_the_grant());
             print_event(&Event::Acquired(held.described(client.profile())))?;
+            tell_the_releasing_key(global, hold);
             hold_until_end(held, hold, inbox, stdin).await
         }
         Outcome::Busy => {
@@ -116,6 +117,19 @@ async fn acquire_and_hold(
             let holder = report_holder(global, names, &mut holder).await;
             not_held(&Event::Timeout { holder })
         }
+    }
+}
+
+/// Prints by which key a user at a terminal releases the lock, except with `-q`. `--at-least` is in force after Ctrl-D, but
+/// not after Ctrl-C.
+fn tell_the_releasing_key(global: &Global, hold: &Hold) {
+    if !hold.no_stdin && stdin::is_our_terminal() {
+        let key = if hold.lock.at_least.is_zero() {
+            "Ctrl-D"
+        } else {
+            "Ctrl-C"
+        };
+        note(global.quiet, &format!("the lock is held; {key} releases it"));
     }
 }
 

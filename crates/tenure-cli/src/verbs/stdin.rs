@@ -11,7 +11,7 @@ use rustix::fs::{FileType, fstat, stat};
 use rustix::io::{Errno, read};
 use rustix::process::getpgrp;
 use rustix::stdio::stdin;
-use rustix::termios::tcgetpgrp;
+use rustix::termios::{isatty, tcgetpgrp};
 use tokio::sync::watch;
 
 /// Interval of the checks whether this process may read the terminal again.
@@ -76,6 +76,11 @@ fn read_to_end() {
 /// reads from its terminal, and a stopped process cannot renew its lock.
 fn is_anothers_terminal() -> bool {
     tcgetpgrp(stdin()).is_ok_and(|foreground| foreground != getpgrp())
+}
+
+/// Returns whether stdin is a terminal from which this process may read.
+pub(super) fn is_our_terminal() -> bool {
+    isatty(stdin()) && !is_anothers_terminal()
 }
 
 /// Returns whether stdin is the null device, as under a service manager. The end of such a stdin is no request to

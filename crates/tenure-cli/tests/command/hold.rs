@@ -150,6 +150,17 @@ fn a_lost_lock_exits_4() {
     assert!(!fixture.is_busy("k"));
 }
 
+/// As the guide on other languages says.
+#[test]
+fn the_loss_of_one_key_ends_a_hold_of_several() {
+    let fixture = Fixture::new();
+    let hold = fixture.holding(&["a", "b", "--lease", "1s"]);
+    fixture.evict("b");
+    assert_eq!(hold.next("lost")["cause"], "evicted");
+    assert_eq!(hold.finish().code, 4);
+    assert!(!fixture.is_busy("a"));
+}
+
 #[test]
 fn releasing_an_evicted_lock_reports_the_eviction() {
     let fixture = Fixture::new();

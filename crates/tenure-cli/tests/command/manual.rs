@@ -69,3 +69,12 @@ fn every_page_is_written_into_a_folder() {
     }
     assert_eq!(fixture.call(&["man", "run", "--out", folder]).code, 2);
 }
+
+#[test]
+fn the_help_of_at_least_says_that_tenure_stays() {
+    for verb in ["run", "hold"] {
+        let help = Fixture::new().call(&[verb, "--help"]).stdout;
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("`tenure` itself ends only then"), "{verb}: {help}");
+    }
+}

@@ -20,7 +20,7 @@ fn at_a_terminal(fixture: &Fixture, script: &str) -> (Process, File) {
     (Process::of(shell), keys)
 }
 
-const HOLD: &str = r#""$TENURE" --url "$STORE" hold k --lease 1s > events"#;
+const HOLD: &str = r#""$TENURE" --url "$STORE" hold k --lease 1s > events 2> said"#;
 const END_OF_FILE: &[u8] = b"\x04";
 
 fn has_printed(fixture: &Fixture, event: &str) -> bool {
@@ -45,6 +45,8 @@ fn a_background_hold_goes_on_and_reads_no_key() {
         left > std::mem::replace(&mut before, left)
     });
     assert!(!has_printed(&fixture, "released"));
+    let said = fs::read_to_string(fixture.path("said")).expect("the shell has made it");
+    assert_eq!(said, "", "no key reaches a background job");
     fixture.write("go", "", 0o600);
     // In the foreground, `hold` also reads the keystrokes that were typed while it was in the background.
     assert_eq!(fixture.lines("code", 1), ["0"]);
@@ -62,4 +64,31 @@ fn a_foreground_hold_ends_with_its_input() {
     assert_eq!(fixture.lines("code", 1), ["0"]);
     assert!(has_printed(&fixture, "released"));
     shell.finish();
+}
+
+#[test]
+fn a_hold_at_a_terminal_names_the_key_that_releases() {
+    for (options, hint) in [
+        ("hold k", "note: the lock is held; Ctrl-D releases it\n"),
+        (
+            "hold k --at-least 1h",
+            "note: the lock is held; Ctrl-C releases it\n",
+        ),
+        ("-q hold k", ""),
+        ("hold k --no-stdin", ""),
+        ("hold k < pipe", ""),
+    ] {
+        let fixture = Fixture::new();
+        let script = format!(
+            r#"mkfifo pipe; exec 3<> pipe; "$TENURE" --url "$STORE" {options} 2> said > events; echo $? > code"#
+        );
+        let (shell, mut keys) = at_a_terminal(&fixture, &script);
+        wait_for("the lock", || has_printed(&fixture, "acquired"));
+        // Ctrl-C releases every one of them.
+        keys.write_all(b"\x03").expect("the terminal takes keys");
+        wait_for("the release", || has_printed(&fixture, "released"));
+        shell.finish();
+        let said = fs::read_to_string(fixture.path("said")).expect("the shell has made it");
+        assert_eq!(said, hint, "{options}");
+    }
 }

@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, Cause, Claim, Clock, Effect, Fault, Hazard, Mode, Phase,
-    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, Clock, Effect, Fault, Guarantee, Hazard, Mode,
+    Phase, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
 };
 use tenure_memory::MemoryStore;
 use tenure_quorum::{Config, Quorum};
@@ -201,6 +201,19 @@ async fn a_held_claim_named_as_successor_keeps_its_tokens() {
         panic!("the claim is held");
     };
     assert_eq!(again.tokens, grant.tokens);
+}
+
+#[tokio::test]
+async fn a_quorum_of_three_survives_the_death_of_a_server() {
+    let members: Vec<_> = stores().iter().map(member).collect();
+    let survives = |members: &[_]| {
+        quorum(members.to_vec())
+            .profile()
+            .offers(Guarantee::SurvivesServerDeath)
+    };
+    assert!(survives(&members));
+    assert!(!survives(&members[1..]), "a majority of two is both");
+    assert!(!members[0].profile().offers(Guarantee::SurvivesServerDeath));
 }
 
 #[tokio::test]

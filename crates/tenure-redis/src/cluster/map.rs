@@ -18,6 +18,7 @@ use tokio::time::sleep;
 use crate::backend::RedisStore;
 use crate::claims::reply::{integer, list, text};
 use crate::claims::slot::SLOTS;
+use crate::connection::connect_error::is_lasting;
 use crate::error::unexpected_reply;
 
 /// The number of nodes that are asked at once.
@@ -56,13 +57,16 @@ pub(super) struct OpenSlot {
 pub(super) async fn ask(nodes: Vec<Arc<RedisStore>>) -> Result<Vec<Answer>, BackendError> {
     let mut nodes = nodes.into_iter();
     let mut asked: FuturesUnordered<_> = nodes.by_ref().take(ASKED).map(ask_node).collect();
-    let (mut answers, mut failure) = (Vec::new(), BackendError::closed());
+    let (mut answers, mut failure) = (Vec::new(), None);
     loop {
         tokio::select! {
             answer = asked.next() => match answer {
                 Some(Ok(answer)) => answers.push(answer),
                 Some(Err(error)) => {
-                    failure = error;
+                    // A failure that may pass hides one that lasts: that node may answer the next attempt.
+                    if failure.is_none() || !is_lasting(&error) {
+                        failure = Some(error);
+                    }
                     asked.extend(nodes.next().map(ask_node));
                 }
                 None => break,
@@ -74,7 +78,7 @@ pub(super) async fn ask(nodes: Vec<Arc<RedisStore>>) -> Result<Vec<Answer>, Back
         }
     }
     if answers.is_empty() {
-        Err(failure)
+        Err(failure.unwrap_or_else(BackendError::closed))
     } else {
         Ok(answers)
     }

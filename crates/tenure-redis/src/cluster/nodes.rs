@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
-use tenure_backend::{BackendError, Fault};
+use tenure_backend::{BackendError, Fault, Profile};
 use tenure_endpoint::Host;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
@@ -37,6 +37,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// # Ok(()) }
 /// ```
 pub struct RedisCluster {
+    pub(super) profile: Profile,
     /// The settings of every connection. Each node uses a copy with its own host.
     pub(super) dialer: Dialer,
     /// The nodes that the URL names.

@@ -129,6 +129,42 @@ pub(crate) fn no_tls(server: &Host, error: impl fmt::Display) -> BackendError {
     lasting(message, error)
 }
 
+/// Error for a TLS alert by which the server refuses the client's certificate, or demands one. `None` for any other error
+/// of a read.
+#[cfg(feature = "tls")]
+pub(crate) fn certificate_refused(error: &io::Error) -> Option<BackendError> {
+    use tokio_rustls::rustls::{AlertDescription as Alert, Error};
+
+    let Some(Error::AlertReceived(alert)) = error.get_ref()?.downcast_ref() else {
+        return None;
+    };
+    let message = match alert {
+        Alert::CertificateRequired => {
+            "Redis demands a certificate of its clients: write `rediss://HOST?cert=FILE&key=FILE` with the files (PEM) of one and \
+             of its key"
+        }
+        Alert::BadCertificate
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateRevoked
+        | Alert::CertificateExpired
+        | Alert::CertificateUnknown
+        | Alert::UnknownCA
+        | Alert::AccessDenied
+        | Alert::DecryptError => {
+            "Redis refuses this client's certificate, or that it has none: name one in the URL (`cert`, `key`) that is valid and \
+             signed by an authority which the server trusts"
+        }
+        _ => return None,
+    };
+    Some(lasting(message.to_owned(), error))
+}
+
+/// Without TLS there are no alerts.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn certificate_refused(_: &io::Error) -> Option<BackendError> {
+    None
+}
+
 /// Error for a malformed reply to `TIME`.
 pub(crate) fn no_time(server: &Host) -> BackendError {
     let message = format!(
@@ -191,7 +227,12 @@ impl fmt::Display for Lasting {
 
 impl Error for Lasting {}
 
-fn lasting(message: String, why: impl fmt::Display) -> BackendError {
+/// Returns whether an error is permanent at the first attempt; see [`of_first_attempt`].
+pub(crate) fn is_lasting(error: &BackendError) -> bool {
+    error.source().is_some_and(|cause| cause.is::<Lasting>())
+}
+
+pub(crate) fn lasting(message: String, why: impl fmt::Display) -> BackendError {
     BackendError::because(
         Fault::Unavailable,
         Effect::None,

@@ -3,11 +3,12 @@
 use std::future::Future;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
+use redis::{AsyncConnectionConfig, RedisConnectionInfo};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::connection::read_after_close::{FirstBytes, ReadAfterClose};
+use crate::connection::connect_error::ConnectError;
+use crate::connection::read_after_close::{FirstRead, ReadAfterClose};
 use crate::connection::stream::Stream;
 
 /// Handle of the task that reads and writes. Dropping the handle ends the task, also if connecting is cancelled
@@ -23,15 +24,15 @@ pub(crate) async fn log_in(
     stream: Stream,
     login: &RedisConnectionInfo,
     settings: AsyncConnectionConfig,
-) -> RedisResult<(MultiplexedConnection, Driver)> {
+) -> Result<(MultiplexedConnection, Driver), ConnectError> {
     let settings = settings.set_response_timeout(None);
-    let first = FirstBytes::default();
+    let first = FirstRead::default();
     let stream = ReadAfterClose::new(stream, first.clone());
     match MultiplexedConnection::new_with_config(login, stream, settings).await {
         Ok((connection, driving)) => Ok((connection, Driver::start(driving))),
         // The reason why the server ended the connection says more than the end.
-        Err(error) if error.is_io_error() => Err(first.refusal().unwrap_or(error)),
-        Err(error) => Err(error),
+        Err(error) if error.is_io_error() => Err(first.refusal().unwrap_or(error.into())),
+        Err(error) => Err(error.into()),
     }
 }
 

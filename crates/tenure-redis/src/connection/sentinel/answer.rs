@@ -9,7 +9,7 @@ use redis::{ErrorKind, RedisError};
 use tenure_backend::{BackendError, Effect, Fault};
 use tenure_endpoint::Host;
 
-use crate::connection::connect_error::ConnectError;
+use crate::connection::connect_error::{ConnectError, is_lasting, lasting};
 
 /// Properties of a master or a sentinel, as a sentinel reports them.
 type Fields = HashMap<String, String>;
@@ -66,6 +66,8 @@ pub(crate) enum Failure {
     NotASentinel,
     /// The sentinel refused the user, the password or a command, or asks for a password.
     Login,
+    /// A cause that lasts until an operator changes something, such as a refused certificate. The text says which.
+    Lasting(String),
     /// Any other failure, such as a sentinel that cannot be reached. The text says why.
     Silent(String),
 }
@@ -82,7 +84,11 @@ impl From<ConnectError> for Failure {
 impl From<BackendError> for Failure {
     fn from(error: BackendError) -> Self {
         let why = error.source().map_or_else(String::new, |why| format!(": {why}"));
-        Failure::Silent(format!("{error}{why}"))
+        let words = format!("{error}{why}");
+        match is_lasting(&error) {
+            true => Failure::Lasting(words),
+            false => Failure::Silent(words),
+        }
     }
 }
 
@@ -111,7 +117,7 @@ impl fmt::Display for Failure {
             Failure::UnknownMaster => "a sentinel monitors no master of this name",
             Failure::NotASentinel => "a host is no sentinel",
             Failure::Login => "a sentinel refuses the login or a command",
-            Failure::Silent(why) => why,
+            Failure::Lasting(why) | Failure::Silent(why) => why,
         })
     }
 }
@@ -121,7 +127,8 @@ pub(super) fn silent() -> Failure {
 }
 
 /// Error for sentinels of which none named the master. The error is permanent if all failed for one reason that only an
-/// operator can remove: no such master, no sentinel at the address, or a refused login.
+/// operator can remove: no such master, no sentinel at the address, or a refused login. It is [`lasting`] if all failures
+/// are.
 pub(super) fn no_master(master: &str, asked: &[Host], failures: &[Failure]) -> BackendError {
     let all = |kind: &Failure| failures.iter().all(|failure| failure == kind);
     let hosts = asked.iter().map(Host::to_string).collect::<Vec<_>>().join(", ");
@@ -147,5 +154,12 @@ pub(super) fn no_master(master: &str, asked: &[Host], failures: &[Failure]) -> B
         (Fault::Unavailable, message)
     };
     let why: Vec<_> = failures.iter().map(Failure::to_string).collect();
-    BackendError::because(fault, Effect::None, message, why.join("; "))
+    let why = why.join("; ");
+    if failures
+        .iter()
+        .all(|failure| matches!(failure, Failure::Lasting(_)))
+    {
+        return lasting(message, why);
+    }
+    BackendError::because(fault, Effect::None, message, why)
 }
