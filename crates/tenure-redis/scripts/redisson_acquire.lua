@@ -14,7 +14,7 @@
 -- Closes     the race between a delayed request and the release of its claim: the late request finds its not_after passed,
 --            or the record that the claim has ended. A repeated request finds the claim's field and is granted again.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
-local name, counter, claims, doubts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local name, counter, client_record, in_flight = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease, not_after, grants, label, fair, client_ttl, client_label = unpack(ARGV)
 local open, close = '{', '}'
 if string.find(name, '{', 1, true) then
@@ -29,7 +29,7 @@ local now = time[1] * 1000000 + time[2]
 -- script's cost, so each name is made in one expression; numbers are formatted here, because redis.call does it slower.
 if
     now <= tonumber(not_after)
-    and call('EXISTS', name, doubts, 'redisson_lock_queue:' .. open .. name .. close) == 0
+    and call('EXISTS', name, in_flight, 'redisson_lock_queue:' .. open .. name .. close) == 0
     and (fair ~= '1' or call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. owner) == 0)
 then
     local text, count = string.format, tonumber(grants)
@@ -40,8 +40,8 @@ then
     call('HSET', name, owner, '1')
     call('PEXPIRE', name, lease)
     if client_ttl then
-        call('HSET', claims, 'label', client_label)
-        call('PEXPIRE', claims, math.max(client_ttl, call('PTTL', claims)))
+        call('HSET', client_record, 'label', client_label)
+        call('PEXPIRE', client_record, math.max(client_ttl, call('PTTL', client_record)))
     end
     return text('1 %d %d %d', first, count, now)
 end
@@ -49,7 +49,7 @@ local tag = open .. name .. close
 -- The common refusal: another claim holds the key, and an unfair claim must wait. This writes no client's record,
 -- because only a claim that holds or queues needs one.
 if fair ~= '1' and now <= tonumber(not_after) then
-    local held, left = redis.pcall('HMGET', name, owner, 'mode', 'tenure:bar'), call('PTTL', name)
+    local held, left = redis.pcall('HMGET', name, owner, 'mode', 'tenure:cooldown'), call('PTTL', name)
     if left >= 0 and not (held.err or held[1] or held[2] or held[3]) and call('EXISTS', 'tenure_claim:' .. tag .. ':' .. owner) == 0 then
         --: include redisson_foreign
         left = math.min(left + 1, lease)
@@ -62,7 +62,7 @@ end
 --: include redisson_records
 --: include redisson_mutex
 --: include redisson_place
-write_client_record(claims, client_ttl, client_label)
+write_client_record(client_record, client_ttl, client_label)
 local code, first, second =
     place(owner, tonumber(lease), tonumber(not_after), tonumber(grants), label or '', fair == '1', false)
 return string.format('%d %d %d %d', code, first, second, now)

@@ -14,7 +14,7 @@
 -- Closes     the same races as redisson_release and redisson_acquire, because it does only what they do in their common
 --            cases. Tokens are drawn before the first grant, so a script that is killed midway grants none twice.
 local KEYS, ARGV, call, try, find, text = KEYS, ARGV, redis.call, redis.pcall, string.find, string.format
-local counter, claims, doubts = KEYS[1], KEYS[2], KEYS[3]
+local counter, client_record, in_flight = KEYS[1], KEYS[2], KEYS[3]
 local releases, with_record, tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local first_not_after, client_ttl, client_label = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local all, lease, grants = #KEYS - 3, ARGV[7], tonumber(ARGV[8])
@@ -53,10 +53,10 @@ for i = 1, releases do
 end
 
 if first and client_ttl ~= '' then
-    call('HSET', claims, 'label', client_label)
-    call('PEXPIRE', claims, math.max(client_ttl, call('PTTL', claims)))
+    call('HSET', client_record, 'label', client_label)
+    call('PEXPIRE', client_record, math.max(client_ttl, call('PTTL', client_record)))
 end
-local may_be_in_flight = tokens > 0 and call('EXISTS', doubts) == 1
+local may_be_in_flight = tokens > 0 and call('EXISTS', in_flight) == 1
 for i = releases + 1, all do
     local name, owner, code, open, close = KEYS[i + 3], ARGV[i + 8], 0, '{', '}'
     if find(name, '{', 1, true) then

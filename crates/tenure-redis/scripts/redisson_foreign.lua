@@ -12,12 +12,12 @@ local function is_held_by_foreign(name)
         -- waiters. A hash with more than 64 fields is not read, and counts as held by a client of another kind.
         return type(count) ~= 'table'
     end
-    local no_client = { mode = true, ['tenure:bar'] = true, ['tenure:bar:write'] = true }
+    local no_client = { mode = true, ['tenure:cooldown'] = true, ['tenure:cooldown:write'] = true }
     local records = 'tenure_claim:' .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}') .. ':'
     local fields = redis.call('HGETALL', name)
     for i = 1, #fields, 2 do
-        local claims = 'tenure_claims:' .. string.sub(fields[i], 1, 36) .. SCOPE
-        if not no_client[fields[i]] and redis.call('EXISTS', claims, records .. fields[i]) == 0 then
+        local client_record = 'tenure_client:' .. string.sub(fields[i], 1, 36) .. SCOPE
+        if not no_client[fields[i]] and redis.call('EXISTS', client_record, records .. fields[i]) == 0 then
             return true
         end
     end

@@ -13,7 +13,7 @@ local name, tag
 
 local function describe_holder(owner, mode, left)
     local record = redis.call('GET', 'tenure_claim:' .. tag .. ':' .. owner)
-    return { owner, record or '', redis.call('HGET', 'tenure_claims:' .. string.sub(owner, 1, 36) .. SCOPE, 'label'), mode, left }
+    return { owner, record or '', redis.call('HGET', 'tenure_client:' .. string.sub(owner, 1, 36) .. SCOPE, 'label'), mode, left }
 end
 
 --: include redisson_permits
@@ -39,8 +39,8 @@ for _, key in ipairs(KEYS) do
     if #holders > 0 or #waiting > 0 then
         reply[#reply + 1] = { name, holders, waiting }
     elseif #KEYS == 1 and not is_semaphore and redis.call('EXISTS', name) == 1 then
-        local bars = redis.pcall('HMGET', name, 'tenure:bar', 'tenure:bar:write')
-        if bars.err or not (bars[1] or bars[2]) then
+        local cooldowns = redis.pcall('HMGET', name, 'tenure:cooldown', 'tenure:cooldown:write')
+        if cooldowns.err or not (cooldowns[1] or cooldowns[2]) then
             reply[1] = { name }
         end
     end

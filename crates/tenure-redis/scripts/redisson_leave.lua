@@ -36,12 +36,12 @@ local function end_claim(one, left)
         -- The owner is a Redisson thread, which does not read our records.
         return
     end
-    local doubts, ttl = 'tenure_doubts:' .. string.sub(one, 1, 36) .. SCOPE, RECORD_TTL + left
+    local in_flight, ttl = 'tenure_in_flight:' .. string.sub(one, 1, 36) .. SCOPE, RECORD_TTL + left
     if evicted then
         ttl = math.max(ttl, redis.call('PTTL', records .. one))
     end
     redis.call('SET', records .. one, ending, 'PX', ttl)
-    redis.call('SET', doubts, '1', 'PX', math.max(RECORD_TTL, redis.call('PTTL', doubts)))
+    redis.call('SET', in_flight, '1', 'PX', math.max(RECORD_TTL, redis.call('PTTL', in_flight)))
 end
 
 local before = call('LINDEX', queue, 0)
@@ -77,8 +77,9 @@ if held and before then
     set_queue_expiry()
 end
 if held and tonumber(cooldown or 0) > 0 then
-    -- During the cooldown the field `tenure:bar`, which belongs to no client, holds the key. Redisson respects it like any holder.
-    hold('tenure:bar', cooldown)
+    -- During the cooldown the field `tenure:cooldown`, which belongs to no client, holds the key. Redisson respects it like
+    -- any holder.
+    hold('tenure:cooldown', cooldown)
 end
 local opened = held and (settle() or evicted)
 
@@ -94,7 +95,7 @@ others = others + math.max(call('PUBSUB', 'NUMSUB', channel)[2] - own, 0)
 local reply = owner == '' and { freed, others } or freed .. ' ' .. others
 if successor then
     mode = successor_mode or mode
-    write_client_record(claims, client_ttl, client_label)
+    write_client_record(client_record, client_ttl, client_label)
     local code, first, second =
         place(successor, tonumber(lease), tonumber(not_after), tonumber(grants), label or '', fair == '1', others > 0)
     reply = reply .. string.format(' %d %d %d %d', code, first, second, now)

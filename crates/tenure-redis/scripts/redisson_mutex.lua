@@ -38,7 +38,7 @@ end
 -- Returns whether the claim holds. If not: for how many ms the lock cannot be granted to it (-2 if it can, -1 without end),
 -- the kind of the key if it is another one, and whether nothing but a cooldown holds the key.
 local function look(owner)
-    local found = redis.call('HMGET', name, owner, 'mode', 'tenure:bar', 'tenure:bar:write')
+    local found = redis.call('HMGET', name, owner, 'mode', 'tenure:cooldown', 'tenure:cooldown:write')
     if found[1] and not found[2] then
         return true, -2
     end

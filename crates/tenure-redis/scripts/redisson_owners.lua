@@ -55,7 +55,7 @@ local function owners_of()
         if state then
             owner, is_writer = string.gsub(owner, ':write$', '')
         end
-        if owner ~= 'tenure:bar' and fields[i] ~= 'mode' then
+        if owner ~= 'tenure:cooldown' and fields[i] ~= 'mode' then
             if not (is_owner(owner) and string.find(fields[i + 1], '^%d+$')) then
                 return {}
             end

@@ -8,9 +8,11 @@
 --             ones in Redisson. Ours are 8 bytes of the client's UUID, 6 of the claim's number, and 2 for the permit's
 --             number in its claim, counted from 0, with the highest bit set in the last permit. So a script that knows
 --             an owner can find all its permits, and knows whether one is missing.
---   holders   zset: our owners that hold permits, with the end of each one's lease; during a cooldown also BAR with its
---             end. The key expires with its last member.
-local BAR = 'tenure:bar'
+--   holders   zset: our owners that hold permits, with the end of each one's lease; during a cooldown also COOLDOWN with
+--             its end. The key expires with its last member.
+local COOLDOWN = 'tenure:cooldown'
+-- What the 16 bytes of a permit begin with that a cooldown has taken.
+local COOLDOWN_PERMIT = 'cooldown'
 -- The most permits of a claim, and the most ended ones that a call removes. script.rs inserts the number.
 local MAX_TAKE = MAX_PERMITS
 -- The end (ms) that Redisson stores for a lease that never ends.
@@ -71,7 +73,7 @@ local function owners_of_permits()
     end
     for _, owner in ipairs(redis.call('ZRANGEBYSCORE', holders, '(' .. now_ms, '+inf')) do
         local ids, ends = {}, nil
-        if owner ~= BAR then
+        if owner ~= COOLDOWN then
             ids, ends = permits_of(owner)
         end
         if ends and ends > now_ms then
@@ -83,7 +85,7 @@ local function owners_of_permits()
     end
     local taken = redis.call('ZRANGEBYSCORE', permits, '(' .. now_ms, '+inf', 'WITHSCORES')
     for i = 1, #taken, 2 do
-        if not shown[taken[i]] and string.sub(taken[i], 1, #BAR) ~= BAR then
+        if not shown[taken[i]] and string.sub(taken[i], 1, 8) ~= COOLDOWN_PERMIT then
             add(in_hex(taken[i]), 1, tonumber(taken[i + 1]))
         end
     end

@@ -20,7 +20,7 @@ local function kind_of_key()
         return size
     elseif is_hash and call('HEXISTS', name, 'mode') == 1 then
         return -1
-    elseif is_hash and call('HEXISTS', name, 'tenure:bar') == 0 then
+    elseif is_hash and call('HEXISTS', name, 'tenure:cooldown') == 0 then
         return 0
     end
     local head = call('LINDEX', queue, 0)

@@ -98,7 +98,7 @@ local function look(owner)
     if holds(owner) then
         return true, -2
     end
-    local found = redis.call('HMGET', name, 'mode', 'tenure:bar', 'tenure:bar:write')
+    local found = redis.call('HMGET', name, 'mode', 'tenure:cooldown', 'tenure:cooldown:write')
     local left = redis.call('PTTL', name)
     local cools = found[2] or found[3]
     if left ~= -2 and not found[1] then
@@ -106,9 +106,9 @@ local function look(owner)
         return false, left, not cools and 0, cools
     elseif found[2] then
         -- A reader was evicted. Until the cooldown ends, no claim is granted, not even a reader's next to other readers.
-        local bar = redis.call('PTTL', hold_key('tenure:bar', 1))
-        cools = bar >= 0
-        return false, mode == 'R' and bar or left, nil, cools
+        local cooldown_left = redis.call('PTTL', hold_key('tenure:cooldown', 1))
+        cools = cooldown_left >= 0
+        return false, mode == 'R' and cooldown_left or left, nil, cools
     end
     return false, mode == 'R' and found[1] == 'read' and -2 or left, nil, cools
 end

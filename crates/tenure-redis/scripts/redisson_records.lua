@@ -11,9 +11,11 @@ local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_t
 --                      it was evicted; this outlives the lease by 12 s, in which a delayed request can still arrive.
 --                      G:FIRST:COUNT:LABEL tokens and label of a granted claim that was renewed; this expires with the
 --                      lease, and the release deletes it.
+-- A release says by one of these letters, or by two others, what it knows of its claim: '' no request of it can be in
+-- flight, N as '' but it has a record, E a request may be in flight, U as E for a claim of unknown kind, V[BY] an eviction.
 -- For each client:
---   tenure_claims      hash with the client's `label`.
---   tenure_doubts      exists while a request of an ended claim may be in flight. Only then do the common cases look for
+--   tenure_client      hash with the client's `label`.
+--   tenure_in_flight   exists while a request of an ended claim may be in flight. Only then do the common cases look for
 --                      records of ended claims.
 local records = 'tenure_claim:' .. tag .. ':'
 local now_ms = math.floor(now / 1000)
@@ -22,7 +24,7 @@ local RECORD_TTL = 12000
 local TURN = TURN_MS
 
 local function client_key(owner)
-    return 'tenure_claims:' .. string.sub(owner, 1, 36) .. SCOPE
+    return 'tenure_client:' .. string.sub(owner, 1, 36) .. SCOPE
 end
 
 -- Returns whether an owner is a claim of ours: Redis then has a record of the claim or its client.
@@ -32,10 +34,10 @@ end
 
 -- Writes or extends a client's record, if a time to live (ms) is given. The label is '' if the client's claims have
 -- different ones.
-local function write_client_record(claims, ttl, label)
+local function write_client_record(client_record, ttl, label)
     if ttl then
-        redis.call('HSET', claims, 'label', label)
-        redis.call('PEXPIRE', claims, math.max(ttl, redis.call('PTTL', claims)))
+        redis.call('HSET', client_record, 'label', label)
+        redis.call('PEXPIRE', client_record, math.max(ttl, redis.call('PTTL', client_record)))
     end
 end
 --: include redisson_vacate

@@ -14,7 +14,7 @@
 --            same step writes the record that the claim has ended. The successor is granted only if no other client
 --            subscribes or queues, so no waiter of another client is passed over.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
-local name, counter, claims, doubts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local name, counter, client_record, in_flight = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, ending, own_subscribers, client, cooldown = unpack(ARGV, 1, 5)
 local successor, lease, not_after, grants, label, fair, client_ttl, client_label = unpack(ARGV, 6, 13)
 local successor_mode
@@ -47,7 +47,7 @@ local now = time[1] * 1000000 + time[2]
 -- The common hand-over: to an unfair successor, with no queue, no subscribers of other clients and no record to write.
 if held and plain and cooldown == '0' and successor and fair ~= '1' and not client_ttl and now <= tonumber(not_after) then
     if
-        call('EXISTS', name, doubts, 'redisson_lock_queue:' .. open .. name .. close) == 0
+        call('EXISTS', name, in_flight, 'redisson_lock_queue:' .. open .. name .. close) == 0
         and call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. open .. name .. close)[2] <= own
     then
         local count = tonumber(grants)

@@ -1,5 +1,5 @@
 -- As redisson_release, for a lock that is no mutex; for a successor ARGV goes on as in redisson_acquire_any.
-local call, name, counter, claims = redis.call, KEYS[1], KEYS[2], KEYS[3]
+local call, name, counter, client_record = redis.call, KEYS[1], KEYS[2], KEYS[3]
 local owner, ending, own_subscribers, client, cooldown = unpack(ARGV, 1, 5)
 local successor, lease, not_after, grants, label, fair, successor_mode, client_ttl, client_label = unpack(ARGV, 6, 14)
 local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'

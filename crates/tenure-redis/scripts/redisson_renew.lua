@@ -16,7 +16,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now / 1000)
-local counter, claims = KEYS[1], KEYS[2]
+local counter, client_record = KEYS[1], KEYS[2]
 local reply = { now }
 local longest = 0
 local name, tag, queue, timeouts, waiters
@@ -117,11 +117,11 @@ for i = 3, #KEYS do
 end
 -- Makes the client's record outlive the renewed leases of its holders by 12 s. If the server has lost the record,
 -- writes it again.
-local left = redis.call('PTTL', claims)
+local left = redis.call('PTTL', client_record)
 if longest > 0 and longest + 12000 > left then
     if left == -2 then
-        redis.pcall('HSET', claims, 'label', ARGV[1])
+        redis.pcall('HSET', client_record, 'label', ARGV[1])
     end
-    redis.call('PEXPIRE', claims, longest + 12000)
+    redis.call('PEXPIRE', client_record, longest + 12000)
 end
 return reply

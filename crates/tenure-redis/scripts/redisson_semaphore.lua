@@ -8,8 +8,9 @@ local owners_of, downgrade = owners_of_permits, nil
 local take, of
 -- The permits of the last owner that `holds` looked at, and the end of their lease.
 local taken, ends
--- How many permits can be taken, nil if the key is missing; how many this call has freed, and how many a cooldown bars.
-local available, freed, barred = nil, 0, 0
+-- How many permits can be taken, nil if the key is missing; how many this call has freed, and how many a cooldown has
+-- taken.
+local available, freed, cooling = nil, 0, 0
 
 local function holds(owner)
     use_semaphore()
@@ -39,17 +40,17 @@ local function extend(owner, lease)
 end
 
 -- For the cooldown, puts a permit that belongs to no client in the place of each freed one, which no claim can then take.
-local function bar(cooldown)
+local function cool_down(cooldown)
     local ids = {}
     for i = 1, freed do
-        ids[i] = BAR .. struct.pack('>I3I3', now % 2 ^ 24, i)
+        ids[i] = COOLDOWN_PERMIT .. struct.pack('>I4I4', now % 2 ^ 32, i)
     end
-    freed, barred = 0, set_lease(BAR, ids, cooldown)
+    freed, cooling = 0, set_lease(COOLDOWN, ids, cooldown)
 end
 
 local function hold(owner, lease)
-    if owner == BAR then
-        return bar(lease)
+    if owner == COOLDOWN then
+        return cool_down(lease)
     end
     local ids, prefix = {}, prefix_of(owner)
     for number = 1, take do
@@ -112,7 +113,7 @@ local function look(owner)
     if holds(owner) then
         return true, -2
     elseif type(found) == 'table' then
-        found = redis.call('HMGET', name, 'mode', BAR, BAR .. ':write')
+        found = redis.call('HMGET', name, 'mode', COOLDOWN, COOLDOWN .. ':write')
         local cools = (found[2] or found[3]) and redis.call('HLEN', name) == (found[1] and 2 or 1)
         return false, redis.call('PTTL', name), not cools and (found[1] and -1 or 0), cools
     end
@@ -122,13 +123,13 @@ local function look(owner)
         if size ~= 0 then
             return false, size and 0 or -1, size
         elseif cooldown then
-            redis.call('ZADD', holders, now_ms + cooldown, BAR)
+            redis.call('ZADD', holders, now_ms + cooldown, COOLDOWN)
             redis.call('PEXPIRE', holders, cooldown)
         end
         available = nil
     end
     reclaim()
-    local cools = redis.call('ZSCORE', holders, BAR)
+    local cools = redis.call('ZSCORE', holders, COOLDOWN)
     if cools and tonumber(cools) > now_ms then
         return false, cools - now_ms - 1, nil, true
     elseif (available or of - redis.call('ZCARD', permits)) >= take then
@@ -150,6 +151,6 @@ end
 local function settle()
     available = tonumber(redis.pcall('GET', name) or nil)
     available = available and redis.call('INCRBY', name, freed)
-    payload = barred > 0 and barred or math.max(available or 0, 0)
+    payload = cooling > 0 and cooling or math.max(available or 0, 0)
     return payload > 0
 end

@@ -14,9 +14,9 @@ local function vacate()
     elseif redis.call('PTTL', name) < CENTURY then
         return size
     end
-    -- The permit that ends last. If it is one that an eviction bars, no claim holds a permit beyond the cooldown.
+    -- The permit that ends last. If a cooldown has taken it, no claim holds a permit beyond the cooldown.
     local taken = redis.call('ZREVRANGEBYSCORE', permits, '+inf', '(' .. now_ms, 'LIMIT', 0, 1)[1]
-    if taken and string.sub(taken, 1, 10) ~= 'tenure:bar' then
+    if taken and string.sub(taken, 1, 8) ~= 'cooldown' then
         return size
     end
     local ends = taken and redis.call('ZSCORE', permits, taken)
@@ -24,11 +24,11 @@ local function vacate()
     return 0, ends and ends - now_ms
 end
 
--- As `vacate`, for a key that is to be a hash: its field `tenure:bar` then lasts for the rest of the cooldown.
+-- As `vacate`, for a key that is to be a hash: its field `tenure:cooldown` then lasts for the rest of the cooldown.
 local function vacate_for_hash()
     local size, cooldown = vacate()
     if cooldown then
-        redis.call('HSET', name, 'tenure:bar', 1)
+        redis.call('HSET', name, 'tenure:cooldown', 1)
         redis.call('PEXPIRE', name, cooldown)
     end
     return size

@@ -16,7 +16,7 @@ for _, key in ipairs(KEYS) do
     local holders = {}
     if owner then
         holders[1] = { owner, 'G:' .. first .. ':' .. count .. ':' .. label, '', '', left }
-    elseif value and value ~= BAR then
+    elseif value and value ~= COOLDOWN then
         holders[1] = { value, '', false, '', left }
     elseif value == nil and redis.pcall('HEXISTS', name, 'mode') == 0 then
         local owners, modes, ends = owners_of()
@@ -26,7 +26,7 @@ for _, key in ipairs(KEYS) do
     end
     if #holders > 0 then
         reply[#reply + 1] = { name, holders }
-    elseif #KEYS == 1 and value == nil and redis.pcall('HEXISTS', name, BAR) ~= 1 then
+    elseif #KEYS == 1 and value == nil and redis.pcall('HEXISTS', name, COOLDOWN) ~= 1 then
         reply[1] = { name }
     end
 end

@@ -18,7 +18,7 @@ local function place_on_other_type()
     local is_hash = redis.call('TYPE', name).ok == 'hash'
     if is_hash and redis.call('HEXISTS', name, 'mode') == 1 then
         return 4, -1, 0
-    elseif is_hash and (#owners_of() > 0 or redis.call('HEXISTS', name, BAR) == 1) then
+    elseif is_hash and (#owners_of() > 0 or redis.call('HEXISTS', name, COOLDOWN) == 1) then
         return 0, FOREIGN_POLL, -1
     end
     return 6, 0, 0
@@ -38,7 +38,7 @@ local function place(owner, lease, not_after, grants, label, yields)
         return 3, 0, 0
     elseif value then
         local left = redis.call('PTTL', name)
-        if left >= 0 and (holder or value == BAR or left < FOREIGN_POLL) then
+        if left >= 0 and (holder or value == COOLDOWN or left < FOREIGN_POLL) then
             -- The claim polls within its own lease, because a client of another kind may delete the key.
             return 0, math.min(left + 1, lease), -1
         end

@@ -25,7 +25,7 @@ if evicted and value == nil then
     end
 end
 local holder = parse(value)
-local held = value and value ~= BAR and (owner == '' or holder == owner or evicted and value == owner)
+local held = value and value ~= COOLDOWN and (owner == '' or holder == owner or evicted and value == owner)
 
 -- Writes the record of an ended claim, if a request of it may be in flight or its holder must learn of its eviction.
 local ended, record, ttl = string.match(owner, '^' .. CLAIM .. '$'), ending, RECORD_TTL
@@ -41,7 +41,7 @@ if ended and (record == 'E' or evicted) then
     end
 end
 if held and tonumber(cooldown or 0) > 0 then
-    redis.call('SET', name, BAR, 'PX', cooldown)
+    redis.call('SET', name, COOLDOWN, 'PX', cooldown)
 elseif held then
     redis.call('DEL', name)
 end

@@ -2,8 +2,8 @@
 --
 -- There a lock is a string with an expiry, and its value names the holder. Clients compare the whole value with their own,
 -- so each kind of client writes what it likes. We write tenure:UUID:NUMBER:FIRST:COUNT:LABEL: the claim, its tokens and its
--- label. After an eviction, BAR holds the key for no client.
-local BAR = 'tenure:bar'
+-- label. After an eviction, COOLDOWN holds the key for no client.
+local COOLDOWN = 'tenure:cooldown'
 local CLAIM = '%x+%-%x+%-%x+%-%x+%-%x+:%d+'
 
 -- Returns the value of a key; false if the key is absent, nil if it is no string.

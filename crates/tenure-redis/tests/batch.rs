@@ -84,7 +84,7 @@ async fn a_lone_caller_is_not_batched() {
     let ways = [
         format!(" 4 {key} tenure_tokens "),
         format!(" 1 {key} "),
-        format!(" tenure_doubts:{} {key} ", claims[0].at.id.client()),
+        format!(" tenure_in_flight:{} {key} ", claims[0].at.id.client()),
     ];
     assert_eq!(ways.map(|keys| calls.matches(&*keys).count()), [5, 5, 0]);
 }
@@ -106,9 +106,9 @@ async fn an_unusual_claim_does_not_affect_its_batch() {
     java_hold(fixture, &ended.at.key, 20_000);
     // The claim's release has overtaken its acquire request. Only the record in Redis shows that.
     let overtaken = own(proxied.key());
-    let doubts = format!("tenure_doubts:{}", overtaken.at.id.client());
+    let in_flight = format!("tenure_in_flight:{}", overtaken.at.id.client());
     fixture.command(&["SET", &record(&overtaken), "E", "PX", "20000"]);
-    fixture.command(&["SET", &doubts, "1", "PX", "20000"]);
+    fixture.command(&["SET", &in_flight, "1", "PX", "20000"]);
     let again = own(proxied.key());
     let grant = proxied.granted(&again).await;
     let fair = client.fair(&javas, Mode::Exclusive);

@@ -97,7 +97,7 @@ async fn batches_are_split_by_slot() {
     let servers = cluster.servers.lock();
     for node in servers.nodes() {
         let left = node.ask(&["KEYS", "*"]).expect("it answers");
-        let is_ours = |key: &str| key.starts_with("tenure_tokens:{") || key.starts_with("tenure_claims:");
+        let is_ours = |key: &str| key.starts_with("tenure_tokens:{") || key.starts_with("tenure_client:");
         assert!(left.lines().all(is_ours), "{left}");
     }
 }

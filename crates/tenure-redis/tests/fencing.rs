@@ -67,7 +67,7 @@ async fn a_raise_lifts_only_the_counter_of_its_lock() {
     for claim in &claims {
         client.release(claim).await.freed_it(claim);
     }
-    let known = |key: &String| key.starts_with("tenure_claims:");
+    let known = |key: &String| key.starts_with("tenure_client:");
     let mut rest: Vec<String> = fixture.keys().into_iter().filter(|key| !known(key)).collect();
     rest.sort();
     assert_eq!(rest, counters);

@@ -20,7 +20,7 @@ async fn a_mutex_is_a_hash_field_that_expires_with_the_lease() {
     let (name, owner) = (key.as_str(), claim.at.id.to_string());
     assert_eq!(fixture.text(&["HGETALL", name]), format!("{owner} 1"));
     fixture.assert_expires_after(name, 60);
-    let known = format!("tenure_claims:{}", claim.at.id.client());
+    let known = format!("tenure_client:{}", claim.at.id.client());
     assert_eq!(
         fixture.text(&["HGETALL", &known]),
         format!("label {}", claim.label)
@@ -123,7 +123,7 @@ async fn a_cooldown_holds_the_key_for_no_client() {
         ..eviction_of(ReleaseTarget::Claim(claim.at.clone()))
     };
     operator.send_release(evicted).await.freed_it(&claim);
-    assert_eq!(fixture.text(&["HGETALL", key.as_str()]), "tenure:bar 1");
+    assert_eq!(fixture.text(&["HGETALL", key.as_str()]), "tenure:cooldown 1");
     fixture.assert_expires_after(key.as_str(), 20);
     assert_eq!(operator.status(&key).await, None, "no holder is shown");
     operator.finds_busy(&key, Mode::Exclusive).await;
@@ -288,8 +288,8 @@ async fn reserved_names_are_refused() {
     for name in [
         "tenure_tokens",
         "tenure_claim:{k}:x",
-        "tenure_claims:x",
-        "tenure_doubts:x",
+        "tenure_client:x",
+        "tenure_in_flight:x",
         "redisson_lock_queue:{k}",
         "redisson_lock_timeout:{k}",
     ] {

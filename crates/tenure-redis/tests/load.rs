@@ -54,7 +54,7 @@ async fn three_thousand_callers_are_served_and_delay_no_renewal() {
     // The slow log begins with the latest call. Only a renewal has these keys in this order.
     let calls = fixture.text(&["SLOWLOG", "GET", "-1"]);
     let (client, key) = (held.at.id.client(), &held.at.key);
-    let renewal = format!(" tenure_tokens tenure_claims:{client} {key} ");
+    let renewal = format!(" tenure_tokens tenure_client:{client} {key} ");
     let (_, before) = calls.split_once(&renewal).expect("it was called");
     let before = before.matches(" EVALSHA ").count();
     assert!(before <= 300, "{before} calls went before it");

@@ -58,7 +58,7 @@ async fn a_writer_is_a_field_with_write_behind_its_owner() {
     let (name, writer) = (key.as_str(), format!("{}:write", owner(&claim)));
     assert_eq!(fixture.text(&["HGETALL", name]), fields("write", &[&writer]));
     fixture.assert_expires_after(name, 60);
-    let known = format!("tenure_claims:{}", claim.at.id.client());
+    let known = format!("tenure_client:{}", claim.at.id.client());
     assert_eq!(fixture.keys(), [name, &known, "tenure_tokens"]);
     let last = grant.tokens.expect("tokens").last().to_string();
     assert_eq!(fixture.text(&["GET", "tenure_tokens"]), last);
@@ -262,10 +262,10 @@ async fn readers_and_writers_are_evicted_by_another_client() {
 async fn a_cooldown_is_a_holder_that_java_respects() {
     let (fixture, [holder, operator], key) = Fixture::two().await;
     let cooldown = Duration::from_secs(20);
-    let bar_key = format!("{{{key}}}:tenure:bar:rwlock_timeout:1");
+    let bar_key = format!("{{{key}}}:tenure:cooldown:rwlock_timeout:1");
     for (mode, expected) in [
-        (Mode::Read, "mode read tenure:bar 1"),
-        (Mode::Write, "mode write tenure:bar:write 1"),
+        (Mode::Read, "mode read tenure:cooldown 1"),
+        (Mode::Write, "mode write tenure:cooldown:write 1"),
     ] {
         let claim = holder.holds(&key, mode).await;
         let evicted = ReleaseRequest {

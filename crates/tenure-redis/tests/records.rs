@@ -117,13 +117,13 @@ async fn a_release_leaves_a_record_only_for_requests_in_flight() {
     let (fixture, [client, elsewhere], key) = Fixture::two().await;
     let records = || fixture.text(&["KEYS", "tenure_claim:*"]);
     let released = hold(&client, &key).await;
-    let doubts = format!("tenure_doubts:{}", released.at.id.client());
+    let in_flight = format!("tenure_in_flight:{}", released.at.id.client());
     client.release(&released).await;
     client.release(&released).await;
     hold(&elsewhere, &key).await;
     let withdrawn = enqueue(&client, &key).await;
     client.withdraw(&withdrawn).await;
-    assert_eq!((records().as_str(), fixture.exists(&doubts)), ("", false));
+    assert_eq!((records().as_str(), fixture.exists(&in_flight)), ("", false));
     // The client does not know this claim, so its acquire request may be in flight.
     let unseen = client.claim(&fixture.store.key(), Mode::Exclusive);
     client.withdraw(&unseen).await;
@@ -131,7 +131,7 @@ async fn a_release_leaves_a_record_only_for_requests_in_flight() {
     let record = record(&unseen);
     assert_eq!(records(), record);
     assert_eq!(fixture.text(&["GET", &record]), "E");
-    for key in [&record, &doubts] {
+    for key in [&record, &in_flight] {
         fixture.assert_expires_after(key, 12);
     }
 }
@@ -170,7 +170,7 @@ async fn a_lost_client_record_is_written_again() {
     let (fixture, [client, other], key) = Fixture::two().await;
     let claim = client.claim(&key, Mode::Exclusive);
     let run = client.granted(&claim).await.tokens.expect("tokens");
-    let known = format!("tenure_claims:{}", claim.at.id.client());
+    let known = format!("tenure_client:{}", claim.at.id.client());
     fixture.command(&["DEL", &known]);
     client.stays_alive(&claim, Phase::Granted).await;
     assert_eq!(
@@ -242,7 +242,7 @@ async fn a_claim_that_does_not_hold_leaves_no_record() {
     fixture.command(&["DEL", robbed_later.at.key.as_str()]);
     assert!(is_missing(&client.renew(robbed_later).await), "after it");
     operator.evict(evicted, "alice").await.freed_it(evicted);
-    let known = format!("tenure_claims:{}", held.at.id.client());
+    let known = format!("tenure_client:{}", held.at.id.client());
     fixture.command(&["DEL", &known]);
     let all = eviction_of(ReleaseTarget::All(evicted_by_key.at.key.clone()));
     operator.send_release(all).await.freed_it(evicted_by_key);

@@ -156,7 +156,7 @@ async fn a_grant_is_refused_if_no_write_precedes_its_wait() {
     let store = store(&group.servers()[0], "replicas=1&replica_wait=10s").await;
     assert!(is_granted(&acquire(&store, &claim("k", 1, 0)).await));
     // Permits all keys of locks, but not `tenure_tokens:acknowledged`, which is written before each `WAIT`.
-    let keys = "resetkeys ~k* ~{k* ~*:{k* ~tenure_tokens ~tenure_claims:* ~tenure_doubts:*";
+    let keys = "resetkeys ~k* ~{k* ~*:{k* ~tenure_tokens ~tenure_client:* ~tenure_in_flight:*";
     let command: Vec<_> = ["ACL", "SETUSER", "default"]
         .into_iter()
         .chain(keys.split(' '))

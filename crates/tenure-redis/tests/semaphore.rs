@@ -116,7 +116,7 @@ async fn permits_are_members_of_redissons_zset() {
         client.release(&claim).await.freed_it(&claim);
         assert_eq!(counts(&fixture, &key), (5, 0));
     }
-    let known = |key: &String| key.starts_with("tenure_claims:") || key == "tenure_tokens";
+    let known = |key: &String| key.starts_with("tenure_client:") || key == "tenure_tokens";
     let rest: Vec<String> = fixture.keys().into_iter().filter(|key| !known(key)).collect();
     assert_eq!(rest, ["a{b", "k", "{a}b"], "only the number of permits stays");
 }

@@ -105,7 +105,7 @@ async fn a_cooldown_holds_the_key_for_foreign_clients_too() {
     let watching = async {
         // The eviction returns only after the cooldown, so its effect is watched meanwhile.
         let is_released = async {
-            while layout.value(&key) != "tenure:bar" {
+            while layout.value(&key) != "tenure:cooldown" {
                 tokio::task::yield_now().await;
             }
         };

@@ -4,16 +4,16 @@ use std::borrow::Cow;
 
 use tenure_backend::{ClientId, Fairness, Mode};
 
-use crate::claims::names::{Owner, client_key, doubts_key};
+use crate::claims::names::{Owner, client_key, in_flight_key};
 use crate::claims::script::Command;
 use crate::claims::table::{ClientRecord, Placement};
 use crate::connection::clock::ServerClock;
 use crate::profile::{grants, lease_ms};
 
-/// Adds two keys to a call: that of the client's record, and `tenure_doubts`, which exists while requests of the
+/// Adds two keys to a call: that of the client's record, and `tenure_in_flight`, which exists while requests of the
 /// client's ended claims may be in flight.
 pub(crate) fn write_client(command: &mut Command, client: ClientId) {
-    command.arg(&client_key(client)).arg(&doubts_key(client));
+    command.arg(&client_key(client)).arg(&in_flight_key(client));
 }
 
 /// Adds the arguments from which a script places a claim. `labelled` is set for the scripts of strings, which need the

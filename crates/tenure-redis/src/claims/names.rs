@@ -63,18 +63,20 @@ fn uuid(client: ClientId) -> [u8; UUID_LEN] {
 
 /// Key of the client's record, which holds the client's label. Clients of other kinds, such as Java's, have no record.
 pub(crate) fn client_key(client: ClientId) -> [u8; 14 + UUID_LEN] {
-    key_of_client(b"tenure_claims:", client)
+    key_of_client(b"tenure_client:", client)
 }
 
 /// Key that exists while a request of one of the client's ended claims may be in flight.
-pub(crate) fn doubts_key(client: ClientId) -> [u8; 14 + UUID_LEN] {
-    key_of_client(b"tenure_doubts:", client)
+pub(crate) fn in_flight_key(client: ClientId) -> [u8; 17 + UUID_LEN] {
+    key_of_client(b"tenure_in_flight:", client)
 }
 
-fn key_of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID_LEN] {
-    let mut key = [0; 14 + UUID_LEN];
-    key[..14].copy_from_slice(kind);
-    key[14..].copy_from_slice(&uuid(client));
+/// A key of `LEN` bytes: the kind, and the client's UUID.
+fn key_of_client<const LEN: usize>(kind: &[u8], client: ClientId) -> [u8; LEN] {
+    let mut key = [0; LEN];
+    let (start, end) = key.split_at_mut(kind.len());
+    start.copy_from_slice(kind);
+    end.copy_from_slice(&uuid(client));
     key
 }
 
@@ -116,8 +118,8 @@ pub(crate) fn is_reserved(name: &str) -> bool {
         "tenure_tokens",
         "tenure_slot:",
         "tenure_claim:",
-        "tenure_claims:",
-        "tenure_doubts:",
+        "tenure_client:",
+        "tenure_in_flight:",
         "tenure_waiters:",
         "tenure_holders:",
         "redisson_lock_token:",
@@ -130,7 +132,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 /// Returns whether a key of a script call is one that many locks share, so that in a cluster each slot has its own.
 /// True also for the empty name that a call passes in place of the token counter if each lock has its own counter.
 pub(crate) fn is_once_per_slot(key: &[u8]) -> bool {
-    let prefixes = [&b"tenure_claims:"[..], b"tenure_doubts:"];
+    let prefixes = [&b"tenure_client:"[..], b"tenure_in_flight:"];
     key.is_empty() || key == COUNTER.as_bytes() || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 

@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn a_call_in_a_cluster_has_keys_of_one_slot_only() {
         let mut command = REDISSON.mutex.acquire.command(4, 1, 0);
-        let keys = ["tenure_tokens", "{k}:a", "tenure_claims:u", "tenure_doubts:u"];
+        let keys = ["tenure_tokens", "{k}:a", "tenure_client:u", "tenure_in_flight:u"];
         keys.iter().for_each(|key| _ = command.arg(key));
         command.arg("owner");
         let sent = parts(&command.in_dialect(Dialect::Cluster).expect("one slot"));
