@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::{
-    AcquireReply, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus, Page, Profile, Query,
-    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
+    AcquireReply, Batch, BatchCall, Call, Claim, ClientId, Clock, Finding, Instant, Invalidations,
+    LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
 /// A store of claims: Redis, a SQL database, ZooKeeper, etcd, this process's memory, or your own.
@@ -68,6 +68,8 @@ use crate::{
 ///   claim keeps its ID, its label and its tokens: the protected resource may have seen them, and all later grants have
 ///   greater ones (B10). Later calls treat it as a read claim. A claim of a mutex or a semaphore is refused without
 ///   effect.
+/// - **B21 Invalidations are hints.** They decide nothing, and may be false, repeated or lost. A store that reports an
+///   eviction does so after the claim is gone.
 ///
 /// # Cancel safety
 /// Dropping a [`Call`] or a [`BatchCall`] may leave its effect unknown (B18). The engine never drops an `acquire`,
@@ -102,16 +104,18 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// known to wait (B15). Each element of the batch is one atomic step.
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply>;
 
-    /// Subscribes to wake-ups: for a waiting claim they mean "poll now", for a granted one "renew now".
+    /// Subscribes a waiting claim to wake-ups, which mean "poll now".
     ///
     /// If this call fails, the engine only polls.
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes>;
 
-    /// Wake-ups, one for each replaced connection to the store; `None` if the store has no connections.
+    /// Subscribes a client to hints that claims which it holds may be gone. `None` if the store gives none.
     ///
-    /// The engine then renews every claim that it holds, because the server behind the new connection may have lost
-    /// some of them.
-    fn reconnects(&self) -> Option<Wakes>;
+    /// The store reports [`Invalidation::Key`](crate::Invalidation) when it evicts the client's claim on a key, and
+    /// [`Invalidation::All`](crate::Invalidation) once after each new subscription, and after a connection was replaced: the
+    /// server behind the new one may have lost claims. The engine renews the claims that are named. It calls this once, when
+    /// the client has held a claim for 100 ms.
+    fn invalidations(self: Arc<Self>, client: ClientId) -> Option<Invalidations>;
 
     /// Lists holders and waiters for people and tools. The engine never decides by a listing which claim holds a key.
     ///

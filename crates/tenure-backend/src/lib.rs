@@ -10,6 +10,7 @@ mod escape;
 mod finding;
 mod guarantee;
 mod id;
+mod invalidation;
 #[cfg(feature = "serde")]
 mod json;
 mod key;
@@ -33,6 +34,7 @@ pub use escape::escape_control;
 pub use finding::{Finding, Severity};
 pub use guarantee::Guarantee;
 pub use id::{ClaimId, ClaimRef, ClientId, InvalidClaimId, OwnerId};
+pub use invalidation::{Invalidation, InvalidationQueue, Invalidations};
 pub use key::{InvalidKey, LockKey};
 pub use mode::{Fairness, Kind, Mode};
 pub use profile::{

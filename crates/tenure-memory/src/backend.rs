@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Effect, Fault, Finding,
-    Instant, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
-    SystemClock, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Cause, Claim, ClientId, Clock, Effect,
+    Fault, Finding, Instant, Invalidations, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest,
+    RenewReply, RenewRequest, SystemClock, Wakes,
 };
 
 use crate::profile::{LIMITS, PROFILE};
@@ -103,9 +103,17 @@ impl Backend for Memory {
 
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
         let release = |request: ReleaseRequest| match check_release(&request) {
-            Ok(()) => self.store.act(&self.clock, |table, at, signals| {
-                table.release(request, at, signals)
-            }),
+            Ok(()) => {
+                let evicts = matches!(request.cause, Cause::Evicted { .. });
+                let key = evicts.then(|| request.target.key().clone());
+                let reply = self.store.act(&self.clock, |table, at, signals| {
+                    table.release(request, at, signals)
+                });
+                if let (Some(key), ReleaseReply::Done { freed, .. }) = (key, &reply) {
+                    self.store.report_evictions(&key, freed);
+                }
+                reply
+            }
             Err(error) => ReleaseReply::Unknown(error),
         };
         self.for_each(batch, release, ReleaseReply::Unknown)
@@ -115,8 +123,8 @@ impl Backend for Memory {
         Call::ready(self.check_open().map(|()| self.store.watch(claim)))
     }
 
-    fn reconnects(&self) -> Option<Wakes> {
-        None
+    fn invalidations(self: Arc<Self>, client: ClientId) -> Option<Invalidations> {
+        Some(self.store.invalidations(client))
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

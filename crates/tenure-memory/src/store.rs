@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tenure_backend::{Claim, Clock, Instant, WakeSignal, Wakes};
+use tenure_backend::{
+    Claim, ClientId, Clock, HolderId, Instant, Invalidation, InvalidationQueue, Invalidations, LockKey,
+    WakeSignal, Wakes,
+};
 
 use crate::operation::{Moment, Signals};
 use crate::table::Table;
@@ -31,6 +34,8 @@ pub struct MemoryStore(Arc<Shared>);
 struct Shared {
     clock: Arc<dyn Clock>,
     table: Mutex<Table>,
+    /// The clients that subscribed to invalidations.
+    invalidated: Mutex<Vec<(ClientId, InvalidationQueue)>>,
 }
 
 impl MemoryStore {
@@ -38,7 +43,11 @@ impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let table = Mutex::new(Table::new(clock.now(), wall));
-        MemoryStore(Arc::new(Shared { clock, table }))
+        MemoryStore(Arc::new(Shared {
+            clock,
+            table,
+            invalidated: Mutex::default(),
+        }))
     }
 
     /// Runs `act` on the table for the client that reads `clock`, and then notifies the signals that `act` collected.
@@ -72,6 +81,32 @@ impl MemoryStore {
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Table, Instant) -> T) -> T {
         let table = self.0.table.lock();
         read(&table, self.0.clock.now())
+    }
+
+    /// Tells the client of each of these claims that its claim on the key was evicted.
+    pub(crate) fn report_evictions(&self, key: &LockKey, evicted: &[HolderId]) {
+        for holder in evicted {
+            let HolderId::Claim(id) = holder else { continue };
+            let clients = self.0.invalidated.lock();
+            let of_client = clients.iter().filter(|(client, _)| *client == id.client());
+            let queues: Vec<InvalidationQueue> = of_client.map(|(_, queue)| queue.clone()).collect();
+            drop(clients);
+            for queue in queues {
+                queue.push(Invalidation::Key(key.clone()));
+            }
+        }
+    }
+
+    /// Subscribes the client to its evictions. Dropping the stream ends the subscription.
+    pub(crate) fn invalidations(&self, client: ClientId) -> Invalidations {
+        let queue = InvalidationQueue::default();
+        queue.push(Invalidation::All);
+        self.0.invalidated.lock().push((client, queue.clone()));
+        let (store, subscribed) = (self.clone(), queue.clone());
+        queue.invalidations(move || {
+            let mut clients = store.0.invalidated.lock();
+            clients.retain(|(_, queue)| !queue.is(&subscribed));
+        })
     }
 
     /// Subscribes the claim to wake-ups. Dropping the stream ends the subscription.

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Effect, Fairness, Fault,
-    Finding, Instant, LockStatus, Mode, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Effect, Fairness,
+    Fault, Finding, Instant, Invalidations, LockStatus, Mode, Page, Profile, Query, ReleaseReply,
+    ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 use tokio::runtime::Handle;
 
@@ -194,8 +194,8 @@ impl Backend for Quorum {
         self.run(async move { quorum.watch_all(claim).await })
     }
 
-    fn reconnects(&self) -> Option<Wakes> {
-        self.all_reconnects()
+    fn invalidations(self: Arc<Self>, client: ClientId) -> Option<Invalidations> {
+        self.all_invalidations(client)
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

@@ -1,13 +1,11 @@
-//! `watch` and `reconnects`: wake-ups of the members, merged.
+//! `watch` and `invalidations`: wake-ups and hints of the members, merged.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{SelectAll, StreamExt, select_all};
-use tenure_backend::{BackendError, Claim, Effect, WakeSignal, Wakes};
+use tenure_backend::{BackendError, Claim, ClientId, Effect, Invalidations, WakeSignal, Wakes};
 use tokio::time::timeout;
 
 use crate::backend::Quorum;
@@ -56,25 +54,13 @@ impl Quorum {
         signal.wakes(move || task.abort())
     }
 
-    /// Returns a stream that wakes after a member's connection was replaced. `None` if no member has connections.
-    pub(crate) fn all_reconnects(&self) -> Option<Wakes> {
-        let streams: Vec<Wakes> = self
-            .members
-            .list
-            .iter()
-            .filter_map(|member| member.store.reconnects())
+    /// Merges the members' invalidations. `None` if no member gives any. Whether a claim is gone, a majority decides at its
+    /// renewal.
+    pub(crate) fn all_invalidations(&self, client: ClientId) -> Option<Invalidations> {
+        let members = self.members.list.iter();
+        let streams: Vec<Invalidations> = members
+            .filter_map(|member| member.store.clone().invalidations(client))
             .collect();
-        (!streams.is_empty()).then(|| Wakes::new(Merged(select_all(streams))))
-    }
-}
-
-/// The wake-ups of several members as one stream.
-struct Merged(SelectAll<Wakes>);
-
-impl futures_util::Stream for Merged {
-    type Item = ();
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        self.0.poll_next_unpin(cx)
+        (!streams.is_empty()).then(|| Invalidations::new(select_all(streams)))
     }
 }

@@ -42,6 +42,9 @@ local function end_claim(one, left)
     end
     redis.call('SET', records .. one, ending, 'PX', ttl)
     redis.call('SET', in_flight, '1', 'PX', math.max(RECORD_TTL, redis.call('PTTL', in_flight)))
+    if evicted then
+        report_eviction(one)
+    end
 end
 
 local before = call('LINDEX', queue, 0)

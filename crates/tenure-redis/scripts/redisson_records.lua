@@ -23,6 +23,12 @@ local RECORD_TTL = 12000
 -- The time (ms) after which a successor polls again if it was not granted because others wait. script.rs inserts it.
 local TURN = TURN_MS
 
+-- Tells the client of an evicted claim that its claim on this lock may be gone. A user without the permission can still
+-- evict. The quotes keep this message from becoming one of a shard, which only clients of that shard would get.
+local function report_eviction(owner)
+    redis.pcall("PUBLISH", 'tenure:client:' .. string.sub(owner, 1, 36), name)
+end
+
 local function client_key(owner)
     return 'tenure_client:' .. string.sub(owner, 1, 36) .. SCOPE
 end

@@ -34,6 +34,10 @@ if evicted and held then
 elseif evicted or ending == 'U' then
     record = 'E'
 end
+if evicted and held and holder then
+    -- Tells the client of the claim that it may be gone; see redisson_records.lua.
+    redis.pcall("PUBLISH", 'tenure:client:' .. string.sub(holder, 1, 36), name)
+end
 if ended and (record == 'E' or evicted) then
     local before = redis.call('GET', record_of .. ended)
     if held or not before or string.sub(before, 1, 1) ~= 'V' then

@@ -5,9 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use futures_util::stream;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockKey,
-    LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Finding, Instant,
+    Invalidations, LockKey, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, Wakes,
 };
 
 use crate::claims::names::{COUNTER, tagged};
@@ -15,7 +17,7 @@ use crate::claims::script::Layout;
 use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::dial::Dialer;
-use crate::connection::link::{Link, wakes_at};
+use crate::connection::link::{Link, all_at};
 use crate::error::invalid;
 use crate::topology::Topology;
 use crate::watch::Subscriptions;
@@ -161,8 +163,10 @@ impl Backend for RedisStore {
         Call::new(async move { self.subscriptions.watch(&claim).await })
     }
 
-    fn reconnects(&self) -> Option<Wakes> {
-        Some(wakes_at(self.link.replacements()))
+    fn invalidations(self: Arc<Self>, client: ClientId) -> Option<Invalidations> {
+        let evictions = self.subscriptions.invalidations(client).ok()?;
+        let replaced = all_at(self.link.replacements());
+        Some(Invalidations::new(stream::select(replaced, evictions)))
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

@@ -20,10 +20,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use futures_util::future::join_all;
+use futures_util::stream;
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus,
-    Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Finding, Instant,
+    Invalidations, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    Wakes,
 };
 use tokio::sync::{Notify, watch};
 
@@ -33,7 +35,7 @@ use crate::claims::table::ClaimTable;
 use crate::config::Config;
 use crate::connection::connect_error::of_first_attempt;
 use crate::connection::dial::Dialer;
-use crate::connection::link::wakes_at;
+use crate::connection::link::all_at;
 use crate::error::{self, invalid, refused};
 use crate::layout::Layout;
 use crate::profile::LIMITS;
@@ -223,8 +225,12 @@ impl Backend for RedisCluster {
         Call::new(async move { self.watch_claim(claim).await })
     }
 
-    fn reconnects(&self) -> Option<Wakes> {
-        Some(wakes_at(self.replaced.subscribe()))
+    fn invalidations(self: Arc<Self>, client: ClientId) -> Option<Invalidations> {
+        let replaced = all_at(self.replaced.subscribe());
+        Some(Invalidations::new(stream::select(
+            replaced,
+            self.evictions(client),
+        )))
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

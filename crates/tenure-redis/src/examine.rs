@@ -17,7 +17,7 @@ use tenure_endpoint::Host;
 use tokio::time::timeout;
 
 use crate::backend::RedisStore;
-use crate::claims::names::{COUNTER, MUTEX_CHANNEL};
+use crate::claims::names::{CLIENT_CHANNEL, COUNTER, MUTEX_CHANNEL, client_channel};
 use crate::claims::reply::text;
 use crate::claims::script::Layout;
 use crate::connection::dial::Dialer;
@@ -135,7 +135,9 @@ impl RedisStore {
             let published = wire.publish(&channel, "0").await;
             published.map_err(|error| cannot_publish(&error))?;
             wakes.next().await.ok_or_else(cannot_subscribe)?;
-            Ok(self.now() - called)
+            let took = self.now() - called;
+            self.hears_of_evictions(wire, probe.at.id.client()).await?;
+            Ok(took)
         };
         let found = match timeout(self.link.dialer.config.command_timeout, heard).await {
             Ok(Ok(took)) if took <= SLOW => return,
@@ -153,6 +155,28 @@ impl RedisStore {
             ),
         };
         findings.push(found);
+    }
+}
+
+impl RedisStore {
+    /// Fails if this user may not subscribe to the channel of a client, or not publish on it.
+    async fn hears_of_evictions(&self, wire: &Wire, client: ClientId) -> Result<(), Finding> {
+        let evictions = self.subscriptions.invalidations(client);
+        let mut evictions = evictions.map_err(|_| cannot_subscribe())?;
+        let limit = self.link.dialer.config.command_timeout / 2;
+        let confirmed = timeout(limit, evictions.next()).await.is_ok();
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(client_channel(client)).arg("");
+        if confirmed && wire.query::<Value>(&publish).await.is_ok() {
+            return Ok(());
+        }
+        Err(Finding::warning(
+            format!(
+                "this user may not use the channels `{CLIENT_CHANNEL}*`, by which holders learn of evictions (ACL SETUSER … \
+                 &{CLIENT_CHANNEL}*)"
+            ),
+            "a holder learns of its eviction only from its next renewal, a third of the lease later",
+        ))
     }
 }
 

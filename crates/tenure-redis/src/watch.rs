@@ -12,15 +12,19 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use tenure_backend::{BackendError, Claim, Fairness, LockKey, WakeSignal, Wakes};
+use tenure_backend::{
+    BackendError, Claim, ClientId, Fairness, Invalidation, InvalidationQueue, Invalidations, LockKey,
+    WakeSignal, Wakes,
+};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::claims::names::{Owner, owner_channel};
+use crate::claims::names::{Owner, client_channel, owner_channel};
 use crate::connection::dial::Dialer;
 use crate::error::not_subscribed;
-use subscriber::{Event, Subscriber};
+use crate::layout::Layout;
+use subscriber::{Event, NotSubscribed, Subscriber};
 
 /// Pause before the client subscribes again after a connection was lost or could not be opened.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -68,9 +72,18 @@ struct RegistryState {
     changed: Vec<Arc<str>>,
 }
 
+/// Who listens to a channel.
+#[derive(Clone)]
+enum Listener {
+    /// The waiter of a claim, which each message wakes.
+    Waiter(WakeSignal),
+    /// A client, to which each message names a lock, as this layout keeps it in Redis.
+    Client(InvalidationQueue, Layout),
+}
+
 #[derive(Default)]
 struct Channel {
-    signals: SmallVec<[WakeSignal; 1]>,
+    listeners: SmallVec<[Listener; 1]>,
     /// True if the server has confirmed the subscription, and the task has not begun to unsubscribe.
     subscribed: bool,
     /// Callers of `watch` that wait for the confirmation. Dropping a sender tells the caller that none will come.
@@ -108,11 +121,28 @@ impl Subscriptions {
             Fairness::Fifo => owner_channel(&claim.at.key, &Owner::of(claim.at.id)),
         };
         let (confirmation, confirmed) = oneshot::channel();
-        let wakes = self.add_waiter(name.into(), confirmation)?;
+        let (name, signal) = (Arc::<str>::from(name), WakeSignal::default());
+        self.add(&name, Listener::Waiter(signal.clone()), Some(confirmation))?;
+        let (registry, own) = (self.registry.clone(), Listener::Waiter(signal.clone()));
+        let wakes = signal.wakes(move || registry.remove(&name, &own));
         match timeout(self.dialer.config.command_timeout, confirmed).await {
             Ok(Ok(())) => Ok(wakes),
             _ => Err(not_subscribed()),
         }
+    }
+
+    /// Subscribes a client to its evictions. The stream also reports that all its claims may be gone after each new
+    /// subscription. Fails if the store was closed.
+    pub(crate) fn invalidations(&self, client: ClientId) -> Result<Invalidations, BackendError> {
+        self.dialer.check_process()?;
+        let (name, queue) = (
+            Arc::<str>::from(client_channel(client)),
+            InvalidationQueue::default(),
+        );
+        let listener = Listener::Client(queue.clone(), self.dialer.config.layout.clone());
+        self.add(&name, listener.clone(), None)?;
+        let (registry, own) = (self.registry.clone(), listener);
+        Ok(queue.invalidations(move || registry.remove(&name, &own)))
     }
 
     /// Ends the task and all wake-ups. Later calls of `watch` fail.
@@ -128,9 +158,14 @@ impl Subscriptions {
         drop(state);
     }
 
-    /// Adds a waiter, and starts the task if it does not run. Both happen under one lock, so that `close` cannot come
+    /// Adds a listener, and starts the task if it does not run. Both happen under one lock, so that `close` cannot come
     /// in between.
-    fn add_waiter(&self, name: Arc<str>, confirmation: oneshot::Sender<()>) -> Result<Wakes, BackendError> {
+    fn add(
+        &self,
+        name: &Arc<str>,
+        listener: Listener,
+        confirmation: Option<oneshot::Sender<()>>,
+    ) -> Result<(), BackendError> {
         let mut task = self.task.lock();
         let runs = match &*task {
             Task::None => false,
@@ -141,7 +176,8 @@ impl Subscriptions {
             let running = run(self.dialer.clone(), self.registry.clone(), self.replaced.clone());
             *task = Task::Runs(tokio::spawn(running));
         }
-        Ok(self.registry.add(name, confirmation))
+        self.registry.add(name, listener, confirmation);
+        Ok(())
     }
 }
 
@@ -155,31 +191,27 @@ impl Drop for Subscriptions {
 }
 
 impl Registry {
-    /// Adds a waiter to a channel. Dropping the returned wake-ups removes the waiter. The task unsubscribes from a
-    /// channel without waiters.
-    fn add(self: &Arc<Self>, name: Arc<str>, confirmation: oneshot::Sender<()>) -> Wakes {
-        let signal = WakeSignal::default();
+    /// Adds a listener to a channel. The task unsubscribes from a channel without listeners.
+    fn add(&self, name: &Arc<str>, listener: Listener, confirmation: Option<oneshot::Sender<()>>) {
         let mut state = self.state.lock();
         let channel = state.channels.entry(name.clone()).or_default();
-        channel.signals.push(signal.clone());
+        channel.listeners.push(listener);
         if channel.subscribed {
-            let _ = confirmation.send(());
+            let _ = confirmation.map(|confirmation| confirmation.send(()));
         } else {
-            channel.confirmations.push(confirmation);
+            channel.confirmations.extend(confirmation);
             state.changed.push(name.clone());
             self.changed.notify_one();
         }
-        let (registry, own) = (self.clone(), signal.clone());
-        signal.wakes(move || registry.remove(&name, &own))
     }
 
-    fn remove(&self, name: &Arc<str>, signal: &WakeSignal) {
+    fn remove(&self, name: &Arc<str>, listener: &Listener) {
         let mut state = self.state.lock();
         let Some(channel) = state.channels.get_mut(name) else {
             return;
         };
-        channel.signals.retain(|other| !other.is(signal));
-        if channel.signals.is_empty() {
+        channel.listeners.retain(|other| !other.is(listener));
+        if channel.listeners.is_empty() {
             state.changed.push(name.clone());
             self.changed.notify_one();
         }
@@ -194,7 +226,7 @@ impl Registry {
             let Some(channel) = state.channels.get_mut(&name) else {
                 continue;
             };
-            match (channel.signals.is_empty(), channel.subscribed) {
+            match (channel.listeners.is_empty(), channel.subscribed) {
                 (false, false) => wanted.push(name),
                 (true, true) => {
                     channel.subscribed = false;
@@ -207,9 +239,9 @@ impl Registry {
         (wanted, unwanted)
     }
 
-    /// Marks channels as confirmed and wakes their waiters, which may have missed a message.
+    /// Marks channels as confirmed, and tells their listeners that they may have missed a message.
     fn confirm(&self, names: &[Arc<str>]) {
-        let mut signals: Vec<WakeSignal> = Vec::new();
+        let mut listeners: Vec<Listener> = Vec::new();
         let mut state = self.state.lock();
         for name in names {
             let Some(channel) = state.channels.get_mut(name) else {
@@ -219,14 +251,24 @@ impl Registry {
             for confirmation in channel.confirmations.drain(..) {
                 let _ = confirmation.send(());
             }
-            signals.extend(channel.signals.iter().cloned());
-            if channel.signals.is_empty() {
+            listeners.extend(channel.listeners.iter().cloned());
+            if channel.listeners.is_empty() {
                 state.changed.push(name.clone());
                 self.changed.notify_one();
             }
         }
         drop(state);
-        signals.iter().for_each(WakeSignal::notify);
+        listeners.iter().for_each(|listener| listener.tell(None));
+    }
+
+    /// Fails the calls of `watch` that wait for the confirmation of these channels: the user may not subscribe to them.
+    fn refuse(&self, names: &[Arc<str>]) {
+        let mut state = self.state.lock();
+        for name in names {
+            if let Some(channel) = state.channels.get_mut(name) {
+                channel.confirmations.clear();
+            }
+        }
     }
 
     /// Marks all channels as not subscribed, after the connection was lost or could not be opened. Queues those with
@@ -238,10 +280,10 @@ impl Registry {
         channels.retain(|name, channel| {
             channel.subscribed = false;
             channel.confirmations.clear();
-            if !channel.signals.is_empty() {
+            if !channel.listeners.is_empty() {
                 changed.push(name.clone());
             }
-            !channel.signals.is_empty()
+            !channel.listeners.is_empty()
         });
         self.lost.notify_one();
     }
@@ -250,12 +292,13 @@ impl Registry {
     fn notify_unconfirmed(&self) -> bool {
         let state = self.state.lock();
         let unconfirmed = state.channels.values().filter(|channel| !channel.subscribed);
-        let signals: Vec<WakeSignal> = unconfirmed
-            .flat_map(|channel| channel.signals.iter().cloned())
-            .collect();
+        // A client without its channel learns of evictions from its renewals.
+        let is_waiter = |listener: &&Listener| matches!(listener, Listener::Waiter(_));
+        let waiters = unconfirmed.flat_map(|channel| channel.listeners.iter().filter(is_waiter));
+        let waiters: Vec<Listener> = waiters.cloned().collect();
         drop(state);
-        signals.iter().for_each(WakeSignal::notify);
-        !signals.is_empty()
+        waiters.iter().for_each(|waiter| waiter.tell(None));
+        !waiters.is_empty()
     }
 
     /// Returns whether no claim is watched, and the subscriptions of earlier ones have ended.
@@ -269,11 +312,38 @@ impl Registry {
         state.channels.get(name).is_some_and(|channel| channel.subscribed)
     }
 
-    fn notify(&self, name: &str) {
+    fn notify(&self, name: &str, message: &str) {
         let state = self.state.lock();
-        let signals = state.channels.get(name).map(|channel| channel.signals.clone());
+        let listeners = state.channels.get(name).map(|channel| channel.listeners.clone());
         drop(state);
-        signals.iter().flatten().for_each(WakeSignal::notify);
+        listeners
+            .iter()
+            .flatten()
+            .for_each(|listener| listener.tell(Some(message)));
+    }
+}
+
+impl Listener {
+    fn is(&self, other: &Listener) -> bool {
+        match (self, other) {
+            (Listener::Waiter(one), Listener::Waiter(other)) => one.is(other),
+            (Listener::Client(one, _), Listener::Client(other, _)) => one.is(other),
+            _ => false,
+        }
+    }
+
+    /// Passes on a message; without one, that messages may have been missed.
+    fn tell(&self, message: Option<&str>) {
+        match self {
+            Listener::Waiter(signal) => signal.notify(),
+            Listener::Client(queue, layout) => {
+                let name = message.and_then(|key| layout.name_of(key));
+                queue.push(match name.map(LockKey::new) {
+                    Some(Ok(key)) => Invalidation::Key(key),
+                    _ => Invalidation::All,
+                });
+            }
+        }
     }
 }
 
@@ -326,7 +396,7 @@ async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watc
 async fn notify_waiters(mut events: BoxStream<'static, Event>, registry: &Registry) {
     while let Some(event) = events.next().await {
         match event {
-            Event::Message(channel) => registry.notify(&channel),
+            Event::Message { channel, message } => registry.notify(&channel, &message),
             Event::Unsubscribed(channel) if registry.is_subscribed(&channel) => return,
             Event::Unsubscribed(_) => {}
         }
@@ -341,14 +411,34 @@ async fn apply_changes(mut subscriber: Subscriber, registry: &Registry, limit: D
             registry.changed.notified().await;
         }
         for names in wanted.chunks(MAX_CHANNELS) {
-            timeout(limit, subscriber.subscribe(names)).await.ok()??;
-            registry.confirm(names);
+            subscribe(&mut subscriber, registry, names, limit).await?;
         }
         for names in unwanted.chunks(MAX_CHANNELS) {
             timeout(limit, subscriber.unsubscribe(names)).await.ok()??;
             registry.state.lock().changed.extend_from_slice(names);
         }
     }
+}
+
+/// Subscribes to channels. If the server refuses one of several, subscribes to each alone: the others do not depend on it.
+/// Returns `None` if the connection has failed.
+async fn subscribe(
+    subscriber: &mut Subscriber,
+    registry: &Registry,
+    names: &[Arc<str>],
+    limit: Duration,
+) -> Option<()> {
+    match timeout(limit, subscriber.subscribe(names)).await.ok()? {
+        Ok(()) => registry.confirm(names),
+        Err(NotSubscribed::Lost) => return None,
+        Err(NotSubscribed::Refused) if names.len() > 1 => {
+            for name in names.chunks(1) {
+                Box::pin(subscribe(subscriber, registry, name, limit)).await?;
+            }
+        }
+        Err(NotSubscribed::Refused) => registry.refuse(names),
+    }
+    Some(())
 }
 
 /// Pings the connection while there are channels. Returns when a ping fails or is not answered in time.

@@ -331,11 +331,16 @@ async fn each_missing_permission_is_one_finding() {
         ("-info", "INFO"),
         ("-script|exists", "SCRIPT EXISTS"),
         ("resetchannels", "wake-ups cannot be subscribed to"),
+        (
+            "resetchannels &redisson_* &*probe*",
+            "may not use the channels `tenure:client:*`",
+        ),
         ("-subscribe", "wake-ups cannot be subscribed to"),
         ("-publish", "wake-ups cannot be published: NOPERM"),
     ] {
         let fixture = Fixture::new().await;
-        fixture.command(&["ACL", "SETUSER", USER, rules]);
+        let words_of_rules: Vec<&str> = rules.split(' ').collect();
+        fixture.command(&[&["ACL", "SETUSER", USER][..], &words_of_rules].concat());
         let found = examine(fixture.store.client().await.backend()).await;
         let about: Vec<_> = found.iter().filter(|one| one.what.contains(words)).collect();
         let [one] = &about[..] else {

@@ -11,8 +11,8 @@ use fixture::*;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tenure_backend::{
-    Effect, Fault, FencingToken, Finding, HolderId, LockKey, Mode, Phase, RenewReply, RenewRequest, Severity,
-    TokenRange,
+    Effect, Fault, FencingToken, Finding, HolderId, Invalidation, LockKey, Mode, Phase, RenewReply,
+    RenewRequest, Severity, TokenRange,
 };
 use tenure_servers::{Data, SteppedClock};
 
@@ -109,11 +109,20 @@ async fn a_replica_takes_over_held_locks() {
     let held = hold(&holder, &key).await;
     let queued = enqueue(&waiter, &key).await;
     let first = holder.granted(&held).await;
-    let mut reconnects = holder.backend().reconnects().expect("it tells");
+    let mut invalidations = holder
+        .backend()
+        .clone()
+        .invalidations(held.at.id.client())
+        .expect("it tells");
+    assert_eq!(
+        invalidations.next().await,
+        Some(Invalidation::All),
+        "it has subscribed"
+    );
     assert_eq!(cluster.ask(&key, &["WAIT", "1", "5000"]), "1");
     let (slot, master, _) = cluster.place(&key);
     cluster.servers.lock().node_mut(master).process().kill();
-    tokio::time::timeout(Duration::from_secs(30), reconnects.next())
+    tokio::time::timeout(Duration::from_secs(30), invalidations.next())
         .await
         .expect("the client notices the failover by itself");
     holder.stays_alive(&held, Phase::Granted).await;

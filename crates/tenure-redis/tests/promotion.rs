@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 
 use fixture::{
-    acquire, assert_error, claim, config, connect, granted, renew, replicate, wait_until, within_a_minute,
+    acquire, assert_error, claim, config, connect, granted, renew, replicate, subscribed, wait_until,
+    within_a_minute,
 };
-use tenure_backend::{Backend, Effect, Fault, RenewReply, RenewRequest};
+use tenure_backend::{Backend, Effect, Fault, Invalidation, RenewReply, RenewRequest};
 use tenure_redis::RedisStore;
 use tenure_servers::{MASTER, Proxy, Redis, Replicated, Way, start_sentinel};
 
@@ -271,9 +272,12 @@ async fn sentinels_that_cannot_be_listened_to_are_asked() {
     let config = config(&group.url()).expect("a URL");
     let config = config.command_timeout(Duration::from_secs(600));
     let store = RedisStore::connect(config).await.expect("the master is found");
-    let mut reconnects = store.reconnects().expect("Redis reports them");
+    let mut invalidations = subscribed(&store).await;
     group.servers()[0].process().pause();
-    assert_eq!(within_a_minute(reconnects.next()).await, Some(()));
+    assert_eq!(
+        within_a_minute(invalidations.next()).await,
+        Some(Invalidation::All)
+    );
     granted(&store, &claim("k", 1)).await;
 }
 

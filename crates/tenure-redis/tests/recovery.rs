@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fixture::*;
 use tenure_backend::{
-    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Finding, LockKey, Loss, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest, Severity, Successor,
+    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Finding, Invalidation, LockKey, Loss,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Severity, Successor,
 };
 use tenure_redis::{Member, RedisStore};
 use tenure_servers::{Data, Disk, Redis};
@@ -223,11 +223,14 @@ async fn a_client_that_connects_later_finds_its_server() {
     let store = RedisStore::connect_later(config(&redis.url()).expect("a URL")).expect("no TLS");
     let error = acquire(&store, &claim(1)).await.expect_err("the server is down");
     assert!(error.is_transient(), "{error}");
-    let mut reconnects = store.reconnects().expect("Redis has connections");
+    let mut invalidations = store
+        .clone()
+        .invalidations(ClientId::from_random([0; 16]))
+        .expect("Redis has them");
     redis.restart(Data::Kept).expect("the server starts again");
-    let connected = futures_util::StreamExt::next(&mut reconnects);
+    let connected = futures_util::StreamExt::next(&mut invalidations);
     let connected = tokio::time::timeout(Duration::from_secs(20), connected).await;
-    assert_eq!(connected, Ok(Some(())));
+    assert_eq!(connected, Ok(Some(Invalidation::All)));
     assert!(matches!(
         acquire(&store, &claim(1)).await,
         Ok(AcquireReply::Granted(_))

@@ -8,9 +8,12 @@ use futures_util::StreamExt;
 
 use fixture::{
     acquire, assert_error, assert_finding, assert_tokens_rise, behind_a_sentinel, claim, config, connect,
-    examine, granted, release, renew, replicate, unlock_of, wait_for_wake, wait_until, within_a_minute,
+    examine, granted, release, renew, replicate, subscribed, unlock_of, wait_for_wake, wait_until,
+    within_a_minute,
 };
-use tenure_backend::{AcquireReply, Backend, Effect, Fault, RenewReply, RenewRequest, Severity};
+use tenure_backend::{
+    AcquireReply, Backend, Effect, Fault, Invalidation, RenewReply, RenewRequest, Severity,
+};
 use tenure_redis::RedisStore;
 use tenure_servers::{MASTER, Redis, Replicated, start_sentinel};
 
@@ -33,7 +36,7 @@ async fn holders_and_waiters_survive_failovers() {
         let polled = acquire(&waiter, &waiting).await;
         assert!(matches!(polled, Ok(AcquireReply::Waiting { .. })), "{polled:?}");
         wait_for_wake(&mut wakes).await;
-        let mut reconnects = holder.reconnects().expect("Redis reports them");
+        let mut invalidations = subscribed(&holder).await;
         replicate(&mut group, before);
         let master = if is_orderly {
             group.fail_over().expect("a replica takes over")
@@ -41,7 +44,10 @@ async fn holders_and_waiters_survive_failovers() {
             group.servers()[before].process().kill();
             group.wait_for_failover(before).expect("a replica takes over")
         };
-        assert_eq!(within_a_minute(reconnects.next()).await, Some(()));
+        assert_eq!(
+            within_a_minute(invalidations.next()).await,
+            Some(Invalidation::All)
+        );
         let renewed = renew(&holder, RenewRequest::of(&held)).await;
         assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
         // The waiter has subscribed again, to the new master.
@@ -62,14 +68,17 @@ async fn a_silent_master_is_left_when_another_is_announced() {
     let config = config(&group.url()).expect("a URL");
     let config = config.command_timeout(Duration::from_secs(600));
     let store = RedisStore::connect(config).await.expect("the master is found");
-    let mut reconnects = store.reconnects().expect("Redis reports them");
+    let mut invalidations = subscribed(&store).await;
     group.servers()[0].process().pause();
     let unanswered = tokio::spawn({
         let store = store.clone();
         async move { acquire(&store, &claim("unanswered", 1)).await }
     });
     group.wait_for_failover(0).expect("a replica takes over");
-    assert_eq!(within_a_minute(reconnects.next()).await, Some(()));
+    assert_eq!(
+        within_a_minute(invalidations.next()).await,
+        Some(Invalidation::All)
+    );
     granted(&store, &claim("k", 1)).await;
     let refused = unanswered
         .await

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Effect, Fault, Finding,
-    Instant, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Effect, Fault,
+    Finding, Instant, Invalidations, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest,
+    RenewReply, RenewRequest, Wakes,
 };
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -150,7 +151,7 @@ impl Backend for SqlStore {
         self.call(claim, |pending| Request::Write(Write::Watch(pending)))
     }
 
-    fn reconnects(&self) -> Option<Wakes> {
+    fn invalidations(self: Arc<Self>, _: ClientId) -> Option<Invalidations> {
         None
     }
 

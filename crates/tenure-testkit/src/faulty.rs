@@ -7,8 +7,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Effect, Fault, Finding,
-    Instant, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Effect, Fault,
+    Finding, Instant, Invalidations, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest,
+    RenewReply, RenewRequest, Wakes,
 };
 
 /// Backend whose calls pass through the fault hook `F`.
@@ -60,9 +61,9 @@ pub trait Faults: Debug + Send + Sync + 'static {
     /// Store to which the next call is sent.
     fn store(&self) -> Arc<dyn Backend>;
 
-    /// Wake-ups that tell the client of a new connection. By default, those of the store.
-    fn reconnects(&self) -> Option<Wakes> {
-        self.store().reconnects()
+    /// Hints that claims of the client may be gone. By default, those of the store.
+    fn invalidations(&self, client: ClientId) -> Option<Invalidations> {
+        self.store().invalidations(client)
     }
 
     /// Runs when the client makes a call, before it polls the call's future.
@@ -299,8 +300,8 @@ impl<F: Faults> Backend for FaultyBackend<F> {
         })
     }
 
-    fn reconnects(&self) -> Option<Wakes> {
-        self.faults.reconnects()
+    fn invalidations(self: Arc<Self>, client: ClientId) -> Option<Invalidations> {
+        self.faults.invalidations(client)
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

@@ -168,6 +168,7 @@ macro_rules! __cases {
             waiters_stay_when_all_holders_are_evicted
             a_waiter_can_be_evicted_from_the_queue
             an_eviction_starts_a_cooldown
+            an_eviction_is_reported_to_its_client
             evicting_an_absent_holder_has_no_effect
             inspect_shows_a_holder_with_its_details
             inspect_shows_all_holders_of_a_shared_key

@@ -143,8 +143,9 @@ impl Client {
 
     /// Evicts a holder, a waiter, or all holders of a key, also of other clients. Returns those that it evicted.
     ///
-    /// A holder of this client detects the eviction at once, and a holder of another client at its next renewal, within
-    /// a third of its lease. A holder with a [fixed lease](Mutex::fixed_lease) may detect it only when the lease ends.
+    /// A holder of this client detects the eviction at once. A holder of another client does so within milliseconds on
+    /// memory, Redis and a quorum, if it has held a lock for 100 ms; otherwise at its next renewal, within a third of its
+    /// lease. A holder with a [fixed lease](Mutex::fixed_lease) may then detect it only when the lease ends.
     /// For 10 ms the store grants the key to no client, so that every local hand-over of an evicted claim is over
     /// before the next grant.
     ///

@@ -80,6 +80,14 @@ fn key_of_client<const LEN: usize>(kind: &[u8], client: ClientId) -> [u8; LEN] {
     key
 }
 
+/// The channel on which a client learns of its evictions. A message is the name of a lock.
+pub(crate) fn client_channel(client: ClientId) -> String {
+    format!("{CLIENT_CHANNEL}{client}")
+}
+
+/// Prefix of the channels of clients. In a cluster, their messages go to all nodes.
+pub(crate) const CLIENT_CHANNEL: &str = "tenure:client:";
+
 /// Prefix of the channel to which releases of a mutex are published, by Redisson too. Also the prefix of the channels
 /// that each wake one fair waiter, of a lock of any kind.
 pub(crate) const MUTEX_CHANNEL: &str = "redisson_lock__channel:";

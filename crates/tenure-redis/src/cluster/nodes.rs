@@ -79,6 +79,11 @@ impl Nodes {
         self.by_slot[usize::from(slot)].clone()
     }
 
+    /// The node of the first slot that has one.
+    pub(super) fn any(&self) -> Option<Arc<RedisStore>> {
+        self.by_slot.iter().flatten().next().cloned()
+    }
+
     /// Any one slot that the node serves; `None` if it serves none.
     pub(super) fn slot_of(&self, node: &Arc<RedisStore>) -> Option<u16> {
         let is_its = |of: &Option<Arc<RedisStore>>| of.as_ref().is_some_and(|of| Arc::ptr_eq(of, node));

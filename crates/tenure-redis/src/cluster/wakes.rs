@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use tenure_backend::{BackendError, Claim, Wakes};
+use tenure_backend::{BackendError, Claim, ClientId, Invalidation, Invalidations, Wakes};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -28,7 +28,60 @@ struct Watched {
     wakes: Wakes,
 }
 
+/// The evictions of a client, which it learns from one node: the messages go to all.
+struct Evictions {
+    cluster: Weak<RedisCluster>,
+    changed: watch::Receiver<()>,
+    client: ClientId,
+    /// The node, kept because its subscriptions end with it.
+    node: Option<(Arc<RedisStore>, Invalidations)>,
+}
+
+impl Evictions {
+    /// Returns the next invalidation. Subscribes at another node when the present one serves no slot any more.
+    async fn next(&mut self) -> Option<Invalidation> {
+        loop {
+            let cluster = self.cluster.upgrade()?;
+            let serves = |node: &Arc<RedisStore>| Some(cluster.nodes().ok()?.slot_of(node).is_some());
+            let is_good = match &self.node {
+                Some((node, _)) => serves(node)?,
+                None => false,
+            };
+            if !is_good {
+                let other = cluster.nodes().ok()?.any();
+                let subscribed = other.and_then(|node| {
+                    Some((node.clone(), node.subscriptions.invalidations(self.client).ok()?))
+                });
+                self.node = subscribed;
+            }
+            drop(cluster);
+            match &mut self.node {
+                Some((_, evictions)) => tokio::select! {
+                    next = evictions.next() => match next {
+                        Some(next) => return Some(next),
+                        None => self.node = None,
+                    },
+                    changed = self.changed.changed() => changed.ok()?,
+                },
+                None => self.changed.changed().await.ok()?,
+            }
+        }
+    }
+}
+
 impl RedisCluster {
+    pub(super) fn evictions(self: &Arc<Self>, client: ClientId) -> Invalidations {
+        let evictions = Evictions {
+            cluster: Arc::downgrade(self),
+            changed: self.changed.subscribe(),
+            client,
+            node: None,
+        };
+        Invalidations::new(stream::unfold(evictions, async |mut evictions| {
+            evictions.next().await.map(|next| (next, evictions))
+        }))
+    }
+
     pub(super) async fn watch_claim(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Wakes, BackendError> {
         self.dialer.check_process()?;
         let slot = slot_of(&claim.at.key)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream;
 use parking_lot::Mutex;
-use tenure_backend::{BackendError, Wakes};
+use tenure_backend::{BackendError, Invalidation, Invalidations};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -153,10 +153,14 @@ impl Link {
     }
 }
 
-/// Returns a wake-up for each change that the channel reports.
-pub(crate) fn wakes_at(changes: watch::Receiver<()>) -> Wakes {
-    Wakes::new(stream::unfold(changes, async |mut changes| {
-        changes.changed().await.ok().map(|()| ((), changes))
+/// Reports at each replaced connection that all claims may be gone: the server behind the new one may have lost them.
+pub(crate) fn all_at(replaced: watch::Receiver<()>) -> Invalidations {
+    Invalidations::new(stream::unfold(replaced, async |mut replaced| {
+        replaced
+            .changed()
+            .await
+            .ok()
+            .map(|()| (Invalidation::All, replaced))
     }))
 }
 

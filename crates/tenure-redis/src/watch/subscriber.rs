@@ -6,9 +6,10 @@ use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use futures_util::stream::{BoxStream, unfold};
 use redis::aio::{MultiplexedConnection, PubSub, PubSubSink};
-use redis::{AsyncConnectionConfig, FromRedisValue, ProtocolVersion, PushInfo, PushKind, Value};
+use redis::{AsyncConnectionConfig, FromRedisValue, ProtocolVersion, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use crate::claims::names::CLIENT_CHANNEL;
 use crate::claims::script::Dialect;
 use crate::connection::connect_error::ConnectError;
 use crate::connection::dial::Dialer;
@@ -17,10 +18,18 @@ use crate::connection::wire::dialect_of_node;
 
 /// What a subscribed connection receives.
 pub(super) enum Event {
-    /// A message came on this channel.
-    Message(String),
+    /// A message came on a channel.
+    Message { channel: String, message: String },
     /// The server sends no more messages of this channel, as after its slot has moved to another node.
     Unsubscribed(String),
+}
+
+/// Why the server has not confirmed a subscription.
+pub(super) enum NotSubscribed {
+    /// The user may not subscribe to one of the channels.
+    Refused,
+    /// The connection has failed.
+    Lost,
 }
 
 /// Changes the subscriptions of a connection.
@@ -41,7 +50,10 @@ pub(super) async fn open(dialer: &Dialer) -> Result<(Subscriber, BoxStream<'stat
     }
     let stream = dialer.streams.open(&dialer.located().await?, None).await?;
     let (sink, stream) = PubSub::new(&dialer.handshake().await?, stream).await?.split();
-    let events = stream.map(|message| Event::Message(message.get_channel_name().to_owned()));
+    let events = stream.map(|message| Event::Message {
+        channel: message.get_channel_name().to_owned(),
+        message: String::from_utf8_lossy(message.get_payload_bytes()).into_owned(),
+    });
     Ok((Subscriber::Plain(sink), events.boxed()))
 }
 
@@ -68,10 +80,15 @@ async fn open_sharded(
 async fn next_event(pushes: &mut UnboundedReceiver<PushInfo>) -> Option<Event> {
     loop {
         let PushInfo { kind, data } = pushes.recv().await?;
-        let channel = || String::from_redis_value(data.into_iter().next()?).ok();
+        let mut data = data.into_iter();
+        let mut text = || String::from_redis_value(data.next()?).ok();
         match kind {
-            PushKind::SMessage => return channel().map(Event::Message),
-            PushKind::SUnsubscribe => return channel().map(Event::Unsubscribed),
+            PushKind::SMessage | PushKind::Message => {
+                let channel = text()?;
+                let message = text().unwrap_or_default();
+                return Some(Event::Message { channel, message });
+            }
+            PushKind::SUnsubscribe => return text().map(Event::Unsubscribed),
             PushKind::Disconnection => return None,
             _ => {}
         }
@@ -79,18 +96,22 @@ async fn next_event(pushes: &mut UnboundedReceiver<PushInfo>) -> Option<Event> {
 }
 
 impl Subscriber {
-    /// Subscribes to all these channels. Returns `None` if the server refuses one, or the connection fails.
-    pub(super) async fn subscribe(&mut self, channels: &[Arc<str>]) -> Option<()> {
-        match self {
-            Subscriber::Plain(sink) => sink.subscribe(texts(channels)).await.ok(),
-            Subscriber::Sharded(connection) => each(connection, "SSUBSCRIBE", channels).await,
-        }
+    /// Subscribes to all these channels.
+    pub(super) async fn subscribe(&mut self, channels: &[Arc<str>]) -> Result<(), NotSubscribed> {
+        let subscribed = match self {
+            Subscriber::Plain(sink) => sink.subscribe(texts(channels)).await,
+            Subscriber::Sharded(connection) => each(connection, "SUBSCRIBE", channels).await,
+        };
+        subscribed.map_err(|error| match error.code() {
+            Some("NOPERM") => NotSubscribed::Refused,
+            _ => NotSubscribed::Lost,
+        })
     }
 
     pub(super) async fn unsubscribe(&mut self, channels: &[Arc<str>]) -> Option<()> {
         match self {
             Subscriber::Plain(sink) => sink.unsubscribe(texts(channels)).await.ok(),
-            Subscriber::Sharded(connection) => each(connection, "SUNSUBSCRIBE", channels).await,
+            Subscriber::Sharded(connection) => each(connection, "UNSUBSCRIBE", channels).await.ok(),
         }
     }
 
@@ -106,11 +127,19 @@ fn texts(channels: &[Arc<str>]) -> Vec<&str> {
     channels.iter().map(|channel| &**channel).collect()
 }
 
-/// Sends one command for each channel, because channels in different slots cannot share one.
-async fn each(connection: &MultiplexedConnection, command: &str, channels: &[Arc<str>]) -> Option<()> {
+/// Sends one command for each channel, because channels in different slots cannot share one. The channels of clients
+/// belong to no slot.
+async fn each(
+    connection: &MultiplexedConnection,
+    command: &str,
+    channels: &[Arc<str>],
+) -> Result<(), RedisError> {
     let calls = channels.iter().map(async |channel| {
-        let mut command = redis::cmd(command);
+        let mut command = match channel.starts_with(CLIENT_CHANNEL) {
+            true => redis::cmd(command),
+            false => redis::cmd(&format!("S{command}")),
+        };
         command.arg(&**channel).exec_async(&mut connection.clone()).await
     });
-    try_join_all(calls).await.ok().map(drop)
+    try_join_all(calls).await.map(drop)
 }

@@ -21,7 +21,7 @@ const ATTEMPTS: u32 = 100;
 /// Time until `not_after` in calls of cases that do not test `not_after`.
 const TIME_TO_PLACE: Duration = Duration::from_secs(5);
 /// Real time after which a wake-up counts as lost.
-const WAKE_UP_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const WAKE_UP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Client of the store under test.
 ///

@@ -85,6 +85,8 @@ pub(crate) struct Hold {
     /// The time at which the request was sent that set the local deadline: the granted one, or the last confirmed
     /// renewal.
     confirmed: AtomicU64,
+    /// As `confirmed`, without the renewals that an invalidation caused: they do not lengthen the time of local hand-overs.
+    fresh_from: AtomicU64,
     /// Number of guards of one owner that share the claim.
     guards: AtomicU32,
     /// Whether the claim was given up: it is neither handed over nor renewed by the watchdog.
@@ -145,6 +147,7 @@ impl Hold {
             deadline: AtomicU64::new(deadline.as_nanos()),
             granted: grant.held_from,
             confirmed: AtomicU64::new(grant.held_from.as_nanos()),
+            fresh_from: AtomicU64::new(grant.held_from.as_nanos()),
             guards: AtomicU32::new(1),
             departed: AtomicBool::new(false),
             unconfirmed: AtomicBool::new(false),
@@ -223,12 +226,16 @@ impl Hold {
     }
 
     /// Moves the deadline after a renewal, unless the deadline has passed. Moves it back if the store keeps the claim
-    /// for less time than before. Ignores the reply to a request sent before the last confirmed one.
-    pub(crate) fn extend(&self, held_from: Instant, lease: Duration, now: Instant) {
+    /// for less time than before. Ignores the reply to a request sent before the last confirmed one. Only a renewal that
+    /// `refreshes` lengthens the time of local hand-overs.
+    pub(crate) fn extend(&self, held_from: Instant, lease: Duration, now: Instant, refreshes: bool) {
         self.unconfirmed.store(false, Ordering::Relaxed);
         let sent = held_from.as_nanos();
         if self.confirmed.fetch_max(sent, Ordering::AcqRel) > sent {
             return;
+        }
+        if refreshes {
+            self.fresh_from.fetch_max(sent, Ordering::AcqRel);
         }
         let mut later = local_deadline(held_from, lease, &self.context.store.profile().limits);
         if let Some(end) = self.max_hold_ends() {
@@ -332,6 +339,11 @@ impl Hold {
 
     pub(crate) fn confirmed(&self) -> Instant {
         Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
+    }
+
+    /// The time from which the time of local hand-overs is counted.
+    pub(crate) fn fresh_from(&self) -> Instant {
+        Instant::from_nanos(self.fresh_from.load(Ordering::Acquire))
     }
 
     fn max_hold_ends(&self) -> Option<Instant> {

@@ -6,8 +6,10 @@
 pub(crate) mod attempt;
 pub(crate) mod context;
 pub(crate) mod deadline;
+pub(crate) mod doubts;
 pub(crate) mod hold;
 pub(crate) mod in_flight;
+pub(crate) mod invalidations;
 pub(crate) mod own_call;
 pub(crate) mod own_thread;
 pub(crate) mod owner;

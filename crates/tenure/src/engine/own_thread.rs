@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tenure_backend::{
-    AcquireReply, Backend, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus, Page, Profile,
-    Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
+    AcquireReply, Backend, Batch, BatchCall, Call, Claim, ClientId, Clock, Finding, Instant, Invalidations,
+    LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -129,8 +129,8 @@ impl Backend for Anchored {
         Call::new(self.poll(self.store.clone().watch(claim)))
     }
 
-    fn reconnects(&self) -> Option<Wakes> {
-        self.store.reconnects()
+    fn invalidations(self: Arc<Self>, client: ClientId) -> Option<Invalidations> {
+        self.store.clone().invalidations(client)
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

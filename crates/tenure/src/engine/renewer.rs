@@ -26,10 +26,9 @@
 //!
 //! The queue of a hold releases a claim whose deadline has passed, and forgets one that the store does not have.
 //!
-//! After a connection was replaced, the client renews all holds within a second: the server behind the new connection
-//! may have lost them. For a hold with a fixed lease, the task sends a request only after a reconnect, for the early
-//! first renewal that some stores want, and until a downgrade is confirmed. At the hold's local deadline, the task
-//! marks the hold as lost.
+//! If the store hints that claims may be gone, the client renews them at once: `invalidations.rs`. For a hold with a fixed
+//! lease, the client sends a request only then, for the early first renewal that some stores want, and until a downgrade
+//! is confirmed. At the hold's local deadline, the task marks the hold as lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,17 +40,14 @@ use tracing::Instrument;
 
 use super::context::{Context, backoff};
 use super::deadline::{renew_after, retry_after, stall_after};
+use super::doubts::Doubts;
 use super::hold::Hold;
 use super::schedule::Schedule;
-use super::store::next_wake;
 use super::tasks::Tasks;
 use super::timer::{rest, sleep_until};
 use super::wheel::{Mark, Marked};
 use crate::error::{Error, Lost, LostCause, no_answer};
 use crate::telemetry::renewing;
-
-/// Time over which renewals are spread after a reconnect.
-const RECONNECT_SPREAD: Duration = Duration::from_secs(1);
 
 /// Is notified when a hold ends, and when the store confirms its downgrade.
 pub(crate) trait HoldObserver: Send + Sync {
@@ -85,6 +81,17 @@ struct Shared {
     context: Arc<Context>,
     tasks: Tasks,
     schedule: Schedule<Watched>,
+    doubts: Doubts,
+}
+
+impl Watched {
+    pub(crate) fn new(hold: Arc<Hold>, observer: Arc<dyn HoldObserver>) -> Self {
+        Watched { hold, observer }
+    }
+
+    pub(crate) fn granted(&self) -> Instant {
+        self.hold.granted
+    }
 }
 
 impl Renewer {
@@ -93,6 +100,7 @@ impl Renewer {
             context: context.clone(),
             tasks: tasks.clone(),
             schedule: Schedule::new(context.now()),
+            doubts: Doubts::default(),
         }))
     }
 
@@ -100,6 +108,10 @@ impl Renewer {
     pub(crate) fn watch(&self, hold: &Arc<Hold>, observer: Arc<dyn HoldObserver>, now: Instant) {
         let context = &self.0.context;
         let wanted = context.store.profile().first_renewal.unwrap_or(Duration::MAX);
+        let wanted = match self.0.doubts.concern(hold.granted) {
+            true => Duration::ZERO,
+            false => wanted,
+        };
         let renewal = now + renew_after(hold.lease(), context.dice()).min(wanted);
         let due = next_look(hold, renewal);
         let watched = Watched {
@@ -107,6 +119,39 @@ impl Renewer {
             observer,
         };
         self.0.schedule.insert(watched, due);
+        self.0.doubts.claim_held();
+    }
+
+    /// The claims that are renewed, or whose deadlines are checked.
+    pub(crate) fn held(&self) -> Vec<Watched> {
+        self.0.schedule.items()
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.0.context
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.0.tasks
+    }
+
+    pub(crate) fn doubts(&self) -> &Doubts {
+        &self.0.doubts
+    }
+
+    pub(crate) fn max_batch(&self) -> usize {
+        self.0.max_batch()
+    }
+
+    /// Renews those of the claims that are still held, because the store hinted that they may be gone. Does not lengthen
+    /// the time of their local hand-overs.
+    pub(crate) async fn renew_now(&self, claims: &[Watched]) {
+        let now = self.0.context.now();
+        let alive = |watched: &&Watched| watched.hold.is_held(now) && !watched.hold.has_departed();
+        let alive: Vec<Watched> = claims.iter().filter(alive).cloned().collect();
+        if !alive.is_empty() {
+            self.0.renew(alive, false).await;
+        }
     }
 
     /// Stops renewing a claim, and checking its deadline.
@@ -129,7 +174,7 @@ impl Renewer {
         let shared = self.0.clone();
         let hold = hold.clone();
         self.0.tasks.spawn(async move {
-            let failed = shared.renew(vec![Watched { hold, observer }]).await;
+            let failed = shared.renew(vec![Watched { hold, observer }], true).await;
             let _ = tell.send(failed);
         });
         match answer.await {
@@ -221,14 +266,14 @@ impl Renewer {
         }
     }
 
-    /// The renewer's task: handles claims that are due, and renews all held claims after a reconnect.
+    /// The renewer's task: handles claims that are due.
     pub(crate) async fn run(self) {
         let Shared {
             context,
             tasks,
             schedule,
+            ..
         } = &*self.0;
-        let mut reconnects = context.store.reconnects();
         while !tasks.is_gone() {
             let next = self.0.look();
             let now = context.now();
@@ -239,14 +284,6 @@ impl Renewer {
             tokio::select! {
                 biased;
                 () = tasks.ended().cancelled() => {}
-                reconnected = next_wake(&mut reconnects) => {
-                    if reconnected {
-                        let held = schedule.items();
-                        tokio::spawn(renew_all(self.0.clone(), held));
-                    } else {
-                        reconnects = None;
-                    }
-                }
                 () = schedule.woken() => {}
                 () = rest(next.map(|next| next - now)) => {}
             }
@@ -274,22 +311,6 @@ fn next_look(hold: &Hold, renewal: Instant) -> Instant {
     }
 }
 
-/// Renews all claims after a reconnect, in batches spread over a second: the server behind the new connection may
-/// have lost the claims.
-async fn renew_all(shared: Arc<Shared>, held: Vec<Watched>) {
-    let most = shared.max_batch();
-    let batches = u32::try_from(held.len().div_ceil(most)).unwrap_or(u32::MAX);
-    for batch in held.chunks(most) {
-        let now = shared.context.now();
-        let alive = |watched: &&Watched| watched.hold.is_held(now) && !watched.hold.has_departed();
-        shared.spawn_renewal(batch.iter().filter(alive).cloned().collect());
-        tokio::time::sleep(RECONNECT_SPREAD / batches).await;
-        if shared.tasks.is_closed() {
-            return;
-        }
-    }
-}
-
 impl Shared {
     fn max_batch(&self) -> usize {
         self.context.store.profile().limits.max_batch.get() as usize
@@ -298,7 +319,7 @@ impl Shared {
     fn spawn_renewal(self: &Arc<Self>, batch: Vec<Watched>) {
         let shared = self.clone();
         self.tasks.spawn(async move {
-            shared.renew(batch).await;
+            shared.renew(batch, true).await;
         });
     }
 
@@ -364,8 +385,9 @@ impl Shared {
         }
     }
 
-    /// Renews a batch of claims. Returns the first failure, if any.
-    async fn renew(&self, batch: Vec<Watched>) -> Option<Error> {
+    /// Renews a batch of claims. If it `refreshes` them, this lengthens the time of local hand-overs. Returns the first
+    /// failure, if any.
+    async fn renew(&self, batch: Vec<Watched>, refreshes: bool) -> Option<Error> {
         let context = &self.context;
         let meters = context.renewal_meters();
         let renewals: Batch<RenewRequest> = batch
@@ -401,7 +423,7 @@ impl Shared {
                     }
                     if hold.renewed {
                         meters.margin.record(hold.deadline() - now);
-                        hold.extend(held_from, lease, now);
+                        hold.extend(held_from, lease, now, refreshes);
                     }
                     let renewal = now + renew_after(hold.lease(), context.dice());
                     looks.push((hold, next_look(hold, renewal)));

@@ -1,13 +1,15 @@
 //! The engine of one client: its services and its queues.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tenure_backend::{Backend, Fault, Kind, LockKey, LockStatus, Page, Profile, Query, Reach};
 
 use super::context::Context;
+use super::invalidations::HeldClaims;
 use super::own_thread::OwnThread;
 use super::queue::{PolicyLimits, Registry, Rules, SharedQueue};
+use super::renewer::Watched;
 use super::request::Options;
 use super::services::Services;
 use super::tasks::Tasks;
@@ -41,6 +43,7 @@ impl Engine {
         };
         let options = Options::new(&context.settings);
         let queues = Arc::new(Queues::default());
+        let held = HeldInQueues(Arc::downgrade(&queues));
         let weak = Arc::downgrade(&queues);
         // Called if the client's runtime ends before the client. Also ends the waits of callers on other runtimes,
         // because no task is left that polls, renews or releases for them.
@@ -50,7 +53,7 @@ impl Engine {
             }
         };
         Arc::new(Engine {
-            services: Services::new(context, tasks, end_waiters),
+            services: Services::new(context, tasks, end_waiters, held),
             options: Arc::new(options),
             queues,
             rules: Arc::new(rules),
@@ -115,10 +118,27 @@ impl Engine {
     }
 }
 
+/// The claims that a client's queues hold.
+struct HeldInQueues(Weak<Queues>);
+
+impl HeldClaims for HeldInQueues {
+    fn on_key(&self, key: &LockKey) -> Vec<Watched> {
+        let queues = self.0.upgrade().map(|queues| queues.of_key(key));
+        let queues = queues.iter().flatten().filter(|queue| queue.key == *key);
+        queues.flat_map(|queue| queue.watched()).collect()
+    }
+
+    fn check_kept(&self) {
+        for queue in self.0.upgrade().iter().flat_map(|queues| queues.all()) {
+            queue.check_kept();
+        }
+    }
+}
+
 impl Queues {
     /// Asks the store about each claim that this client holds on the key, and informs the guards.
     pub(crate) fn verify_holds(&self, key: &LockKey) {
-        for queue in self.all().into_iter().filter(|queue| queue.key == *key) {
+        for queue in self.of_key(key).iter().filter(|queue| queue.key == *key) {
             queue.verify_all();
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::context::Context;
+use super::invalidations::{Follower, HeldClaims};
 use super::releaser::Releaser;
 use super::renewer::Renewer;
 use super::tasks::Tasks;
@@ -14,19 +15,23 @@ pub(crate) struct Services {
     pub(crate) renewer: Renewer,
     pub(crate) releaser: Releaser,
     end_waiters: Arc<dyn Fn() + Send + Sync>,
+    held: Arc<dyn HeldClaims>,
 }
 
 impl Services {
-    /// `end_waiters` is called if the client's runtime ends before the client does.
+    /// `end_waiters` is called if the client's runtime ends before the client does. `held` finds the claims that the
+    /// store's invalidations name.
     pub(crate) fn new(
         context: Arc<Context>,
         tasks: Tasks,
         end_waiters: impl Fn() + Send + Sync + 'static,
+        held: impl HeldClaims + 'static,
     ) -> Arc<Self> {
         Arc::new(Services {
             renewer: Renewer::new(&context, &tasks),
             releaser: Releaser::new(&context, &tasks),
             end_waiters: Arc::new(end_waiters),
+            held: Arc::new(held),
             context,
             tasks,
         })
@@ -43,8 +48,10 @@ impl Services {
         }
         let (renewer, releaser) = (self.renewer.clone(), self.releaser.clone());
         let (calls, end_waiters) = (self.releaser.clone(), self.end_waiters.clone());
+        let held = self.held.clone();
         let watchdog = async move {
             tokio::spawn(releaser.run());
+            tokio::spawn(Follower::new(renewer.clone(), held).run());
             renewer.run().await;
         };
         let on_gone = move || {

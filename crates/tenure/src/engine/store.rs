@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use futures_core::Stream;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Instant, LockStatus, Page, Profile,
-    Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Instant, Invalidations,
+    LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
 #[derive(Clone, Debug)]
@@ -29,8 +29,9 @@ impl Store {
         self.0.profile()
     }
 
-    pub(crate) fn reconnects(&self) -> Option<Wakes> {
-        self.0.reconnects()
+    pub(crate) fn invalidations(&self, client: ClientId) -> Option<Invalidations> {
+        let begun = catch_unwind(AssertUnwindSafe(|| self.0.clone().invalidations(client)));
+        begun.unwrap_or(None)
     }
 
     pub(crate) fn acquire(&self, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {

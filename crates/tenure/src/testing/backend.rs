@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClaimId, Clock, Effect, Fault,
-    Finding, Instant, LockStatus, Loss, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClaimId, ClientId, Clock, Effect,
+    Fault, Finding, Instant, Invalidations, LockStatus, Loss, Page, Profile, Query, ReleaseReply,
+    ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
 use crate::connect::Memory;
@@ -100,8 +100,8 @@ impl Backend for Link {
         self.call(|store| store.watch(claim))
     }
 
-    fn reconnects(&self) -> Option<Wakes> {
-        self.store.reconnects()
+    fn invalidations(self: Arc<Self>, client: ClientId) -> Option<Invalidations> {
+        self.store.clone().invalidations(client)
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

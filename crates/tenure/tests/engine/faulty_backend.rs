@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{AcquireReply, Backend, BackendError, Effect, Fault, Profile, WakeSignal, Wakes};
+use tenure_backend::{
+    AcquireReply, Backend, BackendError, ClientId, Effect, Fault, Invalidation, InvalidationQueue,
+    Invalidations, Profile,
+};
 use tenure_testkit::{Exchange, Faults, Reply, Request, When};
 use tokio::sync::Notify;
 
@@ -32,7 +35,8 @@ pub(crate) fn faulty_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> 
     let controls = CallControls {
         inner,
         controls: Mutex::default(),
-        reconnects: WakeSignal::default(),
+        invalidations: InvalidationQueue::default(),
+        subscriptions: AtomicUsize::new(0),
         least_lease: Mutex::default(),
         renewed_lease: Mutex::default(),
         keeps_writers: AtomicBool::new(false),
@@ -47,7 +51,8 @@ pub(crate) fn faulty_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> 
 pub(crate) struct CallControls {
     inner: Arc<dyn Backend>,
     controls: Mutex<HashMap<Verb, Arc<CallControl>>>,
-    reconnects: WakeSignal,
+    invalidations: InvalidationQueue,
+    subscriptions: AtomicUsize,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
     /// True if the store refuses to downgrade claims.
@@ -98,7 +103,17 @@ impl CallControls {
 
     /// Reports to the engine that the connection to the store was replaced.
     pub(crate) fn reconnect(&self) {
-        self.reconnects.notify();
+        self.invalidate(Invalidation::All);
+    }
+
+    /// Reports to the engine that claims may be gone.
+    pub(crate) fn invalidate(&self, invalidation: Invalidation) {
+        self.invalidations.push(invalidation);
+    }
+
+    /// How often the engine has subscribed to invalidations.
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.subscriptions.load(Ordering::Relaxed)
     }
 
     pub(crate) fn control(&self, verb: Verb) -> Arc<CallControl> {
@@ -266,8 +281,9 @@ impl Faults for CallControls {
         self.inner.clone()
     }
 
-    fn reconnects(&self) -> Option<Wakes> {
-        Some(Wakes::new(self.reconnects.clone()))
+    fn invalidations(&self, _: ClientId) -> Option<Invalidations> {
+        self.subscriptions.fetch_add(1, Ordering::Relaxed);
+        Some(self.invalidations.invalidations(|| {}))
     }
 
     fn called(&self, requests: &[Request]) {

@@ -12,6 +12,7 @@ mod faulty_backend;
 mod first_renewal;
 mod fixture;
 mod hand_over;
+mod invalidations;
 mod linger;
 mod local_deadline;
 mod lock_limit;

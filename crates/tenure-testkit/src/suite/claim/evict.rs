@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Cause, Fairness, HANDOVER_WINDOW, HolderId, Loss, Mode, Phase, ReleaseTarget};
+use futures_util::StreamExt;
+use tenure_backend::{
+    Cause, Fairness, HANDOVER_WINDOW, HolderId, Invalidation, Loss, Mode, Phase, ReleaseTarget, WakeUp,
+};
 
+use crate::suite::client::WAKE_UP_LIMIT;
 use crate::suite::{Fixture, eviction_request};
 
 /// An evicted claim is gone at once and never granted again. Its client learns the evictor's name.
@@ -134,6 +138,31 @@ pub async fn an_eviction_starts_a_cooldown(fixture: Fixture) {
         !hands_over_locally || paused >= HANDOVER_WINDOW,
         "granted {paused:?} after an eviction"
     );
+}
+
+/// A store that reports evictions tells the evicted client which claim may be gone. If the store may lose messages, the
+/// client learns of it from its next renewal.
+pub async fn an_eviction_is_reported_to_its_client(fixture: Fixture) {
+    let ([holder, other], key) = (fixture.two().await, fixture.key());
+    let claim = holder.holds(&key, Mode::Exclusive).await;
+    let of_holder = holder.backend().clone().invalidations(claim.at.id.client());
+    let Some(mut of_holder) = of_holder else { return };
+    other.evict(&claim, "alice").await.freed_it(&claim);
+    let told = async {
+        while let Some(invalidation) = of_holder.next().await {
+            match invalidation {
+                // Each subscription begins with it.
+                Invalidation::All => {}
+                Invalidation::Key(named) => return named,
+            }
+        }
+        panic!("the stream has ended")
+    };
+    match tokio::time::timeout(WAKE_UP_LIMIT, told).await {
+        Ok(named) => assert_eq!(named, key),
+        Err(_) => assert_ne!(fixture.profile().wake_up, WakeUp::Reliable, "it was not told"),
+    }
+    holder.is_gone(&claim, Phase::Granted).await;
 }
 
 /// Evicting an unknown holder, or all holders of a free key, has no effect.

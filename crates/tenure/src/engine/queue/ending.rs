@@ -11,6 +11,7 @@ use super::shared::SharedQueue;
 use super::state::Close;
 use crate::engine::hold::Hold;
 use crate::engine::releaser::Release;
+use crate::engine::renewer::Watched;
 use crate::error::{Error, LostCause};
 
 impl SharedQueue {
@@ -43,17 +44,27 @@ impl SharedQueue {
 
     /// Asks the store about each claim that this client holds on the key, and informs the guards.
     pub(crate) fn verify_all(self: &Arc<Self>) {
-        for hold in self.holds() {
-            if hold.has_departed() {
-                // The store keeps this unlocked claim: wakes the task of `keep`, which asks the store.
-                hold.loss_notifier().notify_waiters();
-                continue;
-            }
+        self.check_kept();
+        for hold in self.holds().into_iter().filter(|hold| !hold.has_departed()) {
             let (services, observer) = (self.services.clone(), self.clone());
             self.services
                 .tasks
                 .spawn(async move { drop(services.renewer.verify(&hold, observer).await) });
         }
+    }
+
+    /// Wakes the tasks of `keep` for the unlocked claims that the store keeps: they ask the store.
+    pub(crate) fn check_kept(&self) {
+        for kept in self.holds().iter().filter(|hold| hold.has_departed()) {
+            kept.loss_notifier().notify_waiters();
+        }
+    }
+
+    /// The claims that this client holds on the key, for the renewer. Also wakes the tasks of `keep`.
+    pub(crate) fn watched(self: &Arc<Self>) -> Vec<Watched> {
+        self.check_kept();
+        let held = self.holds().into_iter().filter(|hold| !hold.has_departed());
+        held.map(|hold| Watched::new(hold, self.clone())).collect()
     }
 
     /// Closes the queue: ends its waiters, marks its holds as lost, and returns the releases to send. Claims whose

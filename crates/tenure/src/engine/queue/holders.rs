@@ -129,7 +129,7 @@ impl KeyQueue {
             && !hold.has_departed()
             && !hold.may_be_downgraded()
             && now < hold.deadline()
-            && now - hold.confirmed() < HANDOVER_WINDOW
+            && now - hold.fresh_from() < HANDOVER_WINDOW
             && holder.grants < hold.run;
         if !is_allowed {
             return false;

@@ -7,11 +7,11 @@ use std::sync::{Arc, Weak};
 
 use hashbrown::HashTable;
 use parking_lot::Mutex;
-use tenure_backend::{Kind, LockKey};
+use tenure_backend::LockKey;
 
 const SHARDS: usize = 16;
 
-/// An item, and the hash of its key and kind. The key itself is only in the item.
+/// An item, and the hash of its key. The key itself is only in the item.
 #[derive(Debug)]
 struct Entry<T> {
     hash: u64,
@@ -37,8 +37,8 @@ impl<T> Default for Registry<T> {
 }
 
 impl<T> Registry<T> {
-    fn hash(&self, key: &LockKey, kind: Kind) -> u64 {
-        self.hasher.hash_one((key, kind))
+    fn hash(&self, key: &LockKey) -> u64 {
+        self.hasher.hash_one(key)
     }
 
     fn shard(&self, hash: u64) -> &Mutex<HashTable<Entry<T>>> {
@@ -46,15 +46,14 @@ impl<T> Registry<T> {
     }
 
     /// The item of a key and kind. If there is none, `make` makes it, given the key and whether the client is closed.
-    /// `is_for` rejects items of other keys with the same hash.
+    /// `is_for` rejects items of another kind, and of other keys with the same hash.
     pub(crate) fn get(
         &self,
         key: LockKey,
-        kind: Kind,
         is_for: impl Fn(&T, &LockKey) -> bool,
         make: impl FnOnce(LockKey, bool) -> T,
     ) -> Arc<T> {
-        let hash = self.hash(&key, kind);
+        let hash = self.hash(&key);
         let mut shard = self.shard(hash).lock();
         // Items of other keys with the same hash. Dropped after the shard is unlocked, because an item's drop locks
         // the shard.
@@ -79,9 +78,17 @@ impl<T> Registry<T> {
         item
     }
 
-    /// Removes the entries of a key and kind whose item was dropped.
-    pub(crate) fn forget(&self, key: &LockKey, kind: Kind) {
-        let hash = self.hash(key, kind);
+    /// The items of a key, of each kind. May have items of other keys with the same hash.
+    pub(crate) fn of_key(&self, key: &LockKey) -> Vec<Arc<T>> {
+        let hash = self.hash(key);
+        let shard = self.shard(hash).lock();
+        let entries = shard.iter_hash(hash).filter(|entry| entry.hash == hash);
+        entries.filter_map(|entry| entry.item.upgrade()).collect()
+    }
+
+    /// Removes the entries of a key whose item was dropped.
+    pub(crate) fn forget(&self, key: &LockKey) {
+        let hash = self.hash(key);
         let mut shard = self.shard(hash).lock();
         while let Ok(dead) =
             shard.find_entry(hash, |entry| entry.hash == hash && entry.item.strong_count() == 0)
@@ -121,7 +128,7 @@ mod tests {
 
     fn get(registry: &Registry<LockKey>, name: &str) -> Arc<LockKey> {
         let is_for = |item: &LockKey, key: &LockKey| item == key;
-        registry.get(key(name), Kind::Mutex, is_for, |key, _| key)
+        registry.get(key(name), is_for, |key, _| key)
     }
 
     #[test]
@@ -136,12 +143,12 @@ mod tests {
     fn only_dropped_items_are_forgotten() {
         let registry = Registry::default();
         let (a, b) = (get(&registry, "a"), get(&registry, "b"));
-        registry.forget(&a, Kind::Mutex);
+        registry.forget(&a);
         assert!(Arc::ptr_eq(&a, &get(&registry, "a")), "the item is in use");
         drop(b);
-        registry.forget(&a, Kind::Mutex);
+        registry.forget(&a);
         assert_eq!(registry.entries(), 2);
-        registry.forget(&key("b"), Kind::Mutex);
+        registry.forget(&key("b"));
         assert_eq!(registry.entries(), 1);
     }
 
@@ -154,7 +161,7 @@ mod tests {
         assert_eq!(closed, items);
         let is_for = |item: &LockKey, key: &LockKey| item == key;
         let mut is_closed = false;
-        registry.get(key("c"), Kind::Mutex, is_for, |key, closed| {
+        registry.get(key("c"), is_for, |key, closed| {
             is_closed = closed;
             key
         });

@@ -45,7 +45,7 @@ impl SharedQueue {
         kind: Kind,
     ) -> Arc<Self> {
         let is_for = |queue: &SharedQueue, key: &LockKey| queue.key == *key && queue.kind == kind;
-        registry.get(key, kind, is_for, |key, is_closed| {
+        registry.get(key, is_for, |key, is_closed| {
             let context = &services.context;
             let meters = context.settings.key_labels.then(|| {
                 let store = context.store.profile().store;
@@ -319,7 +319,7 @@ impl HoldObserver for SharedQueue {
 
 impl Drop for SharedQueue {
     fn drop(&mut self) {
-        self.registry.forget(&self.key, self.kind);
+        self.registry.forget(&self.key);
     }
 }
 

@@ -228,7 +228,7 @@ impl Offer {
     /// Whether the offer is valid: before the local deadline, and, for a local hand-over, within 10 ms of the
     /// last confirmation by the store.
     pub(super) fn is_good(&self, now: Instant) -> bool {
-        let is_fresh = !self.handed_over || now - self.hold.confirmed() < HANDOVER_WINDOW;
+        let is_fresh = !self.handed_over || now - self.hold.fresh_from() < HANDOVER_WINDOW;
         is_fresh && now < self.hold.deadline()
     }
 }
