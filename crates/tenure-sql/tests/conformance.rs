@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tenure_backend::{Backend, Call, Clock};
-use tenure_sql::{Config, sqlite};
+use tenure_sql::sqlite::{self, Config};
 use tenure_testkit::{ManualClock, StoreFailure, Subject};
 
 /// Time limit of a wait for SQLite's write lock. Longer than the default, so that a slow disk fails no test.

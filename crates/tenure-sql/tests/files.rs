@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use tenure_backend::{AcquireReply, Backend, Clock, Effect, Fault, Loss, RenewReply, Severity, SystemClock};
-use tenure_sql::{Config, sqlite};
+use tenure_sql::sqlite::{self, Config};
 use tenure_testkit::ManualClock;
 
 use fixture::{

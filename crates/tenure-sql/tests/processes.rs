@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tenure_backend::{Backend, Fairness, Fault, Severity};
-use tenure_sql::{Config, SqlStore, sqlite};
+use tenure_sql::sqlite::{self, Config, SqliteStore};
 
 use fixture::{
     ChildProcess, ChildRole, TestClient, child, connect, findings, number, spawn, spawn_on, temp_lock_file,
     wait_until,
 };
 
-async fn open(path: &Path) -> Arc<SqlStore> {
+async fn open(path: &Path) -> Arc<SqliteStore> {
     fixture::open(path).await.expect("the file opens")
 }
 

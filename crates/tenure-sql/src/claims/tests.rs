@@ -5,10 +5,20 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness, FencingToken, HolderId, Instant,
-    LockKey, Mode, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
+    LeaseClock, Limits, Liveness, LockKey, Mode, Order, Profile, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, Successor,
 };
 
 use super::*;
+
+static PROFILE: Profile = {
+    let limits = Limits::new(Duration::from_millis(1), Duration::from_secs(60));
+    let mut profile = Profile::new("test", "claims", Liveness::Lease(LeaseClock::Shared), &[], limits);
+    profile.mutex = Order::Both;
+    profile.read_write = Order::Both;
+    profile.semaphore = Order::Both;
+    profile
+};
 
 /// A clock and the rows of one key, kept in memory instead of a table.
 struct TestKey {
@@ -35,7 +45,7 @@ impl TestKey {
             now: self.now,
             wall_micros: 1,
         };
-        let mut view = View::new(key(), at);
+        let mut view = View::new(key(), at, &PROFILE);
         view.set_counter_value(self.counter);
         self.rows.iter().cloned().for_each(|row| view.add(row, None));
         let decided = decide(&mut view);
@@ -137,7 +147,7 @@ fn rows_of_an_earlier_boot_are_deleted_in_every_phase() {
         let row = row_in(phase, written);
         let lease = row.latest() - written;
         let seen_at = |now, lease| {
-            let mut view = View::new(key(), Moment { now, wall_micros: 1 });
+            let mut view = View::new(key(), Moment { now, wall_micros: 1 }, &PROFILE);
             view.add(row.clone(), lease);
             let deleted = view.changes().any(|change| matches!(change, Change::Delete(..)));
             assert_eq!(view.row(row.id).is_none(), deleted, "{phase:?}");

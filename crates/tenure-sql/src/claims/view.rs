@@ -6,11 +6,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, ClaimId, ClientId, Effect, Fault, Instant, Kind, LockKey, Mode, TokenRange,
+    BackendError, ClaimId, ClientId, Effect, Fault, Instant, Kind, LockKey, Mode, Profile, TokenRange,
 };
 
 use super::{Phase, Row};
-use crate::profile::LIMITS;
 
 /// A view with at least this many unexpired rows is cached for later transactions.
 const MIN_CACHED_ROWS: usize = 32;
@@ -33,6 +32,8 @@ pub(crate) struct Moment {
 pub(crate) struct View {
     pub(crate) key: LockKey,
     pub(crate) at: Moment,
+    /// What the store promises, and its limits.
+    pub(super) profile: &'static Profile,
     entries: Vec<Entry>,
     by_id: HashMap<ClaimId, usize>,
     /// The rows that affect other claims, sorted. [`active_row`](Self::active_row) defines which.
@@ -73,10 +74,11 @@ pub(crate) enum Change<'a> {
 }
 
 impl View {
-    pub(crate) fn new(key: LockKey, at: Moment) -> Self {
+    pub(crate) fn new(key: LockKey, at: Moment, profile: &'static Profile) -> Self {
         View {
             key,
             at,
+            profile,
             entries: Vec::new(),
             by_id: HashMap::new(),
             active: BTreeSet::new(),
@@ -292,7 +294,7 @@ impl View {
 
     /// Draws `asked` consecutive tokens (at most 1024), greater than all drawn on this key before.
     pub(crate) fn draw(&mut self, asked: std::num::NonZeroU32) -> Result<TokenRange, BackendError> {
-        let count = LIMITS.grants(asked);
+        let count = self.profile.limits.grants(asked);
         let first = self.counter.saturating_add(1).max(self.at.wall_micros);
         let tokens = tenure_backend::FencingToken::new(first).and_then(|first| TokenRange::new(first, count));
         let tokens = tokens.ok_or_else(|| {

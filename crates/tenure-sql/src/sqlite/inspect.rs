@@ -5,10 +5,10 @@ use std::time::Instant;
 use tenure_backend::{BackendError, Clock, Cursor, Effect, LockStatus, Page, Query};
 
 use super::busy;
+use super::error;
 use super::tables::Tables;
 use super::worker::{Worker, moment};
 use crate::claims::PageBuilder;
-use crate::error;
 
 impl Worker<'_> {
     /// Reads the status of one key or a page of keys, in one read transaction. Waits for locks until `busy_limit`

@@ -14,9 +14,9 @@ use crate::claims::{Moment, View};
 const MAX_CACHED_ROWS: usize = 1 << 16;
 
 /// Claims of a request. Their rows are read even if the claims have ended.
-pub(crate) type Ids = SmallVec<[ClaimId; 2]>;
+pub(super) type Ids = SmallVec<[ClaimId; 2]>;
 
-pub(crate) struct Transaction<'a, 'c> {
+pub(super) struct Transaction<'a, 'c> {
     pub(super) at: Moment,
     pub(super) tables: &'a mut Tables<'c>,
     pub(super) cache: &'a mut ViewCache,
@@ -28,7 +28,7 @@ pub(crate) struct Transaction<'a, 'c> {
 impl Transaction<'_, '_> {
     /// Reads the view of a key with the rows of `ids`, lets `decide` change it, and writes the changes. After an
     /// error, the caller must roll back the whole transaction.
-    pub(crate) fn visit<T>(
+    pub(super) fn visit<T>(
         &mut self,
         key: &LockKey,
         ids: Ids,

@@ -9,20 +9,20 @@ use tenure_backend::{
 };
 use tokio::sync::oneshot;
 
+use super::transaction::{Ids, Transaction};
 use crate::claims::{self, View};
-use crate::dialect::sqlite::transaction::{Ids, Transaction};
 
 /// A request, and the channel for its reply.
 #[derive(Debug)]
-pub(crate) struct Pending<Q, A> {
-    pub(crate) input: Q,
+pub(super) struct Pending<Q, A> {
+    pub(super) input: Q,
     /// Result that the claim logic decided. It is sent once the transaction is committed.
-    pub(crate) result: Option<A>,
+    pub(super) result: Option<A>,
     reply: oneshot::Sender<A>,
 }
 
 impl<Q, A> Pending<Q, A> {
-    pub(crate) fn new(input: Q) -> (Self, oneshot::Receiver<A>) {
+    pub(super) fn new(input: Q) -> (Self, oneshot::Receiver<A>) {
         let (reply, answer) = oneshot::channel();
         let pending = Pending {
             input,
@@ -32,7 +32,7 @@ impl<Q, A> Pending<Q, A> {
         (pending, answer)
     }
 
-    pub(crate) fn answer(self, answer: A) {
+    pub(super) fn answer(self, answer: A) {
         // Sending fails if the caller dropped its call. The effect of the call stays.
         let _ = self.reply.send(answer);
     }
@@ -53,7 +53,7 @@ impl<Q, A> Pending<Batch<Q>, Batch<A>> {
 
 /// A request that runs in a write transaction, alone or with others.
 #[derive(Debug)]
-pub(crate) enum Write {
+pub(super) enum Write {
     Acquire(Pending<(Arc<Claim>, Instant), Result<AcquireReply, BackendError>>),
     Renew(Pending<Batch<RenewRequest>, Batch<RenewReply>>),
     Release(Pending<Batch<ReleaseRequest>, Batch<ReleaseReply>>),
@@ -62,7 +62,7 @@ pub(crate) enum Write {
 }
 
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(super) enum Request {
     Write(Write),
     /// Remove the claim's subscriber with this signal: its wake-up stream was dropped.
     Unsubscribe(Arc<Claim>, WakeSignal),
@@ -77,7 +77,7 @@ impl Write {
     /// Grants, also to a successor, must survive a power failure because of their fencing tokens. Renewals are synced
     /// too, for safety: they are rare. Other releases may be lost: their claims then end with their leases, or at the
     /// next boot. Registrations for wake-ups may be lost too.
-    pub(crate) fn must_sync(&self) -> bool {
+    pub(super) fn must_sync(&self) -> bool {
         match self {
             Write::Acquire(_) | Write::Renew(_) => true,
             Write::Release(pending) => pending.input.iter().any(|request| request.successor.is_some()),
@@ -86,7 +86,7 @@ impl Write {
     }
 
     /// Runs the request on the rows of each of its claims in turn, and keeps the results.
-    pub(crate) fn execute(&mut self, transaction: &mut Transaction<'_, '_>) -> rusqlite::Result<()> {
+    pub(super) fn execute(&mut self, transaction: &mut Transaction<'_, '_>) -> rusqlite::Result<()> {
         match self {
             Write::Acquire(pending) => {
                 let (claim, not_after) = &pending.input;
@@ -118,7 +118,7 @@ impl Write {
     }
 
     /// Sends the results after the commit. `subscribe` makes the wake-up stream of a `watch`.
-    pub(crate) fn answer(self, subscribe: impl FnOnce(Arc<Claim>) -> Wakes) {
+    pub(super) fn answer(self, subscribe: impl FnOnce(Arc<Claim>) -> Wakes) {
         match self {
             Write::Acquire(pending) => pending.answer_with_result(),
             Write::Renew(pending) => pending.answer_with_result(),
@@ -132,7 +132,7 @@ impl Write {
     }
 
     /// Fails the request because the file was replaced and all its claims are lost: renewals get `Loss::Missing`.
-    pub(crate) fn fail_lost(self, error: &BackendError) {
+    pub(super) fn fail_lost(self, error: &BackendError) {
         match self {
             Write::Renew(pending) => pending.answer_each(|| RenewReply::Gone(Loss::Missing)),
             write => write.fail(error),
@@ -140,7 +140,7 @@ impl Write {
     }
 
     /// Answers the request with this error.
-    pub(crate) fn fail(self, error: &BackendError) {
+    pub(super) fn fail(self, error: &BackendError) {
         match self {
             Write::Acquire(pending) => pending.answer(Err(error.clone())),
             Write::Renew(pending) => pending.answer_each(|| RenewReply::Unknown(error.clone())),
@@ -153,7 +153,7 @@ impl Write {
 
 impl Request {
     /// Number of claims in the request.
-    pub(crate) fn claims(&self) -> usize {
+    pub(super) fn claims(&self) -> usize {
         match self {
             Request::Write(Write::Renew(pending)) => pending.input.len(),
             Request::Write(Write::Release(pending)) => pending.input.len(),
@@ -162,7 +162,7 @@ impl Request {
     }
 
     /// Answers the request with this error; a `Close` succeeds.
-    pub(crate) fn fail(self, error: &BackendError) {
+    pub(super) fn fail(self, error: &BackendError) {
         match self {
             Request::Write(write) => write.fail(error),
             Request::Unsubscribe(..) => {}
@@ -174,7 +174,7 @@ impl Request {
 }
 
 /// Registers an unfair claim, which waits in no queue, for wake-ups. Renews a registration that it already has.
-pub(crate) fn register(transaction: &mut Transaction<'_, '_>, claim: &Claim) -> rusqlite::Result<()> {
+pub(super) fn register(transaction: &mut Transaction<'_, '_>, claim: &Claim) -> rusqlite::Result<()> {
     let ids = smallvec![claim.at.id];
     transaction.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
 }

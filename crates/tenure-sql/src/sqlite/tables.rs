@@ -9,6 +9,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Row as SqlRow, St
 use tenure_backend::{ClaimId, ClientId, FencingToken, Instant, LockKey, Mode, TokenRange};
 
 use super::ddl::BUCKETS;
+use super::profile::SQLITE;
 use crate::claims::{Change, Moment, Phase, Row, View};
 
 /// The columns of `claim` except `key`, in the order in which [`read`] expects them.
@@ -165,7 +166,7 @@ impl<'c> Tables<'c> {
 
     /// Reads the view of a key: all of its rows except those of ended claims.
     pub(super) fn read_view(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
-        let mut view = View::new(key.clone(), at);
+        let mut view = View::new(key.clone(), at, &SQLITE);
         let mut rows = self.live.get()?.query([key.as_str()])?;
         while let Some(row) = rows.next()? {
             view.add(read(row)?, lease(row)?);
@@ -247,7 +248,7 @@ impl<'c> Tables<'c> {
             if current.as_ref().is_none_or(|view| view.key.as_str() != name) {
                 let key = LockKey::new(name).map_err(|_| damaged(14, "a key"))?;
                 if current
-                    .replace(View::new(key, at))
+                    .replace(View::new(key, at, &SQLITE))
                     .is_some_and(|done| !show(&done))
                 {
                     return Ok(());
@@ -424,11 +425,11 @@ fn damaged(column: usize, what: &str) -> rusqlite::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
-    use crate::dialect::sqlite::file::Contents;
-    use crate::dialect::sqlite::origin::Origin;
-    use crate::dialect::sqlite::tests::create_file;
-    use crate::dialect::sqlite::validate;
+    use crate::sqlite::config::Config;
+    use crate::sqlite::file::Contents;
+    use crate::sqlite::origin::Origin;
+    use crate::sqlite::tests::create_file;
+    use crate::sqlite::validate;
 
     /// A row written after the clock was read may end more than its lease after that time, as if it were of an
     /// earlier boot.

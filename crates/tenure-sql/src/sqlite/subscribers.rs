@@ -6,12 +6,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, WakeSignal, Wakes};
 
+use super::mailbox::Mailbox;
 use crate::claims::{NextPoll, View, next_poll};
-use crate::dialect::sqlite::mailbox::Mailbox;
 
 /// All wake-up streams of this store that their waiters have not dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Subscribers {
+pub(super) struct Subscribers {
     keys: HashMap<LockKey, KeySubscribers>,
 }
 
@@ -35,7 +35,7 @@ struct Subscriber {
 
 impl Subscribers {
     /// Adds a waiter that wants wake-ups. Dropping the returned stream posts an unsubscribe request to the mailbox.
-    pub(crate) fn subscribe(&mut self, claim: Arc<Claim>, mailbox: Arc<Mailbox>) -> Wakes {
+    pub(super) fn subscribe(&mut self, claim: Arc<Claim>, mailbox: Arc<Mailbox>) -> Wakes {
         let signal = WakeSignal::default();
         let subscriber = Subscriber {
             claim: claim.clone(),
@@ -51,7 +51,7 @@ impl Subscribers {
 
     /// Removes the subscriber with this signal. Returns whether the claim must now be unregistered: it was
     /// registered, and has no other subscriber.
-    pub(crate) fn unsubscribe(&mut self, claim: &Claim, signal: &WakeSignal) -> bool {
+    pub(super) fn unsubscribe(&mut self, claim: &Claim, signal: &WakeSignal) -> bool {
         let ClaimRef { key: name, id } = &claim.at;
         let Some(key) = self.keys.get_mut(name) else {
             return false;
@@ -76,7 +76,7 @@ impl Subscribers {
     }
 
     /// Records that the claim was granted or has ended, and so has no row of phase `Watching` any more.
-    pub(crate) fn clear_registration(&mut self, at: &ClaimRef) {
+    pub(super) fn clear_registration(&mut self, at: &ClaimRef) {
         let key = self.keys.get_mut(&at.key);
         let subscribers = key.and_then(|key| key.by_claim.get_mut(&at.id));
         subscribers
@@ -85,28 +85,28 @@ impl Subscribers {
             .for_each(|subscriber| subscriber.registered = false);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    pub(crate) fn contains(&self, key: &LockKey, id: ClaimId) -> bool {
+    pub(super) fn contains(&self, key: &LockKey, id: ClaimId) -> bool {
         self.keys
             .get(key)
             .is_some_and(|key| key.by_claim.contains_key(&id))
     }
 
-    pub(crate) fn keys(&self) -> Vec<LockKey> {
+    pub(super) fn keys(&self) -> Vec<LockKey> {
         self.keys.keys().cloned().collect()
     }
 
     /// The unfair waiters whose registrations in the table must be renewed before they expire.
-    pub(crate) fn registered(&self) -> Vec<Arc<Claim>> {
+    pub(super) fn registered(&self) -> Vec<Arc<Claim>> {
         let registered = self.all().filter(|subscriber| subscriber.registered);
         registered.map(|subscriber| subscriber.claim.clone()).collect()
     }
 
     /// Keys to check at `now` even if nothing has changed: a cooldown or a reservation ends.
-    pub(crate) fn due(&self, now: Instant) -> Vec<LockKey> {
+    pub(super) fn due(&self, now: Instant) -> Vec<LockKey> {
         let due = |subscriber: &Subscriber| subscriber.check_at.is_some_and(|check_at| check_at <= now);
         let keys = self
             .keys
@@ -116,13 +116,13 @@ impl Subscribers {
     }
 
     /// The next time at which a key is [`due`](Self::due) for a check.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
+    pub(super) fn next_due(&self) -> Option<Instant> {
         self.all().filter_map(|subscriber| subscriber.check_at).min()
     }
 
     /// Wakes the waiters of the view's key that should poll. Returns whether the key has changed since its last
     /// check.
-    pub(crate) fn wake(&mut self, view: &View) -> bool {
+    pub(super) fn wake(&mut self, view: &View) -> bool {
         let Some(key) = self.keys.get_mut(&view.key) else {
             return false;
         };
@@ -139,7 +139,7 @@ impl Subscribers {
     }
 
     /// Wakes every waiter, because the rows of their keys cannot be read.
-    pub(crate) fn wake_all(&self) {
+    pub(super) fn wake_all(&self) {
         self.all().for_each(|subscriber| subscriber.signal.notify());
     }
 

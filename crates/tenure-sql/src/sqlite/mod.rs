@@ -1,36 +1,41 @@
-//! The SQLite store: one file, and one thread that serves it.
+#![doc = include_str!("docs.md")]
 
-pub(crate) mod access;
-mod accounts;
+mod access;
 mod adopt;
+mod backend;
 mod busy;
+mod config;
 mod connection;
 mod ddl;
+mod error;
 mod examine;
 mod file;
 mod file_system;
 mod inspect;
-pub(crate) mod mailbox;
-mod mounts;
+mod mailbox;
+mod names;
 mod notification;
-mod opening;
+mod open;
 mod origin;
 mod paths;
+mod profile;
 mod reader;
+mod request;
 mod sharing;
 mod siblings;
+mod subscribers;
 mod system_files;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod thread;
-pub(crate) mod transaction;
+mod transaction;
 mod validate;
-mod version;
 mod watch;
 mod worker;
 mod write_lock;
 
+pub use backend::SqliteStore;
+pub use config::Config;
 pub use ddl::schema;
-pub use opening::{open, open_with};
+pub use open::{open, open_with};
 pub use paths::{default_path, shadowed_path};

@@ -1,11 +1,17 @@
-//! Names of users and groups, for messages.
+//! Names of users, groups and files, for errors, the findings of `doctor`, and log events.
 
 use std::fs;
+use std::path::Path;
 
 use tenure_backend::escape_control;
 
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
+
+/// The path as text, with control characters escaped.
+pub(super) fn display_path(path: &Path) -> String {
+    escape_control(&path.to_string_lossy()).into_owned()
+}
 
 /// The name of a user, or `None` if `/etc/passwd` does not list the ID.
 pub(super) fn user_name(id: u32) -> Option<String> {

@@ -9,20 +9,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rusqlite::Connection;
 use tenure_backend::{AcquireReply, BackendError, Clock, Effect, Fault, Finding, LockKey, ReleaseTarget};
 
+use super::config::Config;
 use super::connection::{FIRST_COMMITS, LONG_LOG_PAGES, SHORT_LOG_PAGES};
 use super::file::Identity;
 use super::mailbox::{CALLER_SPIN, Mailbox, Posted, WORKER_SPIN};
+use super::names::display_path;
 use super::notification::{self, NotificationListener};
+use super::request::{Pending, Request, Write};
 use super::siblings::sibling;
+use super::subscribers::Subscribers;
 use super::tables::{Tables, Written};
 use super::transaction::{Transaction, ViewCache};
-use super::{busy, connection, examine, validate, version, write_lock};
+use super::{busy, connection, error, examine, validate, write_lock};
 use crate::claims::{Moment, RENEW_INTERVAL, View};
-use crate::config::Config;
-use crate::display::display_path;
-use crate::error;
-use crate::request::{Pending, Request, Write};
-use crate::subscribers::Subscribers;
 
 /// Number of rows that the sweep of old rows checks for each inserted row. More than one, so that it goes round
 /// the table quickly and catches up after a time without writes.
@@ -76,7 +75,7 @@ impl<'c> Worker<'c> {
         connection
             .pragma_update(None, "synchronous", "FULL")
             .map_err(sql)?;
-        if version::wal_reset_bug(rusqlite::version_number()).is_none() {
+        if connection::wal_reset_bug(rusqlite::version_number()).is_none() {
             connection::copy_log_at(connection, SHORT_LOG_PAGES).map_err(sql)?;
         }
         // This read makes sure that `-wal` and `-shm` exist. They stay as long as any process has the file open.

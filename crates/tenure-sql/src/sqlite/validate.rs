@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use tenure_backend::{BackendError, Effect, Fault};
 
+use super::config::Config;
 use super::ddl::{self, APPLICATION, FORMAT};
 use super::file::{Contents, refused};
 use super::origin::Origin;
 use super::siblings::sibling;
 use super::tables::Tables;
-use super::{adopt, busy, connection};
-use crate::config::Config;
-use crate::error;
+use super::{adopt, busy, connection, error};
 use tenure_backend::escape_control;
 
 /// Size in bytes to which SQLite truncates the log after a checkpoint. Between two checkpoints, the log of a busy process

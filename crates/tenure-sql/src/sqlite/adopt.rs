@@ -11,9 +11,9 @@ use tenure_backend::{BackendError, Clock, Effect, escape_control};
 
 use super::connection;
 use super::ddl::ADDED_COLUMNS;
+use super::error;
 use super::file::refused;
 use super::origin::Origin;
-use crate::error;
 
 /// Adds ?1 to all times. For an unfair waiter (phase 2), `place` is a time too. A `reserved` of 0 means none, and
 /// stays 0.
@@ -144,10 +144,10 @@ mod tests {
     use tenure_testkit::ManualClock;
 
     use super::*;
-    use crate::config::Config;
-    use crate::dialect::sqlite::file::Contents;
-    use crate::dialect::sqlite::tests::create_file;
-    use crate::dialect::sqlite::validate;
+    use crate::sqlite::config::Config;
+    use crate::sqlite::file::Contents;
+    use crate::sqlite::tests::create_file;
+    use crate::sqlite::validate;
 
     const SECOND: i64 = 1_000_000_000;
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tenure_backend::{BackendError, Effect, Fault};
 
+use super::names::display_path;
 use super::system_files::{if_present, named};
-use crate::display::display_path;
 
 const GETENT_LIMIT: Duration = Duration::from_secs(2);
 

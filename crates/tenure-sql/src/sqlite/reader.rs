@@ -14,18 +14,17 @@ use rusqlite::{Connection, ErrorCode};
 use tenure_backend::{BackendError, Effect, Fault, Finding, LockStatus, Page, Query};
 
 use super::access::{self, Intent};
+use super::config::Config;
 use super::file::refused;
 use super::inspect::list;
 use super::mailbox::Mailbox;
+use super::names::display_path;
 use super::notification::NotificationListener;
 use super::origin::Origin;
+use super::request::{Pending, Request};
 use super::siblings::sibling;
 use super::tables::Tables;
-use super::{busy, connection, examine, validate};
-use crate::config::Config;
-use crate::display::display_path;
-use crate::error;
-use crate::request::{Pending, Request};
+use super::{busy, connection, error, examine, validate};
 
 /// A file that was written within this time may be written again without a change of its times, because some systems
 /// count them in steps of up to 10 ms.
@@ -228,7 +227,7 @@ fn unreadable(path: &Path, error: rusqlite::Error) -> BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::sqlite::tests::create_file;
+    use crate::sqlite::tests::create_file;
 
     /// A file without a log. All its connections are closed.
     fn closed_file() -> (tempfile::TempDir, PathBuf) {

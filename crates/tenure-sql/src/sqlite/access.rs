@@ -13,9 +13,9 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use tenure_backend::{BackendError, Effect, Fault};
 
+use super::names::display_path;
 use super::sharing::{self, Need};
 use super::siblings::with_siblings;
-use crate::display::display_path;
 
 /// Number of checks of an empty file, with a pause of 5 ms after each. A process that creates a file sets its mode right
 /// after the creation. Until then, the umask may deny other users the file.
@@ -23,7 +23,7 @@ const MAX_CHECKS: u32 = 40;
 
 /// What this process wants to do with a lock file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Intent {
+pub(super) enum Intent {
     /// List the locks.
     Read,
     /// Take, renew and free locks.
@@ -50,7 +50,7 @@ pub(super) fn check(path: &Path, intent: Intent) -> Result<(), BackendError> {
 }
 
 /// Returns why this user cannot write the lock file, and what to do. `None` if no reason is found.
-pub(crate) fn obstacle(path: &Path) -> Option<(Fault, String)> {
+pub(super) fn obstacle(path: &Path) -> Option<(Fault, String)> {
     denial(path, Intent::Write).or_else(|| sticky_denial(path))
 }
 

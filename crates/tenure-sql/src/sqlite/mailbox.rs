@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tenure_backend::{BackendError, Claim, Effect, Fault, WakeSignal};
 
 use super::notification::{NotificationListener, ThreadWaker};
-use crate::request::{Request, Write};
+use super::request::{Request, Write};
 
 /// Time for which the file's thread polls for the next request before it sleeps, if the previous request came as
 /// quickly. Waking a thread takes longer than a release.
@@ -22,7 +22,7 @@ pub(super) const CALLER_SPIN: Duration = Duration::from_micros(450);
 
 /// The queue of requests to the thread that serves a file.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
+pub(super) struct Mailbox {
     state: Mutex<State>,
     /// True if the file's thread sleeps or is about to, so that the next request must wake it.
     asleep: AtomicBool,
@@ -83,7 +83,7 @@ impl Mailbox {
 
     /// Queues a request, or answers it with an error if the mailbox is closed or the queue is full. Renewals have
     /// their own queue.
-    pub(crate) fn post(&self, request: Request) {
+    pub(super) fn post(&self, request: Request) {
         let refused = {
             let mut state = self.state.lock();
             if state.closed {
@@ -105,7 +105,7 @@ impl Mailbox {
     }
 
     /// Refuses further requests. The file's thread serves those in the queues and then ends.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.wake();
     }
@@ -129,7 +129,7 @@ impl Mailbox {
     }
 
     /// Posts a request to remove a subscriber whose wake-up stream was dropped.
-    pub(crate) fn unsubscribe(&self, claim: Arc<Claim>, signal: WakeSignal) {
+    pub(super) fn unsubscribe(&self, claim: Arc<Claim>, signal: WakeSignal) {
         // Not counted against the limit: there is at most one such request for each wake-up stream.
         let mut state = self.state.lock();
         if !state.closed {
@@ -147,7 +147,7 @@ impl Mailbox {
 
     /// Time for which a caller polls for its reply before it sleeps. Zero if callers compete or replies take
     /// longer.
-    pub(crate) fn caller_spin(&self) -> Duration {
+    pub(super) fn caller_spin(&self) -> Duration {
         if self.caller_may_spin.load(Ordering::Relaxed) {
             CALLER_SPIN
         } else {

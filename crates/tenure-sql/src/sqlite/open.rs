@@ -1,5 +1,5 @@
-//! Starts the thread that opens and serves a lock file. The work needs a thread, not a task, because calls of SQLite
-//! block.
+//! Opens a lock file as a store: starts the thread that opens and serves the file. The work needs a thread, not a task,
+//! because calls of SQLite block.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,84 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use tenure_backend::{BackendError, Effect, Fault};
+use tenure_backend::{BackendError, Clock, Effect, Fault};
 use tokio::sync::oneshot;
 
 use super::access::{self, Intent};
+use super::backend::SqliteStore;
+use super::config::Config;
 use super::file::Contents;
 use super::mailbox::{CloseOnDrop, Mailbox};
+use super::names::display_path;
 use super::origin::Origin;
 use super::reader::Reader;
+use super::request::Pending;
 use super::siblings::with_siblings;
 use super::worker::{Worker, blocked};
-use super::{busy, connection, file, paths, sharing, validate, version};
-use crate::config::Config;
-use crate::display::display_path;
-use crate::error;
-use crate::request::Pending;
+use super::{busy, connection, error, file, paths, sharing, validate};
+
+/// Opens a lock file, and creates it if it does not exist.
+///
+/// `None` opens the default file of this user, see [`default_path`](super::default_path). An existing file must be
+/// empty or a lock file of Tenure. Any other file is refused and left unchanged.
+///
+/// # Guarantees
+/// All access to the file runs on a thread of its own, which ends when the store is dropped. Any number of processes
+/// may open the same file, and one process may open it several times.
+///
+/// # Cancel safety
+/// Dropping the future leaves at most a lock file without claims behind.
+///
+/// # Errors
+/// Each error says what to do.
+///
+/// - [`Fault::Store`]: the file is damaged, of another program or machine, on a read-only file system, in use in another
+///   time namespace, on a network file system, not a regular file, or has several names.
+/// - [`Fault::Denied`]: this user may not use the file. The message names the file or directory, its owner and its mode.
+/// - [`Fault::Unavailable`]: another process keeps the file locked. Try again.
+/// - [`Fault::Invalid`]: no file was named, and this user has no home directory.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), tenure_backend::BackendError> {
+/// use std::sync::Arc;
+/// use tenure_backend::SystemClock;
+///
+/// let store = tenure_sql::sqlite::open(None, Arc::new(SystemClock)).await?;
+/// # drop(store); Ok(()) }
+/// ```
+pub async fn open(path: Option<PathBuf>, clock: Arc<dyn Clock>) -> Result<Arc<SqliteStore>, BackendError> {
+    let config = Config {
+        clock,
+        ..Config::default()
+    };
+    open_with(path, config).await
+}
+
+/// Opens a lock file like [`open`], with other settings.
+///
+/// # Cancel safety
+/// As for [`open`]: dropping the future leaves at most a lock file without claims behind.
+///
+/// # Errors
+/// As for [`open`]; [`Fault::Invalid`] also for a [`Config::file_mode`] that a lock file cannot have.
+pub async fn open_with(path: Option<PathBuf>, config: Config) -> Result<Arc<SqliteStore>, BackendError> {
+    config.check()?;
+    let mailbox = Mailbox::new(config.max_queue).map_err(|error| {
+        let message = "no more files can be opened in this process: close some, or raise its limit";
+        BackendError::because(Fault::Store, Effect::None, message, error)
+    })?;
+    let store = Arc::new(SqliteStore {
+        mailbox: Arc::new(mailbox),
+        clock: config.clock.clone(),
+        process: std::process::id(),
+    });
+    start(path, config, store.mailbox.clone()).await?;
+    Ok(store)
+}
 
 /// Starts the thread that serves the file, and waits until it has opened the file.
-pub(super) async fn start(
-    path: Option<PathBuf>,
-    config: Config,
-    mailbox: Arc<Mailbox>,
-) -> Result<(), BackendError> {
+async fn start(path: Option<PathBuf>, config: Config, mailbox: Arc<Mailbox>) -> Result<(), BackendError> {
     let (ready, opened) = oneshot::channel();
     let run = move || {
         reserve_memory();
@@ -39,7 +95,7 @@ pub(super) async fn start(
             // and `run` returns at once.
             let _ = ready.send(opened);
         };
-        match open(path, &config) {
+        match open_file(path, &config) {
             Ok(opened) => {
                 let closed = opened.serve(&config, mailbox, ready);
                 closed.into_iter().for_each(|pending| pending.answer(Ok(())));
@@ -133,7 +189,7 @@ impl Opened {
     }
 }
 
-fn open(path: Option<PathBuf>, config: &Config) -> Result<Opened, BackendError> {
+fn open_file(path: Option<PathBuf>, config: &Config) -> Result<Opened, BackendError> {
     let path = match path {
         Some(path) => path,
         None => {
@@ -144,7 +200,7 @@ fn open(path: Option<PathBuf>, config: &Config) -> Result<Opened, BackendError> 
         }
     };
     let path = file::resolve(&path)?;
-    version::warn(rusqlite::version_number(), &WARNED);
+    connection::warn_of_bug(rusqlite::version_number(), &WARNED);
     let here = origin(&path)?;
     busy::set_deadline(Instant::now(), config.busy_limit);
     let found = file::prepare(&path, config.mode_of_new_file())?;

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tenure_backend::{BackendError, Effect, Finding, escape_control};
 
+use super::config::Config;
 use super::ddl::BUCKETS;
 use super::file::mode;
+use super::names::display_path;
 use super::origin::Origin;
 use super::siblings::with_siblings;
-use super::{adopt, busy, file, file_system, paths, sharing, validate, version, write_lock};
-use crate::config::Config;
-use crate::display::display_path;
-use crate::error;
+use super::{adopt, busy, connection, error, file, file_system, paths, sharing, validate, write_lock};
 
 /// Time for which another process may keep the write lock before it is reported. Far longer than a transaction.
 pub(super) const WRITE_LOCK_LIMIT: Duration = Duration::from_secs(1);
@@ -81,7 +80,7 @@ pub(super) fn examine_file(path: &Path, config: &Config) -> Vec<Finding> {
             "a restart of the machine takes the file, and fencing tokens then rise only if the system clock does",
         ));
     }
-    if let Some(bug) = version::wal_reset_bug(rusqlite::version_number()) {
+    if let Some(bug) = connection::wal_reset_bug(rusqlite::version_number()) {
         findings.push(Finding::danger(
             bug,
             "claims may be missing from a damaged file, so that two can hold one lock: use SQLite 3.51.3 or later, \
@@ -280,7 +279,7 @@ mod tests {
     use tenure_backend::Severity;
 
     use super::*;
-    use crate::dialect::sqlite::tests::create_file;
+    use crate::sqlite::tests::create_file;
 
     fn found(look: impl FnOnce(&mut Vec<Finding>)) -> Vec<(Severity, String)> {
         let mut findings = Vec::new();

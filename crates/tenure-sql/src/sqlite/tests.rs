@@ -9,14 +9,14 @@ use smallvec::smallvec;
 use tempfile::TempDir;
 use tenure_backend::{Cause, ReleaseRequest, RenewRequest, Successor};
 
+use super::config::Config;
 use super::file::Contents;
 use super::mailbox::Mailbox;
 use super::origin::Origin;
+use super::request::{Pending, Request, Write};
 use super::validate;
 use super::worker::Worker;
 use crate::claims::tests::claim;
-use crate::config::Config;
-use crate::request::{Pending, Request, Write};
 
 /// Creates a lock file in a temporary directory, as a process of this origin (machine, boot and time namespace) does.
 /// Connects to the file.

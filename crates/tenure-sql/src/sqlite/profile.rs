@@ -7,14 +7,14 @@ use tenure_backend::{
     Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp,
 };
 
-pub(crate) const LIMITS: Limits = {
+pub(super) const LIMITS: Limits = {
     let mut limits = Limits::new(Duration::from_millis(1), Duration::from_secs(365 * 24 * 3600));
     limits.max_grants = NonZeroU32::new(1024).unwrap();
     limits.max_batch = NonZeroU32::new(1024).unwrap();
     limits
 };
 
-pub(crate) static SQLITE: Profile = {
+pub(super) static SQLITE: Profile = {
     let liveness = Liveness::Lease(LeaseClock::Shared);
     let mut profile = Profile::new("sqlite", "claims", liveness, &[Hazard::DataLoss], LIMITS);
     profile.reach = Reach::Machine;

@@ -7,9 +7,8 @@ use std::path::Path;
 use rustix::process::geteuid;
 use tenure_backend::escape_control;
 
-use super::accounts::{group_name, is_member, user_name};
+use super::names::{display_path, group_name, is_member, user_name};
 use super::siblings::with_siblings;
-use crate::display::display_path;
 
 /// Stands in a command for a group that the reader must choose.
 const SOME_GROUP: &str = "GROUP";

@@ -10,14 +10,14 @@ use tenure_backend::{
 };
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::dialect::sqlite::mailbox::Mailbox;
-use crate::profile::{LIMITS, SQLITE};
-use crate::request::{Pending, Request, Write};
+use super::mailbox::Mailbox;
+use super::profile::{LIMITS, SQLITE};
+use super::request::{Pending, Request, Write};
 
-/// Locks in an SQL database.
+/// Locks in a SQLite file.
 ///
 /// Keeps all rules of [`Backend`], for all modes, fair and unfair. Open a store with
-/// [`sqlite::open`](crate::sqlite::open). Each store has a thread that serves its file and ends when the store is
+/// [`open`](super::open()). Each store has a thread that serves its file and ends when the store is
 /// dropped.
 ///
 /// # Examples
@@ -35,14 +35,14 @@ use crate::request::{Pending, Request, Write};
 /// # });
 /// ```
 #[derive(Debug)]
-pub struct SqlStore {
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) clock: Arc<dyn Clock>,
+pub struct SqliteStore {
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) clock: Arc<dyn Clock>,
     /// Id of the process that opened the store. A child made by `fork` inherits the store, but not its thread.
-    pub(crate) process: u32,
+    pub(super) process: u32,
 }
 
-impl SqlStore {
+impl SqliteStore {
     fn is_of_this_process(&self) -> bool {
         self.process == std::process::id()
     }
@@ -113,7 +113,7 @@ impl SqlStore {
     }
 }
 
-impl Drop for SqlStore {
+impl Drop for SqliteStore {
     fn drop(&mut self) {
         // A child made by `fork` must not close the store of its parent.
         if self.is_of_this_process() {
@@ -122,7 +122,7 @@ impl Drop for SqlStore {
     }
 }
 
-impl Backend for SqlStore {
+impl Backend for SqliteStore {
     fn profile(&self) -> &Profile {
         &SQLITE
     }

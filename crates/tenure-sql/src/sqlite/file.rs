@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use tenure_backend::{BackendError, Effect, Fault};
 
+use super::names::display_path;
 use super::{access, file_system};
-use crate::display::display_path;
 
 /// Device and inode of the file at a path, or `None` if there is no file.
 ///

@@ -10,7 +10,7 @@ use tenure_backend::{BackendError, Clock, Effect, Fault, SystemClock};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tenure_sql::Config;
+/// use tenure_sql::sqlite::Config;
 ///
 /// let config = Config { busy_limit: Duration::from_secs(2), ..Config::default() };
 /// assert_eq!(config.max_queue, 4096);
@@ -47,7 +47,7 @@ pub struct Config {
 
 impl Config {
     /// Refuses settings that no lock file can have.
-    pub(crate) fn check(&self) -> Result<(), BackendError> {
+    pub(super) fn check(&self) -> Result<(), BackendError> {
         let mode = self.mode_of_new_file();
         if mode & !0o777 == 0 && mode & 0o600 == 0o600 {
             return Ok(());
@@ -60,7 +60,7 @@ impl Config {
     }
 
     /// Mode of a file that the store creates.
-    pub(crate) fn mode_of_new_file(&self) -> u32 {
+    pub(super) fn mode_of_new_file(&self) -> u32 {
         self.file_mode.unwrap_or(0o600)
     }
 }

@@ -8,11 +8,11 @@ use std::path::Path;
 use rusqlite::ErrorCode;
 use tenure_backend::{BackendError, Effect, Fault, escape_control};
 
-use crate::dialect::sqlite::access;
-use crate::display::display_path;
+use super::access;
+use super::names::display_path;
 
 /// Converts an error of SQLite. `effect` says whether the failed statement may have changed the file.
-pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> BackendError {
+pub(super) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> BackendError {
     let file = display_path(path);
     let store = |message: String| (Fault::Store, message);
     let code = error.sqlite_error_code();
@@ -83,11 +83,11 @@ impl StdError for Unexplained {}
 
 /// Returns whether SQLite could not open or write a file, although its permissions allow it by now. Another process may
 /// just have created the file, and set its mode a moment later.
-pub(crate) fn may_have_been_new(error: &BackendError) -> bool {
+pub(super) fn may_have_been_new(error: &BackendError) -> bool {
     error.source().is_some_and(|source| source.is::<Unexplained>())
 }
 
-pub(crate) fn damaged(path: &Path) -> String {
+pub(super) fn damaged(path: &Path) -> String {
     format!(
         "{} is damaged, or no SQLite database; it was left as it is. Choose another file, or end everything that \
          uses this one and move it away: locks then start afresh",

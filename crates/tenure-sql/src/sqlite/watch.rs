@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use tenure_backend::LockKey;
 
 use super::busy;
+use super::names::display_path;
+use super::request::register;
 use super::worker::{Worker, moment};
 use crate::claims::RENEW_INTERVAL;
-use crate::display::display_path;
-use crate::request::register;
 
 /// After a wake-up that finds none of the waiters' keys changed, the process ignores notifications for a pause: the
 /// CPU time of the wake-up times this factor, at most `MAX_PAUSE`. So changes of other keys cost a waiting process
