@@ -63,7 +63,10 @@ impl Subject for LockFile {
     /// adds a year to all times in the file instead.
     fn restart(&self) -> Option<Call<()>> {
         let year = 365 * 24 * 3600 * 1_000_000_000_i64;
-        let later = format!("UPDATE claim SET until = until + {year}, forget = forget + {year}");
+        let later = format!(
+            "UPDATE claim SET written_at = written_at + {year}, expires_at = expires_at + {year}, \
+             forget_at = forget_at + {year}"
+        );
         Some(change(self.dir.path(), later))
     }
 

@@ -250,7 +250,7 @@ async fn a_process_stopped_in_a_transaction_is_named() {
 fn child_stays_in_a_transaction() {
     child("child_stays_in_a_transaction", async |role| {
         let file = connect(role.var("FILE"));
-        file.execute_batch("BEGIN IMMEDIATE; UPDATE bucket SET last = last")
+        file.execute_batch("BEGIN IMMEDIATE; UPDATE token_counter SET last_token = last_token")
             .unwrap();
         role.print("writes");
         role.read_line();

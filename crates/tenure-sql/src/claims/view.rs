@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use tenure_backend::{
     BackendError, ClaimId, ClientId, Effect, Fault, Instant, Kind, LockKey, Mode, Profile, TokenRange,
@@ -110,11 +109,12 @@ impl View {
         MIN_CACHED_ROWS <= self.active.len() && self.entries.len() <= 2 * self.active.len()
     }
 
-    /// Adds a row read from the table, with its column `lease`, which rows of older builds do not have.
+    /// Adds a row read from the table, with the time of its last write.
     ///
-    /// A row that is surely from before a restart of the machine is marked as deleted.
-    pub(crate) fn add(&mut self, row: Row, lease: Option<Duration>) {
-        let is_of_earlier_boot = lease.is_some_and(|lease| row.is_of_earlier_boot(lease, self.now()));
+    /// A row that was written later than now is of an earlier boot, because the clock starts again with the machine. It is
+    /// marked as deleted.
+    pub(crate) fn add(&mut self, row: Row, written_at: Instant) {
+        let is_of_earlier_boot = self.now() < written_at;
         let stored = Some(row.phase);
         let at = self.append(row, stored);
         if is_of_earlier_boot {

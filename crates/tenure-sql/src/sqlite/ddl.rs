@@ -11,66 +11,63 @@ pub(super) const APPLICATION: i64 = 0x5445_4E55;
 pub(super) const FORMAT: i64 = 1;
 
 /// Number of token counters. A key's hash selects its counter, so an unused key leaves no row behind.
-pub(super) const BUCKETS: u64 = 64;
+pub(super) const COUNTERS: u64 = 64;
 
-/// The tables.
+/// The tables. SQLite keeps the comments, so `.schema` shows them to a person who opens a lock file with `sqlite3`.
 ///
-/// - `store`: one row. Records the clock of all times, and where the last sweep (deletion of old rows) ended. `boot`
-///   and `namespace` serve builds that do not have the column `clock` (see `origin.rs`).
-/// - `bucket`: a token counter, the greatest token drawn on any key that uses it.
-/// - `claim`: one row per claim. The primary key keeps the live rows of a key apart from ended ones (`live = 0`), so
-///   that one short range scan reads a key, however many claims it has had. Times are nanoseconds of the lease clock.
-///   A row may be swept from the time `forget`. `lease` is how far the latest of `until`, `reserved` and `forget` was
-///   ahead of the clock when the row was written: a row whose times are further ahead is of an earlier boot. It is
-///   NULL in rows of builds without this column.
+/// - `store`: one row. Records the machine and the clock of all times, and the row at which the last sweep (deletion of
+///   old rows) ended.
+/// - `token_counter`: the greatest token drawn on any key that uses this counter.
+/// - `claim`: one row per claim. The primary key keeps the other rows of a key apart from those of ended claims, so that
+///   one short range scan reads a key, however many claims it has had. A row that was written later than now is of an
+///   earlier boot, because the clock starts again with the machine.
 const TABLES: &str = "\
 CREATE TABLE store (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
+    id INTEGER PRIMARY KEY CHECK (id = 1),
     format INTEGER NOT NULL,
-    boot TEXT NOT NULL,
     machine TEXT NOT NULL,
-    namespace TEXT NOT NULL,
-    swept_key TEXT NOT NULL DEFAULT '',
-    swept_live INTEGER NOT NULL DEFAULT 0,
+    clock_offset INTEGER NOT NULL, -- added to CLOCK_BOOTTIME by the time namespace, ns
+    swept_key TEXT NOT NULL DEFAULT '', -- swept_*: the claim at which the last deletion of old rows ended
+    swept_ended INTEGER NOT NULL DEFAULT 0,
     swept_client BLOB NOT NULL DEFAULT x'',
-    swept_number INTEGER NOT NULL DEFAULT 0,
-    clock TEXT
+    swept_number INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE bucket (
-    number INTEGER PRIMARY KEY,
-    last INTEGER NOT NULL
+CREATE TABLE token_counter (
+    number INTEGER PRIMARY KEY, -- a hash of the key
+    last_token INTEGER NOT NULL
 );
-CREATE TABLE claim (
+CREATE TABLE claim ( -- all times: CLOCK_BOOTTIME, ns
     key TEXT NOT NULL,
-    live INTEGER NOT NULL,
+    ended INTEGER NOT NULL, -- 1 in phase 0, otherwise 0
     client BLOB NOT NULL,
     number INTEGER NOT NULL,
-    phase INTEGER NOT NULL,
-    kind INTEGER NOT NULL,
-    take INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    place INTEGER NOT NULL,
-    until INTEGER NOT NULL,
-    reserved INTEGER NOT NULL,
-    forget INTEGER NOT NULL,
-    token INTEGER NOT NULL,
-    run INTEGER NOT NULL,
+    phase INTEGER NOT NULL, -- 0 ended, 1 evicted, 2 not queued but wants wake-ups, 3 queued, 4 granted
+    mode INTEGER NOT NULL, -- 0 mutex, 1 reader, 2 writer, 3 permits of a semaphore
+    permits INTEGER NOT NULL,
+    semaphore_size INTEGER NOT NULL,
+    position INTEGER NOT NULL, -- in the queue; phase 2: the time of the registration
+    written_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    reserved_until INTEGER NOT NULL, -- phase 1: the end of the cooldown; phase 2: of the reservation, or 0
+    forget_at INTEGER NOT NULL, -- the row may be deleted from then on
+    first_token INTEGER NOT NULL,
+    tokens INTEGER NOT NULL, -- how many, from first_token on
     label TEXT NOT NULL,
     evictor TEXT,
-    lease INTEGER,
-    PRIMARY KEY (key, live, client, number)
+    PRIMARY KEY (key, ended, client, number)
 ) WITHOUT ROWID;
 WITH RECURSIVE numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM numbers WHERE number < 63)
-    INSERT INTO bucket SELECT number, 0 FROM numbers;
+    INSERT INTO token_counter SELECT number, 0 FROM numbers;
 ";
 
-/// Statements that turn an empty file into a lock file of this machine and boot, as input for `sqlite3 FILE`.
+/// Statements that turn an empty file into a lock file of this machine and clock, as input for `sqlite3 FILE`.
 ///
 /// A store runs them itself when it opens an empty file. Use this function to read them or to create the file in
 /// advance.
 ///
 /// # Errors
-/// [`Fault::Store`]: the boot id, or another file of the system that identifies the clock, cannot be read.
+/// [`Fault::Store`]: a file of the system that identifies the clock cannot be read, or the offsets of this process's time
+/// namespace are unknown.
 pub fn schema() -> Result<String, BackendError> {
     let here = Origin::here().map_err(|error| {
         let message = "the machine and clock of this process cannot be found out: see the cause below";
@@ -81,17 +78,10 @@ pub fn schema() -> Result<String, BackendError> {
 
 /// The statements, to be run in one transaction, so that a file has all tables or none.
 pub(super) fn statements(here: &Origin) -> String {
-    let quoted = |text: &str| text.replace('\'', "''");
-    let [boot, machine, namespace] = [&here.boot, &here.machine, &here.namespace].map(|text| quoted(text));
-    let clock = quoted(&here.clock());
+    let Origin { machine, offset } = here;
+    let machine = machine.replace('\'', "''");
     format!(
         "PRAGMA application_id = {APPLICATION};\n{TABLES}\
-         INSERT INTO store (one, format, boot, machine, namespace, clock)\n    \
-         VALUES (1, {FORMAT}, '{boot}', '{machine}', '{namespace}', '{clock}');\n"
+         INSERT INTO store (id, format, machine, clock_offset) VALUES (1, {FORMAT}, '{machine}', {offset});\n"
     )
 }
-
-/// Columns that files of older builds lack: table, name, type. Older builds can use a file with these columns, because
-/// their statements name the columns that they use.
-pub(super) const ADDED_COLUMNS: [(&str, &str, &str); 2] =
-    [("store", "clock", "TEXT"), ("claim", "lease", "INTEGER")];

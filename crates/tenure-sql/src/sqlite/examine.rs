@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use tenure_backend::{BackendError, Effect, Finding, escape_control};
 
 use super::config::Config;
-use super::ddl::BUCKETS;
+use super::ddl::COUNTERS;
 use super::file::mode;
 use super::names::display_path;
 use super::origin::Origin;
@@ -209,7 +209,7 @@ fn check_journal(connection: &Connection, findings: &mut Vec<Finding>) -> rusqli
     Ok(())
 }
 
-/// Reports faults inside the database: damage, foreign tables, lost counters, another machine, clock or boot.
+/// Reports faults inside the database: damage, foreign tables, lost counters, another machine or clock.
 pub(super) fn check_database(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
     let sound: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if sound != "ok" {
@@ -224,11 +224,11 @@ pub(super) fn check_database(connection: &Connection, findings: &mut Vec<Finding
             "another program writes to this file, and may keep it busy or change claims",
         ));
     }
-    let gone = BUCKETS.saturating_sub(counters(connection)?);
+    let gone = COUNTERS.saturating_sub(counters(connection)?);
     if gone > 0 {
         findings.push(Finding::danger(
             format!(
-                "{gone} of the {BUCKETS} counters of fencing tokens are gone: another program removed them"
+                "{gone} of the {COUNTERS} counters of fencing tokens are gone: another program removed them"
             ),
             "no lock can be had whose tokens they count: move the file away",
         ));
@@ -244,15 +244,10 @@ pub(super) fn check_database(connection: &Connection, findings: &mut Vec<Finding
             return Ok(());
         }
     };
-    if here.machine != there.machine || !here.shares_clock_with(&there) {
+    if here != there {
         findings.push(Finding::danger(
             "the file says that its claims are of another machine or time namespace",
             "their leases are counted on another clock, so two can hold one lock: connect again",
-        ));
-    } else if here.boot != there.boot {
-        findings.push(Finding::warning(
-            "the file has another boot id than this process",
-            "builds of Tenure that keep no leases in the file would free every lock in it: do not use them here",
         ));
     }
     Ok(())
@@ -260,8 +255,8 @@ pub(super) fn check_database(connection: &Connection, findings: &mut Vec<Finding
 
 /// Number of token counters that still exist.
 fn counters(connection: &Connection) -> rusqlite::Result<u64> {
-    let count = "SELECT count(*) FROM bucket WHERE number BETWEEN 0 AND ?1 - 1";
-    connection.query_row(count, [BUCKETS.cast_signed()], |row| {
+    let count = "SELECT count(*) FROM token_counter WHERE number BETWEEN 0 AND ?1 - 1";
+    connection.query_row(count, [COUNTERS.cast_signed()], |row| {
         row.get::<_, i64>(0).map(i64::cast_unsigned)
     })
 }
@@ -318,7 +313,7 @@ mod tests {
     fn changes_by_another_program_are_found() {
         for (change, words) in [
             ("PRAGMA journal_mode = DELETE", "\"delete\""),
-            ("DELETE FROM bucket WHERE number > 60", "3 of the 64 "),
+            ("DELETE FROM token_counter WHERE number > 60", "3 of the 64 "),
         ] {
             let (_dir, _, file) = create_file(&Origin::here().expect("/proc can be read"));
             let found_inside = || {

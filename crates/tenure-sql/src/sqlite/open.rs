@@ -14,10 +14,10 @@ use tokio::sync::oneshot;
 use super::access::{self, Intent};
 use super::backend::SqliteStore;
 use super::config::Config;
-use super::file::Contents;
+use super::file::{Contents, refused};
 use super::mailbox::{CloseOnDrop, Mailbox};
 use super::names::display_path;
-use super::origin::Origin;
+use super::origin::{Origin, UnknownOrigin};
 use super::reader::Reader;
 use super::request::Pending;
 use super::siblings::with_siblings;
@@ -126,16 +126,21 @@ static WARNED: Once = Once::new();
 
 /// Returns the origin of this process's clock. Refuses the file if its times cannot be compared with that clock.
 fn origin(path: &Path) -> Result<Origin, BackendError> {
-    let here = Origin::here().map_err(|error| {
-        let message = format!(
-            "the lock file {} cannot be used, since this process's clock cannot be compared with that of its times: \
-             see the cause below",
-            display_path(path)
-        );
-        BackendError::because(Fault::Store, Effect::None, message, error)
-    })?;
-    here.check(path)?;
-    Ok(here)
+    Origin::here().map_err(|unknown| match unknown {
+        UnknownOrigin::Offset => {
+            let why = "cannot be used in a time namespace whose offsets are not known, or where child processes have \
+                       other ones";
+            refused(path, why, UnknownOrigin::MAKE_OFFSET_KNOWN)
+        }
+        UnknownOrigin::Unreadable(error) => {
+            let message = format!(
+                "the lock file {} cannot be used, since this process's clock cannot be compared with that of its \
+                 times: see the cause below",
+                display_path(path)
+            );
+            BackendError::because(Fault::Store, Effect::None, message, error)
+        }
+    })
 }
 
 /// A file that this user can use.

@@ -239,12 +239,19 @@ mod tests {
 
     fn set_last(path: &Path, last: i64) {
         let file = Connection::open(path).expect("it opens");
-        let set = file.execute("UPDATE bucket SET last = ?1 WHERE number = 0", [last]);
+        let set = file.execute(
+            "UPDATE token_counter SET last_token = ?1 WHERE number = 0",
+            [last],
+        );
         set.expect("it can be written");
     }
 
     fn last(connection: &Connection) -> Result<i64, BackendError> {
-        let last = connection.query_row("SELECT last FROM bucket WHERE number = 0", [], |row| row.get(0));
+        let last = connection.query_row(
+            "SELECT last_token FROM token_counter WHERE number = 0",
+            [],
+            |row| row.get(0),
+        );
         last.map_err(|error| unreadable(Path::new("locks.db"), error))
     }
 

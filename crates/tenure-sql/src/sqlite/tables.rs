@@ -2,20 +2,20 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rusqlite::types::Type;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row as SqlRow, Statement};
 use tenure_backend::{ClaimId, ClientId, FencingToken, Instant, LockKey, Mode, TokenRange};
 
-use super::ddl::BUCKETS;
+use super::ddl::COUNTERS;
 use super::profile::SQLITE;
 use crate::claims::{Change, Moment, Phase, Row, View};
 
 /// The columns of `claim` except `key`, in the order in which [`read`] expects them.
 macro_rules! columns {
     () => {
-        "client, number, phase, kind, take, size, place, until, reserved, token, run, label, evictor, lease"
+        "client, number, phase, mode, permits, semaphore_size, position, expires_at, reserved_until, first_token, tokens, \
+         label, evictor, written_at"
     };
 }
 
@@ -77,64 +77,61 @@ impl<'c> Tables<'c> {
             begin_read: statement("BEGIN"),
             commit: statement("COMMIT"),
             rollback: statement("ROLLBACK"),
-            counter: statement("SELECT last FROM bucket WHERE number = ?1"),
-            set_counter: statement("UPDATE bucket SET last = ?2 WHERE number = ?1"),
+            counter: statement("SELECT last_token FROM token_counter WHERE number = ?1"),
+            set_counter: statement("UPDATE token_counter SET last_token = ?2 WHERE number = ?1"),
             // ?1: key. Returns all rows of the key except those of ended claims, by one range scan of the primary key.
             live: statement(concat!(
                 "SELECT ",
                 columns!(),
-                " FROM claim WHERE key = ?1 AND live = 1"
+                " FROM claim WHERE key = ?1 AND ended = 0"
             )),
             // ?1: key, ?2: client, ?3: number. Returns the row of one ended claim. A busy key may have thousands of
             // them, so they are read one by one.
             ended: statement(concat!(
                 "SELECT ",
                 columns!(),
-                " FROM claim WHERE key = ?1 AND live = 0 AND client = ?2 AND number = ?3"
+                " FROM claim WHERE key = ?1 AND ended = 1 AND client = ?2 AND number = ?3"
             )),
             insert: statement(
-                "INSERT INTO claim (key, client, number, live, phase, kind, take, size, place, until, reserved, \
-                 forget, token, run, label, evictor, lease) \
+                "INSERT INTO claim (key, client, number, ended, phase, mode, permits, semaphore_size, position, expires_at, \
+                 reserved_until, forget_at, first_token, tokens, label, evictor, written_at) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             ),
-            // ?18: the old value of `live`, a part of the primary key: ending a claim changes `live` from 1 to 0.
-            // A row whose lease is NULL was written by an older build, and keeps NULL. If this statement set a lease,
-            // a renewal by the older build would move `until` but not the lease. `until` could then be more than a
-            // lease ahead, and the row would be deleted as one of an earlier boot, although its claim is alive.
+            // ?18: the old value of `ended`, a part of the primary key: ending a claim changes `ended` from 0 to 1.
             update: statement(
-                "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
-                 reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16, \
-                 lease = iif(lease IS NULL, NULL, ?17) \
-                 WHERE key = ?1 AND live = ?18 AND client = ?2 AND number = ?3",
+                "UPDATE claim SET ended = ?4, phase = ?5, mode = ?6, permits = ?7, semaphore_size = ?8, position = ?9, \
+                 expires_at = ?10, reserved_until = ?11, forget_at = ?12, first_token = ?13, tokens = ?14, label = ?15, \
+                 evictor = ?16, written_at = ?17 \
+                 WHERE key = ?1 AND ended = ?18 AND client = ?2 AND number = ?3",
             ),
             delete: statement(
-                "DELETE FROM claim WHERE key = ?1 AND live = ?2 AND client = ?3 AND number = ?4",
+                "DELETE FROM claim WHERE key = ?1 AND ended = ?2 AND client = ?3 AND number = ?4",
             ),
             // ?1: the first key, ?2: only keys after this one. Returns rows in the byte order of their keys.
             listed: statement(concat!(
                 "SELECT ",
                 columns!(),
-                ", key FROM claim WHERE key >= ?1 AND key > ?2 AND live = 1 ORDER BY key"
+                ", key FROM claim WHERE key >= ?1 AND key > ?2 AND ended = 0 ORDER BY key"
             )),
             // Returns the primary key of the row at which the last sweep (deletion of old rows) by any process ended.
             swept: statement(
-                "SELECT swept_key, swept_live, swept_client, swept_number FROM store WHERE one = 1",
+                "SELECT swept_key, swept_ended, swept_client, swept_number FROM store WHERE id = 1",
             ),
             // ?1 to ?4: the primary key at which the last sweep ended, ?5: how many rows to skip. Returns the primary
             // key of the last row to sweep, or nothing if the table ends before.
             sweep_end: statement(
-                "SELECT key, live, client, number FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
-                 ORDER BY key, live, client, number LIMIT 1 OFFSET ?5",
+                "SELECT key, ended, client, number FROM claim WHERE (key, ended, client, number) > (?1, ?2, ?3, ?4) \
+                 ORDER BY key, ended, client, number LIMIT 1 OFFSET ?5",
             ),
             // ?1 to ?4: a primary key, ?5 to ?8: another, ?9: the current time. Of the rows after the first key, up to
-            // the second, deletes those whose time `forget` has come and those of an earlier boot.
+            // the second, deletes those whose time `forget_at` has come and those of an earlier boot.
             sweep: statement(
-                "DELETE FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
-                 AND (key, live, client, number) <= (?5, ?6, ?7, ?8) \
-                 AND (forget <= ?9 OR max(until, reserved, forget) - ?9 > lease)",
+                "DELETE FROM claim WHERE (key, ended, client, number) > (?1, ?2, ?3, ?4) \
+                 AND (key, ended, client, number) <= (?5, ?6, ?7, ?8) \
+                 AND (forget_at <= ?9 OR written_at > ?9)",
             ),
             set_swept: statement(
-                "UPDATE store SET swept_key = ?1, swept_live = ?2, swept_client = ?3, swept_number = ?4 WHERE one = 1",
+                "UPDATE store SET swept_key = ?1, swept_ended = ?2, swept_client = ?3, swept_number = ?4 WHERE id = 1",
             ),
             version: statement("PRAGMA data_version"),
         }
@@ -169,7 +166,7 @@ impl<'c> Tables<'c> {
         let mut view = View::new(key.clone(), at, &SQLITE);
         let mut rows = self.live.get()?.query([key.as_str()])?;
         while let Some(row) = rows.next()? {
-            view.add(read(row)?, lease(row)?);
+            view.add(read(row)?, written_at(row)?);
         }
         Ok(view)
     }
@@ -180,15 +177,15 @@ impl<'c> Tables<'c> {
         let counter: i64 = self
             .counter
             .get()?
-            .query_row([bucket(&view.key)], |row| row.get(0))?;
+            .query_row([counter_number(&view.key)], |row| row.get(0))?;
         view.set_counter_value(counter.cast_unsigned());
         for id in ids {
             if view.row(*id).is_none() {
                 let client = id.client();
                 let at = (view.key.as_str(), client.as_bytes(), id.number().cast_signed());
-                let read = |row: &SqlRow<'_>| Ok((read(row)?, lease(row)?));
-                if let Some((row, lease)) = self.ended.get()?.query_row(at, read).optional()? {
-                    view.add(row, lease);
+                let read = |row: &SqlRow<'_>| Ok((read(row)?, written_at(row)?));
+                if let Some((row, written_at)) = self.ended.get()?.query_row(at, read).optional()? {
+                    view.add(row, written_at);
                 }
             }
         }
@@ -203,7 +200,7 @@ impl<'c> Tables<'c> {
                 Change::Counter(last) => {
                     self.set_counter
                         .get()?
-                        .execute((bucket(&view.key), last.cast_signed()))?;
+                        .execute((counter_number(&view.key), last.cast_signed()))?;
                 }
                 Change::Insert(row) => {
                     let insert = self.insert.get()?;
@@ -214,7 +211,7 @@ impl<'c> Tables<'c> {
                 Change::Update(row, stored) => {
                     let update = self.update.get()?;
                     bind(update, view, row)?;
-                    update.raw_bind_parameter(18, live(stored))?;
+                    update.raw_bind_parameter(18, ended(stored))?;
                     update.raw_execute()?;
                 }
                 Change::Delete(row, stored) => {
@@ -222,7 +219,7 @@ impl<'c> Tables<'c> {
                     let number = row.id.number().cast_signed();
                     self.delete.get()?.execute((
                         view.key.as_str(),
-                        live(stored),
+                        ended(stored),
                         client.as_bytes(),
                         number,
                     ))?;
@@ -255,7 +252,7 @@ impl<'c> Tables<'c> {
                 }
             }
             if let Some(view) = &mut current {
-                view.add(read(row)?, lease(row)?);
+                view.add(read(row)?, written_at(row)?);
             }
         }
         if let Some(last) = current {
@@ -264,31 +261,31 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Sweeps up to `count` rows: deletes those whose time `forget` has come and those of an earlier boot. Starts
+    /// Sweeps up to `count` rows: deletes those whose time `forget_at` has come and those of an earlier boot. Starts
     /// after the row at which the last sweep by any process ended. Stops at the end of the table; the next sweep then
     /// starts at the first row. Returns the number of deleted rows.
     pub(super) fn sweep(&mut self, count: u32, now: Instant) -> rusqlite::Result<usize> {
         type PrimaryKey = (String, i64, Vec<u8>, i64);
         let primary_key = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
         let from: PrimaryKey = self.swept.get()?.query_row([], primary_key)?;
-        let (key, alive, client, number) = &from;
+        let (key, ended, client, number) = &from;
         let end: Option<PrimaryKey> = self
             .sweep_end
             .get()?
-            .query_row((key, alive, client, number, count.saturating_sub(1)), primary_key)
+            .query_row((key, ended, client, number, count.saturating_sub(1)), primary_key)
             .optional()?;
         // Sorts after every key, because no key has 60 of the greatest character.
         let last = || ("\u{10FFFF}".repeat(60), 2, Vec::new(), 0);
         let to = end.clone().unwrap_or_else(last);
         let next = end.unwrap_or_default();
-        let (to_key, to_alive, to_client, to_number) = &to;
+        let (to_key, to_ended, to_client, to_number) = &to;
         let deleted = self.sweep.get()?.execute((
             key,
-            alive,
+            ended,
             client,
             number,
             to_key,
-            to_alive,
+            to_ended,
             to_client,
             to_number,
             nanos(now),
@@ -323,16 +320,16 @@ impl Written {
 }
 
 /// Number of a key's token counter: the FNV-1a hash of the key, modulo 64. The same in every process and version.
-fn bucket(key: &LockKey) -> i64 {
+fn counter_number(key: &LockKey) -> i64 {
     let hash = key.as_str().bytes().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
     });
-    (hash % BUCKETS).cast_signed()
+    (hash % COUNTERS).cast_signed()
 }
 
-/// The column `live`: 0 for rows of ended claims, which affect no other claim; 1 for other rows.
-fn live(phase: Phase) -> i64 {
-    i64::from(phase != Phase::Ended)
+/// The column `ended`: 1 for rows of ended claims, which affect no other claim; 0 for other rows.
+fn ended(phase: Phase) -> i64 {
+    i64::from(phase == Phase::Ended)
 }
 
 fn nanos(at: Instant) -> i64 {
@@ -341,47 +338,46 @@ fn nanos(at: Instant) -> i64 {
 
 /// Binds the parameters ?1 to ?17 of the statements `insert` and `update`.
 fn bind(statement: &mut Statement<'_>, view: &View, row: &Row) -> rusqlite::Result<()> {
-    let (kind, take, size) = match row.mode {
+    let (mode, permits, size) = match row.mode {
         Mode::Exclusive => (0, 0, 0),
         Mode::Read => (1, 0, 0),
         Mode::Write => (2, 0, 0),
         Mode::Permits { take, of } => (3, i64::from(take.get()), i64::from(of.get())),
     };
-    let (token, run) = row
+    let (first_token, tokens) = row
         .tokens
         .map_or((0, 0), |run| (run.first().as_i64(), i64::from(run.count().get())));
     statement.raw_bind_parameter(1, view.key.as_str())?;
     statement.raw_bind_parameter(2, row.id.client().as_bytes())?;
     statement.raw_bind_parameter(3, row.id.number().cast_signed())?;
-    statement.raw_bind_parameter(4, live(row.phase))?;
+    statement.raw_bind_parameter(4, ended(row.phase))?;
     statement.raw_bind_parameter(5, row.phase as i64)?;
     let numbers = [
-        kind,
-        take,
+        mode,
+        permits,
         size,
         row.position,
         nanos(row.expires_at),
         nanos(row.reserved_until),
         nanos(row.forget_at()),
-        token,
-        run,
+        first_token,
+        tokens,
     ];
     for (at, number) in numbers.into_iter().enumerate() {
         statement.raw_bind_parameter(6 + at, number)?;
     }
     statement.raw_bind_parameter(15, &*row.label)?;
     statement.raw_bind_parameter(16, row.evictor.as_deref())?;
-    let lease = row.latest() - view.now();
-    statement.raw_bind_parameter(17, i64::try_from(lease.as_nanos()).unwrap_or(i64::MAX))
+    statement.raw_bind_parameter(17, nanos(view.now()))
 }
 
-/// Reads the column `lease` from a row in the order of `columns!`. `None` for rows of older builds.
-fn lease(row: &SqlRow<'_>) -> rusqlite::Result<Option<Duration>> {
-    let nanos: Option<i64> = row.get(13)?;
-    Ok(nanos.map(|nanos| Duration::from_nanos(nanos.max(0).cast_unsigned())))
+/// Reads the column `written_at` from a row in the order of `columns!`.
+fn written_at(row: &SqlRow<'_>) -> rusqlite::Result<Instant> {
+    let nanos: i64 = row.get(13)?;
+    Ok(Instant::from_nanos(nanos.max(0).cast_unsigned()))
 }
 
-/// Reads the columns except `lease` from a row in the order of `columns!`.
+/// Reads the columns except `written_at` from a row in the order of `columns!`.
 fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     let number = |at| row.get::<_, i64>(at);
     let instant = |at| Ok::<_, rusqlite::Error>(Instant::from_nanos(number(at)?.max(0).cast_unsigned()));
@@ -431,8 +427,7 @@ mod tests {
     use crate::sqlite::tests::create_file;
     use crate::sqlite::validate;
 
-    /// A row written after the clock was read may end more than its lease after that time, as if it were of an
-    /// earlier boot.
+    /// A row written after the clock was read would look like one of an earlier boot.
     #[test]
     fn a_read_transaction_sees_no_later_row() {
         let here = Origin::here().expect("/proc can be read");
@@ -442,7 +437,7 @@ mod tests {
         let mut tables = Tables::new(&reading);
         tables.begin_read().expect("it can be read");
         let insert =
-            "INSERT INTO claim VALUES ('k', 1, zeroblob(16), 1, 4, 0, 0, 0, 0, 1, 0, 1, 0, 0, '', NULL, 1)";
+            "INSERT INTO claim VALUES ('k', 0, zeroblob(16), 1, 4, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, '', NULL)";
         writing.execute(insert, []).expect("it can be written");
         let at = Moment {
             now: Instant::ORIGIN,
@@ -458,7 +453,7 @@ mod tests {
     /// A later version may use the file, and must find the same counter for a key.
     #[test]
     fn a_key_always_has_the_same_counter() {
-        let of = |name: &str| bucket(&LockKey::new(name).expect("the names are valid"));
+        let of = |name: &str| counter_number(&LockKey::new(name).expect("the names are valid"));
         assert_eq!([of("k"), of("order:42"), of("ä"), of("K")], [10, 49, 2, 42]);
         let all: std::collections::BTreeSet<i64> = (0..1000).map(|n| of(&format!("key {n}"))).collect();
         assert_eq!(all, (0..64).collect());

@@ -18,7 +18,7 @@ use super::validate;
 use super::worker::Worker;
 use crate::claims::tests::claim;
 
-/// Creates a lock file in a temporary directory, as a process of this origin (machine, boot and time namespace) does.
+/// Creates a lock file in a temporary directory, as a process of this origin (machine and clock) does.
 /// Connects to the file.
 pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");

@@ -24,7 +24,7 @@ const MAX_WAL_BYTES: i64 = 4 << 20;
 pub(super) const MAX_READS: u32 = 40;
 
 /// Names of the tables in `sqlite_schema`.
-pub(super) const TABLE_NAMES: [&str; 3] = ["bucket", "claim", "store"];
+pub(super) const TABLE_NAMES: [&str; 3] = ["claim", "store", "token_counter"];
 
 /// Opens the file, and checks that it is an intact lock file of this machine. Creates the tables of an empty file,
 /// and converts times that were counted on another clock.
@@ -50,13 +50,13 @@ pub(super) fn open(
     if found == Contents::Empty {
         create_tables(&mut connection, here).map_err(sql)?;
     }
-    let (there, is_older) = match check(path, &mut connection, here) {
+    let there = match check(path, &connection, here) {
         Ok(checked) => checked,
         Err(error) => return refuse(connection, error),
     };
-    if adopt::is_foreign(&there, here) {
+    if there.offset != here.offset {
         connection::close_refused(connection, has_log);
-        adopt::adopt(path, here, &*config.clock)?;
+        adopt::adopt(path, here)?;
         busy::set_deadline(Instant::now(), config.busy_limit);
         connection = connection::open(path)?;
         if let Err(error) = check_clock(path, &connection, here) {
@@ -68,40 +68,28 @@ pub(super) fn open(
         // times.
         check_clock(path, &connection, here)?;
     }
-    if is_older {
-        add_columns(&mut connection).map_err(sql)?;
-    }
     set_limits(&connection, config).map_err(sql)?;
     Ok(connection)
 }
 
-/// Checks that the file is an intact lock file of this machine, without changing it. Returns the origin of its times,
-/// and whether an older build created it.
-fn check(path: &Path, connection: &mut Connection, here: &Origin) -> Result<(Origin, bool), BackendError> {
+/// Checks that the file is an intact lock file of this machine, without changing it. Returns the origin of its times.
+fn check(path: &Path, connection: &Connection, here: &Origin) -> Result<Origin, BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     check_pages(path, connection)?;
-    let is_older = busy::retry(|| check_tables(connection)).map_err(sql)?;
+    busy::retry(|| Tables::new(connection).check()).map_err(sql)?;
     let there = busy::retry(|| adopt::origin(connection)).map_err(sql)?;
-    adopt::check(path, &there, here)?;
-    Ok((there, is_older))
+    adopt::check_machine(path, &there, here)?;
+    Ok(there)
 }
 
-/// Checks a file that this user can only read. Refuses a file that a writing process would first have to change: one of
-/// an older build, or of another clock.
+/// Checks a file that this user can only read. Refuses a file of another clock too, because only a process that writes can
+/// convert its times.
 pub(super) fn check_for_reading(
     path: &Path,
     connection: &Connection,
     here: &Origin,
 ) -> Result<(), BackendError> {
-    let sql = |error| error::sqlite(path, error, Effect::None);
-    check_pages(path, connection)?;
-    if adopt::lacks_columns(connection).map_err(sql)? {
-        let then = "a user who can write it must use it first";
-        return Err(refused(path, "was made by an earlier version of Tenure", then));
-    }
-    Tables::new(connection).check().map_err(sql)?;
-    let there = adopt::origin(connection).map_err(sql)?;
-    adopt::check(path, &there, here)?;
+    let there = check(path, connection, here)?;
     adopt::check_clock(path, &there, here)
 }
 
@@ -147,31 +135,6 @@ fn set_limits(connection: &Connection, config: &Config) -> rusqlite::Result<()> 
     // A slow reader can make the log long. After a checkpoint has copied the whole log, the next commit shortens it to
     // this size.
     bound("journal_size_limit", MAX_WAL_BYTES)
-}
-
-/// Checks that the tables are those of a lock file. Returns whether an older build created the file.
-///
-/// In a file of an older build, first adds the missing columns, and afterwards rolls this change back.
-fn check_tables(connection: &mut Connection) -> rusqlite::Result<bool> {
-    if !adopt::lacks_columns(connection)? {
-        Tables::new(connection).check()?;
-        return Ok(false);
-    }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    adopt::add_columns(&transaction)?;
-    Tables::new(&transaction).check()?;
-    transaction.rollback()?;
-    Ok(true)
-}
-
-/// Adds the columns that a file of an older build lacks. Older builds can still use the file.
-fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
-    if busy::retry(|| adopt::lacks_columns(connection))? {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        adopt::add_columns(&transaction)?;
-        transaction.commit()?;
-    }
-    Ok(())
 }
 
 /// Switches the file's journal to a write-ahead log. Returns whether it was not one before.
@@ -228,5 +191,5 @@ fn create_tables(connection: &mut Connection, here: &Origin) -> rusqlite::Result
 
 /// Reads the version of the file's format.
 pub(super) fn read_format(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.query_row("SELECT format FROM store WHERE one = 1", [], |row| row.get(0))
+    connection.query_row("SELECT format FROM store WHERE id = 1", [], |row| row.get(0))
 }
