@@ -1,16 +1,11 @@
-#![doc = include_str!("docs.md")]
-#![cfg(all(unix, feature = "sqlite"))]
+//! Locks in SQL databases.
+//!
+//! [`sqlite`] keeps claims as rows of a file, for the processes of one machine. Its page says how a claim lives in the
+//! table, what the store promises, and which options it has.
+//!
+//! The module `claims` decides each verb from the rows of one key. It is pure, and names no database.
 
-mod backend;
+#[cfg(all(unix, feature = "sqlite"))]
 mod claims;
-mod config;
-mod dialect;
-mod display;
-mod error;
-mod profile;
-mod request;
-mod subscribers;
-
-pub use backend::SqlStore;
-pub use config::Config;
-pub use dialect::sqlite;
+#[cfg(all(unix, feature = "sqlite"))]
+pub mod sqlite;

@@ -1,9 +1,8 @@
-//! Processes with another boot id or time namespace, as in containers, and restarts of the machine.
+//! Processes with another time namespace, as in containers, and restarts of the machine.
 #![cfg(target_os = "linux")]
 
 mod fixture;
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -20,50 +19,13 @@ fn change(path: &Path, statement: &str) {
     changed.expect("the statement fits the file");
 }
 
-/// Returns whether this process may create a namespace with this option of `unshare`.
-fn may_unshare(option: &str) -> bool {
+/// Returns whether this process may create a time namespace.
+fn may_create_time_namespace() -> bool {
     let unshare = Command::new("unshare")
-        .args([option, "true"])
+        .args(["--time", "true"])
         .stderr(Stdio::null())
         .status();
     unshare.is_ok_and(|status| status.success())
-}
-
-/// Starts a child with another boot id than the file has, as in a container with its own boot id.
-///
-/// A mount replaces the boot id, which needs root. Without root, the boot id in the file is changed instead.
-fn spawn_with_another_boot_id(test: &str, path: &Path) -> ChildProcess {
-    if !may_unshare("--mount") {
-        change(path, "UPDATE store SET boot = 'another boot id'");
-        return spawn_on(path, test);
-    }
-    let boot_id = path.with_extension("boot_id");
-    fs::write(&boot_id, "00000000-0000-4000-8000-000000000000\n").expect("this user owns the directory");
-    spawn(
-        test,
-        &[("FILE", &path), ("UNSHARE", &"--mount"), ("BOOT_ID", &boot_id)],
-    )
-}
-
-#[tokio::test]
-async fn a_holder_excludes_a_process_with_another_boot_id() {
-    let (_dir, path) = temp_lock_file();
-    let mut holder = TestClient::new(open(&path).await.expect("the file opens"));
-    let held = holder.lock("k").await;
-    let other = spawn_with_another_boot_id("child_tries_to_lock", &path);
-    assert_eq!(other.read_line(), "busy");
-    holder.unlock(&held).await;
-}
-
-#[tokio::test]
-async fn a_holder_with_another_boot_id_excludes_other_processes() {
-    let (_dir, path) = temp_lock_file();
-    let mut client = TestClient::new(open(&path).await.expect("the file opens"));
-    let other = spawn_with_another_boot_id("child_tries_to_lock", &path);
-    assert_eq!(other.read_line(), "granted");
-    assert!(!client.try_lock("k").await);
-    let mut newcomer = TestClient::new(open(&path).await.expect("the file opens"));
-    assert!(!newcomer.try_lock("k").await);
 }
 
 fn kill_a_holder(path: &Path) {
@@ -72,29 +34,17 @@ fn kill_a_holder(path: &Path) {
     holder.signal(Signal::KILL);
 }
 
-/// A killed holder's claim ends only with its lease, whatever boot ids other processes have.
-#[test]
-fn a_killed_holder_excludes_a_process_with_another_boot_id() {
-    let (_dir, path) = temp_lock_file();
-    kill_a_holder(&path);
-    for _ in 0..2 {
-        let other = spawn_with_another_boot_id("child_tries_to_lock", &path);
-        assert_eq!(other.read_line(), "busy");
-        let usual = spawn_on(&path, "child_tries_to_lock");
-        assert_eq!(usual.read_line(), "busy");
-    }
-}
-
 /// Starts a child whose boot clock is 1000 s ahead, as in a container with its own time namespace.
 ///
 /// If this process may not create one, the file is changed instead, as if written in a namespace whose clock is 1000
 /// s behind.
 fn spawn_in_another_time_namespace(test: &str, path: &Path) -> ChildProcess {
-    if !may_unshare("--time") {
+    if !may_create_time_namespace() {
         change(
             path,
-            "UPDATE store SET clock = '-1000000000000 ' || boot || ' ' || namespace WHERE clock LIKE '0 %';
-             UPDATE claim SET until = until - 1000000000000, forget = forget - 1000000000000",
+            "UPDATE claim SET written_at = written_at - 1000000000000, expires_at = expires_at - 1000000000000, \
+             forget_at = forget_at - 1000000000000 WHERE (SELECT clock_offset FROM store) = 0;
+             UPDATE store SET clock_offset = -1000000000000 WHERE clock_offset = 0",
         );
         return spawn_on(path, test);
     }
@@ -121,7 +71,10 @@ fn a_killed_holder_excludes_another_time_namespace() {
     other.end();
     let back = spawn_on(&path, "child_tries_to_lock");
     assert_eq!(back.read_line(), "busy");
-    change(&path, "UPDATE claim SET until = 1, forget = 1 WHERE live = 1");
+    change(
+        &path,
+        "UPDATE claim SET expires_at = 1, forget_at = 1 WHERE ended = 0",
+    );
     drop(back);
     let next = spawn_on(&path, "child_tries_to_lock");
     assert_eq!(next.read_line(), "granted");
@@ -137,7 +90,8 @@ async fn the_sweep_deletes_rows_of_an_earlier_boot() {
     }
     change(
         &path,
-        "UPDATE claim SET until = until + 1, forget = forget + 1000000000000 WHERE number <= 100",
+        "UPDATE claim SET written_at = written_at + 1000000000000, forget_at = forget_at + 1000000000000 \
+         WHERE number <= 100",
     );
     for _ in 0..100 {
         let claim = client.lock("the last key").await;
@@ -151,10 +105,8 @@ async fn the_sweep_deletes_rows_of_an_earlier_boot() {
     assert_eq!([left("<= 100"), left("> 100")], [0, 100]);
 }
 
-/// Each write of a row sets its column `lease` to the time that is left until the latest of its columns `until`,
-/// `reserved` and `forget`.
 #[tokio::test]
-async fn rows_of_every_phase_store_their_lease() {
+async fn rows_of_every_phase_store_the_time_of_their_write() {
     let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
     let store = tenure_sql::sqlite::open(Some(path.clone()), Arc::new(clock.clone()))
@@ -175,23 +127,23 @@ async fn rows_of_every_phase_store_their_lease() {
     client.evict(&evicted, Duration::from_secs(90)).await;
     let file = connect(&path);
     let mut select = file
-        .prepare("SELECT phase, lease / 1000000000, max(until, reserved, forget) - lease FROM claim ORDER BY phase")
+        .prepare("SELECT phase, written_at FROM claim ORDER BY phase")
         .expect("the statement fits the file");
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let rows: Vec<(i64, i64, i64)> = select
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let rows: Vec<(i64, i64)> = select
         .query_map([], read)
         .expect("the table can be read")
-        .map(|row| row.expect("no row is without a lease"))
+        .map(|row| row.expect("numbers are numbers"))
         .collect();
     let now = i64::try_from(clock.now().as_nanos()).expect("the clock began just now");
     let before = now - 5_000_000_000;
     let expected = [
-        (0, 10, before),
-        (1, 90, now),
-        (2, 10, before),
-        (3, 70, before),
-        (4, 70, before),
-        (4, 70, before),
+        (0, before),
+        (1, now),
+        (2, before),
+        (3, before),
+        (4, before),
+        (4, before),
     ];
     assert_eq!(rows, expected);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tenure_backend::{Backend, Call, Clock};
-use tenure_sql::{Config, sqlite};
+use tenure_sql::sqlite::{self, Config};
 use tenure_testkit::{ManualClock, StoreFailure, Subject};
 
 /// Time limit of a wait for SQLite's write lock. Longer than the default, so that a slow disk fails no test.
@@ -63,7 +63,10 @@ impl Subject for LockFile {
     /// adds a year to all times in the file instead.
     fn restart(&self) -> Option<Call<()>> {
         let year = 365 * 24 * 3600 * 1_000_000_000_i64;
-        let later = format!("UPDATE claim SET until = until + {year}, forget = forget + {year}");
+        let later = format!(
+            "UPDATE claim SET written_at = written_at + {year}, expires_at = expires_at + {year}, \
+             forget_at = forget_at + {year}"
+        );
         Some(change(self.dir.path(), later))
     }
 

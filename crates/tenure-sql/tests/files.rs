@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use tenure_backend::{AcquireReply, Backend, Clock, Effect, Fault, Loss, RenewReply, Severity, SystemClock};
-use tenure_sql::{Config, sqlite};
+use tenure_sql::sqlite::{self, Config};
 use tenure_testkit::ManualClock;
 
 use fixture::{
@@ -237,13 +237,12 @@ fn child_renews_on_demand() {
     });
 }
 
-/// Changes the machine, boot or namespace in the file, and leaves the change in the log, as a killed process does.
-fn set_origin(path: &Path, column: &str) {
+/// Changes the machine in the file, and leaves the change in the log, as a killed process does.
+fn set_machine(path: &Path) {
     let file = connect(path);
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .unwrap();
-    file.execute(&format!("UPDATE store SET {column} = 'another'"), [])
-        .unwrap();
+    file.execute("UPDATE store SET machine = 'another'", []).unwrap();
 }
 
 /// R12: tokens continue to rise after a restart of the machine.
@@ -253,7 +252,8 @@ async fn a_restart_ends_claims_but_keeps_tokens() {
     let mut client = TestClient::new(open(&path).await.unwrap());
     let before = client.token("k").await;
     // Simulates a restart: the clock starts again, so times written before are further ahead.
-    let later = "UPDATE claim SET until = until + 1000000000, forget = forget + 1000000000";
+    let later = "UPDATE claim SET written_at = written_at + 1000000000, expires_at = expires_at + 1000000000, \
+                 forget_at = forget_at + 1000000000";
     connect(&path).execute_batch(later).unwrap();
     let mut client = TestClient::new(open(&path).await.unwrap());
     assert!(client.token("k").await > before);
@@ -291,12 +291,12 @@ async fn examine_finds_a_sqlite_that_may_damage_the_file() {
 }
 
 #[tokio::test]
-async fn examine_finds_foreign_tables_and_a_changed_origin() {
+async fn examine_finds_foreign_tables_and_another_machine() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let made = connect(&path).execute_batch("CREATE TABLE notes (text TEXT)");
     made.unwrap();
-    set_origin(&path, "machine");
+    set_machine(&path);
     let found = findings(&store).await;
     let severities: Vec<Severity> = found.iter().map(|(severity, _)| *severity).collect();
     assert_eq!(severities, [Severity::Warning, Severity::Danger], "{found:?}");
@@ -332,7 +332,7 @@ async fn unused_keys_leave_no_row_behind() {
         client.unlock(&claim).await;
     }
     let dead = format!(
-        "SELECT count(*) FROM claim WHERE forget <= {}",
+        "SELECT count(*) FROM claim WHERE forget_at <= {}",
         clock.now().as_nanos()
     );
     assert_eq!(

@@ -16,7 +16,7 @@ use tenure_backend::{
     AcquireReply, Backend, Batch, Call, Cause, Claim, Effect, Fairness, Fault, Grant, ReleaseReply,
     ReleaseRequest, RenewReply, RenewRequest, Successor, Wakes,
 };
-use tenure_sql::{Config, SqlStore, sqlite};
+use tenure_sql::sqlite::{self, Config, SqliteStore};
 use tenure_testkit::ManualClock;
 
 use fixture::{DEADLINE, TestClient, connect, number, open, temp_lock_file};
@@ -45,7 +45,7 @@ fn send<F: Future + Unpin>(mut call: F) -> F {
     call
 }
 
-fn send_acquire(store: &Arc<SqlStore>, claim: Claim) -> (Arc<Claim>, Call<AcquireReply>) {
+fn send_acquire(store: &Arc<SqliteStore>, claim: Claim) -> (Arc<Claim>, Call<AcquireReply>) {
     let claim = Arc::new(claim);
     let not_after = store.clock().now() + Duration::from_secs(10);
     (claim.clone(), send(store.clone().acquire(claim, not_after)))
@@ -66,7 +66,7 @@ async fn is_alive(client: &TestClient, claim: &Claim) -> bool {
     matches!(client.renew(claim).await, RenewReply::Alive { .. })
 }
 
-async fn open_with_clock(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
+async fn open_with_clock(path: &Path, clock: &ManualClock) -> Arc<SqliteStore> {
     let config = Config {
         clock: Arc::new(clock.clone()),
         busy_limit: DEADLINE,
@@ -310,7 +310,7 @@ async fn a_swept_end_can_be_recorded_again() {
         client.lock(&format!("other {n}")).await;
     }
     let file = connect(&path);
-    assert_eq!(number(&file, "SELECT count(*) FROM claim WHERE live = 0"), 0);
+    assert_eq!(number(&file, "SELECT count(*) FROM claim WHERE ended = 1"), 0);
     let again = Batch::from_iter([withdrawal(gone)]);
     store.clone().release(again).await;
     drop(store);

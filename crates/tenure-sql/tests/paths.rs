@@ -134,9 +134,9 @@ async fn a_path_may_be_any_bytes_up_to_the_maximum_length() {
 /// The files have the application id of a lock file, but tables of another program, or not all tables.
 #[tokio::test]
 async fn foreign_tables_with_our_application_id_are_refused() {
-    let ours = "CREATE TABLE store (one INTEGER PRIMARY KEY, format, boot, machine, namespace);
-        INSERT INTO store VALUES (1, 1, '', '', '');";
-    let others = format!("{ours} CREATE TABLE bucket (text); CREATE TABLE claim (key, text)");
+    let ours = "CREATE TABLE store (id INTEGER PRIMARY KEY, format, machine, clock_offset);
+        INSERT INTO store VALUES (1, 1, '', 0);";
+    let others = format!("{ours} CREATE TABLE token_counter (text); CREATE TABLE claim (key, text)");
     for tables in [
         "CREATE TABLE notes (text)",
         "CREATE TABLE claim (key, text)",

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tenure_backend::{Backend, Fairness, Fault, Severity};
-use tenure_sql::{Config, SqlStore, sqlite};
+use tenure_sql::sqlite::{self, Config, SqliteStore};
 
 use fixture::{
     ChildProcess, ChildRole, TestClient, child, connect, findings, number, spawn, spawn_on, temp_lock_file,
     wait_until,
 };
 
-async fn open(path: &Path) -> Arc<SqlStore> {
+async fn open(path: &Path) -> Arc<SqliteStore> {
     fixture::open(path).await.expect("the file opens")
 }
 
@@ -250,7 +250,7 @@ async fn a_process_stopped_in_a_transaction_is_named() {
 fn child_stays_in_a_transaction() {
     child("child_stays_in_a_transaction", async |role| {
         let file = connect(role.var("FILE"));
-        file.execute_batch("BEGIN IMMEDIATE; UPDATE bucket SET last = last")
+        file.execute_batch("BEGIN IMMEDIATE; UPDATE token_counter SET last_token = last_token")
             .unwrap();
         role.print("writes");
         role.read_line();

@@ -182,11 +182,11 @@ async fn a_refused_file_and_its_folder_are_left_as_they_were() {
         for (statement, word) in [
             ("UPDATE store SET format = 2", "later version"),
             ("UPDATE store SET machine = 'another'", "another machine"),
-            ("UPDATE store SET namespace = 'another'", "time namespace"),
             (
-                "ALTER TABLE claim RENAME COLUMN forget TO other",
+                "ALTER TABLE claim RENAME COLUMN forget_at TO forget",
                 "another program",
             ),
+            ("ALTER TABLE store RENAME COLUMN id TO one", "another program"),
         ] {
             let (_dir, path) = temp_lock_file();
             create_lock_file(&path).await;
@@ -202,7 +202,7 @@ async fn a_refused_file_and_its_folder_are_left_as_they_were() {
 async fn a_file_in_use_on_another_clock_keeps_its_journal_mode() {
     let (_dir, path) = temp_lock_file();
     create_lock_file(&path).await;
-    let other_clock = "UPDATE store SET clock = '1000 ' || boot || ' ' || namespace";
+    let other_clock = "UPDATE store SET clock_offset = clock_offset + 1000";
     change_and_leave(&path, other_clock, Left::InAnotherJournalMode);
     let reader = connect(&path);
     reader.execute_batch("BEGIN; SELECT count(*) FROM claim").unwrap();

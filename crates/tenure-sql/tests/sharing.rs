@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tenure_backend::{AcquireReply, Backend, BackendError, Fault, Query, RenewReply, Severity};
-use tenure_sql::{Config, SqlStore, sqlite};
+use tenure_sql::sqlite::{self, Config, SqliteStore};
 
 use fixture::{
     DEADLINE, TestClient, as_another_user, child, connect, findings, sibling, spawn, temp_lock_file,
@@ -29,7 +29,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("this user owns it");
 }
 
-async fn open_with(path: &Path, config: Config) -> Result<Arc<SqlStore>, BackendError> {
+async fn open_with(path: &Path, config: Config) -> Result<Arc<SqliteStore>, BackendError> {
     let config = Config {
         busy_limit: DEADLINE,
         ..config

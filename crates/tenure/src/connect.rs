@@ -205,10 +205,10 @@ async fn sqlite(url: &StoreUrl, allow_read_only: bool) -> Result<Arc<dyn Backend
     let path = Some(url.path())
         .filter(|path| !path.is_empty())
         .map(std::path::PathBuf::from);
-    let config = tenure_sql::Config {
+    let config = tenure_sql::sqlite::Config {
         file_mode: options.file_mode("mode"),
         allow_read_only,
-        ..tenure_sql::Config::default()
+        ..tenure_sql::sqlite::Config::default()
     };
     Ok(tenure_sql::sqlite::open_with(path, config).await?)
 }

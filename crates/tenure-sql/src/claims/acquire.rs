@@ -5,7 +5,6 @@ use std::time::Duration;
 use tenure_backend::{AcquireReply, BackendError, Claim, ClaimId, Fairness, Grant, Instant, Mode, TURN};
 
 use super::{Phase, Row, View};
-use crate::profile::LIMITS;
 
 /// Minimum of `poll_after` in a reply.
 const MIN_POLL: Duration = Duration::from_millis(1);
@@ -45,7 +44,7 @@ pub(super) fn place_or_poll(
     not_after: Instant,
     policy: GrantPolicy,
 ) -> Result<AcquireReply, BackendError> {
-    claim.check(&LIMITS)?;
+    claim.check(&view.profile.limits)?;
     let now = view.now();
     let row_before = view.row(claim.at.id).cloned();
     let position = match &row_before {
@@ -55,7 +54,7 @@ pub(super) fn place_or_poll(
                 view,
                 claim,
                 Row {
-                    expires_at: now + lease(claim),
+                    expires_at: now + lease(view, claim),
                     ..row.clone()
                 },
             ));
@@ -80,7 +79,7 @@ pub(super) fn place_or_poll(
         Admission::Now if tokens.is_some() => {
             let row = Row {
                 tokens,
-                ..Row::new(claim, Phase::Granted, 0, now + lease(claim))
+                ..Row::new(claim, Phase::Granted, 0, now + lease(view, claim))
             };
             if position.is_some() {
                 // The next claims in the queue may be able to hold the key too, such as more readers.
@@ -163,15 +162,15 @@ pub(super) fn waiting(ahead: Option<u32>, time: Duration) -> AcquireReply {
     }
 }
 
-fn lease(claim: &Claim) -> Duration {
-    LIMITS.lease(claim.lease)
+fn lease(view: &View, claim: &Claim) -> Duration {
+    view.profile.limits.lease(claim.lease)
 }
 
 fn granted(view: &mut View, claim: &Claim, row: Row) -> AcquireReply {
     let tokens = row.tokens;
     view.put(row);
     let held_from = view.now();
-    AcquireReply::Granted(Grant::new(tokens, held_from, lease(claim)))
+    AcquireReply::Granted(Grant::new(tokens, held_from, lease(view, claim)))
 }
 
 /// Gives a queued claim a new lease, or appends a claim without a `position` to the queue.
@@ -180,9 +179,14 @@ fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) ->
     let tail = || view.queue().next_back().map_or(1, |last| last.position + 1);
     let position = position.unwrap_or_else(tail);
     let ahead = queue_before(view, Some(position)).count();
-    view.put(Row::new(claim, Phase::Waiting, position, now + lease(claim)));
+    view.put(Row::new(
+        claim,
+        Phase::Waiting,
+        position,
+        now + lease(view, claim),
+    ));
     let ahead = Some(u32::try_from(ahead).unwrap_or(u32::MAX));
-    waiting(ahead, (at - now).min(lease(claim) / 3))
+    waiting(ahead, (at - now).min(lease(view, claim) / 3))
 }
 
 /// Ends the time for which the key is reserved for this claim, because the claim is polled.

@@ -2,18 +2,17 @@
 //! unfair waiters of other clients.
 
 use tenure_backend::{
-    AcquireReply, BackendError, Batch, Cause, ClaimId, ClientId, Fairness, HolderId, Instant, MAX_NOT_AFTER,
-    Mode, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor, TURN,
+    AcquireReply, BackendError, Batch, Cause, ClaimId, ClientId, Fairness, HolderId, Instant, Limits,
+    MAX_NOT_AFTER, Mode, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor, TURN,
 };
 
 use super::acquire::{GrantPolicy, place_or_poll, waiting};
 use super::{Phase, Row, View};
-use crate::profile::LIMITS;
 
 /// Ends the claims that the request names, reserves the freed key for unfair waiters of other clients, and places the
 /// successor.
 pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply {
-    if let Err(refusal) = check(request) {
+    if let Err(refusal) = check(request, &view.profile.limits) {
         return ReleaseReply::Unknown(refusal);
     }
     let mut freed = Batch::new();
@@ -53,9 +52,9 @@ pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply
     }
 }
 
-fn check(request: &ReleaseRequest) -> Result<(), BackendError> {
+fn check(request: &ReleaseRequest, limits: &Limits) -> Result<(), BackendError> {
     let successor = request.checked_successor()?;
-    successor.map_or(Ok(()), |successor| successor.check(&LIMITS))
+    successor.map_or(Ok(()), |successor| successor.check(limits))
 }
 
 /// Places the successor, and grants it if no other client waits. If that fails, for example because the key is used

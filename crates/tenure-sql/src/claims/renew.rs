@@ -3,13 +3,12 @@
 use tenure_backend::{Loss, Phase as Only, RenewReply, RenewRequest};
 
 use super::{Phase, Row, View};
-use crate::profile::{LIMITS, SQLITE};
 
 /// Renews the claim if its lease has not ended, and its phase (waiting or granted) is one that the request allows. A
 /// downgrade wakes the readers that it lets in.
 pub(crate) fn renew(view: &mut View, renewal: &RenewRequest) -> RenewReply {
     let now = view.now();
-    if let Err(refusal) = renewal.check(&SQLITE) {
+    if let Err(refusal) = renewal.check(view.profile) {
         return RenewReply::Unknown(refusal);
     }
     let row = match view.row(renewal.claim.id) {
@@ -34,7 +33,7 @@ pub(crate) fn renew(view: &mut View, renewal: &RenewRequest) -> RenewReply {
     if let Some(run) = renewal.raise {
         view.raise_counter(run.last().get());
     }
-    let until = renewal.end(row.expires_at, now + LIMITS.lease(renewal.lease));
+    let until = renewal.end(row.expires_at, now + view.profile.limits.lease(renewal.lease));
     view.put(Row {
         mode,
         expires_at: until,

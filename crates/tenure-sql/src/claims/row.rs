@@ -1,7 +1,6 @@
 //! The row of one claim: its phase and its other columns.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tenure_backend::{Claim, ClaimId, Instant, MAX_NOT_AFTER, Mode, TokenRange};
 
@@ -93,18 +92,6 @@ impl Row {
             Phase::Waiting | Phase::Granted => self.expires_at + MAX_NOT_AFTER,
             Phase::Ended | Phase::Evicted | Phase::Watching => self.expires_at,
         }
-    }
-
-    /// Latest time in the row. When the row is written, the column `lease` stores how far that time is ahead of the
-    /// clock.
-    pub(crate) fn latest(&self) -> Instant {
-        self.forget_at().max(self.reserved_until)
-    }
-
-    /// Returns true if the row is surely from before a restart, which resets the clock: its latest time is further
-    /// ahead of `now` than when the row was written (column `lease`).
-    pub(crate) fn is_of_earlier_boot(&self, lease: Duration, now: Instant) -> bool {
-        self.latest() - now > lease
     }
 
     /// Returns whether this unfair waiter let a reservation of the key pass without a poll. Its process may be dead.

@@ -5,10 +5,20 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness, FencingToken, HolderId, Instant,
-    LockKey, Mode, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
+    LeaseClock, Limits, Liveness, LockKey, Mode, Order, Profile, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, Successor,
 };
 
 use super::*;
+
+static PROFILE: Profile = {
+    let limits = Limits::new(Duration::from_millis(1), Duration::from_secs(60));
+    let mut profile = Profile::new("test", "claims", Liveness::Lease(LeaseClock::Shared), &[], limits);
+    profile.mutex = Order::Both;
+    profile.read_write = Order::Both;
+    profile.semaphore = Order::Both;
+    profile
+};
 
 /// A clock and the rows of one key, kept in memory instead of a table.
 struct TestKey {
@@ -35,9 +45,9 @@ impl TestKey {
             now: self.now,
             wall_micros: 1,
         };
-        let mut view = View::new(key(), at);
+        let mut view = View::new(key(), at, &PROFILE);
         view.set_counter_value(self.counter);
-        self.rows.iter().cloned().for_each(|row| view.add(row, None));
+        self.rows.iter().cloned().for_each(|row| view.add(row, self.now));
         let decided = decide(&mut view);
         for change in view.changes() {
             match change {
@@ -135,22 +145,19 @@ fn rows_of_an_earlier_boot_are_deleted_in_every_phase() {
         Phase::Granted,
     ] {
         let row = row_in(phase, written);
-        let lease = row.latest() - written;
-        let seen_at = |now, lease| {
-            let mut view = View::new(key(), Moment { now, wall_micros: 1 });
-            view.add(row.clone(), lease);
+        let is_deleted_at = |now| {
+            let mut view = View::new(key(), Moment { now, wall_micros: 1 }, &PROFILE);
+            view.add(row.clone(), written);
             let deleted = view.changes().any(|change| matches!(change, Change::Delete(..)));
             assert_eq!(view.row(row.id).is_none(), deleted, "{phase:?}");
             deleted
         };
-        let before = written - Duration::from_nanos(1);
-        for now in [before, Instant::ORIGIN] {
-            assert!(seen_at(now, Some(lease)), "{phase:?}: the machine was restarted");
+        for now in [written - Duration::from_nanos(1), Instant::ORIGIN] {
+            assert!(is_deleted_at(now), "{phase:?}: the machine was restarted");
         }
-        for now in [written, written + lease] {
-            assert!(!seen_at(now, Some(lease)), "{phase:?}");
+        for now in [written, written + Duration::from_secs(60)] {
+            assert!(!is_deleted_at(now), "{phase:?}");
         }
-        assert!(!seen_at(before, None), "{phase:?}: the row has no lease");
     }
 }
 

@@ -3,14 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, ClaimId, Effect, Fairness, Fault, Instant, Kind, LockKey, Mode, TokenRange,
+    BackendError, Claim, ClaimId, Effect, Fairness, Fault, Instant, Kind, LockKey, Mode, Profile, TokenRange,
 };
 
 use super::{Phase, Row};
-use crate::profile::LIMITS;
 
 /// A view with at least this many unexpired rows is cached for later transactions.
 const MIN_CACHED_ROWS: usize = 32;
@@ -33,6 +31,8 @@ pub(crate) struct Moment {
 pub(crate) struct View {
     pub(crate) key: LockKey,
     pub(crate) at: Moment,
+    /// What the store promises, and its limits.
+    pub(super) profile: &'static Profile,
     entries: Vec<Entry>,
     by_id: HashMap<ClaimId, usize>,
     /// The rows that affect other claims, sorted. [`active_row`](Self::active_row) defines which.
@@ -73,10 +73,11 @@ pub(crate) enum Change<'a> {
 }
 
 impl View {
-    pub(crate) fn new(key: LockKey, at: Moment) -> Self {
+    pub(crate) fn new(key: LockKey, at: Moment, profile: &'static Profile) -> Self {
         View {
             key,
             at,
+            profile,
             entries: Vec::new(),
             by_id: HashMap::new(),
             active: BTreeSet::new(),
@@ -108,11 +109,12 @@ impl View {
         MIN_CACHED_ROWS <= self.active.len() && self.entries.len() <= 2 * self.active.len()
     }
 
-    /// Adds a row read from the table, with its column `lease`, which rows of older builds do not have.
+    /// Adds a row read from the table, with the time of its last write.
     ///
-    /// A row that is surely from before a restart of the machine is marked as deleted.
-    pub(crate) fn add(&mut self, row: Row, lease: Option<Duration>) {
-        let is_of_earlier_boot = lease.is_some_and(|lease| row.is_of_earlier_boot(lease, self.now()));
+    /// A row that was written later than now is of an earlier boot, because the clock starts again with the machine. It is
+    /// marked as deleted.
+    pub(crate) fn add(&mut self, row: Row, written_at: Instant) {
+        let is_of_earlier_boot = self.now() < written_at;
         let stored = Some(row.phase);
         let at = self.append(row, stored);
         if is_of_earlier_boot {
@@ -293,7 +295,7 @@ impl View {
 
     /// Draws `asked` consecutive tokens (at most 1024), greater than all drawn on this key before.
     pub(crate) fn draw(&mut self, asked: std::num::NonZeroU32) -> Result<TokenRange, BackendError> {
-        let count = LIMITS.grants(asked);
+        let count = self.profile.limits.grants(asked);
         let first = self.counter.saturating_add(1).max(self.at.wall_micros);
         let tokens = tenure_backend::FencingToken::new(first).and_then(|first| TokenRange::new(first, count));
         let tokens = tokens.ok_or_else(|| {
