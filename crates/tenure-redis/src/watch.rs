@@ -5,6 +5,7 @@
 mod subscriber;
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tenure_backend::{
 };
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::claims::names::{Owner, client_channel, owner_channel};
 use crate::connection::dial::Dialer;
@@ -31,6 +32,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Interval of the wake-ups that make waiters poll while their subscription is lost.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Pause before the client tries a channel again that the server has refused.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
 /// Interval of pings, to find a dead connection: without messages, a waiter gets a free lock only at its next poll.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -70,6 +74,9 @@ struct RegistryState {
     channels: HashMap<Arc<str>, Channel>,
     /// Channels that the task may have to subscribe to, unsubscribe from, or remove from `channels`.
     changed: Vec<Arc<str>>,
+    /// Channels to which the user may not subscribe, and the time of the next try: an operator may permit it.
+    refused: Vec<Arc<str>>,
+    retry_at: Option<Instant>,
 }
 
 /// Who listens to a channel.
@@ -261,7 +268,8 @@ impl Registry {
         listeners.iter().for_each(|listener| listener.tell(None));
     }
 
-    /// Fails the calls of `watch` that wait for the confirmation of these channels: the user may not subscribe to them.
+    /// Fails the calls of `watch` that wait for the confirmation of these channels, and makes their waiters poll: the user
+    /// may not subscribe to them.
     fn refuse(&self, names: &[Arc<str>]) {
         let mut state = self.state.lock();
         for name in names {
@@ -269,14 +277,38 @@ impl Registry {
                 channel.confirmations.clear();
             }
         }
+        state.refused.extend_from_slice(names);
+        state.retry_at.get_or_insert(Instant::now() + REFUSED_PAUSE);
+        drop(state);
+        self.lost.notify_one();
+    }
+
+    /// Waits until refused channels may be tried again, and queues them for subscription.
+    async fn retry_refused(&self) {
+        let retry_at = self.state.lock().retry_at;
+        match retry_at {
+            Some(retry_at) => sleep_until(retry_at).await,
+            None => pending().await,
+        }
+        let mut state = self.state.lock();
+        let RegistryState { changed, refused, .. } = &mut *state;
+        changed.append(refused);
+        state.retry_at = None;
     }
 
     /// Marks all channels as not subscribed, after the connection was lost or could not be opened. Queues those with
     /// waiters for subscription, fails the calls of `watch` that wait for a confirmation, and makes waiters poll.
     fn reset(&self) {
         let mut state = self.state.lock();
-        let RegistryState { channels, changed } = &mut *state;
+        let RegistryState {
+            channels,
+            changed,
+            refused,
+            retry_at,
+        } = &mut *state;
         changed.clear();
+        refused.clear();
+        *retry_at = None;
         channels.retain(|name, channel| {
             channel.subscribed = false;
             channel.confirmations.clear();
@@ -408,7 +440,10 @@ async fn apply_changes(mut subscriber: Subscriber, registry: &Registry, limit: D
     loop {
         let (wanted, unwanted) = registry.take_changes();
         if wanted.is_empty() && unwanted.is_empty() {
-            registry.changed.notified().await;
+            tokio::select! {
+                () = registry.changed.notified() => {}
+                () = registry.retry_refused() => {}
+            }
         }
         for names in wanted.chunks(MAX_CHANNELS) {
             subscribe(&mut subscriber, registry, names, limit).await?;

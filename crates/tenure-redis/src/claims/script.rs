@@ -211,18 +211,20 @@ impl Script {
             .filter(|line| !line.starts_with("--"))
             .collect();
         text = text.replace("redis.call(", "call(");
+        text = text.replace("string.sub(", "sub(").replace("tonumber(", "num(");
         for spaced in BETWEEN_BLANKS {
             text = text.replace(spaced, spaced.trim());
         }
         if dialect == Dialect::Alone {
-            return format!("local call = redis.call\n{}", text.replace("..SCOPE", ""));
+            let text = text.replace("..SCOPE", "");
+            return format!("local call, sub, num = redis.call, string.sub, tonumber\n{text}");
         }
         if dialect == Dialect::ShardedCluster {
             text = text.replace("'PUBLISH'", "'SPUBLISH'");
             text = text.replace("'NUMSUB'", "'SHARDNUMSUB'");
         }
         format!(
-            "local call, SCOPE = redis.call, string.sub(table.remove(KEYS), {})\n{text}",
+            "local call, sub, num = redis.call, string.sub, tonumber\nlocal SCOPE = sub(table.remove(KEYS), {})\n{text}",
             SLOT_KEY.len() + 1
         )
     }

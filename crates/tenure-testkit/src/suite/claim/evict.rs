@@ -172,11 +172,14 @@ pub async fn an_eviction_is_reported_to_its_client(fixture: Fixture) {
     let claim = holder.holds(&key, Mode::Exclusive).await;
     let of_holder = holder.backend().clone().invalidations(claim.at.id.client());
     let Some(mut of_holder) = of_holder else { return };
+    // Each subscription begins with it.
+    let first = tokio::time::timeout(WAKE_UP_LIMIT, of_holder.next()).await;
+    assert_eq!(first, Ok(Some(Invalidation::All)), "it has subscribed");
     other.evict(&claim, "alice").await.freed_it(&claim);
     let told = async {
         while let Some(invalidation) = of_holder.next().await {
             match invalidation {
-                // Each subscription begins with it.
+                // A quorum has a subscription to each member.
                 Invalidation::All => {}
                 Invalidation::Key(named) => return named,
             }
