@@ -14,8 +14,14 @@ use crate::setup;
 /// A package outside the workspace with its own lock file, because its sqlx needs an older libsqlite3-sys.
 pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 
-/// Test programs that need the machine for themselves: they use every core, or check what a workload measures.
-const ALONE: [&str; 3] = ["tenure/simulation", "tenure/quorum", "tenure-bench/smoke"];
+/// Test programs that need the machine for themselves: they use every core, check what a workload measures, or would fail
+/// if the system paused a program for longer than the safety margin of a lease.
+const ALONE: [&str; 4] = [
+    "tenure/simulation",
+    "tenure/quorum",
+    "tenure-bench/smoke",
+    "guides/other_languages",
+];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
 const FIRST: [&str; 9] = [

@@ -49,12 +49,15 @@ use crate::{
 /// - **B12 Leases end.** A claim that is not renewed ends with its lease, at most
 ///   [`Limits::expiry_slack`](crate::Limits) late. A renewed claim lives for the lease that the renewal asked for.
 /// - **B13 Eviction.** An evicted claim is gone. Its next renewal is answered with [`Loss::Evicted`](crate::Loss), which
-///   names the evictor, if the store remembers the eviction. The store then grants the key to no claim for the
-///   [`cooldown`](crate::ReleaseRequest::cooldown).
+///   names the evictor, if the store remembers the eviction. If the claim was granted, the store then grants the key to
+///   no claim for the [`cooldown`](crate::ReleaseRequest::cooldown). The eviction of a waiter starts no cooldown. A store
+///   that keeps no cooldown has [`max_grants`](crate::Limits::max_grants) 1.
 /// - **B14 A release wakes waiters.** If the store has wake-ups, a release, a withdrawal or an eviction wakes the
-///   claims that can be granted next.
+///   claims that can be granted next. If these never poll, one more waiter can proceed after a [`TURN`](crate::TURN): the
+///   store wakes it together with them, or at the latest when their turn has ended.
 /// - **B15 Successors yield.** A release grants its successor only if, as far as the store knows, no claim of another
-///   client waits.
+///   client waits. A successor that is refused for this reason alone, or because the key has another kind, is answered
+///   `Waiting` with a `poll_after` of one `TURN`.
 /// - **B16 Every call ends**, if need be with an error of unknown effect: the other waiters for a key wait behind a
 ///   call that does not return. A panic counts as such an error.
 /// - **B17 Batch elements are independent.** If one element fails, for example because its shard is down, the replies
@@ -70,6 +73,13 @@ use crate::{
 ///   effect.
 /// - **B21 Invalidations are hints.** They decide nothing, and may be false, repeated or lost. A store that reports an
 ///   eviction does so after the claim is gone.
+/// - **B22 Turns.** This rule holds on a store with [`Profile::reserves_turns`]. If no claim queues, a release reserves the
+///   freed key for one `TURN`, for the watching unfair claims of other clients that have watched longest and can hold the
+///   key together. The order at a release is: a fair successor, then turns, then an unfair successor. During a turn the
+///   key counts as held for the unfair claims of other clients; fair claims ignore turns. A turn ends when its claim
+///   ends, is no longer watched, or is polled outside of a cooldown, but not when another claim is polled. A claim that
+///   let its turn pass may belong to a dead client: until it is polled, it gets no turn and does not count in
+///   [`others`](crate::ReleaseReply::Done::others).
 ///
 /// # Cancel safety
 /// Dropping a [`Call`] or a [`BatchCall`] may leave its effect unknown (B18). The engine never drops an `acquire`,

@@ -20,8 +20,8 @@ pub const HANDOVER_WINDOW: Duration = Duration::from_millis(10);
 
 /// How long a freed key is reserved for the client that goes next: 10 ms, enough for a wake-up and a request.
 ///
-/// A store reserves a freed key this long for the claim that it woke. A client waits as long before its next request if
-/// it has to let other clients go first.
+/// A store that reserves turns keeps a freed key this long for the claim that it woke (B22). A successor that has to let
+/// other clients go first is polled after this time (B15).
 pub const TURN: Duration = Duration::from_millis(10);
 
 /// One attempt to hold one key, with everything that a store needs to grant it.

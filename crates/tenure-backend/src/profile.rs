@@ -68,6 +68,8 @@ pub struct Profile {
     pub remembers_ended: bool,
     /// Whether the reply to a release says how many claims of other clients wait.
     pub reports_waiters: bool,
+    /// Whether the store reserves a freed key for the unfair waiter that has watched longest (B22).
+    pub reserves_turns: bool,
     /// What `inspect` can show.
     pub inspection: Inspection,
     /// Time after a grant at which the engine must first renew the claim, even one with a fixed lease; `None` if the
@@ -370,6 +372,9 @@ pub struct Limits {
     )]
     pub max_lease: Duration,
     /// Greatest number of tokens that a grant may reserve; 1 if the store itself must grant each hand-over.
+    ///
+    /// More than 1 promises the cooldown after an eviction (B13): within it, the evicted client may still hand the claim
+    /// over locally.
     pub max_grants: NonZeroU32,
     /// Greatest number of elements in one call of `renew` or `release`.
     pub max_batch: NonZeroU32,
@@ -435,6 +440,7 @@ impl Profile {
             wake_up: WakeUp::Poll,
             remembers_ended: false,
             reports_waiters: false,
+            reserves_turns: false,
             inspection: Inspection::NONE,
             first_renewal: None,
             limits,

@@ -33,7 +33,7 @@ pub struct ReleaseRequest {
     /// A claim that the store may grant in the same atomic step. Allowed only with `ReleaseTarget::Claim`, and
     /// only on the released claim's key.
     pub successor: Option<Successor>,
-    /// Time after this release in which the store grants the key to no claim.
+    /// Time after the release of a granted claim in which the store grants the key to no claim (B13).
     ///
     /// [`HANDOVER_WINDOW`](crate::HANDOVER_WINDOW) for an eviction, otherwise zero. A store that grants one token per
     /// claim may ignore the cooldown: its claims are never handed over locally.
@@ -221,7 +221,8 @@ pub enum ReleaseReply {
         /// Holders and queued claims that this call removed; empty if there was nothing to remove.
         freed: Batch<HolderId>,
         /// Number of claims of other clients that queue, or that wait and watch for wake-ups. The store may count a
-        /// claim that has just left. `None` if the store cannot know.
+        /// claim that has just left, and does not count a watcher that let its turn pass (B22). `None` if the store
+        /// cannot know.
         others: Option<u32>,
         /// State of the successor, if the request named one.
         successor: Option<AcquireReply>,

@@ -2,8 +2,9 @@
 //! a fair claim joins the queue.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tenure_backend::{AcquireReply, BackendError, Claim, Fairness, Grant, Instant};
+use tenure_backend::{AcquireReply, BackendError, Claim, Fairness, Grant, Instant, TURN};
 
 use crate::key_state::{Hold, KeyState, QueueEntry};
 use crate::operation::Operation;
@@ -15,6 +16,21 @@ impl KeyState {
         &mut self,
         claim: Arc<Claim>,
         not_after: Instant,
+        op: &mut Operation<'_>,
+    ) -> Result<AcquireReply, BackendError> {
+        if let Some(waiters) = &mut self.waiters {
+            waiters.watchers.set_missed_turn(claim.at.id, false);
+        }
+        self.place_or_poll(claim, not_after, false, op)
+    }
+
+    /// As [`acquire`](Self::acquire). If `yields` is true, does not grant a claim that waits or is new, because waiting
+    /// claims of other clients go first.
+    pub(crate) fn place_or_poll(
+        &mut self,
+        claim: Arc<Claim>,
+        not_after: Instant,
+        yields: bool,
         op: &mut Operation<'_>,
     ) -> Result<AcquireReply, BackendError> {
         let now = op.at.now;
@@ -29,7 +45,8 @@ impl KeyState {
             return refusal;
         }
         let ahead = position.unwrap_or_else(|| self.queue().count());
-        if self.admits(&claim, ahead, now) {
+        let is_admitted = self.admits(&claim, ahead, now);
+        if is_admitted && !yields {
             if position.is_some() {
                 self.waiters_mut().queue.remove(ahead);
                 op.freed = true;
@@ -37,15 +54,16 @@ impl KeyState {
             self.cancel_reservation(claim.at.id);
             return Ok(self.grant(claim, op));
         }
-        if !self.is_paused(now) {
+        if !yields && !self.is_paused(now) {
             op.freed |= self.cancel_reservation(claim.at.id);
         }
-        Ok(self.wait(claim, position, now))
+        let yields_for = is_admitted.then_some(TURN);
+        Ok(self.wait(claim, position, yields_for, now))
     }
 
     /// Returns the reply to a claim that may neither wait nor hold: it has ended, comes after `not_after`, or asks
     /// for another kind of lock than the key is used as.
-    pub(crate) fn refusal(
+    fn refusal(
         &self,
         claim: &Claim,
         not_after: Instant,
@@ -75,10 +93,16 @@ impl KeyState {
     }
 
     /// Lets the claim wait. A fair claim keeps its `position` in the queue, or joins the queue at its end. An unfair
-    /// one leaves nothing in the store.
-    pub(crate) fn wait(&mut self, claim: Arc<Claim>, position: Option<usize>, now: Instant) -> AcquireReply {
+    /// one leaves nothing in the store. `yields_for` is the time for which a claim yields that could be granted.
+    fn wait(
+        &mut self,
+        claim: Arc<Claim>,
+        position: Option<usize>,
+        yields_for: Option<Duration>,
+        now: Instant,
+    ) -> AcquireReply {
         let before = position.unwrap_or_else(|| self.queue().count());
-        let poll_after = self.poll_after(&claim, before, now);
+        let poll_after = self.poll_after(&claim, before, yields_for, now);
         if claim.fairness == Fairness::Unfair {
             let ahead = None;
             return AcquireReply::Waiting { ahead, poll_after };

@@ -84,6 +84,27 @@ impl KeyState {
         }
     }
 
+    /// Ends the turns that passed without a poll.
+    pub(crate) fn end_missed_turns(&mut self, op: &mut Operation<'_>) {
+        let Some(waiters) = &mut self.waiters else {
+            return;
+        };
+        let Waiters {
+            watchers,
+            reservations,
+            ..
+        } = &mut **waiters;
+        let before = reservations.len();
+        reservations.retain(|reservation| {
+            let lasts = op.at.now < reservation.until;
+            if !lasts {
+                watchers.set_missed_turn(reservation.id, true);
+            }
+            lasts
+        });
+        op.freed |= reservations.len() < before;
+    }
+
     /// Drops `waiters` if nothing waits and no cooldown lasts. Returns whether the whole state is empty.
     pub(crate) fn tidy(&mut self, now: Instant) -> bool {
         if self.waiters.as_ref().is_some_and(|waiters| waiters.is_over(now)) {

@@ -1,7 +1,7 @@
 //! What an operation on one key needs besides the key's state: time, tokens, the record of ended claims, and signals.
 
 use smallvec::SmallVec;
-use tenure_backend::{ClaimId, Instant, Loss, Tombstones, WakeSignal};
+use tenure_backend::{ClaimId, ClientId, Instant, Loss, Tombstones, WakeSignal};
 
 use crate::losses::Losses;
 use crate::tokens::Tokens;
@@ -29,6 +29,8 @@ pub(crate) struct Operation<'a> {
     /// Whether a claim stopped holding, queueing or reserving the key, or was downgraded, so that waiting claims may be
     /// granted.
     pub(crate) freed: bool,
+    /// The client whose claim this operation releases. Its own waiters get no turn while another client waits.
+    pub(crate) releaser: Option<ClientId>,
 }
 
 impl Operation<'_> {

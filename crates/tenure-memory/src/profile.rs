@@ -22,6 +22,7 @@ pub(crate) static PROFILE: Profile = {
     profile.wake_up = WakeUp::Reliable;
     profile.remembers_ended = true;
     profile.reports_waiters = true;
+    profile.reserves_turns = true;
     profile.inspection = Inspection::ALL;
     profile
 };

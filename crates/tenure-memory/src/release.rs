@@ -1,11 +1,10 @@
 //! `release` for one key: unlocks, withdrawals and evictions, and the grant of a successor.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, Batch, Cause, Claim, ClaimId, Fairness, HolderId, Instant, Loss, ReleaseReply,
-    ReleaseRequest, ReleaseTarget, TURN,
+    AcquireReply, Batch, Cause, ClaimId, HolderId, Instant, Loss, ReleaseReply, ReleaseRequest,
+    ReleaseTarget, Successor, TURN,
 };
 
 use crate::key_state::KeyState;
@@ -37,38 +36,19 @@ impl KeyState {
             }
         }
         let others = self.waiting_of_others(client);
+        op.releaser = client;
         ReleaseReply::Done {
             freed,
             others: Some(others),
-            successor: successor
-                .map(|successor| self.place_successor(successor.claim, successor.not_after, others > 0, op)),
-        }
-    }
-
-    /// Treats a successor as [`acquire`](Self::acquire) does. If `yields` is true, does not grant it, because waiting
-    /// claims of other clients go first. A successor that holds the key already keeps it.
-    fn place_successor(
-        &mut self,
-        claim: Arc<Claim>,
-        not_after: Instant,
-        yields: bool,
-        op: &mut Operation<'_>,
-    ) -> AcquireReply {
-        let id = claim.at.id;
-        let poll_soon = AcquireReply::Waiting {
-            ahead: None,
-            poll_after: TURN,
-        };
-        if !yields || self.hold_mut(id).is_some() {
-            // If the key is used as another kind of lock, the successor is not placed. Its own `acquire` then returns
-            // the error.
-            return self.acquire(claim, not_after, op).unwrap_or(poll_soon);
-        }
-        let position = self.position(id);
-        match position.is_none().then(|| self.refusal(&claim, not_after, op)) {
-            Some(Some(refusal)) => refusal.unwrap_or(poll_soon),
-            _ if claim.fairness == Fairness::Unfair => poll_soon,
-            _ => self.wait(claim, position, op.at.now),
+            successor: successor.map(|Successor { claim, not_after }| {
+                let placed = self.place_or_poll(claim, not_after, others > 0, op);
+                // If the key is used as another kind of lock, the successor is not placed. Its own `acquire` then
+                // returns the error.
+                placed.unwrap_or(AcquireReply::Waiting {
+                    ahead: None,
+                    poll_after: TURN,
+                })
+            }),
         }
     }
 

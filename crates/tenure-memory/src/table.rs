@@ -72,7 +72,7 @@ impl Table {
 
     pub(crate) fn watch(&mut self, claim: Arc<Claim>, signal: WakeSignal, at: Moment, signals: &mut Signals) {
         self.operate(claim.at.key.clone(), at, signals, |state, op| {
-            state.watch(Watcher { claim, signal }, op);
+            state.watch(Watcher::new(claim, signal), op);
         });
     }
 
@@ -105,6 +105,7 @@ impl Table {
             losses: &mut self.losses,
             signals,
             freed: false,
+            releaser: None,
         };
         let reply = run(state.get_mut(), &mut op, act);
         if state.get_mut().tidy(at.now) {
@@ -132,6 +133,7 @@ impl Table {
                 losses,
                 signals,
                 freed: false,
+                releaser: None,
             };
             run(state, &mut op, |_, _| ());
             !state.tidy(at.now)
@@ -146,6 +148,7 @@ fn run<T>(
     act: impl FnOnce(&mut KeyState, &mut Operation<'_>) -> T,
 ) -> T {
     state.expire_claims(op);
+    state.end_missed_turns(op);
     let reply = act(state, op);
     state.wake_next(op);
     reply

@@ -67,6 +67,8 @@ pub(crate) fn profile<'a>(
     };
     all.inspection.queue = false;
     all.reports_waiters = false;
+    // A claim has a turn at each member alone, and the members may wake different claims.
+    all.reserves_turns = false;
     all
 }
 

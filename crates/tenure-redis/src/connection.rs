@@ -1,6 +1,6 @@
 //! The connection to the server, from bytes to calls of scripts.
 //!
-//! `dial` finds the server, `stream` opens a TCP or TLS stream, `spin` polls it for quick replies, and
+//! `dial` finds the server, `lookup` its addresses, `stream` opens a TCP or TLS stream, `spin` polls it for quick replies, and
 //! `read_after_close` reads why a server closed it. `driver` logs
 //! in; `connect_error` has the errors of connecting. `wire` is one connection, on which calls are pipelined; `clock`
 //! bounds the server's clock from its replies. `session` limits the calls of many callers, and `batch` puts many claims
@@ -17,6 +17,7 @@ pub(crate) mod dial;
 pub(crate) mod driver;
 pub(crate) mod greeting;
 pub(crate) mod link;
+mod lookup;
 pub(crate) mod read_after_close;
 pub(crate) mod recovery;
 pub(crate) mod sentinel;

@@ -24,12 +24,13 @@ pub(crate) fn cause_of(error: &dyn Error) -> String {
 }
 
 /// Error for a call without a reply: the connection broke, or the reply took too long. The cause is flattened to
-/// text, because the redis crate's sources repeat its message.
+/// text, because the redis crate's sources repeat its message. The cause follows the message, so the message gives no
+/// advice.
 pub(crate) fn unanswered(error: &RedisError) -> BackendError {
     BackendError::because(
         Fault::Unavailable,
         Effect::Unknown,
-        "Redis did not answer, or not in time: try again",
+        "Redis did not answer, or not in time",
         error.to_string(),
     )
 }

@@ -13,7 +13,7 @@ tenure_testkit::agrees_with_the_model!(cluster_subject, walks: 15);
 mod long {
     use super::fixture::cluster_subject;
 
-    tenure_testkit::conformance!(cluster_subject, groups: [lease, fifo, fence, watch, successor, refuse]);
+    tenure_testkit::conformance!(cluster_subject, groups: [lease, fifo, fence, watch, turn, successor, refuse]);
 }
 
 /// Random calls with claims that travel in batches.

@@ -3,7 +3,7 @@
 /// Defines one test for each case of the conformance suite, in one module per group.
 ///
 /// Takes the name of an `async fn() -> impl Subject`, which makes a fresh store for each case. By default all groups
-/// run; `groups:` selects some of `mutual`, `claim`, `lease`, `fifo`, `fence`, `watch`, `successor`, `refuse`.
+/// run; `groups:` selects some of `mutual`, `claim`, `lease`, `fifo`, `fence`, `watch`, `turn`, `successor`, `refuse`.
 ///
 /// # Examples
 /// ```no_run
@@ -115,7 +115,7 @@ macro_rules! __list {
 #[macro_export]
 macro_rules! __groups {
     ([] $($then:tt)+) => {
-        $crate::__groups! { [mutual claim lease fifo fence watch successor refuse] $($then)+ }
+        $crate::__groups! { [mutual claim lease fifo fence watch turn successor refuse] $($then)+ }
     };
     ([$($group:ident)+] $then:ident $with:tt) => {
         $($crate::__cases! { $group $then $with })+
@@ -169,6 +169,7 @@ macro_rules! __cases {
             a_waiter_can_be_evicted_from_the_queue
             an_eviction_starts_a_cooldown
             an_eviction_is_reported_to_its_client
+            evicting_a_waiter_starts_no_cooldown
             evicting_an_absent_holder_has_no_effect
             inspect_shows_a_holder_with_its_details
             inspect_shows_all_holders_of_a_shared_key
@@ -253,6 +254,21 @@ macro_rules! __cases {
             a_release_does_not_count_the_clients_own_waiters
         ] $with }
     };
+    (turn $then:ident $with:tt) => {
+        $crate::$then! { turn [
+            a_freed_key_is_reserved_for_the_longest_watcher
+            a_turn_that_is_not_taken_ends
+            a_fair_claim_ignores_turns
+            a_poll_ends_only_the_turn_of_its_own_claim
+            a_releasing_clients_waiters_get_no_turn
+            a_watcher_that_missed_its_turn_counts_after_a_poll
+            a_waiter_behind_a_dead_one_proceeds_after_a_turn
+            a_fair_successor_goes_before_watchers
+            an_unfair_successor_goes_after_watchers
+            a_yielding_successor_polls_after_a_turn
+            a_successor_of_another_kind_polls_after_a_turn
+        ] $with }
+    };
     (successor $then:ident $with:tt) => {
         $crate::$then! { successor [
             a_release_grants_its_successor_if_no_other_waits
@@ -302,6 +318,7 @@ mod tests {
             include_str!("suite/fifo.rs"),
             include_str!("suite/fence.rs"),
             include_str!("suite/watch.rs"),
+            include_str!("suite/turn.rs"),
             include_str!("suite/successor.rs"),
             include_str!("suite/refuse.rs"),
         ];

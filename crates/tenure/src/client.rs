@@ -202,13 +202,17 @@ impl Client {
     /// are lost. A lock with `at_least` stays held in the store until that time has passed; `close` does not wait for
     /// this.
     ///
+    /// `close` also ends the locks of tasks that you spawned for work that must not stop half-way, and `while_held` and
+    /// `with` then drop this work. So stop serving first, wait for these tasks before `close`, and call it last.
+    ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client is closed, and the watchdog continues to release what
     /// is left.
     ///
     /// # Errors
     /// [`Error::CloseTimeout`] if not every release was confirmed within `limit`: the remaining locks become free when
-    /// their leases end. [`Error::Backend`] if disconnecting failed.
+    /// their leases end. [`Error::Backend`] if disconnecting failed. Log these errors: neither is a reason for a failing
+    /// exit code, because the work of the program is done.
     pub async fn close(&self, limit: Duration) -> Result<(), Error> {
         self.engine.close(limit).await
     }

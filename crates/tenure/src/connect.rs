@@ -57,6 +57,10 @@ pub mod redis {
 /// Connects to the store at `url`, with default settings. The runtime must have timers and I/O enabled, unless
 /// [`connect_with`] is called with [`Settings::own_thread`].
 ///
+#[cfg_attr(
+    feature = "redis",
+    doc = "The URL of a Redis store may have [options](tenure_redis#options-of-the-url), such as `connect_timeout`.\n"
+)]
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.
 ///

@@ -10,10 +10,13 @@ use tenure_backend::{
 
 /// An error in acquiring, keeping or releasing a lock. A busy lock is an error only after a time limit.
 ///
-/// `Display` says what failed, why, and what to do: also the causes that the store reported. So a log line or an
-/// answer of a web server that shows the error needs nothing else, and [`source`](std::error::Error::source) returns
-/// `None`: a reporter that prints every source repeats nothing. [`Backend`](Error::Backend) and
-/// [`Unsupported`](Error::Unsupported) contain the [`BackendError`], whose causes a program can examine.
+/// `Display` says what failed, why, and what to do: also the causes that the store reported. So a log line that shows
+/// the error needs nothing else, and [`source`](std::error::Error::source) returns `None`: a reporter that prints
+/// every source repeats nothing. [`Backend`](Error::Backend), [`Unsupported`](Error::Unsupported) and
+/// [`CloseTimeout`](Error::CloseTimeout) contain the [`BackendError`], whose causes a program can examine.
+///
+/// The text may name the key and the address of the store, but never the password. A web server therefore logs it, and
+/// answers strangers with a text of its own.
 ///
 /// # Examples
 /// Each variant calls for a different decision:
@@ -49,10 +52,13 @@ pub enum Error {
     #[error("the lock was busy until the time limit")]
     Timeout,
     /// [`Client::close`](crate::Client::close) reached its limit: the client is closed, but not every release is
-    /// confirmed. No action is needed: the remaining locks become free when their leases end. The source is the error of
-    /// the last try to release one of them; `None` if the store did not answer.
-    #[error("not every release was confirmed before the client was closed: what is left ends with its lease")]
-    CloseTimeout(#[source] Option<BackendError>),
+    /// confirmed. Log it, and end the program as if `close` had succeeded: the remaining locks become free when their
+    /// leases end. Contains the error of the last try to release one of them; `None` if the store did not answer.
+    #[error(
+        "not every release was confirmed before the client was closed: what is left ends with its lease{}",
+        LastTry(.0.as_ref())
+    )]
+    CloseTimeout(Option<BackendError>),
     /// The lock is no longer held: another client may hold it. Stop, and do not rely on what was done since the loss.
     #[error(transparent)]
     Lost(Box<Lost>),
@@ -98,6 +104,10 @@ impl Error {
     }
 
     /// Returns true if the same call may succeed later, because the store did not answer.
+    ///
+    /// Returns false for [`Timeout`](Error::Timeout), because the store has answered that the lock is busy, and for
+    /// [`Lost`](Error::Lost), because the work has begun and its outcome is unknown. Both may also pass by themselves: a
+    /// program that retries matches them separately.
     pub fn is_transient(&self) -> bool {
         matches!(self, Error::Backend(error) if error.is_transient())
     }
@@ -193,6 +203,18 @@ impl fmt::Display for Causes<'_> {
             source = cause.source();
         }
         Ok(())
+    }
+}
+
+/// Displays how the last try to release a lock has failed; nothing if the store did not answer.
+struct LastTry<'a>(Option<&'a BackendError>);
+
+impl fmt::Display for LastTry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(error) => write!(f, "; the last try to release it failed: {}", Causes(error)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -315,6 +337,26 @@ mod tests {
             assert_eq!(error.to_string(), line);
             assert!(std::error::Error::source(&error).is_none());
             assert_eq!(error.is_transient(), fault == Fault::Unavailable);
+        }
+    }
+
+    #[test]
+    fn a_close_timeout_displays_its_causes_once() {
+        let reason = BackendError::because(
+            Fault::Denied,
+            Effect::None,
+            "this user may not",
+            "NOPERM no permissions",
+        );
+        let left =
+            "not every release was confirmed before the client was closed: what is left ends with its lease";
+        let why = "; the last try to release it failed: this user may not: NOPERM no permissions";
+        for (error, line) in [
+            (Error::CloseTimeout(None), left.to_owned()),
+            (Error::CloseTimeout(Some(reason)), format!("{left}{why}")),
+        ] {
+            assert_eq!(error.to_string(), line);
+            assert!(std::error::Error::source(&error).is_none());
         }
     }
 

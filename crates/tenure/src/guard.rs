@@ -220,7 +220,8 @@ impl Guard {
     /// Dropping the future drops `work`.
     ///
     /// # Errors
-    /// [`Lost`]: stop, and check what `work` may have done.
+    /// [`Lost`]: stop, and check what `work` may have done. In a function with an error type of its own that implements
+    /// `From<tenure::Error>`, write `.map_err(tenure::Error::from)?`.
     ///
     /// # Examples
     /// ```
@@ -264,6 +265,9 @@ impl Guard {
     /// If the future is dropped at any point, the watchdog completes the release.
     ///
     /// # Errors
+    /// An error does not undo the work that was done under the lock. After work that [`while_held`](Guard::while_held) has
+    /// completed, log the error and return the result of the work; or drop the guard instead, which does not wait.
+    ///
     /// [`Error::Lost`] if the lock was no longer held when it was released: another client may have held it meanwhile.
     /// [`Error::Backend`] if the store refused the release or did not answer in time: the watchdog retries until the lease
     /// would have ended. [`Error::Closed`] if the runtime of the client has ended: the lock becomes free when its lease ends.

@@ -138,6 +138,8 @@ impl Settings {
 
     /// Sets the time limit of one call that places a claim: 5 s by default, at least 100 ms, at most 10 s. A store
     /// that receives the call later does not place the claim.
+    ///
+    /// This limit does not end a caller's wait for the answer: see [`Mutex::try_lock`](crate::Mutex::try_lock).
     #[must_use]
     pub fn call_limit(self, call_limit: Duration) -> Self {
         Settings { call_limit, ..self }
@@ -180,6 +182,9 @@ impl Settings {
 
     /// Sets how long `unlock` waits for the store, with all its tries: 5 s by default, and not beyond the local deadline,
     /// but at least 100 ms. The unlock of a lost lock waits for 1 s at most.
+    ///
+    /// `with` and `with_or_else` wait for their unlock too: while the store does not answer, they return the output of
+    /// finished work up to 5 s later.
     #[must_use]
     pub fn unlock_limit(self, unlock_limit: Duration) -> Self {
         Settings { unlock_limit, ..self }

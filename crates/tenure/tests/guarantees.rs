@@ -182,7 +182,7 @@ fn rows(profile: &Profile) -> Vec<(String, String)> {
     Guarantee::ALL.iter().map(guarantee).chain(facts).collect()
 }
 
-fn facts(p: &Profile) -> [(&'static str, String); 15] {
+fn facts(p: &Profile) -> [(&'static str, String); 16] {
     let hazards = hazards(p);
     let shown = match p.first_renewal {
         Some(time) => format!("from the first renewal, {time:?} after the grant"),
@@ -221,6 +221,10 @@ fn facts(p: &Profile) -> [(&'static str, String); 15] {
         (
             "an unlock learns of waiters of other clients",
             yes(p.reports_waiters).to_owned(),
+        ),
+        (
+            "a freed key is kept for the client that has waited longest",
+            yes(p.reserves_turns).to_owned(),
         ),
         (
             "`ls` lists keys / shows queues",

@@ -14,9 +14,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 
 use orders::Orders;
-use place::{Shop, place_order};
+use place::{PATIENCE, Shop, place_order};
 
 const USAGE: &str = "usage: web-once [ADDRESS [DATABASE]]
 
@@ -41,13 +43,23 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let shop = Shop {
         locks: locks.clone(),
         orders: Orders::open(&database)?,
+        placing: TaskTracker::new(),
     };
+    let placing = shop.placing.clone();
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
     let routes = Router::new().route("/orders", post(place_order)).with_state(shop);
     axum::serve(listener, routes)
         .with_graceful_shutdown(async { _ = asked_to_stop.await })
         .await?;
-    // The last step closes the client, which releases its locks. Otherwise they would stay until their leases end.
-    Ok(locks.close(Duration::from_secs(5)).await?)
+    // The tasks of clients that have disconnected may still charge. Closing the client would end their locks, and stop the
+    // charges half-way. A task that waits for its lock ends after `PATIENCE`.
+    placing.close();
+    _ = timeout(2 * PATIENCE, placing.wait()).await;
+    // The last step closes the client, which releases its locks. Otherwise they would stay until their leases end. If
+    // this fails, they do, which is no failure of this program.
+    if let Err(error) = locks.close(Duration::from_secs(5)).await {
+        eprintln!("warning: {error}");
+    }
+    Ok(())
 }

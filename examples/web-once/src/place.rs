@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use tenure::{Client, Error, Guard};
+use tokio_util::task::TaskTracker;
 
 use crate::orders::Orders;
 
@@ -13,12 +14,14 @@ use crate::orders::Orders;
 pub(crate) struct Shop {
     pub(crate) locks: Client,
     pub(crate) orders: Orders,
+    /// The tasks that place orders. The program waits for them before it closes the client.
+    pub(crate) placing: TaskTracker,
 }
 
 type Answer = (StatusCode, String);
 
 /// Time limit for the lock, longer than a charge takes. After this time the client is asked to try again.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Handles a request. The client sends the same `Idempotency-Key` with each repetition of the request.
 ///
@@ -29,7 +32,8 @@ pub(crate) async fn place_order(State(shop): State<Shop>, headers: HeaderMap, bo
         return (StatusCode::BAD_REQUEST, "send an Idempotency-Key\n".to_owned());
     };
     let key = key.to_owned();
-    let placed = tokio::spawn(async move { place(&shop, &key, &body).await });
+    let placing = shop.placing.clone();
+    let placed = placing.spawn(async move { place(&shop, &key, &body).await });
     placed.await.unwrap_or_else(fault)
 }
 
@@ -59,17 +63,24 @@ async fn charge_once(orders: &Orders, guard: &Guard, key: &str, body: &str) -> A
     }
 }
 
-/// Answer to an error. By repeating the request, the client learns whether the order was charged.
+/// Answer to an error, which is printed for the operator. By repeating the request, the client learns whether the order
+/// was charged.
 fn fault(error: impl Display) -> Answer {
-    (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
+    eprintln!("error: {error}");
+    (
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "this failed: try again\n".to_owned(),
+    )
 }
 
 /// Answer if the lock was not held to the end. After `Lost` and `Backend`, the order may have been charged: by
-/// repeating the request, the client learns whether it was.
+/// repeating the request, the client learns whether it was. The text of the error may name the store, so it is printed for
+/// the operator, and the client gets another.
 fn refusal(error: Error) -> Answer {
-    let status = match error {
-        Error::Invalid(_) => StatusCode::BAD_REQUEST,
-        _ => StatusCode::SERVICE_UNAVAILABLE,
+    eprintln!("error: {error}");
+    let (status, text) = match error {
+        Error::Invalid(_) => (StatusCode::BAD_REQUEST, "use another Idempotency-Key\n"),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "unavailable: try again\n"),
     };
-    (status, format!("{error}\n"))
+    (status, text.to_owned())
 }

@@ -7,6 +7,7 @@ mod fixture;
 mod http;
 
 use std::collections::BTreeSet;
+use std::net::TcpStream;
 use std::sync::Barrier;
 use std::thread;
 
@@ -127,6 +128,21 @@ fn the_answer_to_a_disconnected_client_is_stored() {
     slow.execute_batch("COMMIT").unwrap();
     wait_for("the answer", || count(&slow, "answers", "seven") == 1);
     assert_eq!(charges(&fixture, "seven"), 1);
+}
+
+#[test]
+fn a_stopped_server_finishes_the_charge_of_a_disconnected_client() {
+    let fixture = Fixture::new();
+    let mut server = server(&fixture);
+    let slow = give_up(&fixture, &server);
+    server.process.send(Signal::TERM);
+    wait_for("the end of serving", || {
+        TcpStream::connect(&server.address).is_err()
+    });
+    slow.execute_batch("COMMIT").unwrap();
+    assert_eq!(server.process.exit_code(), 0);
+    assert_eq!(count(&slow, "answers", "seven"), 1);
+    assert!(!is_held(&fixture, "order:seven"));
 }
 
 #[test]

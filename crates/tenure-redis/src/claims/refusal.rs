@@ -31,7 +31,7 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
     (
         &["LOADING"],
         Fault::Unavailable,
-        "Redis is still loading its data: try again",
+        "Redis is still loading its data",
     ),
     // Passes when another client disconnects.
     (
@@ -62,7 +62,7 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
     (
         &["NOREPLICAS"],
         Fault::Unavailable,
-        "Redis takes no writes, since replicas that it needs are away: try again",
+        "Redis takes no writes, since replicas that it needs are away",
     ),
     // MISCONF passes when Redis can save a snapshot, or write its append-only file, again: it retries by itself.
     (

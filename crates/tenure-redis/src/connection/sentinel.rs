@@ -33,12 +33,12 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo};
 use tenure_backend::BackendError;
 use tenure_endpoint::Host;
-use tokio::net::lookup_host;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::connection::driver::{Driver, log_in};
+use crate::connection::lookup::addresses;
 use crate::connection::stream::Streams;
 use crate::topology::SentinelConfig;
 
@@ -236,9 +236,9 @@ impl Sentinels {
     pub(crate) async fn ask_all(&self) -> Vec<Examined> {
         let (mut answers, mut asked) = (Vec::new(), HashSet::new());
         let is_address = |host: &Host| host.name().parse::<IpAddr>().is_ok();
-        let (addresses, names): (Vec<_>, Vec<_>) = self.known().into_iter().partition(is_address);
-        for sentinel in addresses.into_iter().chain(names) {
-            let found = timeout(self.limit, lookup_host((sentinel.name(), sentinel.port_or(0)))).await;
+        let (numbers, names): (Vec<_>, Vec<_>) = self.known().into_iter().partition(is_address);
+        for sentinel in numbers.into_iter().chain(names) {
+            let found = timeout(self.limit, addresses(&sentinel)).await;
             let found: HashSet<_> = found.into_iter().flatten().flatten().collect();
             if !asked.is_disjoint(&found) {
                 continue;

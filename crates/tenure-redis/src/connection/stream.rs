@@ -13,6 +13,7 @@ use crate::config::Config;
 #[cfg(feature = "tls")]
 use crate::connection::connect_error::no_tls;
 use crate::connection::connect_error::{ConnectError, is_unknown_host, unknown_host};
+use crate::connection::lookup::addresses;
 use crate::connection::spin::SpinStream;
 
 /// A stream of bytes to and from a server.
@@ -75,8 +76,8 @@ impl Streams {
 }
 
 async fn connect(server: &Host) -> Result<TcpStream, ConnectError> {
-    let stream = TcpStream::connect((server.name(), server.port_or(0))).await;
-    let stream = stream.map_err(|error| match is_unknown_host(&error) {
+    let connecting = async { TcpStream::connect(&*addresses(server).await?).await };
+    let stream = connecting.await.map_err(|error| match is_unknown_host(&error) {
         true => unknown_host(server, &error).into(),
         false => ConnectError::from(RedisError::from(error)),
     })?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_backend::{AcquireReply, BackendError, Claim, ClientId, Fairness, Grant, Instant, Mode};
+use tenure_backend::{AcquireReply, BackendError, Claim, ClaimId, Fairness, Grant, Instant, Mode, TURN};
 
 use super::{Phase, Row, View};
 
@@ -66,14 +66,14 @@ pub(super) fn place_or_poll(
             None
         }
     };
-    let admission = admission(view, claim.at.id.client(), claim.mode, position);
+    let admission = admission(view, claim, position);
     // Nothing is written before this, the last step that can fail.
     let tokens = match (admission, policy) {
         (Admission::Now, GrantPolicy::Grant) => Some(view.draw(claim.grants)?),
         _ => None,
     };
     if policy == GrantPolicy::Grant && view.cooldown_until().is_none() {
-        clear_reservations(view, claim.at.id.client());
+        end_reservation(view, claim.at.id);
     }
     match admission {
         Admission::Now if tokens.is_some() => {
@@ -87,7 +87,8 @@ pub(super) fn place_or_poll(
             }
             Ok(granted(view, claim, row))
         }
-        Admission::Now => Ok(refused(view, claim, row_before, position, now)),
+        // The claim could be granted, but yields.
+        Admission::Now => Ok(refused(view, claim, row_before, position, now + TURN)),
         Admission::From(at) => Ok(refused(view, claim, row_before, position, at)),
         Admission::Blocked => {
             let at = first_expiry(view, claim.mode, position);
@@ -116,12 +117,13 @@ fn refused(
 
 /// Decides whether a claim can be granted. `position` is its position in the queue, if it is queued. Checks the queue
 /// first, so that a claim behind others in a long queue is answered quickly.
-pub(super) fn admission(view: &View, client: ClientId, mode: Mode, position: Option<i64>) -> Admission {
+pub(super) fn admission(view: &View, claim: &Claim, position: Option<i64>) -> Admission {
+    let mode = claim.mode;
     let held = || view.holders().map(|row| row.mode);
     if queue_before(view, position).next().is_some() || !mode.admits(held()) {
         return Admission::Blocked;
     }
-    let reservations = || view.reservations(client);
+    let reservations = || view.reservations_against(claim);
     let reserved_until = if mode.admits(held().chain(reservations().map(|row| row.mode))) {
         None
     } else {
@@ -187,15 +189,17 @@ fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) ->
     waiting(ahead, (at - now).min(lease(view, claim) / 3))
 }
 
-/// Ends the time for which the key is reserved for this client's waiters, because the client has called `acquire`.
-fn clear_reservations(view: &mut View, client: ClientId) {
+/// Ends the time for which the key is reserved for this claim, because the claim is polled.
+fn end_reservation(view: &mut View, id: ClaimId) {
     let now = view.now();
-    let of_client = |row: &&Row| row.id.client() == client && now < row.reserved_until;
-    let reserved: Vec<Row> = view.watchers().filter(of_client).cloned().collect();
-    for row in reserved {
+    if let Some(row) = view
+        .row(id)
+        .filter(|row| row.phase == Phase::Watching && now < row.reserved_until)
+    {
+        let reserved_until = Instant::ORIGIN;
         view.put(Row {
-            reserved_until: Instant::ORIGIN,
-            ..row
+            reserved_until,
+            ..row.clone()
         });
     }
 }

@@ -1,8 +1,6 @@
 //! `release`: ends claims, and lets the next claim have the key: the successor, the head of the queue or the oldest
 //! unfair waiters of other clients.
 
-use std::time::Duration;
-
 use tenure_backend::{
     AcquireReply, BackendError, Batch, Cause, ClaimId, ClientId, Fairness, HolderId, Instant, Limits,
     MAX_NOT_AFTER, Mode, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor, TURN,
@@ -67,8 +65,7 @@ fn place_successor(view: &mut View, successor: &Successor, others: u32) -> Acqui
     } else {
         GrantPolicy::Withhold
     };
-    place_or_poll(view, &successor.claim, successor.not_after, policy)
-        .unwrap_or_else(|_| waiting(None, Duration::ZERO))
+    place_or_poll(view, &successor.claim, successor.not_after, policy).unwrap_or_else(|_| waiting(None, TURN))
 }
 
 /// Ends one claim for good. A claim without a row gets an `Ended` row, because its acquire request may still arrive.
@@ -76,9 +73,11 @@ fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut
     let now = view.now();
     let row_before = view.row(id).cloned();
     let remember = now + MAX_NOT_AFTER;
-    let held = row_before
+    let live_phase = row_before
         .as_ref()
-        .is_some_and(|row| matches!(row.phase, Phase::Waiting | Phase::Granted) && row.is_unexpired(now));
+        .filter(|row| row.is_unexpired(now))
+        .map(|row| row.phase);
+    let held = matches!(live_phase, Some(Phase::Waiting | Phase::Granted));
     if held {
         freed.push(HolderId::Claim(id));
     }
@@ -88,7 +87,11 @@ fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut
         (Cause::Evicted { by }, Some(_)) if held => (Phase::Evicted, by.clone()),
         _ => (Phase::Ended, None),
     };
-    let cooldown = if held { now + request.cooldown } else { now };
+    // Only a holder could still hand its claim over locally, so the eviction of a waiter starts no cooldown.
+    let cooldown = match live_phase {
+        Some(Phase::Granted) => now + request.cooldown,
+        _ => now,
+    };
     let (expires_at, reserved_until) = match &row_before {
         Some(row) if row.phase == Phase::Evicted => {
             (row.expires_at.max(remember), row.reserved_until.max(cooldown))
@@ -134,22 +137,33 @@ fn count_others(view: &View, client: Option<ClientId>) -> u32 {
 }
 
 /// Reserves a freed key for [`TURN`] (10 ms) for the oldest unfair waiters of other clients that can hold it together.
-/// So a client that acquires again at once does not starve them. Reserves nothing if claims are queued, because these
-/// go first.
+/// So a client that acquires again at once does not starve them. Earlier reservations end, unless no other client waits.
+/// Reserves nothing if claims are queued, because these go first.
 fn reserve_for_watchers(view: &mut View, client: Option<ClientId>) {
     if view.queue().next().is_some() {
         return;
     }
     let now = view.now();
     let mut held: Vec<Mode> = view.holders().map(|row| row.mode).collect();
-    let in_time = |row: &&Row| !row.missed_reservation(now) && Some(row.id.client()) != client;
-    let candidates: Vec<Row> = view.watchers().filter(in_time).cloned().collect();
-    let end = view.cooldown_until().unwrap_or(now) + TURN;
-    for row in candidates {
-        if row.mode.admits(held.iter().copied()) {
+    let mut is_next = |row: &Row| {
+        let is_next = !row.missed_reservation(now)
+            && Some(row.id.client()) != client
+            && row.mode.admits(held.iter().copied());
+        if is_next {
             held.push(row.mode);
+        }
+        is_next
+    };
+    let watchers: Vec<(Row, bool)> = view.watchers().map(|row| (row.clone(), is_next(row))).collect();
+    if !watchers.iter().any(|(_, is_next)| *is_next) {
+        return;
+    }
+    let end = view.cooldown_until().unwrap_or(now) + TURN;
+    for (row, is_next) in watchers {
+        if is_next || now < row.reserved_until {
+            let reserved_until = if is_next { end } else { Instant::ORIGIN };
             view.put(Row {
-                reserved_until: end,
+                reserved_until,
                 ..row
             });
         }

@@ -252,7 +252,7 @@ fn a_watcher_is_skipped_after_a_miss_until_it_polls() {
 }
 
 #[test]
-fn a_reservation_ends_when_its_client_polls() {
+fn a_reservation_ends_when_its_claim_polls() {
     let mut key = TestKey::new();
     let readers = [of_mode(2, 1, Mode::Read), of_mode(2, 2, Mode::Read)];
     let held = of_mode(1, 1, Mode::Write);
@@ -262,6 +262,9 @@ fn a_reservation_ends_when_its_client_polls() {
     assert!(!key.is_granted(&of_mode(3, 1, Mode::Write)));
     assert!(key.is_granted(&readers[1]), "another claim of the same client");
     key.unlock(&readers[1]);
+    assert!(!key.is_granted(&of_mode(3, 2, Mode::Write)));
+    assert!(key.is_granted(&readers[0]));
+    key.unlock(&readers[0]);
     assert!(key.is_granted(&of_mode(3, 2, Mode::Write)));
 }
 

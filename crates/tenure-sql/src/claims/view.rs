@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
 
 use tenure_backend::{
-    BackendError, ClaimId, ClientId, Effect, Fault, Instant, Kind, LockKey, Mode, Profile, TokenRange,
+    BackendError, Claim, ClaimId, Effect, Fairness, Fault, Instant, Kind, LockKey, Mode, Profile, TokenRange,
 };
 
 use super::{Phase, Row};
@@ -262,12 +262,13 @@ impl View {
         self.active.range(range).map(|(_, _, at)| &self.entries[*at].row)
     }
 
-    /// The watchers (unfair waiters) of clients other than `client` that the store has woken, and for which it keeps
-    /// the freed key now.
-    pub(crate) fn reservations(&self, client: ClientId) -> impl Iterator<Item = &Row> {
-        let now = self.now();
-        self.watchers()
-            .filter(move |row| now < row.reserved_until && row.id.client() != client)
+    /// The watchers (unfair waiters) of other clients that the store has woken, and for which it keeps the freed key
+    /// now. A fair claim ignores them and obeys the queue.
+    pub(crate) fn reservations_against(&self, claim: &Claim) -> impl Iterator<Item = &Row> {
+        let (now, client, fairness) = (self.now(), claim.at.id.client(), claim.fairness);
+        self.watchers().filter(move |row| {
+            fairness == Fairness::Unfair && now < row.reserved_until && row.id.client() != client
+        })
     }
 
     /// End of the cooldown after an eviction; until then no claim is granted.

@@ -30,8 +30,8 @@ pub(crate) fn watch(view: &mut View, claim: &Claim) {
     let now = view.now();
     let (position, reserved_until) = match view.row(claim.at.id) {
         Some(row) if row.phase != Phase::Watching => return,
-        Some(row) if row.is_unexpired(now) && now < row.reserved_until => (row.position, row.reserved_until),
-        Some(row) if row.is_unexpired(now) => (row.position, Instant::ORIGIN),
+        // A renewed registration proves that the process is alive, but not that it polls.
+        Some(row) if row.is_unexpired(now) => (row.position, row.reserved_until),
         _ => (i64::try_from(now.as_nanos()).unwrap_or(i64::MAX), Instant::ORIGIN),
     };
     if claim.fairness == Fairness::Fifo {
@@ -66,7 +66,7 @@ pub(crate) fn next_poll(view: &View, claim: &Claim) -> NextPoll {
         _ if claim.fairness == Fairness::Fifo => return NextPoll::Now,
         _ => None,
     };
-    match admission(view, claim.at.id.client(), claim.mode, position) {
+    match admission(view, claim, position) {
         Admission::Now => NextPoll::Now,
         Admission::From(at) => NextPoll::From(at),
         Admission::Blocked => NextPoll::OnChange,

@@ -25,6 +25,7 @@ pub(super) static SQLITE: Profile = {
     profile.wake_up = WakeUp::Lossy;
     profile.remembers_ended = true;
     profile.reports_waiters = true;
+    profile.reserves_turns = true;
     profile.inspection = Inspection::ALL;
     profile
 };

@@ -1,13 +1,8 @@
 //! One key in the model: its holders, its queue, and whether a claim may be granted.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tenure_backend::{Claim, ClaimId, ClientId, FencingToken, Instant, Kind, Mode, TokenRange};
-
-/// Time for which the store may reserve a key that a claim has left, for a waiter that the store woke. In this time
-/// it may answer `Waiting` to other claims although nothing else prevents a grant.
-const RESERVATION: Duration = Duration::from_millis(200);
 
 /// Time before a call was made, and time after its reply arrived.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +11,7 @@ pub(super) struct CallTimes {
     pub(super) after: Instant,
 }
 
-/// Period in which a lease ends: not before `earliest`, and no later than `latest`.
+/// Period in which a lease or a cooldown ends: not before `earliest`, and no later than `latest`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpiryRange {
     pub(super) earliest: Instant,
@@ -27,10 +22,8 @@ pub(super) struct ExpiryRange {
 pub(super) struct KeyState {
     /// Holders and waiters, in the order in which they were placed.
     pub(super) placed: Vec<PlacedClaim>,
-    /// End of the cooldown, in which no claim may be granted.
-    cooldown_until: Option<Instant>,
-    /// Time until which the store may reserve the key for a waiter that it woke.
-    reserved_until: Option<Instant>,
+    /// Period in which the cooldown ends. No claim may be granted before.
+    cooldown_ends: Option<ExpiryRange>,
     /// Greatest token issued for the key so far.
     greatest: Option<FencingToken>,
     /// Greatest token when the key was last free or its writer downgraded. The tokens of a new grant must exceed this
@@ -109,24 +102,21 @@ impl KeyState {
                 claim.mode
             ));
         }
-        let cooling_down = self.cooldown_until.is_some_and(|until| at.after < until);
+        let cooling_down = self.cooldown_ends.is_some_and(|ends| at.after < ends.earliest);
         cooling_down.then(|| "the key is in the cooldown after an eviction".to_owned())
     }
 
-    /// Returns whether the store may answer `Waiting` because the key may be reserved for a woken waiter.
-    pub(super) fn may_be_reserved(&self, at: CallTimes) -> bool {
-        self.reserved_until.is_some_and(|until| at.before < until)
+    /// Returns whether the store may answer `Waiting` because a cooldown may last.
+    pub(super) fn may_cool_down(&self, at: CallTimes) -> bool {
+        self.cooldown_ends.is_some_and(|ends| at.before < ends.latest)
     }
 
-    /// Records that a claim left: the store may now reserve the key.
-    pub(super) fn note_departure(&mut self, now: Instant) {
-        self.reserved_until = self.reserved_until.max(Some(now + RESERVATION));
-    }
-
-    /// Starts a cooldown. The store started it at some time during the call.
-    pub(super) fn start_cooldown(&mut self, at: CallTimes, cooldown: Duration) {
-        self.cooldown_until = self.cooldown_until.max(Some(at.before + cooldown));
-        self.note_departure(at.after + cooldown);
+    pub(super) fn start_cooldown(&mut self, ends: ExpiryRange) {
+        let before = self.cooldown_ends.replace(ends);
+        if let (Some(before), Some(ends)) = (before, &mut self.cooldown_ends) {
+            ends.earliest = ends.earliest.max(before.earliest);
+            ends.latest = ends.latest.max(before.latest);
+        }
     }
 
     /// Time by which all leases on the key must have ended.

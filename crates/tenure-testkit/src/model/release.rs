@@ -53,7 +53,8 @@ impl ModelState {
             Cause::Evicted { by } => Some(by.clone()),
             _ => None,
         };
-        let passes_on = self.profile.limits.max_grants.get() > 1;
+        let keeps_cooldown = self.profile.limits.max_grants.get() > 1;
+        let cooldown_ends = self.cooldown_ends(at, release.cooldown);
         let goes = |one: &mut PlacedClaim| match &release.target {
             ReleaseTarget::Claim(claim) => one.claim.at == *claim,
             ReleaseTarget::All(_) => one.holds(),
@@ -61,11 +62,8 @@ impl ModelState {
         };
         let key_state = self.key_state(release.target.key());
         let gone: Vec<PlacedClaim> = key_state.placed.extract_if(.., goes).collect();
-        if !gone.is_empty() {
-            key_state.note_departure(at.after + release.cooldown);
-        }
-        if by.is_some() && passes_on && gone.iter().any(PlacedClaim::holds) {
-            key_state.start_cooldown(at, release.cooldown);
+        if by.is_some() && keeps_cooldown && gone.iter().any(PlacedClaim::holds) {
+            key_state.start_cooldown(cooldown_ends);
         }
         for one in &gone {
             // The store must report an eviction to a holder until the holder's lease would have ended. To an evicted

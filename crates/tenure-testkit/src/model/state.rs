@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimRef, Effect, Fairness, Fault, Fencing, Grant, HolderId, Instant,
-    Liveness, LockKey, LockStatus, Order, Profile, Query, TokenRange,
+    Liveness, LockKey, LockStatus, Order, Profile, Query, TURN, TokenRange,
 };
 
 use super::key_state::{CallTimes, ExpiryRange, KeyState, Phase, PlacedClaim};
@@ -101,7 +101,6 @@ impl ModelState {
                 .collect();
             for one in dead {
                 self.ended.insert(one.claim.at.clone(), Ending::Expired);
-                key_state.note_departure(now);
             }
         }
     }
@@ -132,6 +131,14 @@ impl ModelState {
         ExpiryRange {
             earliest: from + lease,
             latest: at.after + lease + self.profile.limits.expiry_slack + GRACE,
+        }
+    }
+
+    /// Period in which a cooldown ends that the store starts during the call.
+    pub(super) fn cooldown_ends(&self, at: CallTimes, cooldown: Duration) -> ExpiryRange {
+        ExpiryRange {
+            earliest: at.before + cooldown,
+            latest: at.after + cooldown + self.profile.limits.expiry_slack + GRACE,
         }
     }
 
@@ -181,14 +188,14 @@ impl ModelState {
             }
             AcquireReply::Recovering => return Err("the store has not lost its data".to_owned()),
             AcquireReply::Waiting { ahead, poll_after } => {
-                self.waits(claim, status, not_after, at, origin)?;
+                self.waits(claim, status, not_after, at, origin, *poll_after)?;
                 let key_state = self.key_state(&claim.at.key);
                 let most = key_state.placed.len();
                 ensure!(
                     ahead.is_none_or(|ahead| ahead as usize <= most),
                     "the key has only {most} claims"
                 );
-                let last = key_state.last_end().filter(|_| !key_state.may_be_reserved(at));
+                let last = key_state.last_end().filter(|_| !key_state.may_cool_down(at));
                 ensure!(
                     last.is_none_or(|last| at.before + *poll_after <= last),
                     "a lease on the key ends before `poll_after`"
@@ -223,6 +230,7 @@ impl ModelState {
         not_after: Instant,
         at: CallTimes,
         origin: Origin,
+        poll_after: Duration,
     ) -> Verdict {
         ensure!(
             matches!(status, ClaimStatus::Absent | ClaimStatus::Waiting),
@@ -238,9 +246,15 @@ impl ModelState {
             // it gets its `Mismatch` error when it polls.
             return Ok(());
         }
-        let yields = matches!(origin, Origin::Successor(others) if others > 0);
-        let is_allowed = yields || key_state.may_be_reserved(at) || key_state.obstacle(claim, at).is_some();
-        ensure!(is_allowed, "nothing prevents a grant");
+        // A walk watches no claim, so no store reserves a key for a waiter.
+        if !key_state.may_cool_down(at) && key_state.obstacle(claim, at).is_none() {
+            let yields = matches!(origin, Origin::Successor(others) if others > 0);
+            ensure!(yields, "nothing prevents a grant");
+            ensure!(
+                poll_after == TURN || queues && poll_after < TURN,
+                "the successor only yields, so it polls after {TURN:?}"
+            );
+        }
         if !queues {
             return Ok(());
         }

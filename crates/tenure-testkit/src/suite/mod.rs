@@ -32,6 +32,7 @@ pub mod lease;
 pub mod mutual;
 pub mod refuse;
 pub mod successor;
+pub mod turn;
 pub mod watch;
 
 pub use client::TestClient;

@@ -57,7 +57,8 @@ impl Election {
     /// resigns and returns the output, even if the store does not confirm the resignation: the watchdog retries it.
     ///
     /// # Errors
-    /// Those of `campaign`.
+    /// Those of `campaign`. [`Error::Closed`] after `close`, which ends the lead and the campaign: in a shutdown that is no
+    /// failure.
     pub fn lead<T>(&self, mut work: impl FnMut(&Leader) -> T) -> Result<T, Error> {
         loop {
             let leader = self.campaign()?;

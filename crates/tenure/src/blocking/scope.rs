@@ -8,7 +8,8 @@ macro_rules! scoped {
             /// Waits for the lock and runs `work` under it, on this thread.
             ///
             /// `work` is not stopped when the lock is lost: between steps, call `check` on the guard. The output of `work` is
-            /// returned even if the store does not confirm the release: the watchdog retries it.
+            /// returned even if the store does not confirm the release: the watchdog retries it. The method waits for the
+            /// confirmation for up to [`unlock_limit`](crate::Settings::unlock_limit).
             ///
             /// # Errors
             #[doc = concat!("Those of `", stringify!($wait), "`.")]
@@ -38,7 +39,11 @@ macro_rules! scoped {
                 self.with(work)?
             }
 
-            /// Runs `work` under the lock, or `fallback` if the lock is still busy after `limit`. A limit of zero does not wait.
+            /// Runs `work` under the lock, or `fallback` if the lock is still busy after `limit`.
+            ///
+            /// A limit of zero does not wait for another holder. It waits for the answer of the store, as long as
+            /// [`Mutex::try_lock`](crate::Mutex::try_lock) does. Any other limit also ends the wait for a store that does not
+            /// answer.
             ///
             /// `fallback` runs only when the lock is busy: never after `work` has begun, and never because the store
             /// failed.

@@ -49,7 +49,8 @@ impl Lock {
         self.0.lock(Patience::Within(limit))
     }
 
-    /// Acquires the lock if it is free; `None` if it is busy.
+    /// Acquires the lock if it is free; `None` if it is busy. Waits for the answer of the store, as
+    /// [`Mutex::try_lock`].
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.

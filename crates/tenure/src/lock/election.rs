@@ -122,7 +122,8 @@ impl Election {
     /// Dropping the future drops `work`, and withdraws the candidate or resigns.
     ///
     /// # Errors
-    /// The same as [`campaign`](Election::campaign).
+    /// The same as [`campaign`](Election::campaign). [`Error::Closed`] after [`Client::close`](crate::Client::close), which
+    /// ends the lead and the campaign: in a shutdown that is no failure.
     pub async fn lead<T>(&self, mut work: impl AsyncFnMut(&Leader) -> T) -> Result<T, Error> {
         loop {
             let leader = self.campaign().await?;

@@ -101,7 +101,8 @@ impl Multi {
         self.search(Patience::Within(limit), guards)
     }
 
-    /// Acquires all members if they are free; `None` if any is busy.
+    /// Acquires all members if they are free; `None` if any is busy. Waits for the answers of the stores, as
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.

@@ -75,6 +75,11 @@ impl Mutex {
 
     /// Acquires the lock if it is free; `None` if it is busy. Never waits for another holder.
     ///
+    /// It waits for the answer of the store. If the store hangs, the call ends with
+    /// [`Error::Backend`](crate::Error::Backend) at the limit of the store. On Redis the options of the URL set this limit:
+    /// `command_timeout`, 3 s and up to a quarter more, or `connect_timeout`, 5 s, while the client connects again. On
+    /// SQLite it is 5 s. If that is too long, call [`lock_within`](Mutex::lock_within), which ends at its own limit.
+    ///
     /// The lock of a guard that was just dropped is busy until its release has reached the store. To avoid that, call
     /// `unlock().await` instead of dropping the guard.
     ///

@@ -60,7 +60,8 @@ impl RwLock {
         self.reader().lock_within(limit)
     }
 
-    /// Acquires the read lock if that is possible at once; `None` if it is busy.
+    /// Acquires the read lock if that is possible at once; `None` if it is busy. Waits for the answer of the store, as
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -84,7 +85,8 @@ impl RwLock {
         self.writer().lock_within(limit)
     }
 
-    /// Acquires the write lock if that is possible at once; `None` if it is busy.
+    /// Acquires the write lock if that is possible at once; `None` if it is busy. Waits for the answer of the store, as
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.

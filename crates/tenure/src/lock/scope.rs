@@ -20,9 +20,13 @@ macro_rules! scoped {
             #[doc = concat!("Waits as [`", stringify!($wait), "`](Self::", stringify!($wait), "), and runs `work` while \
                 the lock is held.")]
             ///
-            /// The output of `work` is returned even if the store does not confirm the release: the watchdog retries it. In
-            /// a web handler, run the method in a task of its own: a handler's future is dropped when its client disconnects, and
-            /// `work` with it.
+            /// The output of `work` is returned even if the store does not confirm the release: the watchdog retries it. The
+            /// method waits for the confirmation for up to [`unlock_limit`](crate::Settings::unlock_limit). In a web handler,
+            /// run the method in a task of its own: a handler's future is dropped when its client disconnects, and `work` with
+            /// it.
+            ///
+            #[doc = concat!("Write the closure as `async |guard| …`, in the call itself. In a variable, name the type: `async \
+                |guard: &", stringify!($guard), "| …`. Otherwise the compiler says that `AsyncFnOnce` is not general enough.")]
             ///
             /// # Cancel safety
             /// Dropping the future drops `work` and releases the lock.
@@ -54,7 +58,11 @@ macro_rules! scoped {
                 self.with(work).await?
             }
 
-            /// Runs `work` under the lock, or `fallback` if the lock is still busy after `limit`. A limit of zero does not wait.
+            /// Runs `work` under the lock, or `fallback` if the lock is still busy after `limit`.
+            ///
+            /// A limit of zero does not wait for another holder. It waits for the answer of the store, as long as
+            /// [`Mutex::try_lock`](crate::Mutex::try_lock) does. Any other limit also ends the wait for a store that does not
+            /// answer.
             ///
             /// `fallback` runs only when the lock is busy: never after `work` has begun, and never because the store
             /// failed.

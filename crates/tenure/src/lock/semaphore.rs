@@ -72,7 +72,8 @@ impl Semaphore {
         self.acquire_many_within(1, limit)
     }
 
-    /// Acquires a permit if one is free; `None` otherwise.
+    /// Acquires a permit if one is free; `None` otherwise. Waits for the answer of the store, as
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -80,7 +81,8 @@ impl Semaphore {
         self.try_acquire_many(1)
     }
 
-    /// Acquires `permits` permits if they are free; `None` otherwise.
+    /// Acquires `permits` permits if they are free; `None` otherwise. Waits for the answer of the store, as
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.

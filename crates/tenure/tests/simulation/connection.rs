@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Cause, Claim, ClaimId, Effect, Fairness, Fault, HolderId,
-    ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, Wakes,
+    AcquireReply, Backend, BackendError, Cause, Claim, ClaimId, ClientId, Effect, Fairness, Fault, HolderId,
+    Invalidation, Invalidations, LockKey, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, Wakes,
 };
 use tenure_memory::Memory;
 use tenure_testkit::{Dice, Exchange, Faults, Reply, Request, When};
@@ -104,6 +104,8 @@ pub(crate) struct ClientConnection {
     pub(crate) faulty: Arc<dyn Backend>,
     pub(crate) calm: Arc<dyn Backend>,
     pub(crate) dice: Mutex<Dice>,
+    /// The key of the client's last request: the store hints at it falsely.
+    pub(crate) asked: Arc<Mutex<Option<LockKey>>>,
     /// The unfair claims of which the client knows that the store may have granted them without its knowledge.
     pub(crate) unconfirmed: Mutex<BTreeSet<ClaimId>>,
 }
@@ -130,7 +132,38 @@ impl Faults for ClientConnection {
         .clone()
     }
 
+    /// Passes on the store's hints: some are lost, some come twice, and false ones come in between. None of this may make
+    /// a difference, because hints decide nothing.
+    fn invalidations(&self, client: ClientId) -> Option<Invalidations> {
+        let mut dice = Dice::new(self.dice.lock().roll());
+        let mut times = Dice::new(dice.roll());
+        let hints = self.store().invalidations(client)?.flat_map(move |hint| {
+            let times = usize::try_from(times.below(3)).unwrap_or(1);
+            stream::iter(vec![hint; times])
+        });
+        let (sim, asked) = (self.sim.clone(), self.asked.clone());
+        let lies = stream::unfold(dice, move |mut dice| {
+            let (sim, asked) = (sim.clone(), asked.clone());
+            async move {
+                // sleep: advances paused time to the next false hint.
+                tokio::time::sleep(Duration::from_millis(5 + dice.below(400))).await;
+                let key = asked.lock().clone().filter(|_| dice.chance(80));
+                (!sim.is_calm()).then(|| (key.map_or(Invalidation::All, Invalidation::Key), dice))
+            }
+        });
+        Some(Invalidations::new(stream::select(hints, lies)))
+    }
+
     fn called(&self, requests: &[Request]) {
+        for request in requests {
+            let key = match request {
+                Request::Acquire(claim, _) => &claim.at.key,
+                Request::Renew(renewal) => &renewal.claim.key,
+                Request::Release(departure) => departure.target.key(),
+                Request::Watch(_) | Request::Inspect(_) => continue,
+            };
+            *self.asked.lock() = Some(key.clone());
+        }
         for claim in requests.iter().filter_map(unfair) {
             if self.unconfirmed.lock().contains(&claim.at.id) {
                 let message = format!(

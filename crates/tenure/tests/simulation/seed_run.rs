@@ -175,6 +175,7 @@ fn client(sim: &Arc<Simulation>, number: usize, rates: FaultRates, dice: &mut Di
         faulty,
         calm,
         dice: Mutex::new(Dice::new(dice.roll())),
+        asked: Arc::default(),
         unconfirmed: Mutex::default(),
     };
     let settings = seeded(Settings::default().label(liveness::label(number)), name(dice));

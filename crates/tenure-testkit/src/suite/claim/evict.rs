@@ -1,16 +1,18 @@
 //! Eviction: another client ends a claim, and the holder learns why.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use tenure_backend::{
     Cause, Fairness, HANDOVER_WINDOW, HolderId, Invalidation, Loss, Mode, Phase, ReleaseTarget, WakeUp,
 };
 
 use crate::suite::client::WAKE_UP_LIMIT;
-use crate::suite::{Fixture, eviction_request};
+use crate::suite::{Fixture, eviction_request, permits};
 
 /// An evicted claim is gone at once and never granted again. Its client learns the evictor's name.
 pub async fn an_evicted_claim_is_gone_and_learns_the_evictor(fixture: Fixture) {
@@ -121,23 +123,46 @@ pub async fn a_waiter_can_be_evicted_from_the_queue(fixture: Fixture) {
     c.granted_soon(&next).await;
 }
 
-/// After an eviction, the store grants the key to no claim until the cooldown of 10 ms has passed. In this time the
-/// evicted client may still hand over the claim in memory.
+/// After the eviction of a holder, the store grants the key to no claim until the cooldown of 10 ms has passed. In this
+/// time the evicted client may still hand over the claim in memory. A store that keeps no cooldown has `max_grants` 1.
 pub async fn an_eviction_starts_a_cooldown(fixture: Fixture) {
-    let ([holder, operator, other], key) = (fixture.three().await, fixture.key());
-    let claim = holder.holds(&key, Mode::Exclusive).await;
-    let evicted = operator.now();
-    let mut anonymous = eviction_request(ReleaseTarget::Claim(claim.at.clone()), HANDOVER_WINDOW);
-    anonymous.cause = Cause::Evicted { by: None };
-    operator.send_release(anonymous).await.freed_it(&claim);
-    let next = other.claim(&key, Mode::Exclusive);
-    other.granted_soon(&next).await;
-    let hands_over_locally = fixture.profile().limits.max_grants.get() > 1;
-    let paused = other.now() - evicted;
-    assert!(
-        !hands_over_locally || paused >= HANDOVER_WINDOW,
-        "granted {paused:?} after an eviction"
-    );
+    let [holder, operator, other] = fixture.three().await;
+    let max_grants = fixture.profile().limits.max_grants;
+    for mode in [Mode::Exclusive, Mode::Write, permits(1, 1)] {
+        skip_if!(fixture.refuses_mode(mode).await);
+        let key = fixture.key();
+        let claim = holder.holds(&key, mode).await;
+        let evicted = operator.now();
+        let mut anonymous = eviction_request(ReleaseTarget::Claim(claim.at.clone()), HANDOVER_WINDOW);
+        anonymous.cause = Cause::Evicted { by: None };
+        operator.send_release(anonymous).await.freed_it(&claim);
+        other.granted_soon(&other.claim(&key, mode)).await;
+        let paused = other.now() - evicted;
+        assert!(
+            paused >= HANDOVER_WINDOW || max_grants.get() == 1,
+            "granted {paused:?} after an eviction: a store without a cooldown has `max_grants` 1, not {max_grants}"
+        );
+    }
+}
+
+/// The eviction of a waiter starts no cooldown: the next waiter is granted at once.
+pub async fn evicting_a_waiter_starts_no_cooldown(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let ([holder, evicted, next], key) = (fixture.three().await, fixture.key());
+    let held = holder.fair(&key, Mode::Exclusive);
+    holder.granted(&held).await;
+    let head = evicted.queues(&key, Mode::Exclusive).await;
+    let waiting = next.queues(&key, Mode::Exclusive).await;
+    holder.release(&held).await.freed_it(&held);
+    // Longer than any case, so that a cooldown of a slow store is noticed too.
+    let eviction = eviction_request(ReleaseTarget::Claim(head.at.clone()), Duration::from_secs(600));
+    let eviction = pin!(holder.send_release(eviction));
+    let granted = pin!(next.granted_soon(&waiting));
+    // The call of the eviction may last as long as a cooldown: then the next waiter is granted meanwhile.
+    if let Either::Left((released, granted)) = select(eviction, granted).await {
+        released.freed_it(&head);
+        granted.await;
+    }
 }
 
 /// A store that reports evictions tells the evicted client which claim may be gone. If the store may lose messages, the

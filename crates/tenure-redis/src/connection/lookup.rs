@@ -1,0 +1,48 @@
+//! Looks host names up. tokio would do so on a thread of its pool, and panics if the system starts no further thread.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::thread;
+
+use tenure_endpoint::Host;
+use tokio::sync::oneshot;
+
+/// Returns the addresses of a host. A name is looked up on a thread of its own, because the system's function blocks.
+pub(super) async fn addresses(host: &Host) -> io::Result<Vec<SocketAddr>> {
+    let (name, port) = (host.name().to_owned(), host.port_or(0));
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let (tell, told) = oneshot::channel();
+    let look_up = move || {
+        let found = (name.as_str(), port).to_socket_addrs();
+        // Fails if the caller has given up.
+        let _ = tell.send(found.map(Iterator::collect));
+    };
+    let thread = thread::Builder::new().name("tenure-lookup".to_owned());
+    thread
+        .spawn(look_up)
+        .map_err(|error| io::Error::other(format!("no thread can be started to look {host} up: {error}")))?;
+    told.await
+        .unwrap_or_else(|_| Err(io::Error::other("the look-up has ended without an answer")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn names_and_addresses_are_found() {
+        for (name, port) in [("localhost", 7), ("127.0.0.1", 8), ("::1", 9)] {
+            let host = Host::new(name, port);
+            let found = addresses(&host).await.expect("it is known");
+            assert!(!found.is_empty());
+            assert!(
+                found
+                    .iter()
+                    .all(|one| one.ip().is_loopback() && one.port() == port),
+                "{found:?}"
+            );
+        }
+    }
+}
