@@ -21,7 +21,7 @@ const GETENT_LIMIT: Duration = Duration::from_secs(2);
 ///
 /// `$XDG_STATE_HOME/tenure/locks.db`, or `~/.local/state/tenure/locks.db`. If `HOME` is no absolute path, the home
 /// directory comes from the user database: `/etc/passwd`, or `getent`, which has two seconds to answer. Creates
-/// nothing; [`open`](super::open) creates the directory with mode 0700.
+/// nothing; [`open`](super::open()) creates the directory with mode 0700.
 ///
 /// # Errors
 /// [`Fault::Invalid`] if this user has no home directory, or if root's home directory, as `HOME` or `XDG_STATE_HOME`
