@@ -83,7 +83,7 @@ impl Follower {
             if hints.is_empty() {
                 return;
             }
-            self.renewer.doubts().arose(context.now());
+            self.renewer.invalidated().note(context.now());
             if hints.contains(&Invalidation::All) {
                 self.renew_all();
             } else {
@@ -94,9 +94,9 @@ impl Follower {
 
     /// Waits until a claim was held for [`SUBSCRIBE_AFTER`].
     async fn claim_held_for_a_while(&self) {
-        let doubts = self.renewer.doubts();
+        let invalidated = self.renewer.invalidated();
         loop {
-            doubts.until_a_claim_is_held().await;
+            invalidated.until_a_claim_is_held().await;
             loop {
                 // sleep: no event tells that a claim is still held after this time.
                 tokio::time::sleep(SUBSCRIBE_AFTER).await;
@@ -111,10 +111,10 @@ impl Follower {
                     break;
                 }
             }
-            doubts.no_claim_held();
+            invalidated.no_claim_held();
             // A claim that was granted before this store has notified nobody.
             if !self.renewer.held().is_empty() {
-                doubts.claim_held();
+                invalidated.claim_held();
             }
         }
     }

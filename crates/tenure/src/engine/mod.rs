@@ -6,9 +6,9 @@
 pub(crate) mod attempt;
 pub(crate) mod context;
 pub(crate) mod deadline;
-pub(crate) mod doubts;
 pub(crate) mod hold;
 pub(crate) mod in_flight;
+pub(crate) mod invalidated;
 pub(crate) mod invalidations;
 pub(crate) mod own_call;
 pub(crate) mod own_thread;

@@ -40,8 +40,8 @@ use tracing::Instrument;
 
 use super::context::{Context, backoff};
 use super::deadline::{renew_after, retry_after, stall_after};
-use super::doubts::Doubts;
 use super::hold::Hold;
+use super::invalidated::Invalidated;
 use super::schedule::Schedule;
 use super::tasks::Tasks;
 use super::timer::{rest, sleep_until};
@@ -81,7 +81,7 @@ struct Shared {
     context: Arc<Context>,
     tasks: Tasks,
     schedule: Schedule<Watched>,
-    doubts: Doubts,
+    invalidated: Invalidated,
 }
 
 impl Watched {
@@ -100,7 +100,7 @@ impl Renewer {
             context: context.clone(),
             tasks: tasks.clone(),
             schedule: Schedule::new(context.now()),
-            doubts: Doubts::default(),
+            invalidated: Invalidated::default(),
         }))
     }
 
@@ -108,7 +108,7 @@ impl Renewer {
     pub(crate) fn watch(&self, hold: &Arc<Hold>, observer: Arc<dyn HoldObserver>, now: Instant) {
         let context = &self.0.context;
         let wanted = context.store.profile().first_renewal.unwrap_or(Duration::MAX);
-        let wanted = match self.0.doubts.concern(hold.granted) {
+        let wanted = match self.0.invalidated.may_concern(hold.granted) {
             true => Duration::ZERO,
             false => wanted,
         };
@@ -119,7 +119,7 @@ impl Renewer {
             observer,
         };
         self.0.schedule.insert(watched, due);
-        self.0.doubts.claim_held();
+        self.0.invalidated.claim_held();
     }
 
     /// The claims that are renewed, or whose deadlines are checked.
@@ -135,8 +135,8 @@ impl Renewer {
         &self.0.tasks
     }
 
-    pub(crate) fn doubts(&self) -> &Doubts {
-        &self.0.doubts
+    pub(crate) fn invalidated(&self) -> &Invalidated {
+        &self.0.invalidated
     }
 
     pub(crate) fn max_batch(&self) -> usize {

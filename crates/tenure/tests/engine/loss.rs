@@ -226,6 +226,27 @@ async fn renewals_after_a_reconnect_are_spread_over_a_second() {
     client.close(100 * MS).await.unwrap();
 }
 
+/// A program can log why a renewal has failed; once one was confirmed, there is nothing to log.
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_renewal_is_known_until_one_is_confirmed() {
+    let (_fixture, client, backend) = Fixture::with_faulty_backend();
+    let guard = client.mutex("k").lock().await.unwrap();
+    assert!(guard.renewal_error().is_none());
+    let renewals = backend.control(Verb::Renew);
+    renewals.fail_before(1);
+    while renewals.count() == 0 {
+        pass(100 * MS).await;
+    }
+    let error = guard.renewal_error().expect("a renewal has failed");
+    assert!(
+        error.to_string().contains("the test lets this call fail"),
+        "{error}"
+    );
+    assert!(guard.is_held());
+    pass(2 * SECOND).await;
+    assert!(guard.renewal_error().is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn verify_asks_the_store() {
     let (_, [client, operator]) = Fixture::clients();

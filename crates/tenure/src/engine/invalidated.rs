@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 /// Whether claims are held, and when the store last hinted that claims may be gone.
 #[derive(Default)]
-pub(crate) struct Doubts {
+pub(crate) struct Invalidated {
     /// Whether the client is about to subscribe, or has done so.
     begun: AtomicBool,
     begin: Notify,
@@ -15,7 +15,7 @@ pub(crate) struct Doubts {
     last: AtomicU64,
 }
 
-impl Doubts {
+impl Invalidated {
     /// Notes that the client holds a claim.
     pub(crate) fn claim_held(&self) {
         // The load alone is cheap, and nearly always enough.
@@ -35,12 +35,12 @@ impl Doubts {
     }
 
     /// Notes an invalidation.
-    pub(crate) fn arose(&self, now: Instant) {
+    pub(crate) fn note(&self, now: Instant) {
         self.last.fetch_max(now.as_nanos(), Ordering::Relaxed);
     }
 
     /// Returns whether an invalidation may concern a claim that was requested at this time.
-    pub(crate) fn concern(&self, requested: Instant) -> bool {
+    pub(crate) fn may_concern(&self, requested: Instant) -> bool {
         requested.as_nanos() <= self.last.load(Ordering::Relaxed)
     }
 }
