@@ -2,29 +2,26 @@
 //!
 //! Messages are hints and can be lost, so all waiters of a channel are woken after each new subscription to it.
 
+mod registry;
 mod subscriber;
 
-use std::collections::HashMap;
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use tenure_backend::{
-    BackendError, Claim, ClientId, Fairness, Invalidation, InvalidationQueue, Invalidations, LockKey,
-    WakeSignal, Wakes,
+    BackendError, Claim, ClientId, Fairness, InvalidationQueue, Invalidations, LockKey, WakeSignal, Wakes,
 };
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::claims::names::{Owner, client_channel, owner_channel};
 use crate::connection::dial::Dialer;
 use crate::error::not_subscribed;
-use crate::layout::Layout;
+use registry::{Listener, Registry};
 use subscriber::{Event, NotSubscribed, Subscriber};
 
 /// Pause before the client subscribes again after a connection was lost or could not be opened.
@@ -32,9 +29,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Interval of the wake-ups that make waiters poll while their subscription is lost.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Pause before the client tries a channel again that the server has refused.
-const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
 /// Interval of pings, to find a dead connection: without messages, a waiter gets a free lock only at its next poll.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -59,42 +53,6 @@ enum Task {
     Runs(JoinHandle<()>),
     /// The store was closed: no task is started again.
     Closed,
-}
-
-#[derive(Default)]
-struct Registry {
-    state: Mutex<RegistryState>,
-    changed: Notify,
-    /// Notified when the connection was lost, or could not be opened: waiters then poll.
-    lost: Notify,
-}
-
-#[derive(Default)]
-struct RegistryState {
-    channels: HashMap<Arc<str>, Channel>,
-    /// Channels that the task may have to subscribe to, unsubscribe from, or remove from `channels`.
-    changed: Vec<Arc<str>>,
-    /// Channels to which the user may not subscribe, and the time of the next try: an operator may permit it.
-    refused: Vec<Arc<str>>,
-    retry_at: Option<Instant>,
-}
-
-/// Who listens to a channel.
-#[derive(Clone)]
-enum Listener {
-    /// The waiter of a claim, which each message wakes.
-    Waiter(WakeSignal),
-    /// A client, to which each message names a lock, as this layout keeps it in Redis.
-    Client(InvalidationQueue, Layout),
-}
-
-#[derive(Default)]
-struct Channel {
-    listeners: SmallVec<[Listener; 1]>,
-    /// True if the server has confirmed the subscription, and the task has not begun to unsubscribe.
-    subscribed: bool,
-    /// Callers of `watch` that wait for the confirmation. Dropping a sender tells the caller that none will come.
-    confirmations: SmallVec<[oneshot::Sender<()>; 1]>,
 }
 
 impl Subscriptions {
@@ -158,11 +116,11 @@ impl Subscriptions {
         if let Task::Runs(task) = std::mem::replace(&mut *task, Task::Closed) {
             task.abort();
         }
-        let state = std::mem::take(&mut *self.registry.state.lock());
+        let listeners = self.registry.take();
         // Both mutexes are unlocked before the wake-ups end, because a waiter may then call the store, which locks
         // them.
         drop(task);
-        drop(state);
+        drop(listeners);
     }
 
     /// Adds a listener, and starts the task if it does not run. Both happen under one lock, so that `close` cannot come
@@ -197,188 +155,6 @@ impl Drop for Subscriptions {
     }
 }
 
-impl Registry {
-    /// Adds a listener to a channel. The task unsubscribes from a channel without listeners.
-    fn add(&self, name: &Arc<str>, listener: Listener, confirmation: Option<oneshot::Sender<()>>) {
-        let mut state = self.state.lock();
-        let channel = state.channels.entry(name.clone()).or_default();
-        channel.listeners.push(listener);
-        if channel.subscribed {
-            let _ = confirmation.map(|confirmation| confirmation.send(()));
-        } else {
-            channel.confirmations.extend(confirmation);
-            state.changed.push(name.clone());
-            self.changed.notify_one();
-        }
-    }
-
-    fn remove(&self, name: &Arc<str>, listener: &Listener) {
-        let mut state = self.state.lock();
-        let Some(channel) = state.channels.get_mut(name) else {
-            return;
-        };
-        channel.listeners.retain(|other| !other.is(listener));
-        if channel.listeners.is_empty() {
-            state.changed.push(name.clone());
-            self.changed.notify_one();
-        }
-    }
-
-    /// Returns the channels to subscribe to, and those to unsubscribe from. Marks the latter as not subscribed, and
-    /// removes channels that have neither waiters nor a subscription.
-    fn take_changes(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
-        let mut state = self.state.lock();
-        let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
-        for name in std::mem::take(&mut state.changed) {
-            let Some(channel) = state.channels.get_mut(&name) else {
-                continue;
-            };
-            match (channel.listeners.is_empty(), channel.subscribed) {
-                (false, false) => wanted.push(name),
-                (true, true) => {
-                    channel.subscribed = false;
-                    unwanted.push(name);
-                }
-                (true, false) => drop(state.channels.remove(&name)),
-                (false, true) => {}
-            }
-        }
-        (wanted, unwanted)
-    }
-
-    /// Marks channels as confirmed, and tells their listeners that they may have missed a message.
-    fn confirm(&self, names: &[Arc<str>]) {
-        let mut listeners: Vec<Listener> = Vec::new();
-        let mut state = self.state.lock();
-        for name in names {
-            let Some(channel) = state.channels.get_mut(name) else {
-                continue;
-            };
-            channel.subscribed = true;
-            for confirmation in channel.confirmations.drain(..) {
-                let _ = confirmation.send(());
-            }
-            listeners.extend(channel.listeners.iter().cloned());
-            if channel.listeners.is_empty() {
-                state.changed.push(name.clone());
-                self.changed.notify_one();
-            }
-        }
-        drop(state);
-        listeners.iter().for_each(|listener| listener.tell(None));
-    }
-
-    /// Fails the calls of `watch` that wait for the confirmation of these channels, and makes their waiters poll: the user
-    /// may not subscribe to them.
-    fn refuse(&self, names: &[Arc<str>]) {
-        let mut state = self.state.lock();
-        for name in names {
-            if let Some(channel) = state.channels.get_mut(name) {
-                channel.confirmations.clear();
-            }
-        }
-        state.refused.extend_from_slice(names);
-        state.retry_at.get_or_insert(Instant::now() + REFUSED_PAUSE);
-        drop(state);
-        self.lost.notify_one();
-    }
-
-    /// Waits until refused channels may be tried again, and queues them for subscription.
-    async fn retry_refused(&self) {
-        let retry_at = self.state.lock().retry_at;
-        match retry_at {
-            Some(retry_at) => sleep_until(retry_at).await,
-            None => pending().await,
-        }
-        let mut state = self.state.lock();
-        let RegistryState { changed, refused, .. } = &mut *state;
-        changed.append(refused);
-        state.retry_at = None;
-    }
-
-    /// Marks all channels as not subscribed, after the connection was lost or could not be opened. Queues those with
-    /// waiters for subscription, fails the calls of `watch` that wait for a confirmation, and makes waiters poll.
-    fn reset(&self) {
-        let mut state = self.state.lock();
-        let RegistryState {
-            channels,
-            changed,
-            refused,
-            retry_at,
-        } = &mut *state;
-        changed.clear();
-        refused.clear();
-        *retry_at = None;
-        channels.retain(|name, channel| {
-            channel.subscribed = false;
-            channel.confirmations.clear();
-            if !channel.listeners.is_empty() {
-                changed.push(name.clone());
-            }
-            !channel.listeners.is_empty()
-        });
-        self.lost.notify_one();
-    }
-
-    /// Wakes the waiters of all channels that the server has not confirmed. Returns whether it woke any.
-    fn notify_unconfirmed(&self) -> bool {
-        let state = self.state.lock();
-        let unconfirmed = state.channels.values().filter(|channel| !channel.subscribed);
-        // A client without its channel learns of evictions from its renewals.
-        let is_waiter = |listener: &&Listener| matches!(listener, Listener::Waiter(_));
-        let waiters = unconfirmed.flat_map(|channel| channel.listeners.iter().filter(is_waiter));
-        let waiters: Vec<Listener> = waiters.cloned().collect();
-        drop(state);
-        waiters.iter().for_each(|waiter| waiter.tell(None));
-        !waiters.is_empty()
-    }
-
-    /// Returns whether no claim is watched, and the subscriptions of earlier ones have ended.
-    fn is_empty(&self) -> bool {
-        self.state.lock().channels.is_empty()
-    }
-
-    /// Returns whether the server has confirmed the subscription to a channel.
-    fn is_subscribed(&self, name: &str) -> bool {
-        let state = self.state.lock();
-        state.channels.get(name).is_some_and(|channel| channel.subscribed)
-    }
-
-    fn notify(&self, name: &str, message: &str) {
-        let state = self.state.lock();
-        let listeners = state.channels.get(name).map(|channel| channel.listeners.clone());
-        drop(state);
-        listeners
-            .iter()
-            .flatten()
-            .for_each(|listener| listener.tell(Some(message)));
-    }
-}
-
-impl Listener {
-    fn is(&self, other: &Listener) -> bool {
-        match (self, other) {
-            (Listener::Waiter(one), Listener::Waiter(other)) => one.is(other),
-            (Listener::Client(one, _), Listener::Client(other, _)) => one.is(other),
-            _ => false,
-        }
-    }
-
-    /// Passes on a message; without one, that messages may have been missed.
-    fn tell(&self, message: Option<&str>) {
-        match self {
-            Listener::Waiter(signal) => signal.notify(),
-            Listener::Client(queue, layout) => {
-                let name = message.and_then(|key| layout.name_of(key));
-                queue.push(match name.map(LockKey::new) {
-                    Some(Ok(key)) => Invalidation::Key(key),
-                    _ => Invalidation::All,
-                });
-            }
-        }
-    }
-}
-
 /// Receives messages for all waiters, and makes waiters poll while their subscription is lost.
 async fn run(dialer: Dialer, registry: Arc<Registry>, replaced: watch::Receiver<()>) {
     tokio::join!(
@@ -391,7 +167,7 @@ async fn run(dialer: Dialer, registry: Arc<Registry>, replaced: watch::Receiver<
 /// wake-ups.
 async fn poll_while_lost(registry: &Registry) {
     loop {
-        registry.lost.notified().await;
+        registry.lost().await;
         while registry.notify_unconfirmed() {
             sleep(POLL_INTERVAL).await;
         }
@@ -418,7 +194,7 @@ async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watc
         registry.reset();
         sleep(RETRY_PAUSE).await;
         while registry.is_empty() {
-            registry.changed.notified().await;
+            registry.changed().await;
         }
     }
 }
@@ -441,7 +217,7 @@ async fn apply_changes(mut subscriber: Subscriber, registry: &Registry, limit: D
         let (wanted, unwanted) = registry.take_changes();
         if wanted.is_empty() && unwanted.is_empty() {
             tokio::select! {
-                () = registry.changed.notified() => {}
+                () = registry.changed() => {}
                 () = registry.retry_refused() => {}
             }
         }
@@ -450,7 +226,7 @@ async fn apply_changes(mut subscriber: Subscriber, registry: &Registry, limit: D
         }
         for names in unwanted.chunks(MAX_CHANNELS) {
             timeout(limit, subscriber.unsubscribe(names)).await.ok()??;
-            registry.state.lock().changed.extend_from_slice(names);
+            registry.unsubscribed(names);
         }
     }
 }
@@ -509,7 +285,7 @@ mod tests {
             .expect_err("it is closed");
         assert_eq!(refusal.fault(), Fault::Closed);
         assert!(matches!(*subscriptions.task.lock(), Task::Closed));
-        assert!(subscriptions.registry.state.lock().channels.is_empty());
+        assert!(subscriptions.registry.is_empty());
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ mod help;
 mod lock;
 mod objects;
 mod parse;
+mod tips;
 mod verbs;
 
 pub use duration::parse_duration;

@@ -310,7 +310,9 @@ impl Guardian {
     /// Reaps dead descendants that became children of the guardian when their parents ended.
     fn reap_orphans(&self) {
         let leader = self.command.as_ref().map(|command| command.leader);
+        // If /proc cannot be read, the next check reaps them.
         process_tree::children()
+            .unwrap_or_default()
             .into_iter()
             .filter(|&child| Some(child) != leader)
             .for_each(reap);

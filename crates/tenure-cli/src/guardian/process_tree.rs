@@ -6,6 +6,8 @@
 //! opened *before* the process's parent is read from /proc. If the process still lives *after* the read, the parent
 //! that was read is that of the identified process, and not that of a later process with the same id.
 
+use std::io;
+
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -35,32 +37,37 @@ impl Descendant {
         kill_process(self.pid, signal)
     }
 
-    /// Returns the process group, `None` if the process has been reaped or there is no /proc.
+    /// Returns the process group, `None` if the process has been reaped or /proc cannot be read.
     pub(super) fn group(&self) -> Option<Pid> {
-        Stat::of(self.pid).and_then(|stat| stat.group)
+        Stat::of(self.pid).ok()?.and_then(|stat| stat.group)
     }
 }
 
 /// Returns the direct children of this process, including zombies. Always empty on systems other than Linux.
-pub(super) fn children() -> Vec<Pid> {
+///
+/// # Errors
+/// /proc exists but cannot be read, for example because no descriptor is free: there may be children.
+pub(super) fn children() -> io::Result<Vec<Pid>> {
     proc::children_of(rustix::process::getpid())
 }
 
 /// Iterates over each direct child and all its descendants that can be identified safely.
 pub(super) fn all_below() -> impl Iterator<Item = Descendant> {
-    let children = children().into_iter();
+    // As in `below`, a process may be missed.
+    let children = children().unwrap_or_default().into_iter();
     children.flat_map(|child| std::iter::once(Descendant::child(child)).chain(below(child)))
 }
 
-/// Lists every descendant that one walk through /proc finds, by id and start time.
-pub(super) fn everything_below() -> Vec<ProcessIdentity> {
-    let mut pids = children();
+/// Lists every descendant that one walk through /proc finds, by id and start time. Fails as `children` does.
+pub(super) fn everything_below() -> io::Result<Vec<ProcessIdentity>> {
+    let mut pids = children()?;
     let mut next = 0;
     while let Some(&parent) = pids.get(next) {
-        pids.extend(proc::children_of(parent));
+        pids.extend(proc::children_of(parent)?);
         next += 1;
     }
-    pids.into_iter().filter_map(ProcessIdentity::of).collect()
+    let identities = pids.into_iter().map(ProcessIdentity::of);
+    identities.filter_map(io::Result::transpose).collect()
 }
 
 /// A process id with a start time, which tells the process from a later one with the same id.
@@ -71,10 +78,10 @@ pub(super) struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// Returns the process that has this id at present.
-    pub(super) fn of(pid: Pid) -> Option<ProcessIdentity> {
-        let started = Stat::of(pid)?.started;
-        Some(ProcessIdentity { pid, started })
+    /// Returns the process that has this id at present, `None` if there is none.
+    pub(super) fn of(pid: Pid) -> io::Result<Option<ProcessIdentity>> {
+        let stat = Stat::of(pid)?;
+        Ok(stat.map(|Stat { started, .. }| ProcessIdentity { pid, started }))
     }
 }
 
@@ -89,9 +96,10 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    pub(super) fn of(pid: Pid) -> Option<Stat> {
-        let text = std::fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-        Stat::parse(&String::from_utf8_lossy(&text))
+    /// Reads the fields of a process. `None` if it has been reaped, or there is no /proc.
+    pub(super) fn of(pid: Pid) -> io::Result<Option<Stat>> {
+        let text = unless_gone(std::fs::read(format!("/proc/{}/stat", pid.as_raw_pid())))?;
+        Ok(text.and_then(|text| Stat::parse(&String::from_utf8_lossy(&text))))
     }
 
     /// Parses the fields after the last `)`: the process name in front of them may itself hold brackets and spaces.
@@ -104,6 +112,16 @@ impl Stat {
             session: pid()?,
             started: fields.nth(15)?.parse().ok()?,
         })
+    }
+}
+
+/// Returns what was read in /proc, `None` if the process it belongs to is gone.
+fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -120,22 +138,22 @@ pub(super) fn below(_child: Pid) -> Vec<Descendant> {
 mod proc {
     use rustix::process::Pid;
 
-    pub(super) fn children_of(_parent: Pid) -> Vec<Pid> {
-        Vec::new()
+    pub(super) fn children_of(_parent: Pid) -> std::io::Result<Vec<Pid>> {
+        Ok(Vec::new())
     }
 }
 
 #[cfg(target_os = "linux")]
 mod proc {
-    use std::fs;
     use std::os::fd::OwnedFd;
     use std::path::Path;
     use std::sync::OnceLock;
+    use std::{fs, io};
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-    use super::{Descendant, Stat};
+    use super::{Descendant, Stat, unless_gone};
 
     /// Returns the descendants of a direct child that can be identified safely, nearest first.
     ///
@@ -152,6 +170,7 @@ mod proc {
         let mut next = 0;
         while let Some(parent) = found.get(next) {
             let offspring: Vec<Descendant> = children_of(parent.pid)
+                .unwrap_or_default()
                 .into_iter()
                 .filter_map(|pid| proven_child(parent, pid))
                 .collect();
@@ -164,7 +183,7 @@ mod proc {
 
     fn proven_child(parent: &Descendant, pid: Pid) -> Option<Descendant> {
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        let stat = Stat::of(pid)?;
+        let stat = Stat::of(pid).ok()??;
         let proven =
             stat.parent == Some(parent.pid) && alive(&handle) && parent.handle.as_ref().is_some_and(alive);
         proven.then_some(Descendant {
@@ -179,7 +198,7 @@ mod proc {
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
     }
 
-    pub(super) fn children_of(parent: Pid) -> Vec<Pid> {
+    pub(super) fn children_of(parent: Pid) -> io::Result<Vec<Pid>> {
         static LISTED: OnceLock<bool> = OnceLock::new();
         if *LISTED.get_or_init(|| Path::new("/proc/thread-self/children").exists()) {
             listed_children(parent)
@@ -189,27 +208,33 @@ mod proc {
     }
 
     /// Reads the kernel's list of children of each thread of `parent`. Fast, but only some kernels have such lists.
-    fn listed_children(parent: Pid) -> Vec<Pid> {
-        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid())) else {
-            return Vec::new();
-        };
-        let lists = threads
-            .flatten()
-            .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-        lists
-            .flat_map(|list| list.split_ascii_whitespace().filter_map(pid).collect::<Vec<_>>())
-            .collect()
+    fn listed_children(parent: Pid) -> io::Result<Vec<Pid>> {
+        let mut children = Vec::new();
+        let threads = unless_gone(fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid())))?;
+        for thread in threads.into_iter().flatten() {
+            // The list of threads also ends with an error if the process ends.
+            let Some(thread) = unless_gone(thread)? else { break };
+            let list = unless_gone(fs::read_to_string(thread.path().join("children")))?;
+            children.extend(
+                list.iter()
+                    .flat_map(|list| list.split_ascii_whitespace())
+                    .filter_map(pid),
+            );
+        }
+        Ok(children)
     }
 
-    fn searched_children(parent: Pid) -> Vec<Pid> {
-        let Ok(entries) = fs::read_dir("/proc") else {
-            return Vec::new();
-        };
-        let all = entries
-            .flatten()
-            .filter_map(|entry| pid(entry.file_name().to_str()?));
-        all.filter(|&candidate| Stat::of(candidate).is_some_and(|stat| stat.parent == Some(parent)))
-            .collect()
+    fn searched_children(parent: Pid) -> io::Result<Vec<Pid>> {
+        let mut children = Vec::new();
+        for entry in unless_gone(fs::read_dir("/proc"))?.into_iter().flatten() {
+            let Some(candidate) = entry?.file_name().to_str().and_then(pid) else {
+                continue;
+            };
+            if Stat::of(candidate)?.is_some_and(|stat| stat.parent == Some(parent)) {
+                children.push(candidate);
+            }
+        }
+        Ok(children)
     }
 
     fn pid(text: &str) -> Option<Pid> {
@@ -236,7 +261,8 @@ mod proc {
             let mut child = sleeper();
             let pid = Pid::from_child(&child);
             let me = rustix::process::getpid();
-            let (listed, searched) = (listed_children(me), searched_children(me));
+            let listed = listed_children(me).expect("/proc is readable");
+            let searched = searched_children(me).expect("/proc is readable");
             child.kill().expect("the child is ours");
             child.wait().expect("the child is ours");
             assert!(listed.contains(&pid), "{listed:?}");

@@ -31,19 +31,22 @@ pub enum StartError {
     /// No handler for the signals of job control could be installed.
     #[error("the signals that stop and continue the command could not be handled")]
     JobControl(#[source] io::Error),
+    /// /proc could not be read, so `tenure` cannot tell the command's processes from earlier ones.
+    #[error("the processes of this system could not be listed in /proc")]
+    Processes(#[source] io::Error),
 }
 
 impl StartError {
     /// Returns the exit code of `tenure run`: 127 if there is no such program, 126 if it cannot be executed, 123 if the
-    /// lock was lost or its deadline passed before the start, 128 plus the signal's number, 125 if the guardian or job
-    /// control failed.
+    /// lock was lost or its deadline passed before the start, 128 plus the signal's number, 125 if the guardian, job
+    /// control or /proc failed.
     pub fn exit_code(&self, program: &OsStr) -> u8 {
         match self {
             StartError::Exec(error) if error.kind() == io::ErrorKind::NotFound && !is_there(program) => 127,
             StartError::Exec(_) => 126,
             StartError::TooLate | StartError::Lost(_) => 123,
             StartError::Signal(signal) => Status::Signaled(*signal).exit_code(),
-            StartError::Guardian | StartError::JobControl(_) => 125,
+            StartError::Guardian | StartError::JobControl(_) | StartError::Processes(_) => 125,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Kills the descendants of this process, except those that the caller spares, and no other process.
 
+use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -64,7 +65,8 @@ impl Sweep {
             // The group comes first: the kernel signals all its members in one step, which no `fork` can escape.
             let _ = kill_process_group(leader, Signal::KILL);
         }
-        let children = self.children();
+        // If /proc cannot be read, the kernel has at least killed the group, and another round follows.
+        let children = self.children().unwrap_or_default();
         let mut refused = Vec::new();
         for &child in &children {
             if process_tree::Descendant::child(child).signal(Signal::KILL) == Err(Errno::PERM) {
@@ -93,6 +95,7 @@ impl Sweep {
         let dead_leader = self.leader.filter(|&leader| ended(leader));
         let left: Vec<Pid> = self
             .children()
+            .unwrap_or_default()
             .into_iter()
             .filter(|&pid| Some(pid) != dead_leader)
             .collect();
@@ -118,21 +121,28 @@ impl Sweep {
             return false;
         }
         if !self.spared.is_empty() {
-            return self.children().is_empty();
+            return self.children().is_ok_and(|children| children.is_empty());
         }
         matches!(wait(WaitOptions::NOHANG), Err(Errno::CHILD))
     }
 
-    fn children(&self) -> Vec<Pid> {
-        process_tree::children()
-            .into_iter()
-            .filter(|&pid| !self.is_spared(pid))
-            .collect()
+    /// Returns the children that are not spared. Fails if /proc cannot be read: a spared process might be taken for one of
+    /// the command's, and one of the command's might be overlooked.
+    fn children(&self) -> io::Result<Vec<Pid>> {
+        let mut children = Vec::new();
+        for pid in process_tree::children()? {
+            if !self.is_spared(pid)? {
+                children.push(pid);
+            }
+        }
+        Ok(children)
     }
 
-    fn is_spared(&self, pid: Pid) -> bool {
-        let known = self.spared.iter().find(|spared| spared.pid == pid);
-        known.is_some_and(|&spared| process_tree::ProcessIdentity::of(pid) == Some(spared))
+    fn is_spared(&self, pid: Pid) -> io::Result<bool> {
+        match self.spared.iter().find(|spared| spared.pid == pid) {
+            Some(&spared) => Ok(process_tree::ProcessIdentity::of(pid)? == Some(spared)),
+            None => Ok(false),
+        }
     }
 
     fn reap_leader(&mut self) {

@@ -69,7 +69,9 @@ pub(super) fn shell_can_continue_us() -> bool {
     };
     let mut ancestor = getppid();
     while let Some(pid) = ancestor {
-        let Some(stat) = Stat::of(pid) else { return false };
+        let Ok(Some(stat)) = Stat::of(pid) else {
+            return false;
+        };
         if stat.session != Some(session) {
             return false;
         }

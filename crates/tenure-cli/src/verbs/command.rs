@@ -103,7 +103,7 @@ fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure>
     let program = argv.first().cloned().unwrap_or_default();
     let failure = Failure::system(format!("cannot run {program:?}"), error);
     let why = match error {
-        StartError::Guardian | StartError::JobControl(_) => return Err(failure),
+        StartError::Guardian | StartError::JobControl(_) | StartError::Processes(_) => return Err(failure),
         StartError::TooLate => Some(StopReason::Deadline),
         StartError::Lost(_) => Some(StopReason::Lost),
         StartError::Exec(_) | StartError::Signal(_) => None,

@@ -60,10 +60,20 @@ fn verbosity(global: &Global) -> Verbosity {
     }
 }
 
+/// Fails unless six descriptors are free, as many as the runtime opens: tokio panics if it finds none for its signals.
+#[cfg(unix)]
+fn find_descriptors() -> std::io::Result<()> {
+    let pairs = (0..3).map(|_| std::os::unix::net::UnixStream::pair());
+    pairs.collect::<std::io::Result<Vec<_>>>().map(drop)
+}
+
 /// Runs a verb to its end, on a runtime with one thread.
 fn block_on(verb: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+    let failed = |error| Failure::system("cannot set up timers and sockets", error);
+    #[cfg(unix)]
+    find_descriptors().map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::system("cannot set up timers and sockets", error))?;
+    let runtime = runtime.map_err(failed)?;
     let done = runtime.block_on(verb);
     // Each verb has waited for its calls to the store, up to a time limit. Do not wait longer for unfinished calls.
     runtime.shutdown_background();

@@ -106,6 +106,44 @@ fn the_warning_about_a_store_that_died_names_key_store_and_cause() {
     }
 }
 
+/// A renewal would find the eviction only after ten seconds. Redis tells the holder at once.
+#[test]
+fn on_redis_an_eviction_ends_run_and_hold_at_once() {
+    if !needs("redis-server", "redis-server") {
+        return;
+    }
+    let redis = Redis::start().expect("the server starts");
+    let fixture = Fixture::new();
+    let store: &[_] = &[("TENURE_URL", &*redis.url())];
+    for (lock, code) in [
+        (&["run", "k", "--", "sleep", "600"][..], 123),
+        (&["--json", "hold", "k", "--no-stdin"], 4),
+    ] {
+        let mut holder = fixture.at_home(lock);
+        holder
+            .envs(store.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let holder = Process::of(holder.spawn().expect("it starts"));
+        let subscribed = || {
+            redis
+                .ask(&["PUBSUB", "CHANNELS", "tenure:client:*"])
+                .is_ok_and(|found| found.len() > 4)
+        };
+        wait_for("the holder's subscription", subscribed);
+        let evicted = Instant::now();
+        assert_eq!(fixture.call_at_home(&["evict", "k", "--all"], store).code, 0);
+        let done = holder.finish();
+        assert!(
+            evicted.elapsed() < Duration::from_secs(5),
+            "{:?}: {done:?}",
+            evicted.elapsed()
+        );
+        assert_eq!(done.code, code, "{done:?}");
+        assert!(format!("{done:?}").contains("evicted"), "{done:?}");
+    }
+}
+
 /// R24: the command does not run on without its lock.
 #[test]
 fn an_evicted_command_gets_term_then_kill_and_123() {

@@ -97,8 +97,8 @@ fn an_empty_tenure_url_is_a_usage_error() {
 fn a_lack_of_descriptors_is_reported_as_such() {
     let fixture = Fixture::new();
     let tenure = fixture.at_home(&[]);
-    // With fewer, the runtime cannot be made.
-    for limit in 8..24 {
+    // With fewer, the system cannot load the program.
+    for limit in 4..24 {
         let mut limited = std::process::Command::new("sh");
         let script = format!("ulimit -n {limit}; exec \"$0\" -q --url sqlite:x.db run k -- true");
         limited.arg("-c").arg(script).arg(tenure.get_program());

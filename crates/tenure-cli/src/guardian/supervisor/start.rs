@@ -45,8 +45,9 @@ impl Supervisor {
         // children. Each such descendant is below a child other than the guardian.
         let guardian = Pid::from_child(&self.guardian);
         let mut spared = Vec::new();
-        if process_tree::children().iter().any(|&pid| pid != guardian) {
-            spared = process_tree::everything_below();
+        let children = process_tree::children().map_err(StartError::Processes)?;
+        if children.iter().any(|&pid| pid != guardian) {
+            spared = process_tree::everything_below().map_err(StartError::Processes)?;
             spared.retain(|spared| spared.pid != guardian);
         }
         // If nothing must be done after the report `Spawned`, do not wait for it: the command then starts sooner.
