@@ -19,6 +19,7 @@ mod profile;
 mod query;
 mod release;
 mod renew;
+mod server_clock;
 mod time;
 mod token;
 mod tombstones;
@@ -43,6 +44,7 @@ pub use profile::{
 pub use query::{Cursor, HolderStatus, LockStatus, Page, Query, WaiterStatus};
 pub use release::{Cause, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor};
 pub use renew::{Loss, Phase, RenewReply, RenewRequest};
+pub use server_clock::ServerClock;
 pub use time::{Clock, Instant, SystemClock};
 pub use token::{FencingToken, InvalidToken, TokenRange};
 pub use tombstones::Tombstones;

@@ -6,6 +6,9 @@
 mod duration;
 mod error;
 mod host;
+mod login;
+#[cfg(feature = "lookup")]
+mod lookup;
 mod options;
 mod parse;
 mod password_file;
@@ -19,6 +22,9 @@ mod url;
 pub use duration::{InvalidDuration, parse_duration};
 pub use error::{InvalidUrl, Part};
 pub use host::Host;
+pub use login::{Credentials, Login};
+#[cfg(feature = "lookup")]
+pub use lookup::addresses;
 pub use options::{Known, Options};
 pub use password_file::{PasswordFile, PasswordFileError, read_password_file};
 pub use secret::Secret;

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{BackendError, Clock, Profile, ServerDeath, SystemClock};
-use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl};
+use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl};
 
 use crate::connection::recovery::Member;
-use crate::credentials::{Credentials, CredentialsSource, Login};
 use crate::error::invalid;
 use crate::layout::Layout;
 use crate::profile::CLUSTER_HAZARDS;
@@ -53,8 +52,6 @@ const OPTIONS: &[Known] = &[
 pub struct Config {
     pub(crate) topology: Topology,
     pub(crate) login: Login,
-    /// If these are set, `login` is not used.
-    pub(crate) credentials: Option<CredentialsSource>,
     pub(crate) database: u32,
     pub(crate) layout: Layout,
     pub(crate) connect_timeout: Duration,
@@ -92,7 +89,6 @@ impl Config {
         Config {
             topology,
             login: Login::default(),
-            credentials: None,
             database: 0,
             layout: Layout::Redisson,
             connect_timeout: Duration::from_secs(5),
@@ -128,7 +124,7 @@ impl Config {
             })?,
         };
         let login = Login::new(url.user(), url.password(), options.path("password_file"))?;
-        if login.user.is_some() && login.password.is_none() {
+        if login.lacks_password() {
             // The message does not repeat the user name, because it may be a misplaced password.
             return Err(invalid(
                 "the URL names a user and no password: write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for \
@@ -172,21 +168,21 @@ impl Config {
     /// Sets the ACL user. Without one, the password is that of the default user.
     #[must_use]
     pub fn user(mut self, user: impl Into<String>) -> Self {
-        self.login.user = Some(user.into());
+        self.login = self.login.with_user(user);
         self
     }
 
     /// Sets the password.
     #[must_use]
     pub fn password(mut self, password: Secret) -> Self {
-        self.login.password = Some(password);
+        self.login = self.login.with_password(password);
         self
     }
 
     /// Sets the file that holds the password, read again at each connect so that the password can be rotated.
     #[must_use]
     pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
-        self.login.password_file = Some(file.into());
+        self.login = self.login.with_password_file(file);
         self
     }
 
@@ -208,12 +204,12 @@ impl Config {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn credentials<F>(self, fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
+    pub fn credentials<F>(mut self, fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Credentials, BackendError>> + Send + 'static,
     {
-        let credentials = Some(CredentialsSource::new(fetch));
-        Config { credentials, ..self }
+        self.login = self.login.fetching(fetch);
+        self
     }
 
     /// Sets the number of the database: 0 by default.
@@ -372,7 +368,7 @@ mod tests {
         );
         let read = read.expect("it makes sense");
         assert_eq!((read.address().as_str(), read.database), ("cache:6380", 4));
-        assert_eq!(read.login.user.as_deref(), Some("ada"));
+        assert_eq!(read.login.user(), Some("ada"));
         assert_eq!(
             (read.connect_timeout, read.command_timeout),
             (Duration::from_secs(1), Duration::from_millis(250))

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use redis::RedisError;
 use tenure_backend::{BackendError, Batch, Effect, Fairness, Fault};
-use tenure_endpoint::PasswordFileError;
 
 /// Error for a setting or an argument that is not valid. Nothing was sent.
 pub(crate) fn invalid(message: impl fmt::Display) -> BackendError {
@@ -66,13 +65,6 @@ pub(crate) fn renewal_timed_out(limit: Duration) -> BackendError {
 pub(crate) fn not_subscribed() -> BackendError {
     let message = "Redis did not confirm a subscription: waiters poll until one can be had";
     BackendError::new(Fault::Unavailable, Effect::None, message)
-}
-
-/// Error for a password file that cannot be read. It is transient: a program that rotates the password may be writing
-/// the file now.
-pub(crate) fn no_password(error: &PasswordFileError) -> BackendError {
-    let message = format!("{error}; it is read again at the next try");
-    BackendError::because(Fault::Unavailable, Effect::None, message, cause_of(error))
 }
 
 /// Error for a call in a child made by `fork`, whose parent opened the connection.

@@ -4,9 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use tenure_backend::BackendError;
-use tenure_endpoint::{Host, Options, StoreUrl};
+use tenure_endpoint::{Host, Login, Options, StoreUrl};
 
-use crate::credentials::Login;
 use crate::error::invalid;
 
 /// Default ports of a server and of a sentinel.

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use tenure_backend::{ClientId, Fairness, Mode};
+use tenure_backend::{ClientId, Fairness, Mode, ServerClock};
 
 use crate::claims::names::{Owner, client_key, in_flight_key};
 use crate::claims::script::Command;
 use crate::claims::table::{ClientRecord, Placement};
-use crate::connection::clock::ServerClock;
 use crate::profile::{grants, lease_ms};
 
 /// Adds two keys to a call: that of the client's record, and `tenure_in_flight`, which exists while requests of the

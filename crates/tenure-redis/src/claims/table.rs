@@ -11,12 +11,11 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness, Grant, Instant, Kind,
-    TokenRange, Tombstones,
+    ServerClock, TokenRange, Tombstones,
 };
 
 use crate::claims::reply::granted_record;
 use crate::claims::slot::client_record_at;
-use crate::connection::clock::ServerClock;
 
 /// Time for which Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight. The record
 /// that a holder was evicted is kept for this time after the end of the holder's lease.

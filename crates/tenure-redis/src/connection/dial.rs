@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis::RedisConnectionInfo;
 use tenure_backend::BackendError;
-use tenure_endpoint::Host;
+use tenure_endpoint::{Host, Login};
 use tokio::sync::Notify;
 
 use crate::config::Config;
@@ -114,11 +114,22 @@ impl Dialer {
     /// The user, password and database to log in with. Fetches credentials or reads the password file each time,
     /// because they may have been rotated.
     pub(crate) async fn handshake(&self) -> Result<RedisConnectionInfo, ConnectError> {
-        let config = &self.config;
-        let info = match &config.credentials {
-            Some(source) => source.fetch().await?.0.info()?,
-            None => config.login.info()?,
-        };
-        Ok(info.set_db(i64::from(config.database)))
+        let info = handshake(&self.config.login).await?;
+        Ok(info.set_db(i64::from(self.config.database)))
     }
+}
+
+/// What a client tells a server or a sentinel when it logs in: its user, its password and its name.
+pub(crate) async fn handshake(login: &Login) -> Result<RedisConnectionInfo, BackendError> {
+    let credentials = login.credentials().await?;
+    let mut info = RedisConnectionInfo::default().set_lib_name("tenure", env!("CARGO_PKG_VERSION"));
+    if let Some(user) = credentials.user_name() {
+        info = info.set_username(user);
+    }
+    Ok(match credentials.secret() {
+        Some(password) => info.set_password(password.expose()),
+        // An empty password makes the client log in. Otherwise it would act as the default user.
+        None if credentials.user_name().is_some() => info.set_password(""),
+        None => info,
+    })
 }

@@ -32,13 +32,13 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo};
 use tenure_backend::BackendError;
-use tenure_endpoint::Host;
+use tenure_endpoint::{Host, addresses};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
+use crate::connection::dial::handshake;
 use crate::connection::driver::{Driver, log_in};
-use crate::connection::lookup::addresses;
 use crate::connection::stream::Streams;
 use crate::topology::SentinelConfig;
 
@@ -259,7 +259,7 @@ impl Sentinels {
     }
 
     async fn ask(&self, sentinel: &Host) -> Result<Answer, Failure> {
-        let login = self.config.login.info()?;
+        let login = handshake(&self.config.login).await?;
         let (mut connection, _driver) = self
             .log_in(sentinel, &login, AsyncConnectionConfig::new())
             .await?;
@@ -368,7 +368,8 @@ impl Sentinels {
         let (sender, announced) = unbounded_channel();
         let settings = AsyncConnectionConfig::new().set_push_sender(sender);
         // In this version of the protocol, one connection can both subscribe and ask.
-        let login = self.config.login.info()?.set_protocol(ProtocolVersion::RESP3);
+        let login = handshake(&self.config.login).await?;
+        let login = login.set_protocol(ProtocolVersion::RESP3);
         let (mut connection, driver) = self.within(self.log_in(sentinel, &login, settings)).await?;
         self.within(connection.subscribe(&STEPS).map_err(Failure::from))
             .await?;

@@ -6,14 +6,13 @@ use std::sync::atomic::AtomicUsize;
 use redis::RedisError;
 use redis::aio::AsyncStream;
 use tenure_backend::BackendError;
-use tenure_endpoint::Host;
+use tenure_endpoint::{Host, addresses};
 use tokio::net::TcpStream;
 
 use crate::config::Config;
 #[cfg(feature = "tls")]
 use crate::connection::connect_error::no_tls;
 use crate::connection::connect_error::{ConnectError, is_unknown_host, unknown_host};
-use crate::connection::lookup::addresses;
 use crate::connection::spin::SpinStream;
 
 /// A stream of bytes to and from a server.

@@ -9,14 +9,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, InfoDict, Pipeline, RedisResult, Value};
-use tenure_backend::{BackendError, Effect, Instant, LockKey};
+use tenure_backend::{BackendError, Effect, Instant, LockKey, ServerClock};
 use tenure_endpoint::Host;
 use tokio::time::timeout;
 
 use crate::claims::refusal::{Refusal, from_replica, translate};
 use crate::claims::script::{Command, Dialect};
 use crate::connection::acknowledge::Acknowledger;
-use crate::connection::clock::ServerClock;
 use crate::connection::connect_error::{self, ConnectError, not_yet_master};
 use crate::connection::dial::Dialer;
 use crate::connection::driver::{Driver, log_in};

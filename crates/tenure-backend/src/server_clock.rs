@@ -1,9 +1,9 @@
 //! A lower bound of the server's clock, learned from the times in its replies.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tenure_backend::Instant;
+use crate::Instant;
 
 /// A reading that would lower the bound replaces only a reading that is older than this. So the bound follows a
 /// server clock that was set back.
@@ -17,8 +17,20 @@ const DRIFT: u32 = 1000;
 /// A reply carries the server's time at a moment before its arrival, so at arrival the server's clock shows at least
 /// this time. A delayed reply gives a lower bound. A time limit that is sent to the server then ends earlier, never
 /// later.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tenure_backend::{Instant, ServerClock};
+///
+/// // A reply that carried the server's time, 1 s after 1970, has arrived now.
+/// let arrived = Instant::from_nanos(5_000_000_000);
+/// let clock = ServerClock::new(1_000_000, arrived);
+/// // A second later the server shows at least this, even if its clock is slow by one part in 1000.
+/// assert_eq!(clock.at(arrived + Duration::from_secs(1)), 1_999_000);
+/// ```
 #[derive(Debug)]
-pub(crate) struct ServerClock(Mutex<Reading>);
+pub struct ServerClock(Mutex<Reading>);
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
@@ -42,21 +54,26 @@ impl Reading {
 }
 
 impl ServerClock {
-    pub(crate) fn new(shown: u64, arrived: Instant) -> Self {
+    /// Learns from a first reply, as [`learn`](ServerClock::learn) does.
+    pub fn new(shown: u64, arrived: Instant) -> Self {
         ServerClock(Mutex::new(Reading { shown, arrived }))
     }
 
     /// Learns from a reply that carried the server's time `shown` and came at `arrived` or earlier.
-    pub(crate) fn learn(&self, shown: u64, arrived: Instant) {
-        let mut reading = self.0.lock();
+    pub fn learn(&self, shown: u64, arrived: Instant) {
+        let mut reading = self.reading();
         if shown >= reading.at(arrived) || arrived - reading.arrived > PREFERRED {
             *reading = Reading { shown, arrived };
         }
     }
 
+    fn reading(&self) -> MutexGuard<'_, Reading> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The least that the server's clock shows at `moment` on this client's clock, in microseconds since 1970.
-    pub(crate) fn at(&self, moment: Instant) -> u64 {
-        self.0.lock().at(moment)
+    pub fn at(&self, moment: Instant) -> u64 {
+        self.reading().at(moment)
     }
 }
 

@@ -4,11 +4,24 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::thread;
 
-use tenure_endpoint::Host;
 use tokio::sync::oneshot;
 
+use crate::host::Host;
+
 /// Returns the addresses of a host. A name is looked up on a thread of its own, because the system's function blocks.
-pub(super) async fn addresses(host: &Host) -> io::Result<Vec<SocketAddr>> {
+///
+/// # Errors
+/// The system's error, also if it starts no further thread.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+/// use tenure_endpoint::{Host, addresses};
+///
+/// assert_eq!(addresses(&Host::new("::1", 6379)).await?.len(), 1);
+/// # Ok(()) }
+/// ```
+pub async fn addresses(host: &Host) -> io::Result<Vec<SocketAddr>> {
     let (name, port) = (host.name().to_owned(), host.port_or(0));
     if let Ok(address) = name.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
