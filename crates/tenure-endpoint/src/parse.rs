@@ -11,6 +11,9 @@ use crate::url::StoreUrl;
 /// The longest URL accepted, in bytes.
 const MAX_LEN: usize = 8 * 1024;
 
+/// The option that names a Unix socket, or its folder. A URL with it needs no host.
+const SOCKET: &str = "host";
+
 /// Schemes without hosts: everything between the colon and the `?` is a path.
 const WITHOUT_HOSTS: [&str; 2] = ["sqlite", "memory"];
 
@@ -118,7 +121,11 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, InvalidUrl> {
         password: Some(decode(password, Part::Password)?)
             .filter(|text| !text.is_empty())
             .map(Secret::new),
-        hosts: parse_hosts(hosts, &scheme)?,
+        hosts: match hosts {
+            // `postgres:///shop?host=/run/postgresql` names the folder of a Unix socket.
+            "" if pairs.iter().any(|(name, _)| name == SOCKET) => Vec::new(),
+            hosts => parse_hosts(hosts, &scheme)?,
+        },
         path: decode(path.strip_prefix('/').unwrap_or(path), Part::Path)?,
         pairs,
         scheme,

@@ -11,15 +11,17 @@ const SENTINEL_PASSWORD_FILE: &str = "sentinel_password_file";
 ///
 /// An option that is missing here works, but its value is shown as `***`. A test checks that the list has every option
 /// of every store.
-const SHOWN: [&str; 24] = [
+const SHOWN: [&str; 30] = [
     "application_name",
     "ca",
     "cert",
     "command_timeout",
     "connect_timeout",
+    "connections",
     "drift",
     "durable",
     "fencing",
+    "host",
     "key",
     "layout",
     "max_lease",
@@ -30,12 +32,16 @@ const SHOWN: [&str; 24] = [
     "registry",
     "replica_wait",
     "replicas",
+    "schema",
     "sentinel_user",
     SENTINEL_PASSWORD_FILE,
     "spin",
     "ssl-mode",
     "sslmode",
+    "sweep_after",
     "table",
+    "target_session_attrs",
+    "time_zone",
 ];
 
 /// Parts of the names of credential options, also in other clients' URLs (`passwd`, `sslpassword`, `auth_token`).

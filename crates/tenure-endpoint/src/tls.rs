@@ -4,10 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring;
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 /// The reason why a TLS configuration cannot be made.
 ///
@@ -38,6 +41,119 @@ pub enum TlsError {
     Unfit(#[source] rustls::Error),
 }
 
+/// What a client verifies of the server's certificate.
+///
+/// # Examples
+/// See [`tls_config_verifying`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verification {
+    /// Nothing: the connection is encrypted, but anyone can pretend to be the server.
+    Nothing,
+    /// A trusted authority has signed it, for whatever host.
+    Authority,
+    /// A trusted authority has signed it for this host.
+    Host,
+}
+
+/// Creates the TLS configuration of a client that verifies less of the server's certificate than [`tls_config`], as the
+/// clients of some databases can be told to.
+///
+/// # Errors
+/// As [`tls_config`].
+///
+/// # Examples
+/// ```
+/// use tenure_endpoint::{Verification, tls_config_verifying};
+///
+/// assert!(tls_config_verifying(Verification::Nothing, None, None).is_ok());
+/// ```
+pub fn tls_config_verifying(
+    verification: Verification,
+    ca: Option<&Path>,
+    identity: Option<(&Path, &Path)>,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let authority = match verification {
+        Verification::Host => return tls_config(ca, identity),
+        Verification::Authority => Some(Arc::new(authorities(ca)?)),
+        Verification::Nothing => None,
+    };
+    let provider = Arc::new(ring::default_provider());
+    let authority = authority.map(|roots| {
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+        verifier.map_err(|error| TlsError::Unfit(rustls::Error::General(error.to_string())))
+    });
+    let verifier = Arc::new(AnyHost {
+        authority: authority.transpose()?,
+        provider: provider.clone(),
+    });
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Unfit)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => builder
+            .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
+            .map_err(TlsError::Unfit)?,
+    };
+    Ok(Arc::new(config))
+}
+
+/// Accepts certificates for any host: those of the authorities if there are some, otherwise all.
+#[derive(Debug)]
+struct AnyHost {
+    authority: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+}
+
+impl ServerCertVerifier for AnyHost {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        host: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(authority) = &self.authority else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        match authority.verify_server_cert(certificate, intermediates, host, ocsp, now) {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
 /// Creates the TLS configuration of a client.
 ///
 /// The client trusts the certificate authorities in the file `ca`, or those of the system if `ca` is `None`.
@@ -56,14 +172,15 @@ pub fn tls_config(
         .with_root_certificates(authorities(ca)?);
     let config = match identity {
         None => builder.with_no_client_auth(),
-        Some((certificate, key)) => {
-            let key_of = |path: &Path| PrivateKeyDer::from_pem_file(path).map_err(unreadable(path));
-            builder
-                .with_client_auth_cert(certificates(certificate)?, key_of(key)?)
-                .map_err(TlsError::Unfit)?
-        }
+        Some((certificate, key)) => builder
+            .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
+            .map_err(TlsError::Unfit)?,
     };
     Ok(Arc::new(config))
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(unreadable(path))
 }
 
 fn authorities(ca: Option<&Path>) -> Result<RootCertStore, TlsError> {

@@ -1,0 +1,104 @@
+//! The text of a claim in a row: its ID, on a layout with tokens their number, and its label. A person who reads the table
+//! sees who holds the key. The first word identifies the claim.
+
+use std::sync::Arc;
+
+use tenure_backend::{Claim, ClaimId, HolderId};
+
+/// The first word of a row that an eviction keeps from being taken until its cooldown has passed.
+pub(super) const EVICTED: &str = "evicted";
+
+/// What the row says about its holder.
+#[derive(Debug, PartialEq)]
+pub(super) struct Holder {
+    pub(super) id: HolderId,
+    pub(super) label: Option<Arc<str>>,
+    /// Number of tokens that the claim reserved.
+    pub(super) tokens: Option<u32>,
+}
+
+/// Writes a claim's text. The label is cut to fit the column.
+pub(super) fn write(claim: &Claim, tokens: Option<u32>, width: usize) -> String {
+    let tokens = tokens.map(|tokens| format!(" {tokens}")).unwrap_or_default();
+    let mut text = format!("{}{tokens}", claim.at.id);
+    if !claim.label.is_empty() {
+        text.push(' ');
+        text.push_str(&claim.label);
+    }
+    match text.char_indices().nth(width) {
+        Some((end, _)) => text.truncate(end),
+        None => {}
+    }
+    text
+}
+
+/// Reads what `write` wrote; any other text is a foreign holder's name.
+pub(super) fn read(text: &str, has_tokens: bool) -> Holder {
+    let foreign = || Holder {
+        id: HolderId::Foreign(text.into()),
+        label: None,
+        tokens: None,
+    };
+    let (id, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let Ok(id) = id.parse::<ClaimId>() else {
+        return foreign();
+    };
+    let (tokens, label) = match has_tokens {
+        true => {
+            let (tokens, label) = rest.split_once(' ').unwrap_or((rest, ""));
+            (tokens.parse().ok(), label)
+        }
+        false => (None, rest),
+    };
+    Holder {
+        id: HolderId::Claim(id),
+        label: Some(label.into()),
+        tokens,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_backend::{ClaimRef, ClientId, LockKey};
+
+    use super::*;
+
+    fn claim(label: &str) -> Claim {
+        let id = ClaimId::new(ClientId::from_random([7; 16]), 3);
+        let key = LockKey::new("k").expect("a key");
+        Claim {
+            label: label.into(),
+            ..Claim::of(ClaimRef { key, id }, Duration::from_secs(1))
+        }
+    }
+
+    #[test]
+    fn a_claim_is_read_as_it_was_written() {
+        for (label, tokens) in [("", None), ("ada@web-1:4711", None), ("", Some(2)), ("a b  c", Some(1024))] {
+            let claim = claim(label);
+            let text = write(&claim, tokens, 255);
+            let expected = Holder {
+                id: HolderId::Claim(claim.at.id),
+                label: Some(label.into()),
+                tokens,
+            };
+            assert_eq!(read(&text, tokens.is_some()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_label_is_cut_at_a_character() {
+        let text = write(&claim(&"ä".repeat(300)), Some(7), 100);
+        assert_eq!(text.chars().count(), 100);
+        assert_eq!(read(&text, true).tokens, Some(7));
+    }
+
+    #[test]
+    fn other_texts_are_foreign_holders() {
+        for text in ["web-1", "07070707-0707-4707-8707-070707070707:thread-12", ""] {
+            assert_eq!(read(text, false).id, HolderId::Foreign(text.into()));
+        }
+    }
+}

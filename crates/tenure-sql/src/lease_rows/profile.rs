@@ -1,0 +1,47 @@
+//! What the layouts promise.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tenure_backend::{
+    Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, ServerDeath,
+};
+
+use super::layout::Layout;
+use crate::server::{Config, Database, Place};
+
+/// A year. The columns hold later times, but nobody waits for them.
+const MAX_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+const HAZARDS: &[Hazard] = &[Hazard::DataLoss, Hazard::ClockSet, Hazard::Failover];
+
+/// The promises of a store with these settings.
+pub(crate) fn profile(config: &Config) -> Profile {
+    let mut limits = Limits::new(Duration::from_millis(1), MAX_LEASE);
+    limits.max_batch = NonZeroU32::new(100).unwrap_or(NonZeroU32::MIN);
+    if config.layout.has_tokens() {
+        limits.max_grants = NonZeroU32::new(1024).unwrap_or(NonZeroU32::MIN);
+    }
+    if config.layout == Layout::ShedLock {
+        // Its times have milliseconds.
+        limits.expiry_slack = Duration::from_millis(1);
+    }
+    let store = match config.database {
+        Database::Postgres => "postgres",
+        Database::MySql => "mysql",
+    };
+    let liveness = Liveness::Lease(LeaseClock::ServerWall);
+    let mut profile = Profile::new(store, config.layout.name(), liveness, HAZARDS, limits);
+    profile.reach = Reach::Network;
+    profile.mutex = Order::Unfair;
+    profile.server_death = match &config.place {
+        Place::Hosts(hosts) if hosts.len() > 1 => ServerDeath::OutageUntilFailover,
+        _ => ServerDeath::Outage,
+    };
+    if config.layout.has_tokens() {
+        profile.fencing = Fencing::Durable;
+    }
+    profile.inspection = Inspection::ALL;
+    profile.inspection.queue = false;
+    profile
+}

@@ -1,0 +1,161 @@
+//! What `tenure doctor` finds: settings of the server, of the role and of the table that weaken the locks.
+
+use tenure_backend::Finding;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::session::PgSession;
+use crate::lease_rows::Layout;
+use crate::server::error::Failure;
+use crate::server::{Config, Place, TlsMode};
+
+/// A standby that is farther behind than this has lost contact, or cannot keep up.
+const FAR_BEHIND: i64 = 16 * 1024 * 1024;
+
+/// One row with all that is asked of the server.
+const SETTINGS: &str = "SELECT current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
+    current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('synchronous_standby_names') AS synchronous_standby_names,
+    current_setting('default_transaction_isolation') AS isolation,
+    current_setting('default_transaction_read_only') AS read_only,
+    current_setting('max_connections')::bigint AS max_connections,
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+    (SELECT string_agg(application_name || ' (' || coalesce(sync_state, 'state unknown') || ')', ', ') FROM pg_stat_replication)
+        AS standbys,
+    (SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn))::bigint FROM pg_stat_replication) AS behind,
+    (SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL) AS subscriptions,
+    coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS encrypted,
+    abs(extract(epoch FROM clock_timestamp()) - $1::bigint / 1000000.0)::float8 AS clock_difference,
+    has_table_privilege($2::text, 'SELECT') AND has_table_privilege($2, 'INSERT')
+        AND has_table_privilege($2, 'UPDATE') AS may_write,
+    has_table_privilege($2, 'DELETE') AS may_delete";
+
+/// Looks for settings that weaken the locks.
+pub(super) async fn examine(session: &mut PgSession, config: &Config) -> Result<Vec<Finding>, Failure> {
+    let table = config.table_name();
+    let here = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let here = i64::try_from(here.as_micros()).unwrap_or_default();
+    let rows = session.ask(SETTINGS, &[(&here, Type::INT8), (&table, Type::TEXT)]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(Vec::new());
+    };
+    let mut found = durability(row);
+    found.extend(standbys(row));
+    found.extend(role(row, config));
+    found.extend(connection(row, session, config));
+    Ok(found)
+}
+
+fn text<'a>(row: &'a Row, name: &str) -> &'a str {
+    row.try_get::<_, Option<&str>>(name).ok().flatten().unwrap_or_default()
+}
+
+fn number(row: &Row, name: &str) -> i64 {
+    row.try_get::<_, Option<i64>>(name).ok().flatten().unwrap_or_default()
+}
+
+fn is_set(row: &Row, name: &str) -> bool {
+    row.try_get::<_, Option<bool>>(name).ok().flatten().unwrap_or_default()
+}
+
+fn durability(row: &Row) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if text(row, "fsync") == "off" || text(row, "full_page_writes") == "off" {
+        found.push(Finding::danger(
+            "the server does not write to stable storage (`fsync` or `full_page_writes` is off)",
+            "after a power failure it may have lost locks that are held, or all its data",
+        ));
+    }
+    if text(row, "synchronous_commit") == "off" {
+        found.push(Finding::note(
+            "the role's `synchronous_commit` is off",
+            "Tenure turns it on for each grant and renewal, but a release may be lost in a crash, and its lock then stays until \
+             the lease ends",
+        ));
+    }
+    found
+}
+
+fn standbys(row: &Row) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let (standbys, names) = (text(row, "standbys"), text(row, "synchronous_standby_names"));
+    let waits = !names.is_empty() && !["off", "local"].contains(&text(row, "synchronous_commit"));
+    if !standbys.is_empty() && !waits {
+        found.push(Finding::warning(
+            format!("the standbys {standbys} are not synchronous"),
+            "one that takes over may lack the latest locks, so two can hold the same: set `synchronous_standby_names`",
+        ));
+    }
+    if number(row, "behind") > FAR_BEHIND {
+        found.push(Finding::warning(
+            format!("a standby is {} MiB behind", number(row, "behind") / (1024 * 1024)),
+            "if it takes over, it lacks the locks of that time",
+        ));
+    }
+    if number(row, "subscriptions") > 0 {
+        found.push(Finding::warning(
+            "this server also takes writes from another one, by logical replication",
+            "if the table of locks is among them, both servers can grant the same lock",
+        ));
+    }
+    found
+}
+
+fn role(row: &Row, config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if !is_set(row, "may_write") || config.layout == Layout::Unique && !is_set(row, "may_delete") {
+        found.push(Finding::danger(
+            format!("the role lacks a permission on `{}`", config.table_name()),
+            "no lock can be acquired or released: grant what `tenure schema` lists",
+        ));
+    }
+    if text(row, "isolation") != "read committed" {
+        found.push(Finding::warning(
+            format!("the role's transactions are `{}` by default", text(row, "isolation")),
+            "statements that meet another session fail and are repeated: `ALTER ROLE … SET default_transaction_isolation = \
+             'read committed'`",
+        ));
+    }
+    if text(row, "read_only") == "on" {
+        found.push(Finding::danger(
+            "the role's transactions are read-only by default",
+            "no lock can be acquired: `ALTER ROLE … SET default_transaction_read_only = off`",
+        ));
+    }
+    found
+}
+
+fn connection(row: &Row, session: &PgSession, config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if session.is_pooled {
+        found.push(Finding::note(
+            "a pooler or a proxy stands between this client and the server",
+            "statements are not prepared, which costs some time",
+        ));
+    }
+    if number(row, "connections") * 10 > number(row, "max_connections") * 9 {
+        let (used, most) = (number(row, "connections"), number(row, "max_connections"));
+        found.push(Finding::warning(
+            format!("{used} of {most} connections are in use"),
+            "clients that need another one are refused",
+        ));
+    }
+    let difference: f64 = row.try_get("clock_difference").unwrap_or_default();
+    if difference > 1.0 {
+        found.push(Finding::note(
+            format!("the server's clock differs from this machine's by {difference:.1} s"),
+            "leases end by the server's clock; if a standby with this machine's clock took over, they would end early or late",
+        ));
+    }
+    let is_remote = match &config.place {
+        Place::Socket(..) => false,
+        Place::Hosts(hosts) => !hosts.iter().all(|host| ["localhost", "127.0.0.1", "::1"].contains(&host.name())),
+    };
+    if is_remote && !is_set(row, "encrypted") && config.tls == TlsMode::Prefer {
+        found.push(Finding::warning(
+            "the connection is not encrypted: the server does not offer TLS, and `sslmode=prefer` does without",
+            "whoever reads the network sees the keys of the locks; add `sslmode=verify-full`",
+        ));
+    }
+    found
+}

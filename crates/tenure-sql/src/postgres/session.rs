@@ -1,0 +1,180 @@
+//! One connection, on which statements run one after the other.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::TryStreamExt;
+use tenure_backend::{Clock, Finding, ServerClock};
+use tokio::task::JoinHandle;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, RowStream};
+
+use super::error::{failure, uncertain};
+use super::examine;
+use crate::lease_rows::{LeaseSession, Outcome, Param, Row, Statement, Statements, Taken, Value, Values};
+use crate::server::Config;
+use crate::server::error::{Failure, unexpected_reply};
+use crate::server::pool::Session;
+
+/// A connection to a server that accepts writes.
+pub(crate) struct PgSession {
+    pub(super) client: Client,
+    pub(super) server_clock: ServerClock,
+    pub(super) clock: Arc<dyn Clock>,
+    /// A pooler stands between, which may send each statement to another server process: nothing is prepared.
+    pub(super) is_pooled: bool,
+    pub(super) prepared: HashMap<String, tokio_postgres::Statement>,
+    /// The server has reported that a write may not be on its standbys.
+    pub(super) warned: Arc<AtomicBool>,
+    /// Moves bytes between the client and the socket.
+    pub(super) driver: JoinHandle<()>,
+}
+
+impl Session for PgSession {
+    fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+}
+
+impl Drop for PgSession {
+    fn drop(&mut self) {
+        // Closes the socket at once, even if a statement is under way. Never cancels it: a commit that waits for a standby
+        // would then report success.
+        self.driver.abort();
+    }
+}
+
+impl PgSession {
+    async fn query(&mut self, statement: &Statement, values: &Values<'_>) -> Result<RowStream, tokio_postgres::Error> {
+        let owned: Vec<Bound<'_>> = statement.params.iter().map(|param| Bound::new(*param, values)).collect();
+        if self.is_pooled {
+            let typed = owned.iter().map(|bound| (bound.as_sql(), bound.kind()));
+            return self.client.query_typed_raw(&statement.sql, typed).await;
+        }
+        if !self.prepared.contains_key(&statement.sql) {
+            let prepared = self.client.prepare(&statement.sql).await?;
+            self.prepared.insert(statement.sql.clone(), prepared);
+        }
+        let prepared = &self.prepared[&statement.sql];
+        self.client.query_raw(prepared, owned.iter().map(Bound::as_sql)).await
+    }
+
+    /// Runs a statement. Returns the rows of its answer as the server sent them, and the number of changed ones.
+    async fn raw(
+        &mut self,
+        statement: &Statement,
+        values: &Values<'_>,
+    ) -> Result<(Vec<tokio_postgres::Row>, u64), Failure> {
+        let answered = async {
+            let mut stream = pin!(self.query(statement, values).await?);
+            let mut rows = Vec::new();
+            while let Some(row) = stream.as_mut().try_next().await? {
+                rows.push(row);
+            }
+            Ok((rows, stream.rows_affected().unwrap_or_default()))
+        };
+        let answered = answered.await.map_err(|error| failure(&error))?;
+        match self.warned.swap(false, Ordering::Relaxed) {
+            true => Err(uncertain().into()),
+            false => Ok(answered),
+        }
+    }
+
+    fn learn(&self, time: i64) {
+        self.server_clock.learn(time.unsigned_abs(), self.clock.now());
+    }
+
+    /// Runs statements without parameters, as a script.
+    pub(super) async fn create(&mut self, script: &str) -> Result<(), Failure> {
+        self.client.batch_execute(script).await.map_err(|error| failure(&error))
+    }
+
+    /// Runs a query of the examination, without preparing it.
+    pub(super) async fn ask(
+        &mut self,
+        sql: &str,
+        params: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
+        self.client.query_typed(sql, params).await.map_err(|error| failure(&error))
+    }
+}
+
+impl LeaseSession for PgSession {
+    fn clock(&self) -> &ServerClock {
+        &self.server_clock
+    }
+
+    async fn run(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Outcome, Failure> {
+        let (rows, changed) = self.raw(statement, values).await?;
+        let rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>().map_err(|_| unexpected_reply())?;
+        Ok(Outcome {
+            changed,
+            last_token: None,
+            rows,
+        })
+    }
+
+    async fn take(&mut self, statements: &Statements, values: &Values<'_>) -> Result<Taken, Failure> {
+        let (rows, _) = self.raw(&statements.take, values).await?;
+        let decoded = rows.first().ok_or_else(unexpected_reply).and_then(|answer| {
+            let number = |name| answer.try_get::<_, i64>(name).map_err(|_| unexpected_reply());
+            let before = answer.try_get::<_, Option<&str>>("key").map_err(|_| unexpected_reply())?;
+            let before = before.map(|_| row(answer)).transpose().map_err(|_| unexpected_reply())?;
+            let last = answer.try_get::<_, Option<i64>>("last").map_err(|_| unexpected_reply())?;
+            Ok((number("granted")?, last, number("now")?, before))
+        });
+        let (granted, last, now, before) = decoded?;
+        self.learn(now);
+        Ok(match granted {
+            0 => Taken::refused(before.as_ref(), values.id, now >= values.until),
+            _ => Taken::Granted(last),
+        })
+    }
+
+    async fn examine(&mut self, config: &Config) -> Result<Vec<Finding>, Failure> {
+        examine::examine(self, config).await
+    }
+}
+
+/// Decodes a lock's row.
+fn row(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
+    let left: Option<i64> = row.try_get("left_us")?;
+    Ok(Row {
+        key: row.try_get("key")?,
+        holder: row.try_get("holder")?,
+        token: row.try_get("token")?,
+        is_held: row.try_get::<_, Option<bool>>("held")?.unwrap_or_default(),
+        left: left.map(|left| std::time::Duration::from_micros(u64::try_from(left).unwrap_or_default())),
+    })
+}
+
+/// A parameter as it is sent.
+enum Bound<'a> {
+    Text(&'a str),
+    Number(i64),
+}
+
+impl<'a> Bound<'a> {
+    fn new(param: Param, values: &Values<'a>) -> Self {
+        match values.get(param) {
+            Value::Text(text) => Bound::Text(text),
+            Value::Number(number) => Bound::Number(number),
+        }
+    }
+
+    fn as_sql(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Bound::Text(text) => text,
+            Bound::Number(number) => number,
+        }
+    }
+
+    fn kind(&self) -> Type {
+        match self {
+            Bound::Text(_) => Type::TEXT,
+            Bound::Number(_) => Type::INT8,
+        }
+    }
+}

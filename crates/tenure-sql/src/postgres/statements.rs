@@ -1,0 +1,198 @@
+//! The statements of each layout for PostgreSQL.
+//!
+//! A statement that takes a row looks first: a refused try locks nothing and writes nothing. What it finds is the
+//! statement's snapshot and decides nothing. The row is then locked without waiting, and PostgreSQL checks the conditions
+//! again on its newest version, with a fresh clock.
+
+use crate::lease_rows::{Dialect, Layout, Param, Statement, Statements};
+use crate::server::Config;
+
+/// A wait for another session's uncommitted row ends after this time: such a session knows nothing of our advisory locks.
+/// What the statement computed before the wait may be as old, so it is taken off its time limit.
+const INSERT_WAIT: &str = "20";
+
+/// Settings of the statement's transaction alone: how long it waits, and that it is on stable storage when it is answered,
+/// even if the role's default is not.
+const SETTINGS: &str = "cfg AS MATERIALIZED (SELECT set_config('lock_timeout', '{wait}ms', true) AS wait, \
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' \
+        ELSE current_setting('synchronous_commit') END, true) AS durable)";
+
+/// The end of a statement that takes a row: the row before, the server's time, and what was granted.
+const TAKEN: &str = "FROM cfg LEFT JOIN look ON cfg.wait IS NOT NULL AND cfg.durable IS NOT NULL";
+
+const LOOK: &str = "SELECT {row} FROM {table} l WHERE l.{key} = :key";
+
+const LIST: &str = "SELECT {row} FROM {table} l \
+    WHERE {held} AND split_part(l.{holder}, ' ', 1) <> 'evicted' AND starts_with(l.{key}::text, :prefix) \
+        AND l.{key}::text COLLATE \"C\" > :after \
+    ORDER BY l.{key}::text COLLATE \"C\" LIMIT :limit";
+
+/// Locks the claim's own row. A row that another session has locked is not found.
+const OWN_ROW: &str = "own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l CROSS JOIN cfg \
+    WHERE l.{key} = :key AND {mine} AND {held} AND cfg.durable IS NOT NULL FOR UPDATE OF l SKIP LOCKED)";
+
+/// Makes the statements of a layout.
+pub(super) fn statements(config: &Config) -> Statements {
+    let dialect = Postgres::new(config);
+    let statement = |template: &str| Statement::new(&dialect, template);
+    let layout = config.layout;
+    let raise = match layout {
+        Layout::Version => ", version = greatest(l.version, :raise)",
+        Layout::Unique | Layout::ShedLock => "",
+    };
+    let renew = format!(
+        "WITH {SETTINGS}, {OWN_ROW} \
+         UPDATE {{table}} l SET {{ends}} = CASE :shorten WHEN 1 THEN least(l.{{ends}}, {{later}}) ELSE {{later}} END{raise} \
+         FROM own WHERE l.{{key}} = own.key AND {{held}}"
+    );
+    let (take, release, evict) = match layout {
+        Layout::Version => (VERSION_TAKE, VERSION_RELEASE, VERSION_EVICT),
+        Layout::Unique => (ROW_TAKE, UNIQUE_RELEASE, ROW_EVICT),
+        Layout::ShedLock => (ROW_TAKE, SHEDLOCK_RELEASE, ROW_EVICT),
+    };
+    Statements {
+        layout,
+        take: statement(&format!("WITH {SETTINGS}, look AS MATERIALIZED ({LOOK}), {take} {TAKEN}")),
+        insert: None,
+        look: statement(LOOK),
+        renew: statement(&renew),
+        release: statement(release),
+        evict: statement(&format!("WITH {SETTINGS}, {evict}")),
+        settle: (layout == Layout::Version).then(|| statement(VERSION_SETTLE)),
+        list: statement(LIST),
+        sweep: (layout == Layout::Unique).then(|| statement(UNIQUE_SWEEP)),
+    }
+}
+
+/// `unique` and `shedlock`: inserts the row, or takes over one that has expired.
+const ROW_TAKE: &str = "put AS (
+    INSERT INTO {table} AS l ({key}, {holder}, {ends}, {changed})
+    SELECT :key, :holder, {later}, {now} FROM cfg
+    WHERE {now_us} < :until - {wait} * 1000
+        AND NOT EXISTS (SELECT FROM look WHERE look.held OR split_part(look.holder, ' ', 1) = :id)
+    ON CONFLICT ({key}) DO UPDATE SET {holder} = EXCLUDED.{holder}, {ends} = {later}, {changed} = {now}
+    WHERE NOT {held} AND NOT {mine} AND {now_us} < :until
+    RETURNING 1)
+SELECT look.*, {now_us} AS now, (SELECT count(*) FROM put) AS granted, NULL::bigint AS last";
+
+const UNIQUE_RELEASE: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine}";
+
+/// A textbook client deletes such rows as well.
+const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - :idle * interval '1 microsecond'
+    AND {key} IN (SELECT l.{key} FROM {table} l WHERE l.{ends} < {now} - :idle * interval '1 microsecond'
+        LIMIT 500 FOR UPDATE SKIP LOCKED)";
+
+const SHEDLOCK_RELEASE: &str =
+    "UPDATE {table} l SET {ends} = least(l.{ends}, {now}) WHERE l.{key} = :key AND {mine}";
+
+const ROW_EVICT: &str = "target AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l CROSS JOIN cfg
+    WHERE l.{key} = :key AND l.{holder} = :target AND {held} AND cfg.durable IS NOT NULL FOR UPDATE OF l)
+UPDATE {table} l SET {holder} = :holder, {ends} = {later}, {changed} = {now}
+FROM target WHERE l.{key} = target.key AND l.{holder} = :target AND {held}";
+
+/// `version`: takes a row that is free, or inserts a missing one. A new row's version begins at the time in microseconds, so
+/// that tokens rise even if somebody has deleted the row. Whoever inserts a key first holds the key's advisory lock.
+const VERSION_TAKE: &str = "free AS MATERIALIZED (
+    SELECT l.{key} AS key FROM {table} l
+    WHERE l.{key} = :key AND NOT {held} AND NOT {mine} AND {now_us} < :until FOR UPDATE SKIP LOCKED),
+taken AS (
+    UPDATE {table} l SET locked = true, {holder} = :holder, version = l.version + :tokens, {changed} = {now}, {ends} = {later}
+    FROM free WHERE l.{key} = free.key AND {now_us} < :until RETURNING l.version),
+inserted AS (
+    INSERT INTO {table} AS l ({key}, version, locked, {holder}, {changed}, {ends})
+    SELECT :key, greatest(:tokens, {now_us}), true, :holder, {now}, {later} FROM cfg
+    WHERE CASE WHEN EXISTS (SELECT FROM look) THEN false
+            ELSE pg_try_advisory_xact_lock(hashtextextended(:key, '{table}'::regclass::oid::bigint)) END
+        AND {now_us} < :until - {wait} * 1000
+    ON CONFLICT ({key}) DO NOTHING RETURNING l.version)
+SELECT look.*, {now_us} AS now, (SELECT count(*) FROM taken) + (SELECT count(*) FROM inserted) AS granted,
+    coalesce((SELECT version FROM taken), (SELECT version FROM inserted)) AS last";
+
+const VERSION_RELEASE: &str = "WITH own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l
+    WHERE l.{key} = :key AND l.locked AND {mine} FOR UPDATE)
+UPDATE {table} l SET locked = false, {holder} = NULL, version = l.version + 1, {changed} = {now}, {ends} = NULL
+FROM own WHERE l.{key} = own.key";
+
+const VERSION_EVICT: &str = "target AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l CROSS JOIN cfg
+    WHERE l.{key} = :key AND l.{holder} = :target AND l.version = :seen AND {held} AND cfg.durable IS NOT NULL
+    FOR UPDATE OF l)
+UPDATE {table} l SET {holder} = NULL, version = l.version + 1, {changed} = {now}, {ends} = {later}
+FROM target WHERE l.{key} = target.key AND l.{holder} = :target AND l.version = :seen AND {held}";
+
+/// A textbook client does not know the end of a lease. So the row is freed after the cooldown, if nobody has taken it.
+const VERSION_SETTLE: &str = "UPDATE {table} l SET locked = false, version = l.version + 1, {ends} = NULL
+WHERE l.{key} = :key AND l.version = :seen AND l.locked AND l.{holder} IS NULL";
+
+/// How PostgreSQL writes the expressions of a layout. `l` is the row.
+struct Postgres {
+    layout: Layout,
+    table: String,
+    /// The server's time with its zone.
+    clock: String,
+    /// The server's time as the columns have it.
+    now: String,
+}
+
+impl Postgres {
+    fn new(config: &Config) -> Self {
+        let clock = config.server_clock.clone();
+        let clock = clock.unwrap_or_else(|| "clock_timestamp()".to_owned());
+        Postgres {
+            layout: config.layout,
+            table: config.table_name(),
+            now: match config.layout {
+                // ShedLock's columns have no zone.
+                Layout::ShedLock => {
+                    let zone = config.time_zone.as_deref().unwrap_or("UTC");
+                    format!("timezone('{zone}', {clock})")
+                }
+                Layout::Unique | Layout::Version => clock.clone(),
+            },
+            clock,
+        }
+    }
+}
+
+impl Dialect for Postgres {
+    const SHARES_PARAMETERS: bool = true;
+
+    fn placeholder(&self, index: usize, param: Param) -> String {
+        let number = index + 1;
+        match param.is_text() {
+            true => format!("${number}::text"),
+            false => format!("${number}::bigint"),
+        }
+    }
+
+    fn expression(&self, name: &str) -> Option<String> {
+        let columns = self.layout.columns();
+        let micros = |time: &str| format!("(extract(epoch FROM {time}) * 1000000)::bigint");
+        Some(match (name, self.layout) {
+            ("table", _) => self.table.clone(),
+            ("key", _) => columns.key.to_owned(),
+            ("holder", _) => columns.holder.to_owned(),
+            ("ends", _) => columns.ends.to_owned(),
+            ("changed", _) => columns.changed.to_owned(),
+            ("wait", _) => INSERT_WAIT.to_owned(),
+            ("now", _) => self.now.clone(),
+            ("now_us", _) => micros(&self.clock),
+            ("later", _) => "({now} + :lease * interval '1 microsecond')".to_owned(),
+            ("mine", _) => "(split_part(coalesce(l.{holder}, ''), ' ', 1) = :id)".to_owned(),
+            ("held", Layout::Version) => {
+                "(l.locked AND NOT coalesce(l.{ends} > l.{changed} AND l.{ends} <= {now}, false))".to_owned()
+            }
+            ("held", _) => "(l.{ends} > {now})".to_owned(),
+            ("token", Layout::Version) => "l.version".to_owned(),
+            ("token", _) => "NULL::bigint".to_owned(),
+            // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
+            ("left", Layout::Version) => {
+                format!("CASE WHEN l.{{ends}} > l.{{changed}} THEN {} END", micros("(l.{ends} - {now})"))
+            }
+            ("left", _) => micros("(l.{ends} - {now})"),
+            ("row", _) => "l.{key}::text AS key, l.{holder}::text AS holder, {token} AS token, {held} AS held, \
+                           {left} AS left_us, {now_us} AS time"
+                .to_owned(),
+            _ => return None,
+        })
+    }
+}

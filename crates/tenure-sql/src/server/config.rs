@@ -1,0 +1,364 @@
+//! Settings of a store on a database server: where it is, how to log in, and where the locks are.
+
+use std::fmt;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{BackendError, Clock, SystemClock};
+use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl};
+
+use super::error::invalid;
+use super::pool::Bounds;
+use crate::lease_rows::Layout;
+
+/// The layouts that a URL may name.
+const LAYOUTS: [&str; 3] = ["unique", "version", "shedlock"];
+
+/// Options that both kinds of database have.
+const COMMON: [Known; 15] = [
+    Known::one_of("layout", &LAYOUTS),
+    Known::text("table"),
+    Known::text("schema"),
+    Known::text("connections"),
+    Known::text("time_zone"),
+    Known::text("host"),
+    Known::text("application_name"),
+    Known::duration("connect_timeout"),
+    Known::duration("command_timeout"),
+    Known::duration("sweep_after"),
+    Known::path("password_file"),
+    Known::path("ca"),
+    Known::path("cert"),
+    Known::path("key"),
+    Known::one_of("target_session_attrs", &["read-write", "primary", "any"]),
+];
+
+const POSTGRES_TLS: Known = Known::one_of(
+    "sslmode",
+    &["disable", "prefer", "require", "verify-ca", "verify-full"],
+);
+const MYSQL_TLS: Known = Known::one_of(
+    "ssl-mode",
+    &["disabled", "preferred", "required", "verify_ca", "verify_identity"],
+);
+
+/// The database server that keeps the locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Database {
+    Postgres,
+    MySql,
+}
+
+impl Database {
+    /// The name that messages use.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Database::Postgres => "PostgreSQL",
+            Database::MySql => "MySQL",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Database::Postgres => 5432,
+            Database::MySql => 3306,
+        }
+    }
+}
+
+/// Whether the connection is encrypted, and what is verified of the server's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TlsMode {
+    Disable,
+    /// Encrypted if the server offers it.
+    Prefer,
+    Require,
+    /// The certificate must be signed by a trusted authority.
+    VerifyCa,
+    /// It must also be the certificate of this host.
+    VerifyFull,
+}
+
+/// Where the server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Tried in turn until one accepts writes.
+    Hosts(Vec<Host>),
+    /// A Unix socket: on PostgreSQL the folder and the port in the socket's name, on MySQL the socket itself.
+    Socket(PathBuf, u16),
+}
+
+/// Address, credentials, layout and limits of a store on a database server.
+///
+/// # Examples
+/// ```
+/// use tenure_sql::server::{Config, StoreUrl};
+///
+/// let url = StoreUrl::parse("postgres://ada:s3cr3t@db.example/shop?layout=version")?;
+/// let config = Config::from_url(&url)?;
+/// assert_eq!(config.address(), "db.example:5432");
+/// assert!(!format!("{config:?}").contains("s3cr3t"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+// A field is described by the method or the option of the URL that sets it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) database: Database,
+    pub(crate) place: Place,
+    pub(crate) login: Login,
+    pub(crate) dbname: Option<String>,
+    pub(crate) schema: Option<String>,
+    pub(crate) table: String,
+    pub(crate) layout: Layout,
+    pub(crate) tls: TlsMode,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    pub(crate) application_name: String,
+    /// Command-line options for the server process, which PostgreSQL accepts at each connect.
+    pub(crate) options: Option<String>,
+    pub(crate) time_zone: Option<String>,
+    pub(crate) connections: usize,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) command_timeout: Duration,
+    pub(crate) sweep_after: Duration,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The expression with which statements read the server's clock; `None` for the database's own function.
+    pub(crate) server_clock: Option<String>,
+}
+
+impl Config {
+    /// Parses `postgres://[user[:password]@]host[:port][,host…]/database?layout=…` or the same with `mysql://` or
+    /// `mariadb://`. The module's page lists the [options](crate::server#options-of-the-url).
+    ///
+    /// Reads a password file at once, to refuse a bad one early, and again at each connect.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) for an unknown or malformed option, a missing layout, or a
+    /// password file that cannot be read. No message contains the password.
+    pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
+        let database = match url.scheme() {
+            "postgres" | "postgresql" => Database::Postgres,
+            _ => Database::MySql,
+        };
+        let known = match database {
+            Database::Postgres => [&COMMON[..], &[POSTGRES_TLS, Known::text("options")]].concat(),
+            Database::MySql => [&COMMON[..], &[MYSQL_TLS]].concat(),
+        };
+        let options = url.options(&known).map_err(invalid)?;
+        let layout = layout(&options)?;
+        let path = |name| options.path(name).map(Path::to_owned);
+        let identity = match (path("cert"), path("key")) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err(invalid("`cert` and `key` belong together: give both")),
+        };
+        let config = Config {
+            database,
+            place: place(url, &options, database),
+            login: Login::new(url.user(), url.password(), options.path("password_file"))?,
+            dbname: Some(url.path().to_owned()).filter(|name| !name.is_empty()),
+            schema: identifier(&options, "schema")?,
+            table: identifier(&options, "table")?.unwrap_or_else(|| layout.table().to_owned()),
+            layout,
+            tls: tls_mode(&options, database),
+            ca: path("ca"),
+            identity,
+            application_name: options.text("application_name").unwrap_or("tenure").to_owned(),
+            options: match database {
+                Database::Postgres => options.text("options").map(str::to_owned),
+                Database::MySql => None,
+            },
+            time_zone: time_zone(&options)?,
+            connections: connections(&options)?,
+            connect_timeout: limit(&options, "connect_timeout", Duration::from_secs(5))?,
+            command_timeout: limit(&options, "command_timeout", Duration::from_secs(3))?,
+            sweep_after: limit(&options, "sweep_after", Duration::from_secs(600))?,
+            clock: Arc::new(SystemClock),
+            server_clock: None,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), BackendError> {
+        if self.database == Database::MySql && self.dbname.is_none() && self.schema.is_none() {
+            return Err(invalid("the URL names no database: write `mysql://HOST/DATABASE`"));
+        }
+        if self.tls < TlsMode::Require && (self.ca.is_some() || self.identity.is_some()) {
+            return Err(invalid(match self.database {
+                Database::Postgres => {
+                    "`ca`, `cert` and `key` are for TLS: add `sslmode=verify-full`, or at least `sslmode=require`"
+                }
+                Database::MySql => {
+                    "`ca`, `cert` and `key` are for TLS: add `ssl-mode=verify_identity`, or at least `ssl-mode=required`"
+                }
+            }));
+        }
+        Ok(())
+    }
+
+    /// Sets the password, such as one that does not come from the URL.
+    #[must_use]
+    pub fn password(mut self, password: Secret) -> Self {
+        self.login = self.login.with_password(password);
+        self
+    }
+
+    /// Sets a callback that fetches user and password at each connect, instead of fixed ones: for tokens that expire, as
+    /// the databases of cloud providers accept them.
+    ///
+    /// Connecting waits for the callback, within `connect_timeout`. If the callback fails, connecting fails with its error,
+    /// and the next attempt calls it again.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure_sql::server::{Config, Credentials, StoreUrl};
+    ///
+    /// let url = StoreUrl::parse("postgres://ada@db.example/shop?layout=version")?;
+    /// let config = Config::from_url(&url)?.credentials(async || {
+    ///     // Ask the cloud provider here.
+    ///     Ok(Credentials::password("a token for 15 minutes"))
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn credentials<F>(mut self, fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Credentials, BackendError>> + Send + 'static,
+    {
+        self.login = self.login.fetching(fetch);
+        self
+    }
+
+    /// Sets the clock that measures leases: the system's by default.
+    #[must_use]
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Config { clock, ..self }
+    }
+
+    /// Sets the expression with which statements read the server's clock, so that a test can move it.
+    #[cfg(feature = "__own-tests")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn server_clock(self, expression: &str) -> Self {
+        let server_clock = Some(expression.to_owned());
+        Config { server_clock, ..self }
+    }
+
+    /// The servers as `host:port`, or the path of the socket.
+    pub fn address(&self) -> String {
+        self.place.to_string()
+    }
+
+    /// The limits of the store's connections.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            address: self.address(),
+            connections: self.connections,
+            connect_timeout: self.connect_timeout,
+            command_timeout: self.command_timeout,
+        }
+    }
+
+    /// The table with its schema, as statements name it. Both are identifiers of letters, digits and `_`.
+    pub(crate) fn table_name(&self) -> String {
+        match &self.schema {
+            Some(schema) => format!("{schema}.{}", self.table),
+            None => self.table.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Hosts(hosts) => {
+                let hosts: Vec<String> = hosts.iter().map(Host::to_string).collect();
+                f.write_str(&hosts.join(","))
+            }
+            Place::Socket(path, _) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+fn layout(options: &Options) -> Result<Layout, BackendError> {
+    match options.one_of("layout") {
+        Some("unique") => Ok(Layout::Unique),
+        Some("version") => Ok(Layout::Version),
+        Some(_) => Ok(Layout::ShedLock),
+        None => Err(invalid(
+            "the URL names no layout: add `?layout=version` (a table of locks with fencing tokens), `?layout=unique` \
+             (insert and delete, without tokens), or `?layout=shedlock` (the table of Java's ShedLock)",
+        )),
+    }
+}
+
+fn place(url: &StoreUrl, options: &Options, database: Database) -> Place {
+    let hosts = url.hosts().iter().cloned();
+    match options.text("host") {
+        Some(path) => {
+            let port = url.hosts().first().map_or(database.port(), |host| host.port_or(database.port()));
+            Place::Socket(PathBuf::from(path), port)
+        }
+        None => Place::Hosts(hosts.map(|host| host.with_default_port(database.port())).collect()),
+    }
+}
+
+fn tls_mode(options: &Options, database: Database) -> TlsMode {
+    let word = match database {
+        Database::Postgres => options.one_of("sslmode"),
+        Database::MySql => options.one_of("ssl-mode"),
+    };
+    match word {
+        Some("disable" | "disabled") => TlsMode::Disable,
+        Some("require" | "required") => TlsMode::Require,
+        Some("verify-ca" | "verify_ca") => TlsMode::VerifyCa,
+        Some("verify-full" | "verify_identity") => TlsMode::VerifyFull,
+        _ => TlsMode::Prefer,
+    }
+}
+
+/// Reads the name of a table or schema. It is written into statements, so it may contain only letters, digits and `_`.
+fn identifier(options: &Options, name: &str) -> Result<Option<String>, BackendError> {
+    let Some(text) = options.text(name) else {
+        return Ok(None);
+    };
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_plain || text.starts_with(|first: char| first.is_ascii_digit()) || text.len() > 63 {
+        return Err(invalid(format!(
+            "`{name}` is not an identifier: write at most 63 letters, digits and `_`, not beginning with a digit"
+        )));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+fn time_zone(options: &Options) -> Result<Option<String>, BackendError> {
+    let Some(text) = options.text("time_zone") else {
+        return Ok(None);
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-:/_".contains(&byte);
+    match text.bytes().all(is_plain) {
+        true => Ok(Some(text.to_owned())),
+        false => Err(invalid(
+            "`time_zone` is not a time zone: write one such as `+00:00`, `UTC` or `Europe/Berlin`",
+        )),
+    }
+}
+
+fn connections(options: &Options) -> Result<usize, BackendError> {
+    match options.text("connections").map(str::parse) {
+        None => Ok(4),
+        Some(Ok(count @ 1..=100)) => Ok(count),
+        Some(_) => Err(invalid("`connections` is a number from 1 to 100")),
+    }
+}
+
+/// Reads a time limit, if it is given. Fails if it is zero.
+fn limit(options: &Options, name: &str, otherwise: Duration) -> Result<Duration, BackendError> {
+    match options.duration(name) {
+        Some(limit) if limit.is_zero() => Err(invalid(format!("`{name}` must be longer than 0"))),
+        limit => Ok(limit.unwrap_or(otherwise)),
+    }
+}
