@@ -6,7 +6,7 @@ use tenure_servers::{Data, Postgres, SteppedClock, needs};
 
 /// Starts a server; `None` if `TENURE_SKIP` names `postgres`.
 fn start() -> Option<Postgres> {
-    needs("postgres", "postgresql-15").then(|| Postgres::start().unwrap())
+    needs("postgres", "postgresql").then(|| Postgres::start().unwrap())
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_restart_keeps_or_loses_the_data_as_requested() {
 
 #[test]
 fn a_clock_step_moves_the_servers_time() {
-    if !needs("postgres", "postgresql-15") {
+    if !needs("postgres", "postgresql") {
         return;
     }
     let clock = SteppedClock::new().unwrap();
