@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::needs::{cannot_start, program};
 
 /// The user that a server runs as.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Account {
     /// The user's name and IDs; `None` for the user that runs the tests.
     other: Option<(&'static str, u32, u32)>,

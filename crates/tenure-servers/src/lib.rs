@@ -5,6 +5,8 @@
 mod account;
 mod clock;
 mod cluster;
+mod installation;
+mod mariadb;
 mod needs;
 mod port;
 mod postgres;
@@ -16,6 +18,7 @@ mod tree;
 
 pub use clock::SteppedClock;
 pub use cluster::RedisCluster;
+pub use mariadb::MariaDb;
 pub use needs::{is_installed, needs};
 pub use port::Port;
 pub use postgres::Postgres;

@@ -1,19 +1,15 @@
 //! A real PostgreSQL server for tests, and standbys that follow it.
 
-use std::fs::Permissions;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::path::Path;
+use std::process::Command;
 
 use rustix::process::Signal;
-use tempfile::TempDir;
 
-use crate::account::Account;
 use crate::clock::SteppedClock;
-use crate::needs::{cannot_start, program};
+use crate::installation::{self, Installation};
+use crate::needs::program;
 use crate::port::Port;
 use crate::process::{Data, Process};
 
@@ -56,7 +52,10 @@ const COPY: [&str; 4] = [
     "--no-sync",
 ];
 
-/// Lines of the file `postmaster.pid`, which a server writes about itself.
+/// The user that the server's Debian package has made.
+pub(crate) const USER: &str = "postgres";
+
+/// Numbers of lines of the file `postmaster.pid`, which a server writes about itself.
 const PID: usize = 0;
 const MEMORY: usize = 6;
 const STATUS: usize = 7;
@@ -65,22 +64,10 @@ const STATUS: usize = 7;
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
-    site: Site,
+    installation: Installation,
     port: Port,
-}
-
-/// What a restart needs to know.
-#[derive(Debug)]
-struct Site {
-    folder: TempDir,
-    account: Account,
-    /// Lines of `postgresql.conf`.
-    options: Vec<String>,
-    /// Names and contents of further files of the data folder.
-    files: Vec<(String, String)>,
-    /// The server to copy; `None` for a server of its own.
+    /// The server to copy if this one loses its data; `None` if this one is not a standby.
     primary: Option<SocketAddr>,
-    clock: Option<Arc<SteppedClock>>,
 }
 
 impl Postgres {
@@ -93,8 +80,8 @@ impl Postgres {
     }
 
     /// Starts a server. `options` are lines of `postgresql.conf`, such as `ssl = on`. `files` are names and contents of
-    /// further files of the data folder, such as `server.key`, with the mode 0600. With `clock`, a test can step the
-    /// server's wall clock.
+    /// further files of the data folder, such as `server.key`, with the mode 0600; a file `pg_hba.conf` replaces the
+    /// rules for logins. With `clock`, a test can step the server's wall clock.
     ///
     /// # Errors
     /// As [`start`](Postgres::start).
@@ -103,23 +90,19 @@ impl Postgres {
         files: &[(&str, &str)],
         clock: Option<SteppedClock>,
     ) -> io::Result<Postgres> {
-        let owned = |(name, content): &(&str, &str)| ((*name).to_owned(), (*content).to_owned());
-        Self::start_at(Site {
-            folder: tempfile::tempdir()?,
-            account: Account::of_package("postgres")?,
-            options: options.iter().map(|option| (*option).to_owned()).collect(),
-            files: files.iter().map(owned).collect(),
-            primary: None,
-            clock: clock.map(Arc::new),
-        })
+        Self::start_in(Installation::new(USER, options, files, clock)?, None)
     }
 
-    fn start_at(site: Site) -> io::Result<Postgres> {
+    fn start_in(installation: Installation, primary: Option<SocketAddr>) -> io::Result<Postgres> {
         let port = Port::reserve()?;
-        site.account.own(site.folder.path())?;
-        site.make_data()?;
-        let process = site.launch(port.address())?;
-        Ok(Postgres { process, site, port })
+        make_data(&installation, primary)?;
+        let process = launch(&installation, port.address())?;
+        Ok(Postgres {
+            process,
+            installation,
+            port,
+            primary,
+        })
     }
 
     /// Starts a standby, and returns once it receives the log of this server. It has the options of this server and
@@ -128,18 +111,11 @@ impl Postgres {
     /// # Errors
     /// As [`start`](Postgres::start), or the error of the copy.
     pub fn standby(&self, options: &[&str]) -> io::Result<Postgres> {
-        let own = options.iter().map(|option| (*option).to_owned());
-        let mut standby = Self::start_at(Site {
-            folder: tempfile::tempdir()?,
-            account: Account::of_package("postgres")?,
-            options: self.site.options.iter().cloned().chain(own).collect(),
-            files: self.site.files.clone(),
-            primary: Some(self.address()),
-            clock: self.site.clock.clone(),
-        })?;
-        let (folder, port) = (standby.site.folder.path(), standby.port.address().port());
+        let installation = self.installation.copy(options)?;
+        let mut standby = Self::start_in(installation, Some(self.address()))?;
+        let (folder, address) = (standby.installation.folder(), standby.port.address());
         standby.process.wait_until("the standby receives no log", |_| {
-            let status = ask(folder, port, "SELECT status FROM pg_stat_wal_receiver");
+            let status = ask(folder, address, "SELECT status FROM pg_stat_wal_receiver");
             status.is_ok_and(|status| status == "streaming")
         })?;
         Ok(standby)
@@ -163,7 +139,7 @@ impl Postgres {
 
     /// The folder with the server's Unix socket.
     pub fn socket_folder(&self) -> &Path {
-        self.site.folder.path()
+        self.installation.folder()
     }
 
     /// The server's URL, with the superuser, who needs no password.
@@ -178,7 +154,7 @@ impl Postgres {
 
     /// The server's clock, if the test can step it.
     pub fn clock(&self) -> Option<&SteppedClock> {
-        self.site.clock.as_deref()
+        self.installation.clock()
     }
 
     /// Kills the server if it runs, and starts it again on the same port. A standby that has lost its data copies its
@@ -189,11 +165,11 @@ impl Postgres {
     pub fn restart(&mut self, data: Data) -> io::Result<()> {
         self.process.kill();
         if data == Data::Lost {
-            self.site.free_memory();
-            std::fs::remove_dir_all(self.site.data())?;
-            self.site.make_data()?;
+            free_memory(&self.installation.data());
+            std::fs::remove_dir_all(self.installation.data())?;
+            make_data(&self.installation, self.primary)?;
         }
-        self.process = self.site.launch(self.port.address())?;
+        self.process = launch(&self.installation, self.port.address())?;
         Ok(())
     }
 
@@ -203,85 +179,61 @@ impl Postgres {
     /// # Errors
     /// The error of the system, or of the first statement that fails.
     pub fn ask(&self, sql: &str) -> io::Result<String> {
-        ask(self.socket_folder(), self.address().port(), sql)
+        ask(self.socket_folder(), self.address(), sql)
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.process.kill();
-        self.site.free_memory();
+        free_memory(&self.installation.data());
     }
 }
 
-impl Site {
-    fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
-    }
-
-    /// Makes the data folder: that of a new server, or a copy of the primary's.
-    fn make_data(&self) -> io::Result<()> {
-        let data = self.data();
-        let path = data.display().to_string();
-        match self.primary {
-            None => self
-                .account
-                .run("initdb", &[&INITDB[..], &["-D", &path]].concat())?,
-            Some(primary) => {
-                let url = format!("postgres://postgres@{primary}");
-                let args = ["--dbname", &url, "--pgdata", &path];
-                self.account.run("pg_basebackup", &[&COPY[..], &args].concat())?;
-            }
+/// Makes the data folder: that of a new server, or a copy of the primary's.
+fn make_data(installation: &Installation, primary: Option<SocketAddr>) -> io::Result<()> {
+    let data = installation.data();
+    let path = format!("--pgdata={}", data.display());
+    match primary {
+        None => {
+            let args = [&INITDB[..], &[&path]].concat();
+            installation.account.run("initdb", &args)?;
         }
-        self.write(
-            "postgresql.conf",
-            &(SETTINGS.to_owned() + &self.options.join("\n")),
-        )?;
-        self.write("pg_hba.conf", LOGINS)?;
-        for (name, content) in &self.files {
-            self.write(name, content)?;
+        Some(primary) => {
+            let primary = format!("--dbname=postgres://postgres@{primary}");
+            let args = [&COPY[..], &[&primary, &path]].concat();
+            installation.account.run("pg_basebackup", &args)?;
         }
-        Ok(())
     }
+    let options = SETTINGS.to_owned() + &installation.options.join("\n");
+    installation.write(&data.join("postgresql.conf"), &options)?;
+    installation.write(&data.join("pg_hba.conf"), LOGINS)?;
+    installation.write_files()
+}
 
-    /// Writes a file of the data folder that only the server's user can read.
-    fn write(&self, name: &str, content: &str) -> io::Result<()> {
-        let path = self.data().join(name);
-        std::fs::write(&path, content)?;
-        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        self.account.own(&path)
-    }
+/// Starts the server, and returns once it accepts connections.
+fn launch(installation: &Installation, address: SocketAddr) -> io::Result<Process> {
+    let (folder, data) = (installation.folder(), installation.data());
+    let port = address.port().to_string();
+    let [socket, path] = [folder, &data].map(|path| path.display().to_string());
+    let args = ["-D", &path, "-p", &port, "-k", &socket].map(str::to_owned);
+    // SIGINT cuts the clients' connections; after SIGTERM, the server waits until the clients close them.
+    let process = installation.start("postgres", &args)?;
+    let mut process = process.with_stop_signal(Signal::INT);
+    process.wait_until("postgres does not start", |process| {
+        let is = |line, value: &str| own_line(&data, line).is_some_and(|text| text == value);
+        is(PID, &process.pid().to_string()) && is(STATUS, "ready")
+    })?;
+    Ok(process)
+}
 
-    /// Starts the server, and returns once it accepts connections.
-    fn launch(&self, address: SocketAddr) -> io::Result<Process> {
-        let (folder, data) = (self.folder.path(), self.data());
-        let port = address.port().to_string();
-        let [socket, path] = [folder, &data].map(|path| path.display().to_string());
-        let args = ["-D", &path, "-p", &port, "-k", &socket].map(str::to_owned);
-        let environment = self
-            .clock
-            .as_deref()
-            .map(SteppedClock::environment)
-            .unwrap_or_default();
-        let log = folder.join("postgres.log");
-        let process = Process::start_as(Some(&self.account), "postgres", &args, &environment, &log)?;
-        // SIGINT cuts the clients' connections; after SIGTERM, the server waits until the clients close them.
-        let mut process = process.with_stop_signal(Signal::INT);
-        process.wait_until("postgres does not start", |process| {
-            let is = |line, value: &str| own_line(&data, line).is_some_and(|text| text == value);
-            is(PID, &process.pid().to_string()) && is(STATUS, "ready")
-        })?;
-        Ok(process)
-    }
-
-    /// Frees the block of System V memory that a killed server leaves behind. The system has only 4,096 such blocks.
-    fn free_memory(&self) {
-        let memory = own_line(&self.data(), MEMORY).unwrap_or_default();
-        // The line has the block's key and its ID.
-        if let Some(id) = memory.split_whitespace().nth(1) {
-            // Fails if the server has freed the block itself.
-            let _ = Command::new("ipcrm").args(["-m", id]).output();
-        }
+/// Frees the block of System V memory that a killed server leaves behind. The system has only 4,096 such blocks.
+fn free_memory(data: &Path) {
+    let memory = own_line(data, MEMORY).unwrap_or_default();
+    // The line has the block's key and its ID.
+    if let Some(id) = memory.split_whitespace().nth(1) {
+        // Fails if the server has freed the block itself.
+        let _ = Command::new("ipcrm").args(["-m", id]).output();
     }
 }
 
@@ -291,24 +243,18 @@ fn own_line(data: &Path, number: usize) -> Option<String> {
     lines.lines().nth(number).map(|line| line.trim().to_owned())
 }
 
-fn ask(folder: &Path, port: u16, sql: &str) -> io::Result<String> {
-    let mut client = Command::new(program("psql"))
-        .args(["-U", "postgres", "-d", "postgres", "-p", &port.to_string(), "-h"])
-        .arg(folder)
-        .args(["-v", "ON_ERROR_STOP=1", "-AtXqf", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| cannot_start("psql", error))?;
-    if let Some(mut input) = client.stdin.take() {
-        // Fails if the client has ended, whose output says why.
-        let _ = input.write_all(sql.as_bytes());
-    }
-    let output = client.wait_with_output()?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => Err(io::Error::other(text(&output.stderr))),
-    }
+fn ask(folder: &Path, address: SocketAddr, sql: &str) -> io::Result<String> {
+    let mut client = Command::new(program("psql"));
+    client
+        .args([
+            "-U",
+            "postgres",
+            "-d",
+            "postgres",
+            "-p",
+            &address.port().to_string(),
+        ])
+        .args(["-v", "ON_ERROR_STOP=1", "-AtXqf", "-", "-h"])
+        .arg(folder);
+    installation::ask("psql", &mut client, sql)
 }
