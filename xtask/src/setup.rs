@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::Failure;
 
-/// The programs that tests need. Columns: name in `PATH`, Debian package, purpose.
+/// The programs that tests need. Columns: name, Debian package, purpose.
 const NEEDS: &str = "\
 cc           | build-essential      | compiles the bundled SQLite
 bash         | bash                 | tries its completions
@@ -16,6 +16,10 @@ setpriv      | util-linux           | starts servers so that none outlives the t
 mandoc       | mandoc               | checks the manual pages
 redis-server | redis-server         | is a server that the tests start
 redis-cli    | redis-tools          | reads what is in that server
+postgres     | postgresql           | is a server that the tests start
+pgbouncer    | pgbouncer            | shares that server's connections among clients
+mariadbd     | mariadb-server       | is a server that the tests start
+mariadb      | mariadb-client       | reads what is in that server
 openssl      | openssl              | makes the certificates of a server with TLS
 python3      | python3              | starts commands with unusual signal masks, and drives redis-py
 pip3         | python3-pip          | fetches redis-py
@@ -32,11 +36,13 @@ type Need = [&'static str; 3];
 /// The environment variable that names programs, separated by commas. Tests that need them are skipped.
 const SKIP: &str = "TENURE_SKIP";
 
-/// Installs packages as root, or as a user that needs no password for `sudo`.
+/// Installs packages as root, or as a user that needs no password for `sudo`. The package of a server also starts a
+/// service: `SYSTEMD_OFFLINE` makes `systemctl` ignore that, and `RUNLEVEL` does the same on a system without systemd.
 const INSTALL: &str = r#"
 if [ "$(id -u)" = 0 ]; then sudo=; elif sudo -n true; then sudo='sudo -n'; else exit 1; fi
 $sudo apt-get update &&
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$@"
+    $sudo env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 RUNLEVEL=1 \
+        apt-get install --yes --no-install-recommends "$@"
 "#;
 
 /// Looks for the programs in `NEEDS`, and installs missing ones if `installs` is true. Fails if one is still missing.
@@ -99,9 +105,15 @@ fn packages(missing: &[Need]) -> Vec<&'static str> {
     packages
 }
 
+/// Returns whether the program is in `PATH`, or in another folder where the tests look for servers.
 pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    let postgres = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let postgres = postgres.flatten().map(|version| version.path().join("bin"));
+    let mut folders = std::env::split_paths(&path)
+        .chain(postgres)
+        .chain(["/usr/sbin".into()]);
+    folders.any(|folder| folder.join(program).is_file())
 }
 
 #[cfg(test)]

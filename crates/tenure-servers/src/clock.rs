@@ -1,8 +1,9 @@
 //! A wall clock for one server, which a test can step while the server runs. It works for programs that ask the C
 //! library for the time: Redis, PostgreSQL, MariaDB and the JVM, but not etcd. Monotonic clocks are not changed.
 
+use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -28,6 +29,8 @@ impl SteppedClock {
     /// The system's error if there is no compiler or no space on the disk; the compiler's output if compiling fails.
     pub fn new() -> io::Result<SteppedClock> {
         let folder = tempfile::tempdir()?;
+        // A server that runs as another user reads the files too.
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         let source = folder.path().join("clock.c");
         std::fs::write(&source, SOURCE)?;
         let made = Command::new("cc")

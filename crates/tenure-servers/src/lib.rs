@@ -2,20 +2,27 @@
 //! can inject faults: pause, kill, restart with or without data, a clock that steps, and a proxy that delays, holds,
 //! loses and cuts the traffic.
 
+mod account;
 mod clock;
 mod cluster;
+mod installation;
+mod mariadb;
 mod needs;
 mod port;
+mod postgres;
 mod process;
 mod proxy;
 mod redis;
 mod sentinel;
+mod tree;
 
 pub use clock::SteppedClock;
 pub use cluster::RedisCluster;
+pub use mariadb::MariaDb;
 pub use needs::{is_installed, needs};
 pub use port::Port;
-pub use process::Process;
+pub use postgres::Postgres;
+pub use process::{Data, Process};
 pub use proxy::{Proxy, Way};
-pub use redis::{Data, Disk, Redis};
+pub use redis::{Disk, Redis};
 pub use sentinel::{MASTER, Replicated, start_sentinel};

@@ -9,18 +9,30 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 
-use crate::needs::cannot_start;
+use crate::account::Account;
+use crate::needs::{cannot_start, program};
+use crate::tree;
 
-/// Longest wait of `pause` until the process has stopped.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for a started server to answer its first request.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether a restarted server keeps its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// The server keeps the data that is on its disk.
+    Kept,
+    /// The server starts empty.
+    Lost,
+}
 
 /// A process that is killed on drop, or by the system if the tests end without a drop.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     log: PathBuf,
+    stop_signal: Signal,
 }
 
 impl Process {
@@ -34,11 +46,25 @@ impl Process {
         environment: &[(String, String)],
         log: &Path,
     ) -> io::Result<Process> {
+        Self::start_as(None, program, args, environment, log)
+    }
+
+    /// Starts a program as the user of an account.
+    pub(crate) fn start_as(
+        account: Option<&Account>,
+        name: &str,
+        args: &[String],
+        environment: &[(String, String)],
+        log: &Path,
+    ) -> io::Result<Process> {
         let output = File::options().create(true).append(true).open(log)?;
         // `setpriv` makes the system kill the server when the thread that started it ends, even if the test is killed.
+        // It does so after it has changed the user: the system forgets this order when the user changes.
         let mut command = Command::new("setpriv");
         command
-            .args(["--pdeathsig", "KILL", program])
+            .args(["--pdeathsig", "KILL"])
+            .args(account.map(Account::setpriv_options).unwrap_or_default())
+            .arg(program(name))
             .args(args)
             .envs(environment.iter().cloned())
             .stdin(Stdio::null())
@@ -48,7 +74,32 @@ impl Process {
         Ok(Process {
             child,
             log: log.to_owned(),
+            stop_signal: Signal::TERM,
         })
+    }
+
+    /// Makes [`stop`](Process::stop) send another signal than SIGTERM.
+    pub(crate) fn with_stop_signal(mut self, stop_signal: Signal) -> Process {
+        self.stop_signal = stop_signal;
+        self
+    }
+
+    /// Polls `is_ready` until it returns true. Fails, with the process's output, if the process ends or after 30 s.
+    pub(crate) fn wait_until(
+        &mut self,
+        what: &str,
+        mut is_ready: impl FnMut(&mut Process) -> bool,
+    ) -> io::Result<()> {
+        let end = Instant::now() + PATIENCE;
+        while !is_ready(self) {
+            if !self.is_running() || Instant::now() >= end {
+                let said = self.log();
+                return Err(io::Error::other(format!("{what}:\n{said}")));
+            }
+            // sleep: a server sends no event when it has started.
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// The process's ID.
@@ -61,45 +112,42 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Stops the process, like a suspended machine. Returns once it has stopped, or after 5 s.
+    /// Stops the process and its child processes, like a suspended machine. Returns once they have stopped, or after
+    /// 5 s.
     pub fn pause(&self) {
-        self.send(Signal::STOP);
-        let end = Instant::now() + PATIENCE;
-        while !self.stands_still() && Instant::now() < end {
-            // sleep: the process first finishes its system call, and the system sends no event for that.
-            std::thread::sleep(Duration::from_micros(100));
+        if let Some(pid) = self.raw_pid() {
+            tree::pause(pid);
         }
     }
 
-    fn stands_still(&self) -> bool {
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())) else {
-            return true;
-        };
-        // The state follows the process's name, which is in brackets and may itself contain brackets.
-        let state = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.trim_start().chars().next());
-        matches!(state, Some('T' | 't' | 'Z' | 'X') | None)
-    }
-
-    /// Continues a paused process, with SIGCONT.
+    /// Continues a paused process and its child processes, with SIGCONT.
     pub fn resume(&self) {
-        self.send(Signal::CONT);
+        if let Some(pid) = self.raw_pid() {
+            tree::resume(pid);
+        }
     }
 
-    /// Kills the process at once, without a chance to write its data.
+    /// Kills the process and its child processes at once, without a chance to write their data.
     pub fn kill(&mut self) {
+        if self.is_running()
+            && let Some(pid) = self.raw_pid()
+        {
+            tree::kill_descendants(pid);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Sends SIGTERM and does not wait. Continues a paused process first.
+    /// Asks the process to end in an orderly way and does not wait: sends SIGTERM, or SIGINT to PostgreSQL, which
+    /// would wait for its clients after SIGTERM. Continues a paused process first.
     pub fn ask_to_end(&self) {
         self.resume();
-        self.send(Signal::TERM);
+        if let Some(pid) = self.raw_pid() {
+            tree::send(pid, self.stop_signal);
+        }
     }
 
-    /// Sends SIGTERM, and waits until the process has ended.
+    /// Asks the process to end, and waits until it has ended.
     pub fn stop(&mut self) {
         self.ask_to_end();
         let _ = self.child.wait();
@@ -110,10 +158,8 @@ impl Process {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn send(&self, signal: Signal) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, signal);
-        }
+    fn raw_pid(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 }
 

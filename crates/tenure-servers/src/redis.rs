@@ -4,29 +4,17 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::clock::SteppedClock;
 use crate::needs::cannot_start;
 use crate::port::Port;
-use crate::process::Process;
-
-/// Time limit for a started server to answer its first request.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::process::{Data, Process};
 
 /// The server's configuration, in its folder.
 pub(crate) const CONFIGURATION: &str = "redis.conf";
-
-/// Whether a restarted server keeps its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Data {
-    /// The server keeps the data that is on its disk.
-    Kept,
-    /// The server starts empty.
-    Lost,
-}
 
 /// What the server writes to its disk, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,15 +192,8 @@ fn launch(
     args.extend_from_slice(options);
     let environment = clock.map(SteppedClock::environment).unwrap_or_default();
     let mut process = Process::start("redis-server", &args, &environment, &folder.join("redis.log"))?;
-    let end = Instant::now() + PATIENCE;
-    while !answers(address).unwrap_or(false) {
-        if !process.is_running() || Instant::now() >= end {
-            let said = process.log();
-            return Err(io::Error::other(format!("redis-server does not answer:\n{said}")));
-        }
-        // sleep: a server sends no event when it has started.
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let answered = |_: &mut Process| answers(address).unwrap_or(false);
+    process.wait_until("redis-server does not answer", answered)?;
     Ok(process)
 }
 

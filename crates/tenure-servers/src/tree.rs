@@ -1,0 +1,84 @@
+//! A server's processes: PostgreSQL has one for each client, and its main process is their parent.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longest wait until the processes have stopped or ended.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The states of a process that has ended and waits for its parent to reap it.
+const ENDED: [char; 2] = ['Z', 'X'];
+
+/// The states of a process that is stopped or has ended.
+const STILL: [char; 4] = ['T', 't', 'Z', 'X'];
+
+/// Stops a process and its descendants. Returns the descendants, parents first. A stopped process starts no child, and
+/// a child that ends keeps its ID until its parent continues, so the list is complete and names no other process.
+pub(crate) fn pause(root: Pid) -> Vec<Pid> {
+    let end = Instant::now() + PATIENCE;
+    let mut tree = vec![root];
+    let mut paused = 0;
+    while let Some(&process) = tree.get(paused) {
+        send(process, Signal::STOP);
+        wait_for_state(process, end, &STILL);
+        tree.extend(children(process));
+        paused += 1;
+    }
+    tree.split_off(1)
+}
+
+/// Continues a process and its descendants, parents last: a parent reaps children, and their IDs become free.
+pub(crate) fn resume(root: Pid) {
+    let mut tree = vec![root];
+    let mut listed = 0;
+    while let Some(&process) = tree.get(listed) {
+        tree.extend(children(process));
+        listed += 1;
+    }
+    for process in tree.into_iter().rev() {
+        send(process, Signal::CONT);
+    }
+}
+
+/// Stops a process and kills its descendants. Returns once they have ended, or after 5 s.
+pub(crate) fn kill_descendants(root: Pid) {
+    let descendants = pause(root);
+    let end = Instant::now() + PATIENCE;
+    for &process in descendants.iter().rev() {
+        send(process, Signal::KILL);
+    }
+    for process in descendants {
+        wait_for_state(process, end, &ENDED);
+    }
+}
+
+pub(crate) fn send(process: Pid, signal: Signal) {
+    // Fails if the process has ended.
+    let _ = kill_process(process, signal);
+}
+
+fn wait_for_state(process: Pid, end: Instant, states: &[char]) {
+    while state(process).is_some_and(|state| !states.contains(&state)) && Instant::now() < end {
+        // sleep: the process first finishes its system call, and the system sends no event for that.
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// The letter for the process's state; `None` if there is no such process.
+fn state(process: Pid) -> Option<char> {
+    let process = process.as_raw_nonzero();
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The state follows the process's name, which is in brackets and may itself contain brackets.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.trim_start().chars().next()
+}
+
+/// The children that the process's main thread has started.
+fn children(process: Pid) -> Vec<Pid> {
+    let process = process.as_raw_nonzero();
+    let path = format!("/proc/{process}/task/{process}/children");
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+    pids.filter_map(Pid::from_raw).collect()
+}
