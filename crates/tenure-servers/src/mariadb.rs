@@ -12,8 +12,8 @@ use crate::needs::program;
 use crate::port::Port;
 use crate::process::{Data, Process};
 
-/// Settings with which both the making of the data and the server are fast. Without `fsync`, a killed server loses
-/// nothing, but a machine without power may.
+/// Settings that make both the installation and the server fast. Without `fsync`, a killed server loses nothing, but a
+/// power failure may lose data.
 const FAST: [&str; 4] = [
     "--no-defaults",
     "--debug-no-sync",
@@ -21,7 +21,7 @@ const FAST: [&str; 4] = [
     "--innodb-log-file-size=16M",
 ];
 
-/// Further settings of the data: `root` needs no password.
+/// Further settings of the installation: `root` needs no password.
 const NEW_DATA: [&str; 3] = [
     "--auth-root-authentication-method=normal",
     "--skip-name-resolve",
@@ -138,6 +138,7 @@ impl Drop for MariaDb {
     }
 }
 
+/// Makes the data folder of a new server.
 fn make_data(installation: &Installation) -> io::Result<()> {
     let [data, temporary] = folders(installation);
     let args = [&FAST[..], &NEW_DATA, &[&data, &temporary]].concat();

@@ -19,7 +19,7 @@ const STARTER: &str = "TENURE_SERVERS_STARTER";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the test `test` in another program, which starts a server. Kills that program, and waits until no process of
-/// the server is left. `start` returns the ID of the server's process, and what to keep meanwhile.
+/// the server is left. `start` returns the ID of the server's process, and the values that keep it running.
 fn kill_starter(test: &str, start: impl FnOnce() -> (u32, Box<dyn Any>)) {
     if std::env::var_os(STARTER).is_some() {
         let (pid, _server) = start();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test may panic")]
 
+mod certificate;
 mod session;
 
 use std::net::TcpStream;
@@ -65,9 +66,7 @@ fn a_clock_step_moves_the_servers_time() {
         return;
     }
     let clock = SteppedClock::new().unwrap();
-    let options = ["log_connections = on"];
-    let postgres = Postgres::start_with(&options, &[("pg_ident.conf", "# none")], Some(clock)).unwrap();
-    assert_eq!(postgres.ask("SHOW log_connections").unwrap(), "on");
+    let postgres = Postgres::start_with(&[], &[], Some(clock)).unwrap();
     let seconds = || {
         let seconds = postgres
             .ask("SELECT extract(epoch FROM clock_timestamp())")
@@ -79,6 +78,20 @@ fn a_clock_step_moves_the_servers_time() {
     assert!(seconds() >= before + 3_600.0);
     postgres.clock().unwrap().step_ms(-7_200_000).unwrap();
     assert!(seconds() < before);
+}
+
+#[test]
+fn a_server_with_a_certificate_speaks_tls() {
+    if !(needs("postgres", "postgresql") && needs("openssl", "openssl")) {
+        return;
+    }
+    let (key, certificate) = certificate::new();
+    let files = [("server.key", key.as_str()), ("server.crt", &certificate)];
+    let mut postgres = Postgres::start_with(&["ssl = on"], &files, None).unwrap();
+    postgres.restart(Data::Lost).unwrap();
+    let mut session = Session::open(&format!("{}?sslmode=require", postgres.url()));
+    session.send("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
+    assert_eq!(session.row(PATIENCE).as_deref(), Some("t"));
 }
 
 #[test]
