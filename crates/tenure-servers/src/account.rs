@@ -72,11 +72,24 @@ impl Account {
     }
 }
 
-/// The IDs in a line of `/etc/passwd`, if it is the line of the user `name`.
+/// The user and group IDs in a line of `/etc/passwd`, if it is the line of the user `name`.
 fn ids(line: &str, name: &str) -> Option<(u32, u32)> {
     let fields: Vec<&str> = line.split(':').collect();
     match fields[..] {
         [user, _, uid, gid, ..] if user == name => Some((uid.parse().ok()?, gid.parse().ok()?)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_ids_are_read_from_its_line() {
+        let line = "mysql:x:104:112:MySQL Server,,,:/nonexistent:/bin/false";
+        assert_eq!(ids(line, "mysql"), Some((104, 112)));
+        assert_eq!(ids(line, "my"), None);
+        assert_eq!(ids("mysql:x:many:112", "mysql"), None);
     }
 }

@@ -12,8 +12,8 @@ use crate::needs::program;
 use crate::port::Port;
 use crate::process::{Data, Process};
 
-/// Settings with which both the making of the data and the server are fast. Without `fsync`, a killed server loses
-/// nothing, but a machine without power may.
+/// Settings that make both the installation and the server fast. Without `fsync`, a killed server loses nothing, but a
+/// power failure may lose data.
 const FAST: [&str; 4] = [
     "--no-defaults",
     "--debug-no-sync",
@@ -21,7 +21,7 @@ const FAST: [&str; 4] = [
     "--innodb-log-file-size=16M",
 ];
 
-/// Further settings of the data: `root` needs no password.
+/// Further settings of the installation: `root` needs no password.
 const NEW_DATA: [&str; 3] = [
     "--auth-root-authentication-method=normal",
     "--skip-name-resolve",
@@ -138,9 +138,10 @@ impl Drop for MariaDb {
     }
 }
 
+/// Makes the data folder of a new server.
 fn make_data(installation: &Installation) -> io::Result<()> {
-    let data = format!("--datadir={}", installation.data().display());
-    let args = [&FAST[..], &NEW_DATA, &[&data]].concat();
+    let [data, temporary] = folders(installation);
+    let args = [&FAST[..], &NEW_DATA, &[&data, &temporary]].concat();
     installation.account.run("mariadb-install-db", &args)?;
     installation.write_files()
 }
@@ -148,22 +149,26 @@ fn make_data(installation: &Installation) -> io::Result<()> {
 /// Starts the server, and returns once it accepts connections.
 fn launch(installation: &Installation, address: SocketAddr) -> io::Result<Process> {
     let folder = installation.folder();
-    let mut args: Vec<String> = [&FAST[..], &SERVER]
-        .concat()
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let settings = FAST.iter().chain(&SERVER).map(|setting| (*setting).to_owned());
+    let mut args: Vec<String> = settings.chain(folders(installation)).collect();
     args.extend([
         format!("--port={}", address.port()),
         format!("--socket={}", socket(folder).display()),
-        format!("--datadir={}", installation.data().display()),
         format!("--pid-file={}", folder.join("server.pid").display()),
-        format!("--tmpdir={}", folder.display()),
     ]);
     args.extend_from_slice(&installation.options);
     let mut process = installation.start("mariadbd", &args)?;
     process.wait_until("mariadbd does not answer", |_| greets(address).unwrap_or(false))?;
     Ok(process)
+}
+
+/// Options with the folders for data and for temporary files.
+fn folders(installation: &Installation) -> [String; 2] {
+    let (data, temporary) = (installation.data(), installation.folder());
+    [
+        format!("--datadir={}", data.display()),
+        format!("--tmpdir={}", temporary.display()),
+    ]
 }
 
 /// Returns whether the server greets a client: it does so once it has started.

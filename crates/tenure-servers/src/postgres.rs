@@ -13,7 +13,7 @@ use crate::needs::program;
 use crate::port::Port;
 use crate::process::{Data, Process};
 
-/// Settings for many short tests. Without `fsync`, a killed server loses nothing, but a machine without power may.
+/// Settings for many short tests. Without `fsync`, a killed server loses nothing, but a power failure may lose data.
 /// Shared memory lies in files, so that a killed server leaves none behind.
 const SETTINGS: &str = "\
 listen_addresses = '127.0.0.1'
@@ -34,7 +34,7 @@ local all,replication all scram-sha-256
 host all,replication all 127.0.0.1/32 scram-sha-256
 ";
 
-/// How to make the data of a new server. Small files of the log save time.
+/// Options for the data of a new server. Small log files save time.
 const INITDB: [&str; 6] = [
     "--username=postgres",
     "--auth=trust",
@@ -44,7 +44,7 @@ const INITDB: [&str; 6] = [
     "--no-sync",
 ];
 
-/// How to copy a server and follow it.
+/// Options for a copy of a server that follows the original.
 const COPY: [&str; 4] = [
     "--write-recovery-conf",
     "--checkpoint=fast",
@@ -79,9 +79,9 @@ impl Postgres {
         Self::start_with(&[], &[], None)
     }
 
-    /// Starts a server. `options` are lines of `postgresql.conf`, such as `ssl = on`. `files` are names and contents of
-    /// further files of the data folder, such as `server.key`, with the mode 0600; a file `pg_hba.conf` replaces the
-    /// rules for logins. With `clock`, a test can step the server's wall clock.
+    /// Starts a server. `options` are lines of `postgresql.conf`, such as `ssl = on` or `fsync = on`. `files` are names
+    /// and contents of further files of the data folder, such as `server.key`, with the mode 0600. A file `pg_hba.conf`
+    /// replaces the rules for logins. With `clock`, a test can step the server's wall clock.
     ///
     /// # Errors
     /// As [`start`](Postgres::start).
@@ -105,8 +105,8 @@ impl Postgres {
         })
     }
 
-    /// Starts a standby, and returns once it receives the log of this server. It has the options of this server and
-    /// then `options`: the last line for a setting wins. It reads the same clock.
+    /// Starts a standby, and returns once it receives the log of this server. The standby has the options of this server
+    /// and then `options`: the last line for a setting wins. It reads the same clock.
     ///
     /// # Errors
     /// As [`start`](Postgres::start), or the error of the copy.

@@ -113,7 +113,7 @@ impl Process {
     }
 
     /// Stops the process and its child processes, like a suspended machine. Returns once they have stopped, or after
-    /// 5 s.
+    /// 5 s. If the test program is killed before `resume`, the stopped child processes remain.
     pub fn pause(&self) {
         if let Some(pid) = self.raw_pid() {
             tree::pause(pid);

@@ -28,7 +28,8 @@ pub(crate) fn pause(root: Pid) -> Vec<Pid> {
     tree.split_off(1)
 }
 
-/// Continues a process and its descendants, parents last: a parent reaps children, and their IDs become free.
+/// Continues a process and its descendants, parents last: a parent that runs reaps its children, and their IDs become
+/// free.
 pub(crate) fn resume(root: Pid) {
     let mut tree = vec![root];
     let mut listed = 0;
@@ -74,11 +75,15 @@ fn state(process: Pid) -> Option<char> {
     rest.trim_start().chars().next()
 }
 
-/// The children that the process's main thread has started.
+/// The children of a process, from all of its threads.
 fn children(process: Pid) -> Vec<Pid> {
-    let process = process.as_raw_nonzero();
-    let path = format!("/proc/{process}/task/{process}/children");
-    let children = std::fs::read_to_string(path).unwrap_or_default();
-    let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok());
-    pids.filter_map(Pid::from_raw).collect()
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let mut children = Vec::new();
+    for task in tasks {
+        let list = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        let ids = list.split_whitespace().filter_map(|id| id.parse().ok());
+        children.extend(ids.filter_map(Pid::from_raw));
+    }
+    children
 }

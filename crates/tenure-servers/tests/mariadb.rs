@@ -1,6 +1,9 @@
 //! A MariaDB server can be started, stopped, killed and emptied, and its clock can be stepped.
 
+mod certificate;
+
 use std::net::TcpStream;
+use std::process::Command;
 
 use tenure_servers::{Data, MariaDb, SteppedClock, needs};
 
@@ -48,9 +51,7 @@ fn a_clock_step_moves_the_servers_time() {
         return;
     }
     let clock = SteppedClock::new().unwrap();
-    let files = [("init.sql", "CREATE DATABASE from_file;\n")];
-    let mariadb = MariaDb::start_with(&["--init-file=init.sql"], &files, Some(clock)).unwrap();
-    assert_eq!(mariadb.ask("SHOW DATABASES LIKE 'from%'").unwrap(), "from_file");
+    let mariadb = MariaDb::start_with(&[], &[], Some(clock)).unwrap();
     let seconds = || {
         let seconds = mariadb.ask("SELECT unix_timestamp(sysdate(6))").unwrap();
         seconds.parse::<f64>().unwrap()
@@ -60,4 +61,24 @@ fn a_clock_step_moves_the_servers_time() {
     assert!(seconds() >= before + 3_600.0);
     mariadb.clock().unwrap().step_ms(-7_200_000).unwrap();
     assert!(seconds() < before);
+}
+
+#[test]
+fn a_server_with_a_certificate_speaks_tls() {
+    if !(needs("mariadbd", "mariadb-server") && needs("openssl", "openssl")) {
+        return;
+    }
+    let (key, certificate) = certificate::new();
+    let files = [("server.key", key.as_str()), ("server.crt", &certificate)];
+    let options = ["--ssl-key=server.key", "--ssl-cert=server.crt"];
+    let mut mariadb = MariaDb::start_with(&options, &files, None).unwrap();
+    mariadb.restart(Data::Lost).unwrap();
+    let output = Command::new("mariadb")
+        .args(["--no-defaults", "--user=root", "--host=127.0.0.1", "--ssl"])
+        .arg(format!("--port={}", mariadb.address().port()))
+        .args(["--batch", "--execute=SHOW STATUS LIKE 'Ssl_cipher'"])
+        .output()
+        .unwrap();
+    let status = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(status.contains("TLS_"), "{status} {output:?}");
 }
