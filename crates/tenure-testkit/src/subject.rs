@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Backend, Call, Clock, Fault};
+use tenure_backend::{Backend, Call, Clock, Fault, LockKey};
 
 /// Store under test: fresh and empty for each case.
 ///
@@ -54,6 +54,12 @@ pub trait Subject: Send + Sync + 'static {
     /// In a cluster the text in braces decides on which server a key is.
     fn refuses_stray_braces(&self) -> bool {
         false
+    }
+
+    /// The length of the store's longest key, in characters, if it is shorter than that of a [`LockKey`]: a column of a
+    /// foreign table may be narrow. A longer key is refused without effect.
+    fn longest_key(&self) -> usize {
+        LockKey::MAX_BYTES
     }
 
     /// Returns true if the store may end a waiting claim at any time, as a quorum does when only a minority of its

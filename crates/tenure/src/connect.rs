@@ -19,11 +19,7 @@ use crate::settings::Settings;
 pub(crate) use tenure_memory::{Memory, MemoryStore};
 
 /// The schemes of stores that ROADMAP.md announces.
-const PLANNED: [&str; 8] = [
-    "postgres",
-    "postgresql",
-    "mysql",
-    "mariadb",
+const PLANNED: [&str; 4] = [
     "etcd",
     "etcds",
     "zookeeper",
@@ -52,6 +48,24 @@ pub mod redis {
     pub use tenure_redis::{
         Config, Credentials, Host, Layout, Member, RedisCluster, RedisStore, Secret, StoreUrl, Tls,
     };
+}
+
+/// Locks in PostgreSQL, MySQL and MariaDB, for programs that build the [`Config`](sql::Config) themselves: for credentials from
+/// a callback, such as the tokens by which databases of cloud providers are opened.
+///
+/// # Examples
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::sql::{Config, Credentials, StoreUrl, open};
+///
+/// let config = Config::from_url(&StoreUrl::parse("postgres://ada@db.example/shop?layout=version")?)?;
+/// let config = config.credentials(async || Ok(Credentials::password("a token for 15 minutes")));
+/// let client = tenure::Client::new(open(config).await?, tenure::Settings::default());
+/// # Ok(()) }
+/// ```
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub mod sql {
+    pub use tenure_sql::server::{Config, Credentials, Secret, StoreUrl, open};
 }
 
 /// Connects to the store at `url`, with default settings. The runtime must have timers and I/O enabled, unless
@@ -133,14 +147,17 @@ async fn open(url: &StoreUrl, settings: &Settings) -> Result<Arc<dyn Backend>, E
         "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" => redis(url).await,
         "redis+cluster" | "rediss+cluster" => redis_cluster(url).await,
         "redlock" | "redlocks" => redlock(url).await,
+        "postgres" | "postgresql" => postgres(url).await,
+        "mysql" | "mariadb" => mysql(url).await,
         scheme => Err(left_out_or_unknown(scheme)),
     }
 }
 
 /// Returns the SQL statements that create the tables of the store at `url`. Does not connect.
 ///
-/// A store creates its tables itself if it has the permission. Use this to review the statements, or to create the
-/// tables in advance.
+/// SQLite creates its tables itself if it has the permission; use this to review the statements. The table of a database
+/// server is created by whoever runs these statements, or by [`create_schema`]. A comment in them names the permissions that
+/// a role needs.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for a store without tables, or one that is not in this build; [`Error::Invalid`] for an
@@ -158,7 +175,32 @@ pub fn schema(url: &str) -> Result<String, Error> {
             Err(unsupported(format!("the store `{store}:` has no tables")))
         }
         "sqlite" => sqlite_schema(&url),
+        "postgres" | "postgresql" | "mysql" | "mariadb" => sql_schema(&url),
         scheme => Err(left_out_or_unknown(scheme)),
+    }
+}
+
+/// Creates the tables of the store at `url`, if they are not there. The user in the URL must have the permission.
+///
+/// # Cancel safety
+/// Dropping the future may leave the tables created or not.
+///
+/// # Errors
+/// Those of [`schema`] and of [`connect`].
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// assert!(tenure::create_schema("memory:").await.is_err());
+/// # }
+/// ```
+pub async fn create_schema(url: &str) -> Result<(), Error> {
+    schema(url)?;
+    let parsed = StoreUrl::parse(url)?;
+    match parsed.scheme() {
+        // It creates its tables when it opens the file. Nothing is held, so closing waits for nothing.
+        "sqlite" => connect(url).await?.close(Duration::ZERO).await,
+        _ => create_sql_schema(&parsed).await,
     }
 }
 
@@ -256,6 +298,51 @@ async fn redlock(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     redlock::open(url).await
 }
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn sql_config(url: &StoreUrl) -> Result<tenure_sql::server::Config, Error> {
+    Ok(tenure_sql::server::Config::from_url(url)?)
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn sql_schema(url: &StoreUrl) -> Result<String, Error> {
+    Ok(tenure_sql::server::schema(&sql_config(url)?)?)
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+async fn create_sql_schema(url: &StoreUrl) -> Result<(), Error> {
+    Ok(tenure_sql::server::create(sql_config(url)?).await?)
+}
+
+#[cfg(not(any(feature = "postgres", feature = "mysql")))]
+fn sql_schema(url: &StoreUrl) -> Result<String, Error> {
+    Err(left_out_or_unknown(url.scheme()))
+}
+
+#[cfg(not(any(feature = "postgres", feature = "mysql")))]
+async fn create_sql_schema(url: &StoreUrl) -> Result<(), Error> {
+    Err(left_out_or_unknown(url.scheme()))
+}
+
+#[cfg(feature = "postgres")]
+async fn postgres(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Ok(tenure_sql::server::open(sql_config(url)?).await?)
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn postgres(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Err(missing("postgres"))
+}
+
+#[cfg(feature = "mysql")]
+async fn mysql(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Ok(tenure_sql::server::open(sql_config(url)?).await?)
+}
+
+#[cfg(not(feature = "mysql"))]
+async fn mysql(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Err(missing("mysql"))
+}
+
 #[cfg(not(feature = "quorum"))]
 async fn redlock(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("quorum"))
@@ -271,6 +358,8 @@ fn left_out_or_unknown(scheme: &str) -> Error {
         ("redis+sentinel", cfg!(feature = "redis")),
         ("redis+cluster", cfg!(feature = "redis")),
         ("redlock", cfg!(feature = "quorum")),
+        ("postgres", cfg!(feature = "postgres")),
+        ("mysql", cfg!(feature = "mysql")),
     ];
     let built = stores
         .iter()
@@ -292,7 +381,14 @@ fn left_out_or_unknown(scheme: &str) -> Error {
     }
 }
 
-#[cfg(not(all(feature = "memory", feature = "sqlite", feature = "redis", feature = "quorum")))]
+#[cfg(not(all(
+    feature = "memory",
+    feature = "sqlite",
+    feature = "redis",
+    feature = "quorum",
+    feature = "postgres",
+    feature = "mysql"
+)))]
 fn missing(feature: &str) -> Error {
     unsupported(format!(
         "this store was left out of this build: enable the feature `{feature}` of the crate `tenure`"

@@ -79,7 +79,9 @@ pub use changes::{Change, Changes};
 pub use client::Client;
 #[cfg(feature = "redis")]
 pub use connect::redis;
-pub use connect::{connect, connect_with, schema};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub use connect::sql;
+pub use connect::{connect, connect_with, create_schema, schema};
 pub use engine::owner::Owner;
 pub use error::{Error, Lost, LostCause};
 pub use guard::Guard;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tenure::StoreUrl;
 
-use super::store::{ChosenStore, disconnect};
+use super::store::ChosenStore;
 use crate::args::{Global, Schema};
 use crate::messages::{Failure, note_as_is};
 use crate::output;
@@ -22,9 +22,9 @@ pub(super) async fn schema(global: &Global, schema: &Schema) -> Result<u8, Failu
     let statements = tenure::schema(store.url())
         .map_err(|error| Failure::of(format!("no tables for the store {}", store.masked_url), &error))?;
     if schema.apply {
-        // Connecting creates missing tables, and refuses tables of other programs.
-        let client = store.connect(None, None).await?;
-        disconnect(&client).await;
+        tenure::create_schema(store.url()).await.map_err(|error| {
+            Failure::of(format!("the tables were not created in the store {}", store.masked_url), &error)
+        })?;
         note_as_is(global.quiet, &format!("the tables are in {}", store.masked_url));
     }
     if global.json {

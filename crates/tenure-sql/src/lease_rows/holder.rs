@@ -25,9 +25,8 @@ pub(super) fn write(claim: &Claim, tokens: Option<u32>, width: usize) -> String 
         text.push(' ');
         text.push_str(&claim.label);
     }
-    match text.char_indices().nth(width) {
-        Some((end, _)) => text.truncate(end),
-        None => {}
+    if let Some((end, _)) = text.char_indices().nth(width) {
+        text.truncate(end);
     }
     text
 }

@@ -135,6 +135,21 @@ impl OwnClaims {
         state.ended.insert(id, now);
     }
 
+    /// Records that the database no longer has a claim, if the claim was granted.
+    pub(super) fn lose(&self, id: ClaimId, now: Instant) {
+        let is_granted = |entry: &Entry| entry.granted.is_some();
+        if self.0.lock().claims.get(&id).is_some_and(is_granted) {
+            self.end(id, now);
+        }
+    }
+
+    /// Records that a renewal has raised the tokens of a claim.
+    pub(super) fn raise(&self, id: ClaimId, tokens: TokenRange) {
+        if let Some(entry) = self.0.lock().claims.get_mut(&id) {
+            entry.granted = entry.granted.map(|_| Some(tokens));
+        }
+    }
+
     /// Returns whether a claim is held.
     pub(super) fn holds_any(&self) -> bool {
         self.0.lock().held > 0

@@ -264,8 +264,16 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             request.mode(Mode::Exclusive)?;
         }
         let renewed = self.renew_claim(&request).await?;
-        if matches!(renewed, RenewReply::Gone(_)) {
-            self.ended(&request.claim);
+        match (&renewed, request.raise) {
+            (RenewReply::Gone(_), _) => {
+                self.claims.lose(request.claim.id, self.now());
+                self.pool.keep_one(self.claims.holds_any());
+            }
+            // The row tells the number of tokens as it was before: whoever raises them asks for as many.
+            (RenewReply::Alive { .. }, Some(tokens)) if self.statements.layout.has_tokens() => {
+                self.claims.raise(request.claim.id, tokens);
+            }
+            _ => {}
         }
         Ok(renewed)
     }
@@ -558,7 +566,9 @@ impl<D: Dial<Session: LeaseSession>> Backend for LeaseRowStore<D> {
     }
 
     fn invalidations(self: Arc<Self>, _: ClientId) -> Option<Invalidations> {
-        let replaced = self.inner.pool.replacements();
+        // A new receiver reports the present connection as a change, too.
+        let mut replaced = self.inner.pool.replacements();
+        replaced.mark_changed();
         Some(Invalidations::new(stream::unfold(replaced, async |mut replaced| {
             let changed = replaced.changed().await;
             changed.ok().map(|()| (Invalidation::All, replaced))

@@ -59,7 +59,7 @@ pub(super) fn statements(config: &Config, returns: bool) -> Statements {
         }),
         release: statement(match layout {
             Layout::Unique => "DELETE FROM {table} WHERE {key} = :key AND {mine}",
-            Layout::ShedLock => "UPDATE {table} SET {ends} = LEAST({ends}, {now}) WHERE {key} = :key AND {mine}",
+            Layout::ShedLock => "UPDATE {table} SET {ends} = LEAST({ends}, {now}) WHERE {key} = :key AND {mine} AND {held}",
             Layout::Version => {
                 "UPDATE {table} SET locked = 0, {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = NULL
                  WHERE {key} = :key AND locked AND {mine}"

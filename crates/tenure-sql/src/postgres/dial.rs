@@ -33,7 +33,7 @@ pub(crate) struct Dialer {
 /// What the server says of itself at each connect.
 const GREETING: &str = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, inet_client_port() AS client_port,
-    current_setting('port')::int AS port, current_setting('unix_socket_directories') AS sockets";
+    current_setting('port')::int AS port";
 
 impl Dialer {
     /// Reads the certificates if TLS may be used; fails if they are invalid.
@@ -61,10 +61,10 @@ impl Dialer {
         let path = folder.join(format!(".s.PGSQL.{port}"));
         let stream = UnixStream::connect(&path).await;
         let stream = stream.map_err(|error| unreachable(&path.display().to_string(), &error))?;
-        self.log_in(Either::Right(stream), "localhost", Peer::Socket(folder, port)).await
+        self.log_in(Either::Right(stream), "localhost", Peer::Socket(port)).await
     }
 
-    async fn log_in(&self, stream: Stream, host: &str, peer: Peer<'_>) -> Result<PgSession, BackendError> {
+    async fn log_in(&self, stream: Stream, host: &str, peer: Peer) -> Result<PgSession, BackendError> {
         let credentials = self.config.login.credentials().await?;
         let settings = self.settings(&credentials)?;
         let warned = Arc::new(AtomicBool::new(false));
@@ -113,7 +113,7 @@ impl Dialer {
         settings: tokio_postgres::Config,
         stream: Stream,
         tls: T,
-        peer: Peer<'_>,
+        peer: Peer,
         warned: Arc<AtomicBool>,
     ) -> Result<PgSession, BackendError>
     where
@@ -189,25 +189,19 @@ where
 }
 
 /// How the server sees this client if nothing stands between them.
-enum Peer<'a> {
+enum Peer {
     /// The port of our end of the connection.
     Port(SocketAddr),
-    /// The folder and the number of the server's own socket.
-    Socket(&'a Path, u16),
+    /// The number in the socket's name. A pooler's socket has another number than the server's.
+    Socket(u16),
 }
 
-impl Peer<'_> {
+impl Peer {
     fn is_seen_by(&self, greeting: &tokio_postgres::Row) -> bool {
+        let number = |name| greeting.try_get::<_, Option<i32>>(name).ok().flatten();
         match self {
-            Peer::Port(own) => {
-                let seen: Option<i32> = greeting.try_get("client_port").ok().flatten();
-                seen == Some(i32::from(own.port()))
-            }
-            Peer::Socket(folder, port) => {
-                let sockets: &str = greeting.try_get("sockets").unwrap_or_default();
-                let number: i32 = greeting.try_get("port").unwrap_or_default();
-                number == i32::from(*port) && sockets.split(',').any(|one| Path::new(one.trim()) == *folder)
-            }
+            Peer::Port(own) => number("client_port") == Some(i32::from(own.port())),
+            Peer::Socket(port) => number("port") == Some(i32::from(*port)),
         }
     }
 }

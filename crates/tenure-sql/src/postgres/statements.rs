@@ -83,7 +83,7 @@ const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - :idle * i
         LIMIT 500 FOR UPDATE SKIP LOCKED)";
 
 const SHEDLOCK_RELEASE: &str =
-    "UPDATE {table} l SET {ends} = least(l.{ends}, {now}) WHERE l.{key} = :key AND {mine}";
+    "UPDATE {table} l SET {ends} = least(l.{ends}, {now}) WHERE l.{key} = :key AND {mine} AND {held}";
 
 const ROW_EVICT: &str = "target AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l CROSS JOIN cfg
     WHERE l.{key} = :key AND l.{holder} = :target AND {held} AND cfg.durable IS NOT NULL FOR UPDATE OF l)

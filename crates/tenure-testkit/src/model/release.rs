@@ -53,8 +53,11 @@ impl ModelState {
             Cause::Evicted { by } => Some(by.clone()),
             _ => None,
         };
-        let keeps_cooldown = self.profile.limits.max_grants.get() > 1;
-        let cooldown_ends = self.cooldown_ends(at, release.cooldown);
+        let mut cooldown_ends = self.cooldown_ends(at, release.cooldown);
+        if self.profile.limits.max_grants.get() == 1 {
+            // The store may keep a cooldown, and need not.
+            cooldown_ends.earliest = at.before;
+        }
         let goes = |one: &mut PlacedClaim| match &release.target {
             ReleaseTarget::Claim(claim) => one.claim.at == *claim,
             ReleaseTarget::All(_) => one.holds(),
@@ -62,7 +65,7 @@ impl ModelState {
         };
         let key_state = self.key_state(release.target.key());
         let gone: Vec<PlacedClaim> = key_state.placed.extract_if(.., goes).collect();
-        if by.is_some() && keeps_cooldown && gone.iter().any(PlacedClaim::holds) {
+        if by.is_some() && gone.iter().any(PlacedClaim::holds) {
             key_state.start_cooldown(cooldown_ends);
         }
         for one in &gone {
