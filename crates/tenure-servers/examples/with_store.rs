@@ -5,7 +5,7 @@ use std::io;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use tenure_servers::{Disk, Redis, RedisCluster, Replicated};
+use tenure_servers::{Disk, MariaDb, PgBouncer, Postgres, Redis, RedisCluster, Replicated};
 
 /// Time of the failover, after the start of the command.
 const FAILOVER: Duration = Duration::from_secs(20);
@@ -13,7 +13,8 @@ const FAILOVER: Duration = Duration::from_secs(20);
 fn main() -> io::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [topology, program, args @ ..] = &args[..] else {
-        let usage = "with_store TOPOLOGY COMMAND…: redis, quorum-3, quorum-5, quorum-3-dead, cluster, sentinel, failover";
+        let usage = "with_store TOPOLOGY COMMAND…: redis, quorum-3, quorum-5, quorum-3-dead, cluster, sentinel, failover, postgres, pgbouncer, \
+                     mariadb";
         return Err(io::Error::other(usage));
     };
     let run = |url: String| {
@@ -33,6 +34,20 @@ fn main() -> io::Result<ExitCode> {
         "cluster" => {
             let cluster = RedisCluster::start(3, false, &["--save", ""], None)?;
             run(cluster.url())
+        }
+        "postgres" => {
+            let server = Postgres::start()?;
+            run(server.url())
+        }
+        "pgbouncer" => {
+            let server = Postgres::start()?;
+            let pooler = PgBouncer::start(&server)?;
+            run(pooler.url())
+        }
+        "mariadb" => {
+            let server = MariaDb::start()?;
+            server.ask("CREATE DATABASE locks")?;
+            run(format!("{}locks", server.url()))
         }
         "sentinel" => {
             let group = Replicated::start(&[])?;

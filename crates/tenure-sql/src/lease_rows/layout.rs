@@ -68,14 +68,6 @@ impl Layout {
         1
     }
 
-    /// Columns besides those that all layouts have.
-    pub(crate) fn further_columns(self) -> &'static [&'static str] {
-        match self {
-            Layout::Version => &["version", "locked"],
-            Layout::Unique | Layout::ShedLock => &[],
-        }
-    }
-
     /// Whether a release writes a token into the row.
     pub(crate) fn has_tokens(self) -> bool {
         self == Layout::Version

@@ -9,10 +9,10 @@ use futures_util::future::join_all;
 use futures_util::stream;
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Cause, Claim, ClaimRef, ClientId, Clock, Cursor,
-    Effect, Fault, Finding, Grant, HolderId, HolderStatus, Instant, Invalidation, Invalidations, Kind, LockKey,
-    LockStatus, Loss, MAX_NOT_AFTER, Mode, Page, Phase, Profile, Query, ReleaseReply, ReleaseRequest,
-    ReleaseTarget, RenewReply, RenewRequest, ServerClock, TURN, TokenRange, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Cause, Claim, ClaimRef, ClientId, Clock,
+    Cursor, Effect, Fault, Finding, Grant, HolderId, HolderStatus, Instant, Invalidation, Invalidations,
+    Kind, LockKey, LockStatus, Loss, MAX_NOT_AFTER, Mode, Page, Phase, Profile, Query, ReleaseReply,
+    ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest, ServerClock, TURN, TokenRange, Wakes,
 };
 use tokio::runtime::Handle;
 use tokio::time::sleep;
@@ -84,7 +84,12 @@ struct Inner<D: Dial<Session: LeaseSession>> {
 
 impl<D: Dial<Session: LeaseSession>> LeaseRowStore<D> {
     /// Creates a store, on the runtime of the caller.
-    pub(crate) fn new(pool: Arc<Pool<D>>, statements: Statements, widths: Widths, config: Config) -> Arc<Self> {
+    pub(crate) fn new(
+        pool: Arc<Pool<D>>,
+        statements: Statements,
+        widths: Widths,
+        config: Config,
+    ) -> Arc<Self> {
         let inner = Inner {
             pool,
             statements,
@@ -150,7 +155,9 @@ impl<D: Dial<Session: LeaseSession>> LeaseRowStore<D> {
             .collect();
         BatchCall::new(async move {
             let replies = join_all(works).await.into_iter();
-            replies.map(|reply| reply.flatten().unwrap_or_else(failed)).collect()
+            replies
+                .map(|reply| reply.flatten().unwrap_or_else(failed))
+                .collect()
         })
     }
 }
@@ -165,12 +172,15 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         claim.check(&self.profile.limits)?;
         if !self.profile.serves(claim.mode, claim.fairness) {
             let layout = self.profile.layout;
-            let message = format!("the layout `{layout}` has unfair mutexes only: use another store for this lock");
+            let message =
+                format!("the layout `{layout}` has unfair mutexes only: use another store for this lock");
             return Err(BackendError::unsupported(message));
         }
         let (length, most) = (claim.at.key.as_str().chars().count(), self.widths.key);
         if length > most {
-            let message = format!("this key has {length} characters, and the table's column holds {most}: use a shorter key");
+            let message = format!(
+                "this key has {length} characters, and the table's column holds {most}: use a shorter key"
+            );
             return Err(invalid(message));
         }
         Ok(())
@@ -182,7 +192,11 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         has_tokens.then(|| self.profile.limits.grants(claim.grants).get())
     }
 
-    async fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Result<AcquireReply, BackendError> {
+    async fn acquire(
+        self: Arc<Self>,
+        claim: Arc<Claim>,
+        not_after: Instant,
+    ) -> Result<AcquireReply, BackendError> {
         self.check(&claim)?;
         let id = claim.at.id;
         match self.claims.begin(&claim, self.now()) {
@@ -206,7 +220,10 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
     /// Asks for the row of a claim.
     async fn place(&self, claim: &Claim, not_after: Instant) -> Result<AcquireReply, BackendError> {
         let tokens = self.tokens(claim);
-        let (id, text) = (claim.at.id.to_string(), holder::write(claim, tokens, self.widths.holder));
+        let (id, text) = (
+            claim.at.id.to_string(),
+            holder::write(claim, tokens, self.widths.holder),
+        );
         let lease = self.profile.limits.lease(claim.lease);
         let mut values = Values {
             key: claim.at.key.as_str(),
@@ -221,7 +238,10 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             let mut leased = self.pool.lease().await?;
             values.until = i64::try_from(leased.session.clock().at(not_after)).unwrap_or(i64::MAX);
             let sent = self.now();
-            let taken = self.pool.within(leased.session.take(&self.statements, &values)).await;
+            let taken = self
+                .pool
+                .within(leased.session.take(&self.statements, &values))
+                .await;
             match leased.end(taken) {
                 // The time limit was computed from a lower bound of the server's clock, which this reply has raised.
                 Ok(Taken::Late) if first && sent < not_after => first = false,
@@ -239,16 +259,24 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
                 let pause = self.claims.poll_after(claim.at.id, self.now());
                 AcquireReply::Waiting {
                     ahead: None,
-                    poll_after: left.filter(|left| !left.is_zero()).map_or(pause, |left| pause.min(left)),
+                    poll_after: left
+                        .filter(|left| !left.is_zero())
+                        .map_or(pause, |left| pause.min(left)),
                 }
             }
         })
     }
 
     /// Polls a claim that holds its row, which restarts its lease.
-    async fn poll_granted(&self, claim: &Claim, tokens: Option<TokenRange>) -> Result<AcquireReply, BackendError> {
+    async fn poll_granted(
+        &self,
+        claim: &Claim,
+        tokens: Option<TokenRange>,
+    ) -> Result<AcquireReply, BackendError> {
         match self.renew_claim(&RenewRequest::of(claim)).await? {
-            RenewReply::Alive { held_from, lease } => Ok(AcquireReply::Granted(Grant::new(tokens, held_from, lease))),
+            RenewReply::Alive { held_from, lease } => {
+                Ok(AcquireReply::Granted(Grant::new(tokens, held_from, lease)))
+            }
             RenewReply::Gone(_) => Ok(AcquireReply::Ended),
             RenewReply::Unknown(error) => Err(error),
         }
@@ -280,12 +308,19 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
 
     async fn renew_claim(&self, request: &RenewRequest) -> Result<RenewReply, BackendError> {
         let mut leased = self.pool.lease().await?;
-        let renewed = self.pool.within(self.renew_row(&mut leased.session, request)).await;
+        let renewed = self
+            .pool
+            .within(self.renew_row(&mut leased.session, request))
+            .await;
         leased.end(renewed).map_err(Failure::into_error)
     }
 
     /// Renews a claim's row. A row that another session has locked is tried again, and is never taken for lost.
-    async fn renew_row(&self, session: &mut D::Session, request: &RenewRequest) -> Result<RenewReply, Failure> {
+    async fn renew_row(
+        &self,
+        session: &mut D::Session,
+        request: &RenewRequest,
+    ) -> Result<RenewReply, Failure> {
         let id = request.claim.id.to_string();
         let lease = self.profile.limits.lease(request.lease);
         let raise = request.raise.map_or(0, |tokens| tokens.last().get());
@@ -333,13 +368,27 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         }
         let freed = match (&request.target, &request.cause) {
             (ReleaseTarget::Claim(claim), Cause::Evicted { by }) => {
-                self.evict(&claim.key, Some(&HolderId::Claim(claim.id)), by.as_deref(), request.cooldown).await?
+                self.evict(
+                    &claim.key,
+                    Some(&HolderId::Claim(claim.id)),
+                    by.as_deref(),
+                    request.cooldown,
+                )
+                .await?
             }
             (ReleaseTarget::Claim(claim), _) => self.release_own(claim).await?,
             (ReleaseTarget::Foreign { key, id }, cause) => {
-                self.evict(key, Some(&HolderId::Foreign(id.clone())), evictor(cause), request.cooldown).await?
+                self.evict(
+                    key,
+                    Some(&HolderId::Foreign(id.clone())),
+                    evictor(cause),
+                    request.cooldown,
+                )
+                .await?
             }
-            (ReleaseTarget::All(key), cause) => self.evict(key, None, evictor(cause), request.cooldown).await?,
+            (ReleaseTarget::All(key), cause) => {
+                self.evict(key, None, evictor(cause), request.cooldown).await?
+            }
         };
         let successor = match request.successor {
             None => None,
@@ -348,7 +397,11 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
                 AcquireReply::Waiting { ahead: None, poll_after: TURN }
             })),
         };
-        Ok(ReleaseReply::Done { freed: freed.into_iter().collect(), others: None, successor })
+        Ok(ReleaseReply::Done {
+            freed: freed.into_iter().collect(),
+            others: None,
+            successor,
+        })
     }
 
     /// Releases a claim. If a request of it may still take the row, releases it again when that time has passed.
@@ -376,7 +429,11 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
     /// Frees a claim's row. Returns whether the claim held it.
     async fn release_row(&self, claim: &ClaimRef) -> Result<bool, BackendError> {
         let id = claim.id.to_string();
-        let values = Values { key: claim.key.as_str(), id: &id, ..Values::default() };
+        let values = Values {
+            key: claim.key.as_str(),
+            id: &id,
+            ..Values::default()
+        };
         Ok(self.run(&self.statements.release, &values).await?.changed > 0)
     }
 
@@ -394,7 +451,10 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         };
         let holder: String = holder.chars().take(self.widths.holder).collect();
         let cooldown = cooldown.max(MIN_COOLDOWN);
-        let look = Values { key: key.as_str(), ..Values::default() };
+        let look = Values {
+            key: key.as_str(),
+            ..Values::default()
+        };
         loop {
             let Some((row, is)) = self.held(self.run(&self.statements.look, &look).await?.rows.pop()) else {
                 return Ok(None);
@@ -414,7 +474,14 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             if self.run(&self.statements.evict, &values).await?.changed > 0 {
                 if let Some(settle) = &self.statements.settle {
                     sleep(cooldown).await;
-                    self.run(settle, &Values { seen: seen + 1, ..look }).await?;
+                    self.run(
+                        settle,
+                        &Values {
+                            seen: seen + 1,
+                            ..look
+                        },
+                    )
+                    .await?;
                 }
                 return Ok(Some(is.id));
             }
@@ -446,26 +513,40 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         let values = Values::default();
         let (rows, limit) = match &query {
             Query::Key(key) => {
-                let values = Values { key: key.as_str(), ..values };
+                let values = Values {
+                    key: key.as_str(),
+                    ..values
+                };
                 (self.run(&self.statements.look, &values).await?.rows, usize::MAX)
             }
             Query::Prefix { prefix, after, limit } => {
                 let after = after.as_ref().map_or("", Cursor::as_str);
-                let values = Values { prefix, after, limit: i64::from(limit.get()) + 1, ..values };
+                let values = Values {
+                    prefix,
+                    after,
+                    limit: i64::from(limit.get()) + 1,
+                    ..values
+                };
                 let rows = self.run(&self.statements.list, &values).await?.rows;
                 (rows, usize::try_from(limit.get()).unwrap_or(usize::MAX))
             }
         };
         let is_full = rows.len() > limit;
         let rows: Vec<Row> = rows.into_iter().take(limit).collect();
-        let next = rows.last().filter(|_| is_full).map(|row| Cursor::new(row.key.as_str()));
+        let next = rows
+            .last()
+            .filter(|_| is_full)
+            .map(|row| Cursor::new(row.key.as_str()));
         let statuses = rows.into_iter().filter_map(|row| self.status(row)).collect();
         Ok(Page::new(statuses, next))
     }
 
     fn status(&self, row: Row) -> Option<LockStatus> {
         let (row, is) = self.held(Some(row))?;
-        let first = row.token.zip(is.tokens).map(|(last, tokens)| last - i64::from(tokens) + 1);
+        let first = row
+            .token
+            .zip(is.tokens)
+            .map(|(last, tokens)| last - i64::from(tokens) + 1);
         let token = first.and_then(|first| u64::try_from(first).ok()?.try_into().ok());
         let holder = HolderStatus::new(is.id, is.label, Mode::Exclusive, token, row.left);
         let key = LockKey::new(row.key).ok()?;
@@ -487,7 +568,10 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         *self.swept.lock() = now;
         let inner = self.clone();
         tokio::spawn(async move {
-            let values = Values { idle: micros(inner.config.sweep_after), ..Values::default() };
+            let values = Values {
+                idle: micros(inner.config.sweep_after),
+                ..Values::default()
+            };
             if let Some(sweep) = &inner.statements.sweep
                 && let Err(error) = inner.run(sweep, &values).await
             {
@@ -510,8 +594,12 @@ fn loss(row: Option<&Row>, id: &str) -> Loss {
         Some(row) if row.is_of(id) => Loss::Expired,
         Some(row) if row.is_of(holder::EVICTED) => {
             let text = row.holder.as_deref().unwrap_or_default();
-            let by = text.strip_prefix(holder::EVICTED).and_then(|rest| rest.strip_prefix(" by "));
-            Loss::Evicted { by: by.map(Arc::from) }
+            let by = text
+                .strip_prefix(holder::EVICTED)
+                .and_then(|rest| rest.strip_prefix(" by "));
+            Loss::Evicted {
+                by: by.map(Arc::from),
+            }
         }
         _ => Loss::Missing,
     }
@@ -562,17 +650,22 @@ impl<D: Dial<Session: LeaseSession>> Backend for LeaseRowStore<D> {
     }
 
     fn watch(self: Arc<Self>, _: Arc<Claim>) -> Call<Wakes> {
-        Call::ready(Err(BackendError::unsupported("this layout has no wake-ups: waiters poll")))
+        Call::ready(Err(BackendError::unsupported(
+            "this layout has no wake-ups: waiters poll",
+        )))
     }
 
     fn invalidations(self: Arc<Self>, _: ClientId) -> Option<Invalidations> {
         // A new receiver reports the present connection as a change, too.
         let mut replaced = self.inner.pool.replacements();
         replaced.mark_changed();
-        Some(Invalidations::new(stream::unfold(replaced, async |mut replaced| {
-            let changed = replaced.changed().await;
-            changed.ok().map(|()| (Invalidation::All, replaced))
-        })))
+        Some(Invalidations::new(stream::unfold(
+            replaced,
+            async |mut replaced| {
+                let changed = replaced.changed().await;
+                changed.ok().map(|()| (Invalidation::All, replaced))
+            },
+        )))
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
@@ -600,6 +693,8 @@ impl<D: Dial<Session: LeaseSession>> Drop for LeaseRowStore<D> {
 
 impl<D: Dial<Session: LeaseSession>> fmt::Debug for LeaseRowStore<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LeaseRowStore").field(&self.inner.config.address()).finish()
+        f.debug_tuple("LeaseRowStore")
+            .field(&self.inner.config.address())
+            .finish()
     }
 }

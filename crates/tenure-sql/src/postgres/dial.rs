@@ -31,7 +31,8 @@ pub(crate) struct Dialer {
 }
 
 /// What the server says of itself at each connect.
-const GREETING: &str = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only,
+const GREETING: &str =
+    "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, inet_client_port() AS client_port,
     current_setting('port')::int AS port";
 
@@ -46,22 +47,28 @@ impl Dialer {
     }
 
     async fn one(&self, host: &Host) -> Result<PgSession, BackendError> {
-        let found = addresses(host).await.map_err(|error| unknown_host(host, &error))?;
+        let found = addresses(host)
+            .await
+            .map_err(|error| unknown_host(host, &error))?;
         let opened = async {
             let stream = TcpStream::connect(&*found).await?;
             stream.set_nodelay(true)?;
             let own = stream.local_addr()?;
             Ok::<_, io::Error>((stream, own))
         };
-        let (stream, own) = opened.await.map_err(|error| unreachable(&host.to_string(), &error))?;
-        self.log_in(Either::Left(stream), host.name(), Peer::Port(own)).await
+        let (stream, own) = opened
+            .await
+            .map_err(|error| unreachable(&host.to_string(), &error))?;
+        self.log_in(Either::Left(stream), host.name(), Peer::Port(own))
+            .await
     }
 
     async fn socket(&self, folder: &Path, port: u16) -> Result<PgSession, BackendError> {
         let path = folder.join(format!(".s.PGSQL.{port}"));
         let stream = UnixStream::connect(&path).await;
         let stream = stream.map_err(|error| unreachable(&path.display().to_string(), &error))?;
-        self.log_in(Either::Right(stream), "localhost", Peer::Socket(port)).await
+        self.log_in(Either::Right(stream), "localhost", Peer::Socket(port))
+            .await
     }
 
     async fn log_in(&self, stream: Stream, host: &str, peer: Peer) -> Result<PgSession, BackendError> {
@@ -78,13 +85,18 @@ impl Dialer {
             return self.greet(settings, stream, connector, peer, warned).await;
         }
         let _ = host;
-        self.greet(settings, stream, tokio_postgres::NoTls, peer, warned).await
+        self.greet(settings, stream, tokio_postgres::NoTls, peer, warned)
+            .await
     }
 
     fn settings(&self, credentials: &Credentials) -> Result<tokio_postgres::Config, BackendError> {
         let config = &self.config;
         let mut settings = tokio_postgres::Config::new();
-        let own_name = || ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+        let own_name = || {
+            ["USER", "LOGNAME"]
+                .iter()
+                .find_map(|name| std::env::var(name).ok())
+        };
         let user = credentials.user_name().map(str::to_owned).or_else(own_name);
         let user = user.filter(|user| !user.is_empty()).ok_or_else(no_user)?;
         settings.dbname(config.dbname.as_deref().unwrap_or(&user));
@@ -224,7 +236,8 @@ fn tls(config: &Config) -> Result<Option<tokio_postgres_rustls::MakeRustlsConnec
     let identity = config.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
     let settings = tls_config_verifying(verification, config.ca.as_deref(), identity);
     // Flattens the cause into the message, because `Invalid` errors carry no source.
-    let settings = settings.map_err(|error| crate::server::error::invalid(format!("no TLS can be spoken: {error}")))?;
+    let settings =
+        settings.map_err(|error| crate::server::error::invalid(format!("no TLS can be spoken: {error}")))?;
     let settings = Arc::unwrap_or_clone(settings);
     Ok(Some(tokio_postgres_rustls::MakeRustlsConnect::new(settings)))
 }

@@ -28,7 +28,11 @@ pub(super) fn failure(error: &Error) -> Failure {
     }
     let ends_session = matches!(refusal.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
     // The statement may have been committed just before the session was ended.
-    let effect = if ends_session { Effect::Unknown } else { Effect::None };
+    let effect = if ends_session {
+        Effect::Unknown
+    } else {
+        Effect::None
+    };
     let (fault, message) = explain(refusal);
     BackendError::because(fault, effect, message, cause(refusal)).into()
 }
@@ -43,7 +47,9 @@ pub(super) fn refused_login(error: &Error, config: &Config) -> BackendError {
     let why = cause_of(error);
     // The crate writes these words itself if the server has no TLS.
     if why.contains("does not support TLS") {
-        let message = format!("PostgreSQL at {address} does not offer TLS: set `ssl = on` there, or write `sslmode=prefer`");
+        let message = format!(
+            "PostgreSQL at {address} does not offer TLS: set `ssl = on` there, or write `sslmode=prefer`"
+        );
         return BackendError::because(Fault::Store, Effect::None, message, why);
     }
     if error.to_string().contains("TLS") {
@@ -72,14 +78,19 @@ fn cause(refusal: &DbError) -> String {
 }
 
 fn cause_of(error: &Error) -> String {
-    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+    error
+        .source()
+        .map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// The fault of a refusal, and what to do about it.
 fn explain(refusal: &DbError) -> (Fault, &'static str) {
     let code = refusal.code();
     match code {
-        &SqlState::INVALID_PASSWORD => (Fault::Denied, "PostgreSQL refuses the password: correct it in the URL or its file"),
+        &SqlState::INVALID_PASSWORD => (
+            Fault::Denied,
+            "PostgreSQL refuses the password: correct it in the URL or its file",
+        ),
         &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => (
             Fault::Denied,
             "PostgreSQL refuses the login: see whether the role exists and may log in from here (`pg_hba.conf`)",
@@ -108,18 +119,24 @@ fn explain(refusal: &DbError) -> (Fault, &'static str) {
             Fault::Unavailable,
             "PostgreSQL has too many connections: lower `connections` of its clients, raise `max_connections`, or use a pooler",
         ),
-        &SqlState::CANNOT_CONNECT_NOW => (Fault::Unavailable, "PostgreSQL is starting up or shutting down: try again"),
-        &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN => {
-            (Fault::Unavailable, "PostgreSQL has ended this connection: the client connects again")
-        }
+        &SqlState::CANNOT_CONNECT_NOW => (
+            Fault::Unavailable,
+            "PostgreSQL is starting up or shutting down: try again",
+        ),
+        &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN => (
+            Fault::Unavailable,
+            "PostgreSQL has ended this connection: the client connects again",
+        ),
         &SqlState::DISK_FULL => (Fault::Store, "PostgreSQL's disk is full: free some space"),
-        &SqlState::STRING_DATA_RIGHT_TRUNCATION => {
-            (Fault::Limit, "the key or the holder's name is longer than the table's column: use a shorter key")
-        }
+        &SqlState::STRING_DATA_RIGHT_TRUNCATION => (
+            Fault::Limit,
+            "the key or the holder's name is longer than the table's column: use a shorter key",
+        ),
         // PgBouncer answers so.
-        &SqlState::PROTOCOL_VIOLATION | &SqlState::CONNECTION_EXCEPTION | &SqlState::CONNECTION_FAILURE => {
-            (Fault::Unavailable, "PostgreSQL, or a pooler before it, refuses the connection")
-        }
+        &SqlState::PROTOCOL_VIOLATION | &SqlState::CONNECTION_EXCEPTION | &SqlState::CONNECTION_FAILURE => (
+            Fault::Unavailable,
+            "PostgreSQL, or a pooler before it, refuses the connection",
+        ),
         _ if matches!(refusal.parsed_severity(), Some(Severity::Fatal | Severity::Panic)) => {
             (Fault::Unavailable, "PostgreSQL has ended the connection")
         }
@@ -130,12 +147,16 @@ fn explain(refusal: &DbError) -> (Fault, &'static str) {
 /// Error for a write that came with a warning: a commit that waited for a standby was cancelled, so the write is on this
 /// server and may be gone after a failover.
 pub(super) fn uncertain() -> BackendError {
-    let message = "PostgreSQL has written the lock with a warning, so it may not be on the standbys: it does not count";
+    let message =
+        "PostgreSQL has written the lock with a warning, so it may not be on the standbys: it does not count";
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }
 
 pub(super) fn unknown_host(host: &Host, error: &io::Error) -> BackendError {
-    let message = format!("the host {} is not known: correct the URL, or see the name server", host.name());
+    let message = format!(
+        "the host {} is not known: correct the URL, or see the name server",
+        host.name()
+    );
     BackendError::because(Fault::Store, Effect::None, message, error.to_string())
 }
 
@@ -145,8 +166,9 @@ pub(super) fn unreachable(address: &str, error: &dyn Display) -> BackendError {
 }
 
 pub(super) fn not_writable(address: &str) -> BackendError {
-    let message =
-        format!("no server of {address} accepts writes: each is a standby or read-only; name the primary server");
+    let message = format!(
+        "no server of {address} accepts writes: each is a standby or read-only; name the primary server"
+    );
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 

@@ -35,7 +35,9 @@ pub(super) async fn examine(session: &mut PgSession, config: &Config) -> Result<
     let table = config.table_name();
     let here = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let here = i64::try_from(here.as_micros()).unwrap_or_default();
-    let rows = session.ask(SETTINGS, &[(&here, Type::INT8), (&table, Type::TEXT)]).await?;
+    let rows = session
+        .ask(SETTINGS, &[(&here, Type::INT8), (&table, Type::TEXT)])
+        .await?;
     let Some(row) = rows.first() else {
         return Ok(Vec::new());
     };
@@ -47,15 +49,24 @@ pub(super) async fn examine(session: &mut PgSession, config: &Config) -> Result<
 }
 
 fn text<'a>(row: &'a Row, name: &str) -> &'a str {
-    row.try_get::<_, Option<&str>>(name).ok().flatten().unwrap_or_default()
+    row.try_get::<_, Option<&str>>(name)
+        .ok()
+        .flatten()
+        .unwrap_or_default()
 }
 
 fn number(row: &Row, name: &str) -> i64 {
-    row.try_get::<_, Option<i64>>(name).ok().flatten().unwrap_or_default()
+    row.try_get::<_, Option<i64>>(name)
+        .ok()
+        .flatten()
+        .unwrap_or_default()
 }
 
 fn is_set(row: &Row, name: &str) -> bool {
-    row.try_get::<_, Option<bool>>(name).ok().flatten().unwrap_or_default()
+    row.try_get::<_, Option<bool>>(name)
+        .ok()
+        .flatten()
+        .unwrap_or_default()
 }
 
 fn durability(row: &Row) -> Vec<Finding> {
@@ -88,7 +99,10 @@ fn standbys(row: &Row) -> Vec<Finding> {
     }
     if number(row, "behind") > FAR_BEHIND {
         found.push(Finding::warning(
-            format!("a standby is {} MiB behind", number(row, "behind") / (1024 * 1024)),
+            format!(
+                "a standby is {} MiB behind",
+                number(row, "behind") / (1024 * 1024)
+            ),
             "if it takes over, it lacks the locks of that time",
         ));
     }
@@ -149,7 +163,9 @@ fn connection(row: &Row, session: &PgSession, config: &Config) -> Vec<Finding> {
     }
     let is_remote = match &config.place {
         Place::Socket(..) => false,
-        Place::Hosts(hosts) => !hosts.iter().all(|host| ["localhost", "127.0.0.1", "::1"].contains(&host.name())),
+        Place::Hosts(hosts) => !hosts
+            .iter()
+            .all(|host| ["localhost", "127.0.0.1", "::1"].contains(&host.name())),
     };
     if is_remote && !is_set(row, "encrypted") && config.tls == TlsMode::Prefer {
         found.push(Finding::warning(

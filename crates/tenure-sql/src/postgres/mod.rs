@@ -25,7 +25,12 @@ pub(crate) async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendErro
     let mut leased = pool.lease().await?;
     let checked = pool.within(table::check(&mut leased.session, &config)).await;
     let widths = leased.end(checked).map_err(Failure::into_error)?;
-    Ok(LeaseRowStore::new(pool, statements::statements(&config), widths, config))
+    Ok(LeaseRowStore::new(
+        pool,
+        statements::statements(&config),
+        widths,
+        config,
+    ))
 }
 
 /// Creates the table of the layout, if it is not there.

@@ -47,8 +47,16 @@ impl Drop for PgSession {
 }
 
 impl PgSession {
-    async fn query(&mut self, statement: &Statement, values: &Values<'_>) -> Result<RowStream, tokio_postgres::Error> {
-        let owned: Vec<Bound<'_>> = statement.params.iter().map(|param| Bound::new(*param, values)).collect();
+    async fn query(
+        &mut self,
+        statement: &Statement,
+        values: &Values<'_>,
+    ) -> Result<RowStream, tokio_postgres::Error> {
+        let owned: Vec<Bound<'_>> = statement
+            .params
+            .iter()
+            .map(|param| Bound::new(*param, values))
+            .collect();
         if self.is_pooled {
             let typed = owned.iter().map(|bound| (bound.as_sql(), bound.kind()));
             return self.client.query_typed_raw(&statement.sql, typed).await;
@@ -58,7 +66,9 @@ impl PgSession {
             self.prepared.insert(statement.sql.clone(), prepared);
         }
         let prepared = &self.prepared[&statement.sql];
-        self.client.query_raw(prepared, owned.iter().map(Bound::as_sql)).await
+        self.client
+            .query_raw(prepared, owned.iter().map(Bound::as_sql))
+            .await
     }
 
     /// Runs a statement. Returns the rows of its answer as the server sent them, and the number of changed ones.
@@ -88,7 +98,10 @@ impl PgSession {
 
     /// Runs statements without parameters, as a script.
     pub(super) async fn create(&mut self, script: &str) -> Result<(), Failure> {
-        self.client.batch_execute(script).await.map_err(|error| failure(&error))
+        self.client
+            .batch_execute(script)
+            .await
+            .map_err(|error| failure(&error))
     }
 
     /// Runs a query of the examination, without preparing it.
@@ -97,7 +110,10 @@ impl PgSession {
         sql: &str,
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<tokio_postgres::Row>, Failure> {
-        self.client.query_typed(sql, params).await.map_err(|error| failure(&error))
+        self.client
+            .query_typed(sql, params)
+            .await
+            .map_err(|error| failure(&error))
     }
 }
 
@@ -108,7 +124,11 @@ impl LeaseSession for PgSession {
 
     async fn run(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Outcome, Failure> {
         let (rows, changed) = self.raw(statement, values).await?;
-        let rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>().map_err(|_| unexpected_reply())?;
+        let rows = rows
+            .iter()
+            .map(row)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| unexpected_reply())?;
         Ok(Outcome {
             changed,
             last_token: None,
@@ -120,9 +140,16 @@ impl LeaseSession for PgSession {
         let (rows, _) = self.raw(&statements.take, values).await?;
         let decoded = rows.first().ok_or_else(unexpected_reply).and_then(|answer| {
             let number = |name| answer.try_get::<_, i64>(name).map_err(|_| unexpected_reply());
-            let before = answer.try_get::<_, Option<&str>>("key").map_err(|_| unexpected_reply())?;
-            let before = before.map(|_| row(answer)).transpose().map_err(|_| unexpected_reply())?;
-            let last = answer.try_get::<_, Option<i64>>("last").map_err(|_| unexpected_reply())?;
+            let before = answer
+                .try_get::<_, Option<&str>>("key")
+                .map_err(|_| unexpected_reply())?;
+            let before = before
+                .map(|_| row(answer))
+                .transpose()
+                .map_err(|_| unexpected_reply())?;
+            let last = answer
+                .try_get::<_, Option<i64>>("last")
+                .map_err(|_| unexpected_reply())?;
             Ok((number("granted")?, last, number("now")?, before))
         });
         let (granted, last, now, before) = decoded?;

@@ -52,7 +52,9 @@ pub(super) fn statements(config: &Config) -> Statements {
     };
     Statements {
         layout,
-        take: statement(&format!("WITH {SETTINGS}, look AS MATERIALIZED ({LOOK}), {take} {TAKEN}")),
+        take: statement(&format!(
+            "WITH {SETTINGS}, look AS MATERIALIZED ({LOOK}), {take} {TAKEN}"
+        )),
         insert: None,
         look: statement(LOOK),
         renew: statement(&renew),
@@ -186,12 +188,17 @@ impl Dialect for Postgres {
             ("token", _) => "NULL::bigint".to_owned(),
             // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
             ("left", Layout::Version) => {
-                format!("CASE WHEN l.{{ends}} > l.{{changed}} THEN {} END", micros("(l.{ends} - {now})"))
+                format!(
+                    "CASE WHEN l.{{ends}} > l.{{changed}} THEN {} END",
+                    micros("(l.{ends} - {now})")
+                )
             }
             ("left", _) => micros("(l.{ends} - {now})"),
-            ("row", _) => "l.{key}::text AS key, l.{holder}::text AS holder, {token} AS token, {held} AS held, \
+            ("row", _) => {
+                "l.{key}::text AS key, l.{holder}::text AS holder, {token} AS token, {held} AS held, \
                            {left} AS left_us, {now_us} AS time"
-                .to_owned(),
+                    .to_owned()
+            }
             _ => return None,
         })
     }

@@ -13,7 +13,8 @@ use crate::server::error::Failure;
 const UNLIMITED: usize = 1000;
 
 /// The columns of a table that statements without a schema find, too.
-const COLUMNS: &str = "SELECT a.attname::text AS name, a.atttypid::regtype::text AS type, a.atttypmod AS modifier,
+const COLUMNS: &str =
+    "SELECT a.attname::text AS name, a.atttypid::regtype::text AS type, a.atttypmod AS modifier,
         coalesce(c.collisdeterministic, true) AS is_exact,
         EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
             AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum AND i.indpred IS NULL) AS is_unique
@@ -32,7 +33,10 @@ pub(super) async fn check(session: &mut PgSession, config: &Config) -> Result<Wi
         return Err(refused(message).into());
     }
     let columns = config.layout.columns();
-    let find = |name: &str| rows.iter().find(|row| row.try_get::<_, &str>("name").ok() == Some(name));
+    let find = |name: &str| {
+        rows.iter()
+            .find(|row| row.try_get::<_, &str>("name").ok() == Some(name))
+    };
     let time = match config.layout {
         Layout::ShedLock => "timestamp without time zone",
         Layout::Unique | Layout::Version => "timestamp with time zone",

@@ -41,7 +41,13 @@ const POSTGRES_TLS: Known = Known::one_of(
 );
 const MYSQL_TLS: Known = Known::one_of(
     "ssl-mode",
-    &["disabled", "preferred", "required", "verify_ca", "verify_identity"],
+    &[
+        "disabled",
+        "preferred",
+        "required",
+        "verify_ca",
+        "verify_identity",
+    ],
 );
 
 /// The database server that keeps the locks.
@@ -123,6 +129,8 @@ pub struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) sweep_after: Duration,
+    /// An idle connection is closed after this time.
+    pub(crate) idle: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     /// The expression with which statements read the server's clock; `None` for the database's own function.
     pub(crate) server_clock: Option<String>,
@@ -175,6 +183,7 @@ impl Config {
             connect_timeout: limit(&options, "connect_timeout", Duration::from_secs(5))?,
             command_timeout: limit(&options, "command_timeout", Duration::from_secs(3))?,
             sweep_after: limit(&options, "sweep_after", Duration::from_secs(600))?,
+            idle: Duration::from_secs(10),
             clock: Arc::new(SystemClock),
             server_clock: None,
         };
@@ -184,7 +193,9 @@ impl Config {
 
     fn check(&self) -> Result<(), BackendError> {
         if self.database == Database::MySql && self.dbname.is_none() && self.schema.is_none() {
-            return Err(invalid("the URL names no database: write `mysql://HOST/DATABASE`"));
+            return Err(invalid(
+                "the URL names no database: write `mysql://HOST/DATABASE`",
+            ));
         }
         if self.tls < TlsMode::Require && (self.ca.is_some() || self.identity.is_some()) {
             return Err(invalid(match self.database {
@@ -247,6 +258,14 @@ impl Config {
         Config { server_clock, ..self }
     }
 
+    /// Sets after what time an idle connection is closed: 10 s by default.
+    #[cfg(feature = "__own-tests")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn idle(self, idle: Duration) -> Self {
+        Config { idle, ..self }
+    }
+
     /// The servers as `host:port`, or the path of the socket.
     pub fn address(&self) -> String {
         self.place.to_string()
@@ -259,6 +278,7 @@ impl Config {
             connections: self.connections,
             connect_timeout: self.connect_timeout,
             command_timeout: self.command_timeout,
+            idle: self.idle,
         }
     }
 
@@ -299,10 +319,17 @@ fn place(url: &StoreUrl, options: &Options, database: Database) -> Place {
     let hosts = url.hosts().iter().cloned();
     match options.text("host") {
         Some(path) => {
-            let port = url.hosts().first().map_or(database.port(), |host| host.port_or(database.port()));
+            let port = url
+                .hosts()
+                .first()
+                .map_or(database.port(), |host| host.port_or(database.port()));
             Place::Socket(PathBuf::from(path), port)
         }
-        None => Place::Hosts(hosts.map(|host| host.with_default_port(database.port())).collect()),
+        None => Place::Hosts(
+            hosts
+                .map(|host| host.with_default_port(database.port()))
+                .collect(),
+        ),
     }
 }
 
@@ -325,7 +352,9 @@ fn identifier(options: &Options, name: &str) -> Result<Option<String>, BackendEr
     let Some(text) = options.text(name) else {
         return Ok(None);
     };
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !is_plain || text.starts_with(|first: char| first.is_ascii_digit()) || text.len() > 63 {
         return Err(invalid(format!(
             "`{name}` is not an identifier: write at most 63 letters, digits and `_`, not beginning with a digit"

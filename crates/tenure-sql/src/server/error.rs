@@ -46,8 +46,9 @@ pub(crate) fn unanswered(limit: Duration) -> BackendError {
 
 /// Error for an attempt to connect that took too long.
 pub(crate) fn not_connected(address: &str, limit: Duration) -> BackendError {
-    let message =
-        format!("the database at {address} did not accept the connection within {limit:?}: see whether it runs there");
+    let message = format!(
+        "the database at {address} did not accept the connection within {limit:?}: see whether it runs there"
+    );
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 

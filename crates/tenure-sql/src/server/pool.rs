@@ -14,9 +14,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::error::{Failure, not_connected, unanswered};
 
-/// An idle connection is closed after this time.
-const IDLE: Duration = Duration::from_secs(10);
-
 /// Opens connections.
 pub(crate) trait Dial: Send + Sync + 'static {
     type Session: Session;
@@ -38,6 +35,8 @@ pub(crate) struct Bounds {
     pub(crate) connections: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) command_timeout: Duration,
+    /// An idle connection is closed after this time.
+    pub(crate) idle: Duration,
 }
 
 /// The connections of one store.
@@ -93,9 +92,14 @@ impl<D: Dial> Pool<D> {
     }
 
     /// Limits the time of a statement, or of several.
-    pub(crate) async fn within<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    pub(crate) async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         let limit = self.bounds.command_timeout;
-        timeout(limit, work).await.unwrap_or_else(|_| Err(unanswered(limit).into()))
+        timeout(limit, work)
+            .await
+            .unwrap_or_else(|_| Err(unanswered(limit).into()))
     }
 
     async fn session(&self) -> Result<D::Session, BackendError> {
@@ -162,15 +166,16 @@ impl<D: Dial> Lease<D> {
     }
 }
 
-/// Closes connections that were idle for [`IDLE`]. Ends when none is left.
+/// Closes connections that were idle for long. Ends when none is left.
 async fn close_idle<D: Dial>(pool: Arc<Pool<D>>) {
-    let mut wake = Instant::now() + IDLE;
+    let limit = pool.bounds.idle;
+    let mut wake = Instant::now() + limit;
     loop {
         sleep_until(wake).await;
         let now = Instant::now();
         let mut idle = pool.idle.lock();
         let spared = usize::from(pool.keeps_one.load(Ordering::Relaxed));
-        let old = idle.partition_point(|(_, since)| *since + IDLE <= now);
+        let old = idle.partition_point(|(_, since)| *since + limit <= now);
         let closes = old.min(idle.len().saturating_sub(spared));
         idle.drain(..closes);
         let Some((_, oldest)) = idle.first() else {
@@ -178,6 +183,6 @@ async fn close_idle<D: Dial>(pool: Arc<Pool<D>>) {
             pool.closes_idle.store(false, Ordering::Relaxed);
             return;
         };
-        wake = (*oldest + IDLE).max(now + IDLE / 10);
+        wake = (*oldest + limit).max(now + limit / 10);
     }
 }
