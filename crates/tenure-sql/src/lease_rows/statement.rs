@@ -50,6 +50,7 @@ const PARAMS: [(&str, Param); 14] = [
     ("idle", Param::Idle),
 ];
 
+#[cfg(feature = "postgres")]
 impl Param {
     pub(crate) fn is_text(self) -> bool {
         matches!(Values::default().get(self), Value::Text(_))
@@ -160,7 +161,10 @@ impl Statement {
                 sql.push(':');
                 continue;
             };
-            let known = params.iter().position(|one| one == param).filter(|_| D::SHARES_PARAMETERS);
+            let known = params
+                .iter()
+                .position(|one| one == param)
+                .filter(|_| D::SHARES_PARAMETERS);
             let index = known.unwrap_or_else(|| {
                 params.push(*param);
                 params.len() - 1
@@ -178,7 +182,10 @@ impl Statement {
 
 fn expand<D: Dialect>(dialect: &D, template: &str) -> String {
     let mut text = template.to_owned();
-    while let Some((start, end)) = text.find('{').and_then(|start| Some((start, start + text[start..].find('}')?))) {
+    while let Some((start, end)) = text
+        .find('{')
+        .and_then(|start| Some((start, start + text[start..].find('}')?)))
+    {
         let name = &text[start + 1..end];
         let expression = dialect.expression(name).unwrap_or_default();
         debug_assert!(!expression.is_empty(), "a template names `{name}`");
