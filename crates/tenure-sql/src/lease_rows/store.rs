@@ -207,12 +207,16 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         let reply = self.place(&claim, not_after).await;
         match &reply {
             Ok(AcquireReply::Granted(grant)) => {
-                self.claims.answered(id, Some(grant.tokens));
+                if self.claims.answered(id, Some(grant.tokens)) {
+                    // The release may have come first, and found nothing.
+                    self.release_row(&claim.at).await?;
+                    return Ok(AcquireReply::Ended);
+                }
                 self.pool.keep_one(true);
                 self.sweep_now_and_then();
             }
             Err(error) if error.effect() == Effect::Unknown => self.claims.unanswered(id, not_after),
-            _ => self.claims.answered(id, None),
+            _ => drop(self.claims.answered(id, None)),
         }
         reply
     }
