@@ -135,7 +135,10 @@ pub(crate) struct Statements {
     /// Reads one row.
     pub(crate) look: Statement,
     pub(crate) renew: Statement,
+    /// Releases a row whose lease has not ended.
     pub(crate) release: Statement,
+    /// Releases a row whose lease has ended, for programs that do not know the end of a lease; `None` if all know it.
+    pub(crate) clear: Option<Statement>,
     /// Takes a row from its holder, and keeps it from being taken for a cooldown.
     pub(crate) evict: Statement,
     /// Frees a row after the cooldown of an eviction; `None` if it frees itself.

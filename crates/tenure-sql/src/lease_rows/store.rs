@@ -438,7 +438,11 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             id: &id,
             ..Values::default()
         };
-        Ok(self.run(&self.statements.release, &values).await?.changed > 0)
+        let was_held = self.run(&self.statements.release, &values).await?.changed > 0;
+        if !was_held && let Some(clear) = &self.statements.clear {
+            self.run(clear, &values).await?;
+        }
+        Ok(was_held)
     }
 
     /// Takes a key from its holder, or from this one only.
