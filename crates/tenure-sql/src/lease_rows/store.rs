@@ -453,11 +453,6 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         by: Option<&str>,
         cooldown: Duration,
     ) -> Result<Option<HolderId>, BackendError> {
-        let holder = match by {
-            Some(by) => format!("{} by {by}", holder::EVICTED),
-            None => holder::EVICTED.to_owned(),
-        };
-        let holder: String = holder.chars().take(self.widths.holder).collect();
         let cooldown = cooldown.max(MIN_COOLDOWN);
         let look = Values {
             key: key.as_str(),
@@ -470,6 +465,7 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             if target.is_some_and(|target| is.id != *target) {
                 return Ok(None);
             }
+            let holder = holder::write_evicted(&is.id, by, self.widths.holder);
             let seen = row.token.unwrap_or_default();
             let values = Values {
                 holder: &holder,
@@ -600,16 +596,13 @@ fn evictor(cause: &Cause) -> Option<&str> {
 fn loss(row: Option<&Row>, id: &str) -> Loss {
     match row {
         Some(row) if row.is_of(id) => Loss::Expired,
-        Some(row) if row.is_of(holder::EVICTED) => {
-            let text = row.holder.as_deref().unwrap_or_default();
-            let by = text
-                .strip_prefix(holder::EVICTED)
-                .and_then(|rest| rest.strip_prefix(" by "));
-            Loss::Evicted {
+        Some(row) => {
+            let evicted = holder::read_evicted(row.holder.as_deref().unwrap_or_default(), id);
+            evicted.map_or(Loss::Missing, |by| Loss::Evicted {
                 by: by.map(Arc::from),
-            }
+            })
         }
-        _ => Loss::Missing,
+        None => Loss::Missing,
     }
 }
 
