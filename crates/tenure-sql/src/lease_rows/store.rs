@@ -30,7 +30,10 @@ use crate::server::pool::{Dial, Pool, Session};
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often a statement is repeated whose row another session has locked.
-const TRIES: usize = 3;
+const TRIES: u32 = 4;
+
+/// The pause before a statement is repeated for the first time. It grows with each time.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The shortest time for which an eviction keeps a row: with none, the row would never be free again.
 const MIN_COOLDOWN: Duration = Duration::from_millis(1);
@@ -336,11 +339,14 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             raise: i64::try_from(raise).unwrap_or(i64::MAX),
             ..Values::default()
         };
-        for _ in 0..TRIES {
+        for tries in 1..=TRIES {
             let held_from = self.now();
             let is_renewed = match session.run(&self.statements.renew, &values).await {
                 Ok(outcome) => outcome.changed > 0,
-                Err(Failure::Busy) => false,
+                Err(Failure::Busy) => {
+                    sleep(BUSY_PAUSE * tries).await;
+                    false
+                }
                 Err(error) => return Err(error),
             };
             if is_renewed && !request.shorten_only {
@@ -500,7 +506,7 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             let mut leased = self.pool.lease().await?;
             let outcome = self.pool.within(leased.session.run(statement, values)).await;
             match leased.end(outcome) {
-                Err(Failure::Busy) if tries < TRIES => {}
+                Err(Failure::Busy) if tries < TRIES => sleep(BUSY_PAUSE * tries).await,
                 outcome => return outcome.map_err(Failure::into_error),
             }
         }
