@@ -98,7 +98,12 @@ mod tests {
 
     #[test]
     fn a_claim_is_read_as_it_was_written() {
-        for (label, tokens) in [("", None), ("ada@web-1:4711", None), ("", Some(2)), ("a b  c", Some(1024))] {
+        for (label, tokens) in [
+            ("", None),
+            ("ada@web-1:4711", None),
+            ("", Some(2)),
+            ("a b  c", Some(1024)),
+        ] {
             let claim = claim(label);
             let text = write(&claim, tokens, 255);
             let expected = Holder {
