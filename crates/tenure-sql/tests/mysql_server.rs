@@ -6,7 +6,7 @@ mod mysql;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mysql::{Case, PASSWORD, USER, config, start};
+use mysql::{Case, PASSWORD, USER, config, start, start_with_clock};
 use mysql_async::prelude::Queryable;
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
@@ -342,7 +342,6 @@ async fn the_doctor_finds_nothing_on_a_sound_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_finds_settings_that_weaken_the_locks() {
     let options = [
-        "--skip-skip-log-bin",
         "--log-bin",
         "--server-id=1",
         "--binlog-format=STATEMENT",
@@ -357,7 +356,6 @@ async fn the_doctor_finds_settings_that_weaken_the_locks() {
         case.table()
     ));
     let found = findings(&store).await.join("\n");
-    eprintln!("{found}");
     for words in [
         "innodb_flush_log_at_trx_commit",
         "sync_binlog",
@@ -388,4 +386,105 @@ async fn the_doctor_finds_settings_that_weaken_the_locks() {
         "{refused}"
     );
     assert!(refused.to_string().contains("`binlog_format`"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_finds_a_far_clock_and_too_many_connections() {
+    let clock = tenure_servers::SteppedClock::new().expect("a clock that steps");
+    let server = start_with_clock(
+        &["--max-connections=10", "--bind-address=0.0.0.0"],
+        &[],
+        Some(clock),
+    );
+    let case = Case::on(server, "unique");
+    // Not one of the names of this machine.
+    let address = case.url(case.address()).replace("127.0.0.1", "127.0.0.2");
+    let store = open(config(&address)).await.expect("it opens");
+    case.server
+        .lock()
+        .clock()
+        .expect("it steps")
+        .step_ms(3_600_000)
+        .expect("it steps");
+    let mut others = Vec::new();
+    for _ in 0..9 {
+        others.push(case.superuser().await);
+    }
+    let found = findings(&store).await.join("\n");
+    for words in [
+        "clock differs from this machine's by 3600",
+        "10 of 10 connections",
+        "is not encrypted",
+    ] {
+        assert!(found.contains(words), "{words}: {found}");
+    }
+    let refused = open(config(&address))
+        .await
+        .map(drop)
+        .expect_err("there are too many");
+    assert_eq!(
+        (refused.fault(), refused.effect()),
+        (Fault::Unavailable, Effect::None),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("too many connections"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_finds_replicas_that_the_server_does_not_wait_for() {
+    let primary = Case::on(
+        start(&["--log-bin", "--server-id=1", "--sync-binlog=1"], &[]),
+        "version",
+    );
+    let replica = start(&["--server-id=2"], &[]);
+    let (ip, port) = (primary.address().ip(), primary.address().port());
+    let follow = format!(
+        "CHANGE MASTER TO MASTER_HOST='{ip}', MASTER_PORT={port}, MASTER_USER='root', MASTER_CONNECT_RETRY=1; START SLAVE"
+    );
+    replica.lock().ask(&follow).expect("the server obeys");
+    // The superuser sees them, the usual user does not.
+    let root = format!(
+        "mysql://root@{}/{}?layout=version",
+        primary.address(),
+        primary.database
+    );
+    let store = open(config(&root)).await.expect("it opens");
+    let began = Instant::now();
+    loop {
+        let found = findings(&store).await;
+        if found == ["Warning: 1 replicas follow this server, and it does not wait for them"] {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "{found:?}");
+        // sleep: the pause between two looks, until the deadline above.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A host that accepts connections and never answers, as a paused machine does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_does_not_answer_leaves_time_for_the_next() {
+    let case = Case::new("version");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = silent.local_addr().expect("one");
+    let url = case.url(case.address()).replace('@', &format!("@{silent},")) + "&connect_timeout=2s";
+    let store = open(config(&url)).await.expect("the other host answers");
+    lock(&store, &claim("k", 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_may_have_a_reserved_word_as_its_name() {
+    for layout in ["unique", "version", "shedlock"] {
+        let case = Case::new(layout);
+        let url = format!(
+            "mysql://root@{}/mysql?layout={layout}&table=lock&schema={}",
+            case.address(),
+            case.database
+        );
+        create(config(&url)).await.expect("it is created");
+        let store = open(config(&url)).await.expect("it opens");
+        lock(&store, &claim("k", 1)).await;
+        unlock(&store, &claim("k", 1)).await;
+        assert_eq!(findings(&store).await, [""; 0]);
+    }
 }

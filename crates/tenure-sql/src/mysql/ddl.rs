@@ -1,5 +1,6 @@
 //! The tables of the layouts.
 
+use super::statements::table;
 use crate::lease_rows::Layout;
 use crate::server::Config;
 
@@ -15,7 +16,7 @@ pub(super) const EXACT: &str = "{exact}";
 /// The statements that create the table of a layout, if it is not there. One text serves both kinds of server: MariaDB reads
 /// the comment that begins with `/*M!`, MySQL that with its version.
 pub(crate) fn schema(config: &Config) -> String {
-    let (table, layout) = (config.table_name(), config.layout);
+    let (table, layout) = (table(config), config.layout);
     let exact =
         format!("CHARACTER SET utf8mb4 COLLATE /*M! {EXACT_ON_MARIADB} */ /*!80017 {EXACT_ON_MYSQL} */");
     let columns: Vec<String> = columns(layout)

@@ -8,6 +8,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, OptsBuilder, from_row_opt};
 use tenure_backend::{BackendError, ServerClock};
 use tenure_endpoint::{Host, addresses};
+use tokio::time::timeout;
 
 use super::error::{no_user, not_writable, refused_login, still_clock, unknown_host, weak_sql_mode};
 use super::session::MySqlSession;
@@ -16,7 +17,7 @@ use super::statements::{now, now_us};
 use super::tls;
 #[cfg(feature = "tls")]
 use crate::server::TlsMode;
-use crate::server::error::unexpected_reply;
+use crate::server::error::{not_connected, unexpected_reply};
 use crate::server::pool::Dial;
 use crate::server::{Config, Place};
 
@@ -165,9 +166,12 @@ impl Dial for Dialer {
             }
             Place::Hosts(hosts) => hosts,
         };
+        // So that a host that does not answer leaves time for the next.
+        let limit = self.config.connect_timeout / u32::try_from(hosts.len()).unwrap_or(1).max(1);
         let mut last = None;
         for host in hosts {
-            match self.one(host).await {
+            let opened = timeout(limit, self.one(host)).await;
+            match opened.unwrap_or_else(|_| Err(not_connected(&host.to_string(), limit))) {
                 Ok(session) => return Ok(session),
                 // A wrong password would be refused everywhere, and repeating it may lock the user out.
                 Err(error) if !error.is_transient() => return Err(error),

@@ -21,14 +21,14 @@ const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('binlog_fo
 const COUNTERS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_clients',
     'Rpl_semi_sync_source_clients', 'Threads_connected', 'wsrep_cluster_size')";
 
-/// The server's time; how far the time of sessions with default settings is from this session's, and from UTC; and the
-/// replicas that read from this server, as far as the user may see them.
-const STATE: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+/// The server's time, and how far the time of sessions with default settings is from this session's, and from UTC.
+const TIMES: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
     TIMESTAMPDIFF(SECOND, NOW(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone)),
-    TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone)),
-    (SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')";
+    TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))";
 
-type State = (i64, Option<i64>, Option<i64>, i64);
+/// The replicas that read from this server. A user without the permission `PROCESS` sees none.
+const REPLICAS: &str =
+    "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
 
 /// Looks for settings that weaken the locks.
 pub(super) async fn examine(session: &mut MySqlSession, config: &Config) -> Result<Vec<Finding>, Failure> {
@@ -39,17 +39,23 @@ pub(super) async fn examine(session: &mut MySqlSession, config: &Config) -> Resu
             .0
             .extend(rows.into_iter().map(|(name, value)| (name.to_lowercase(), value)));
     }
-    let state: Option<State> = session.ask(STATE, Vec::new()).await?.pop();
-    let (time, from_session, from_utc, replicas) = state.unwrap_or_default();
+    let times: Option<(i64, Option<i64>, Option<i64>)> = session.ask(TIMES, Vec::new()).await?.pop();
+    let (time, from_session, from_utc) = times.unwrap_or_default();
+    // Servers may come without this table.
+    let replicas = session.ask::<(i64,)>(REPLICAS, Vec::new()).await;
+    let replicas = replicas
+        .ok()
+        .and_then(|mut count| count.pop())
+        .map_or(0, |(count,)| count);
     let mut found = durability(&server);
     found.extend(other_servers(&server, replicas));
     found.extend(missing_grant(session, config).await?);
     let zone = match config.layout {
-        // The columns are independent of the session's time zone, but ShedLock writes UTC into them.
+        // What Tenure writes into a TIMESTAMP does not depend on its time zone, but ShedLock writes UTC into it.
         Layout::ShedLock => from_utc,
         Layout::Unique | Layout::Version => from_session,
     };
-    found.extend(times(&server, time, zone.unwrap_or_default(), config));
+    found.extend(clock(&server, time, zone.unwrap_or_default(), config));
     found.extend(connections(&server, session, config));
     Ok(found)
 }
@@ -125,7 +131,7 @@ fn other_servers(server: &Server, replicas: i64) -> Vec<Finding> {
 
 /// Prepares each statement, for which the server checks the user's permissions.
 async fn missing_grant(session: &mut MySqlSession, config: &Config) -> Result<Option<Finding>, Failure> {
-    let all = statements(config, session.is_mariadb);
+    let all = statements(config, session.returns_rows());
     let further = [&all.insert, &all.settle, &all.sweep].into_iter().flatten();
     for statement in [
         &all.take,
@@ -151,14 +157,14 @@ async fn missing_grant(session: &mut MySqlSession, config: &Config) -> Result<Op
     Ok(None)
 }
 
-fn times(server: &Server, time: i64, zone: i64, config: &Config) -> Vec<Finding> {
+fn clock(server: &Server, time: i64, zone: i64, config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     if zone != 0 {
         let hours = zone as f64 / 3600.0;
         let consequence = match config.layout {
             Layout::ShedLock => {
-                "ShedLock writes UTC into the table in its own session's time zone, so its leases and Tenure's end \
-                                 early or late: let its connections use UTC"
+                "ShedLock's `usingDbTime` writes UTC into its columns of the type TIMESTAMP as if that were its session's time, so \
+                 its leases and Tenure's end early or late: let its connections use UTC"
             }
             Layout::Unique | Layout::Version => {
                 "what other programs write by NOW() is read as an earlier or a later time, so leases end early or late: add \
@@ -216,4 +222,41 @@ fn connections(server: &Server, session: &MySqlSession, config: &Config) -> Vec<
         ));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(settings: &[(&str, &str)], replicas: i64) -> Vec<String> {
+        let settings = settings
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let found = other_servers(&Server(settings.collect()), replicas);
+        found.into_iter().map(|one| one.what.to_string()).collect()
+    }
+
+    #[test]
+    fn clusters_in_which_several_servers_write_are_found() {
+        let galera = |size| found(&[("wsrep_on", "ON"), ("wsrep_cluster_size", size)], 0);
+        assert!(galera("3")[0].contains("several accept writes"));
+        assert_eq!(galera("1"), [""; 0]);
+        let group = |mode| found(&[("group_replication_single_primary_mode", mode)], 0);
+        assert!(group("OFF")[0].contains("several accept writes"));
+        assert_eq!(group("ON"), [""; 0]);
+    }
+
+    #[test]
+    fn replicas_are_found_unless_the_server_waits_for_them() {
+        assert!(found(&[], 2)[0].contains("2 replicas"));
+        for name in ["master", "source"] {
+            let (enabled, clients) = (
+                format!("rpl_semi_sync_{name}_enabled"),
+                format!("rpl_semi_sync_{name}_clients"),
+            );
+            let waits = |count| found(&[(&enabled, "ON"), (&clients, count)], 1);
+            assert_eq!(waits("1"), [""; 0]);
+            assert!(waits("0")[0].contains("does not wait"));
+        }
+    }
 }

@@ -25,7 +25,7 @@ use dial::Dialer;
 pub(crate) async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
     let pool = Pool::new(Dialer::new(&config)?, config.bounds());
     let mut leased = pool.lease().await?;
-    let statements = statements::statements(&config, leased.session.is_mariadb);
+    let statements = statements::statements(&config, leased.session.returns_rows());
     let checked = pool.within(table::check(&mut leased.session, &config)).await;
     let widths = leased.end(checked).map_err(Failure::into_error)?;
     Ok(LeaseRowStore::new(pool, statements, widths, config))

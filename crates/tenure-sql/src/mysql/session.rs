@@ -21,7 +21,6 @@ pub(crate) struct MySqlSession {
     pub(super) conn: Conn,
     pub(super) server_clock: ServerClock,
     pub(super) clock: Arc<dyn Clock>,
-    /// The server knows `INSERT … RETURNING`.
     pub(super) is_mariadb: bool,
     pub(super) is_encrypted: bool,
 }
@@ -51,6 +50,11 @@ impl Session for MySqlSession {
 }
 
 impl MySqlSession {
+    /// Returns whether the server knows `INSERT … RETURNING`.
+    pub(super) fn returns_rows(&self) -> bool {
+        self.is_mariadb && self.conn.server_version() >= (10, 5, 0)
+    }
+
     /// Runs statements without parameters, as a script.
     pub(super) async fn create(&mut self, script: &str) -> Result<(), Failure> {
         self.conn

@@ -16,8 +16,11 @@ const LIST: &str = "SELECT {row} FROM {table} WHERE {held} AND SUBSTRING_INDEX({
 /// Inserts the row, or takes over one that has expired. It is sent only if the row looked free, because a refused INSERT, too,
 /// uses up an automatic number.
 ///
-/// The key of a request that comes too late is NULL, which the column refuses. `INSERT … SELECT … WHERE` would tell that in a
+/// The key of a request that comes too late is NULL, which the column refuses. `INSERT … SELECT … WHERE` would say so in a
 /// better way, but it locks the table's automatic numbers until it is committed, so that no two keys could be taken at a time.
+///
+/// The times of a new row are computed before the statement waits for another session that inserts the same key. On MariaDB
+/// it does not wait. On MySQL it waits for at most 1 s, and may be placed so much later if the other session gives up.
 const ROW_TAKE: &str = "INSERT INTO {table} ({key}, {holder}, {ends}, {changed})
     VALUES ({key_in_time}, :holder, {later}, {now})
     ON DUPLICATE KEY UPDATE
@@ -39,7 +42,7 @@ const VERSION_CLEAR: &str =
     "UPDATE {table} SET locked = 0, {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = NULL
     WHERE {key} = :key AND locked AND {mine}";
 
-/// Makes the statements of a layout. `returns`: the server knows `INSERT … RETURNING`, as MariaDB does.
+/// Makes the statements of a layout. `returns`: the server knows `INSERT … RETURNING`.
 pub(super) fn statements(config: &Config, returns: bool) -> Statements {
     let dialect = MySql::new(config);
     let statement = |template: &str| Statement::new(&dialect, template);
@@ -110,10 +113,15 @@ impl MySql {
     fn new(config: &Config) -> Self {
         MySql {
             layout: config.layout,
-            table: config.table_name(),
+            table: table(config),
             now: now(config),
         }
     }
+}
+
+/// The table with its database, quoted because either may be a reserved word, such as `lock`.
+pub(super) fn table(config: &Config) -> String {
+    format!("`{}`", config.table_name().replace('.', "`.`"))
 }
 
 /// The server's time as the columns have it. NOW() would be the time at which the statement began.

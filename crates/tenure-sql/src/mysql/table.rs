@@ -4,6 +4,7 @@ use tenure_backend::{BackendError, Effect, Fault};
 
 use super::ddl::{self, EXACT, EXACT_ON_MARIADB, EXACT_ON_MYSQL};
 use super::session::MySqlSession;
+use super::statements;
 use crate::lease_rows::{Layout, Widths};
 use crate::server::Config;
 use crate::server::error::Failure;
@@ -63,7 +64,7 @@ pub(super) async fn check(session: &mut MySqlSession, config: &Config) -> Result
             "ENGINE = InnoDB".to_owned(),
         );
     }
-    unfit.refuse(&table, layout)?;
+    unfit.refuse(config)?;
     let width = |name| {
         let found = found.iter().find(|column| column.0 == name);
         usize::try_from(found.map_or(0, |column| column.4).min(UNLIMITED)).unwrap_or_default()
@@ -113,13 +114,17 @@ impl Unfit {
         self.add(format!("`{name}` {what}"), format!("MODIFY {name} {definition}"));
     }
 
-    fn refuse(self, table: &str, layout: Layout) -> Result<(), BackendError> {
+    fn refuse(self, config: &Config) -> Result<(), BackendError> {
         if self.what.is_empty() {
             return Ok(());
         }
-        let (layout, what, mend) = (layout.name(), self.what.join("; "), self.mend.join(", "));
         Err(refused(format!(
-            "the table `{table}` does not fit the layout `{layout}`: {what}. This mends it: ALTER TABLE {table} {mend}"
+            "the table `{}` does not fit the layout `{}`: {}. This mends it: ALTER TABLE {} {}",
+            config.table_name(),
+            config.layout.name(),
+            self.what.join("; "),
+            statements::table(config),
+            self.mend.join(", ")
         )))
     }
 }

@@ -13,7 +13,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use parking_lot::Mutex;
 use tenure_backend::{Backend, BackendError, Call, Clock, Instant, LockKey, SystemClock};
-use tenure_servers::{Data, MariaDb, Proxy, Way};
+use tenure_servers::{Data, MariaDb, Proxy, SteppedClock, Way};
 use tenure_sql::server::{Config, StoreUrl, open, schema};
 use tenure_testkit::{Link, SlowClient, StoreFailure, Subject};
 
@@ -57,7 +57,16 @@ fn shared() -> Arc<Mutex<MariaDb>> {
 
 /// Starts a server with these options and files.
 pub(crate) fn start(options: &[&str], files: &[(&str, &str)]) -> Arc<Mutex<MariaDb>> {
-    let server = MariaDb::start_with(options, files, None).expect("MariaDB starts");
+    start_with_clock(options, files, None)
+}
+
+/// Starts a server whose clock the test steps, if it gives one.
+pub(crate) fn start_with_clock(
+    options: &[&str],
+    files: &[(&str, &str)],
+    clock: Option<SteppedClock>,
+) -> Arc<Mutex<MariaDb>> {
+    let server = MariaDb::start_with(options, files, clock).expect("MariaDB starts");
     let user = format!("CREATE USER {USER} IDENTIFIED BY '{PASSWORD}'");
     server.ask(&user).expect("the server obeys");
     Arc::new(Mutex::new(server))
