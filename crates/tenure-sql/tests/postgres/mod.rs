@@ -124,6 +124,11 @@ impl Case {
             .server_clock(&format!("{}.now_()", self.schema))
     }
 
+    /// Settings of a client that reads the clocks of the system and of the server.
+    pub(crate) fn real_time(&self) -> Config {
+        config(&self.url())
+    }
+
     pub(crate) async fn ask(&self, statement: &str) -> String {
         self.server.lock().ask(statement).expect("the server obeys")
     }
