@@ -29,5 +29,5 @@ pub use options::{Known, Options};
 pub use password_file::{PasswordFile, PasswordFileError, read_password_file};
 pub use secret::Secret;
 #[cfg(feature = "tls")]
-pub use tls::{TlsError, Verification, tls_config, tls_config_verifying};
+pub use tls::{TlsError, Verification, system_authorities, tls_config, tls_config_verifying};
 pub use url::StoreUrl;

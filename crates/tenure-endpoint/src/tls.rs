@@ -201,6 +201,30 @@ fn authorities(ca: Option<&Path>) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
+/// The certificates of the system's authorities, except those that rustls cannot read: for a client crate that makes its
+/// own TLS configuration.
+///
+/// # Errors
+/// [`TlsError::NoAuthorities`].
+///
+/// # Examples
+/// ```
+/// use tenure_endpoint::{TlsError, system_authorities};
+///
+/// match system_authorities() {
+///     Ok(certificates) => assert!(!certificates.is_empty()),
+///     Err(error) => assert!(matches!(error, TlsError::NoAuthorities)),
+/// }
+/// ```
+pub fn system_authorities() -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let mut found = rustls_native_certs::load_native_certs().certs;
+    found.retain(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok());
+    match found.is_empty() {
+        true => Err(TlsError::NoAuthorities),
+        false => Ok(found),
+    }
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found = CertificateDer::pem_file_iter(path).map_err(unreadable(path))?;
     let found: Vec<_> = found.collect::<Result<_, _>>().map_err(unreadable(path))?;

@@ -25,6 +25,29 @@ pub(super) fn write(claim: &Claim, tokens: Option<u32>, width: usize) -> String 
         text.push(' ');
         text.push_str(&claim.label);
     }
+    cut(text, width)
+}
+
+/// Writes the text of a row whose holder was evicted. Names the claim, so that only this claim learns of the eviction.
+pub(super) fn write_evicted(holder: &HolderId, by: Option<&str>, width: usize) -> String {
+    let claim = match holder {
+        HolderId::Claim(id) => format!(" {id}"),
+        _ => String::new(),
+    };
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+    cut(format!("{EVICTED}{claim}{by}"), width)
+}
+
+/// Returns who has evicted this claim, if a row's text says that it was evicted.
+pub(super) fn read_evicted<'a>(text: &'a str, id: &str) -> Option<Option<&'a str>> {
+    let rest = text.strip_prefix(EVICTED)?.strip_prefix(' ')?.strip_prefix(id)?;
+    match rest {
+        "" => Some(None),
+        rest => Some(Some(rest.strip_prefix(" by ")?)),
+    }
+}
+
+fn cut(mut text: String, width: usize) -> String {
     if let Some((end, _)) = text.char_indices().nth(width) {
         text.truncate(end);
     }
@@ -75,7 +98,12 @@ mod tests {
 
     #[test]
     fn a_claim_is_read_as_it_was_written() {
-        for (label, tokens) in [("", None), ("ada@web-1:4711", None), ("", Some(2)), ("a b  c", Some(1024))] {
+        for (label, tokens) in [
+            ("", None),
+            ("ada@web-1:4711", None),
+            ("", Some(2)),
+            ("a b  c", Some(1024)),
+        ] {
             let claim = claim(label);
             let text = write(&claim, tokens, 255);
             let expected = Holder {
@@ -92,6 +120,20 @@ mod tests {
         let text = write(&claim(&"ä".repeat(300)), Some(7), 100);
         assert_eq!(text.chars().count(), 100);
         assert_eq!(read(&text, true).tokens, Some(7));
+    }
+
+    #[test]
+    fn only_the_evicted_claim_learns_of_its_eviction() {
+        let id = claim("").at.id;
+        for by in [None, Some("alice and bob")] {
+            let text = write_evicted(&HolderId::Claim(id), by, 255);
+            assert_eq!(read_evicted(&text, &id.to_string()), Some(by), "{text}");
+            let other = ClaimId::new(id.client(), 33).to_string();
+            assert_eq!(read_evicted(&text, &other), None, "{text}");
+            assert_eq!(read(&text, true).id, HolderId::Foreign(text.as_str().into()));
+        }
+        let text = write_evicted(&HolderId::Foreign("web-1".into()), Some("alice"), 255);
+        assert_eq!(text, "evicted by alice");
     }
 
     #[test]

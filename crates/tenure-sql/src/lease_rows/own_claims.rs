@@ -78,17 +78,19 @@ impl OwnClaims {
         }
     }
 
-    /// Records the answer to a request: the tokens if it was granted.
-    pub(super) fn answered(&self, id: ClaimId, granted: Option<Option<TokenRange>>) {
+    /// Records the answer to a request: the tokens if it was granted. Returns whether the claim has been released meanwhile.
+    pub(super) fn answered(&self, id: ClaimId, granted: Option<Option<TokenRange>>) -> bool {
         let mut state = self.0.lock();
         let Some(entry) = state.claims.get_mut(&id) else {
-            return;
+            return true;
         };
         entry.in_flight -= 1;
+        let is_released = entry.releasing;
         if granted.is_some() && entry.granted.is_none() {
             entry.granted = granted;
             state.held += 1;
         }
+        is_released
     }
 
     /// Records that a request was given up, which may still take the row until `not_after`.
@@ -102,7 +104,10 @@ impl OwnClaims {
     /// The pause before the claim's next poll: a tenth of the time that it has waited.
     pub(super) fn poll_after(&self, id: ClaimId, now: Instant) -> Duration {
         let state = self.0.lock();
-        let waited = state.claims.get(&id).map_or(Duration::ZERO, |entry| now - entry.since);
+        let waited = state
+            .claims
+            .get(&id)
+            .map_or(Duration::ZERO, |entry| now - entry.since);
         (waited / PART_OF_WAIT).clamp(SHORTEST_POLL, LONGEST_POLL)
     }
 
@@ -162,7 +167,9 @@ impl State {
             return;
         }
         self.claims.retain(|_, entry| {
-            entry.granted.is_some() || entry.in_flight > 0 || now < entry.asked.max(entry.may_arrive_until) + FORGET_AFTER
+            entry.granted.is_some()
+                || entry.in_flight > 0
+                || now < entry.asked.max(entry.may_arrive_until) + FORGET_AFTER
         });
         self.sweep_at = self.claims.len() * 2;
     }

@@ -28,8 +28,6 @@ impl Row {
 pub(crate) struct Outcome {
     /// Number of rows that were changed.
     pub(crate) changed: u64,
-    /// The token that the statement left in the connection, on MySQL.
-    pub(crate) last_token: Option<i64>,
     pub(crate) rows: Vec<Row>,
 }
 

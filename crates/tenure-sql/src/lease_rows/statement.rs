@@ -50,6 +50,7 @@ const PARAMS: [(&str, Param); 14] = [
     ("idle", Param::Idle),
 ];
 
+#[cfg(feature = "postgres")]
 impl Param {
     pub(crate) fn is_text(self) -> bool {
         matches!(Values::default().get(self), Value::Text(_))
@@ -134,7 +135,10 @@ pub(crate) struct Statements {
     /// Reads one row.
     pub(crate) look: Statement,
     pub(crate) renew: Statement,
+    /// Releases a row whose lease has not ended.
     pub(crate) release: Statement,
+    /// Releases a row whose lease has ended, for programs that do not know the end of a lease; `None` if all know it.
+    pub(crate) clear: Option<Statement>,
     /// Takes a row from its holder, and keeps it from being taken for a cooldown.
     pub(crate) evict: Statement,
     /// Frees a row after the cooldown of an eviction; `None` if it frees itself.
@@ -160,7 +164,10 @@ impl Statement {
                 sql.push(':');
                 continue;
             };
-            let known = params.iter().position(|one| one == param).filter(|_| D::SHARES_PARAMETERS);
+            let known = params
+                .iter()
+                .position(|one| one == param)
+                .filter(|_| D::SHARES_PARAMETERS);
             let index = known.unwrap_or_else(|| {
                 params.push(*param);
                 params.len() - 1
@@ -178,7 +185,10 @@ impl Statement {
 
 fn expand<D: Dialect>(dialect: &D, template: &str) -> String {
     let mut text = template.to_owned();
-    while let Some((start, end)) = text.find('{').and_then(|start| Some((start, start + text[start..].find('}')?))) {
+    while let Some((start, end)) = text
+        .find('{')
+        .and_then(|start| Some((start, start + text[start..].find('}')?)))
+    {
         let name = &text[start + 1..end];
         let expression = dialect.expression(name).unwrap_or_default();
         debug_assert!(!expression.is_empty(), "a template names `{name}`");

@@ -30,7 +30,10 @@ use crate::server::pool::{Dial, Pool, Session};
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often a statement is repeated whose row another session has locked.
-const TRIES: usize = 3;
+const TRIES: u32 = 4;
+
+/// The pause before a statement is repeated for the first time. It grows with each time.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The shortest time for which an eviction keeps a row: with none, the row would never be free again.
 const MIN_COOLDOWN: Duration = Duration::from_millis(1);
@@ -207,12 +210,16 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         let reply = self.place(&claim, not_after).await;
         match &reply {
             Ok(AcquireReply::Granted(grant)) => {
-                self.claims.answered(id, Some(grant.tokens));
+                if self.claims.answered(id, Some(grant.tokens)) {
+                    // The release may have come first, and found nothing.
+                    self.release_row(&claim.at).await?;
+                    return Ok(AcquireReply::Ended);
+                }
                 self.pool.keep_one(true);
                 self.sweep_now_and_then();
             }
             Err(error) if error.effect() == Effect::Unknown => self.claims.unanswered(id, not_after),
-            _ => self.claims.answered(id, None),
+            _ => drop(self.claims.answered(id, None)),
         }
         reply
     }
@@ -332,11 +339,14 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             raise: i64::try_from(raise).unwrap_or(i64::MAX),
             ..Values::default()
         };
-        for _ in 0..TRIES {
+        for tries in 1..=TRIES {
             let held_from = self.now();
             let is_renewed = match session.run(&self.statements.renew, &values).await {
                 Ok(outcome) => outcome.changed > 0,
-                Err(Failure::Busy) => false,
+                Err(Failure::Busy) => {
+                    sleep(BUSY_PAUSE * tries).await;
+                    false
+                }
                 Err(error) => return Err(error),
             };
             if is_renewed && !request.shorten_only {
@@ -434,7 +444,11 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             id: &id,
             ..Values::default()
         };
-        Ok(self.run(&self.statements.release, &values).await?.changed > 0)
+        let was_held = self.run(&self.statements.release, &values).await?.changed > 0;
+        if !was_held && let Some(clear) = &self.statements.clear {
+            self.run(clear, &values).await?;
+        }
+        Ok(was_held)
     }
 
     /// Takes a key from its holder, or from this one only.
@@ -445,11 +459,6 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         by: Option<&str>,
         cooldown: Duration,
     ) -> Result<Option<HolderId>, BackendError> {
-        let holder = match by {
-            Some(by) => format!("{} by {by}", holder::EVICTED),
-            None => holder::EVICTED.to_owned(),
-        };
-        let holder: String = holder.chars().take(self.widths.holder).collect();
         let cooldown = cooldown.max(MIN_COOLDOWN);
         let look = Values {
             key: key.as_str(),
@@ -462,6 +471,7 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             if target.is_some_and(|target| is.id != *target) {
                 return Ok(None);
             }
+            let holder = holder::write_evicted(&is.id, by, self.widths.holder);
             let seen = row.token.unwrap_or_default();
             let values = Values {
                 holder: &holder,
@@ -496,7 +506,7 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             let mut leased = self.pool.lease().await?;
             let outcome = self.pool.within(leased.session.run(statement, values)).await;
             match leased.end(outcome) {
-                Err(Failure::Busy) if tries < TRIES => {}
+                Err(Failure::Busy) if tries < TRIES => sleep(BUSY_PAUSE * tries).await,
                 outcome => return outcome.map_err(Failure::into_error),
             }
         }
@@ -592,16 +602,13 @@ fn evictor(cause: &Cause) -> Option<&str> {
 fn loss(row: Option<&Row>, id: &str) -> Loss {
     match row {
         Some(row) if row.is_of(id) => Loss::Expired,
-        Some(row) if row.is_of(holder::EVICTED) => {
-            let text = row.holder.as_deref().unwrap_or_default();
-            let by = text
-                .strip_prefix(holder::EVICTED)
-                .and_then(|rest| rest.strip_prefix(" by "));
-            Loss::Evicted {
+        Some(row) => {
+            let evicted = holder::read_evicted(row.holder.as_deref().unwrap_or_default(), id);
+            evicted.map_or(Loss::Missing, |by| Loss::Evicted {
                 by: by.map(Arc::from),
-            }
+            })
         }
-        _ => Loss::Missing,
+        None => Loss::Missing,
     }
 }
 

@@ -129,11 +129,7 @@ impl LeaseSession for PgSession {
             .map(row)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| unexpected_reply())?;
-        Ok(Outcome {
-            changed,
-            last_token: None,
-            rows,
-        })
+        Ok(Outcome { changed, rows })
     }
 
     async fn take(&mut self, statements: &Statements, values: &Values<'_>) -> Result<Taken, Failure> {

@@ -59,6 +59,7 @@ pub(super) fn statements(config: &Config) -> Statements {
         look: statement(LOOK),
         renew: statement(&renew),
         release: statement(release),
+        clear: (layout == Layout::Version).then(|| statement(VERSION_CLEAR)),
         evict: statement(&format!("WITH {SETTINGS}, {evict}")),
         settle: (layout == Layout::Version).then(|| statement(VERSION_SETTLE)),
         list: statement(LIST),
@@ -77,7 +78,7 @@ const ROW_TAKE: &str = "put AS (
     RETURNING 1)
 SELECT look.*, {now_us} AS now, (SELECT count(*) FROM put) AS granted, NULL::bigint AS last";
 
-const UNIQUE_RELEASE: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine}";
+const UNIQUE_RELEASE: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine} AND {held}";
 
 /// A textbook client deletes such rows as well.
 const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - :idle * interval '1 microsecond'
@@ -111,6 +112,12 @@ SELECT look.*, {now_us} AS now, (SELECT count(*) FROM taken) + (SELECT count(*) 
     coalesce((SELECT version FROM taken), (SELECT version FROM inserted)) AS last";
 
 const VERSION_RELEASE: &str = "WITH own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l
+    WHERE l.{key} = :key AND {held} AND {mine} FOR UPDATE)
+UPDATE {table} l SET locked = false, {holder} = NULL, version = l.version + 1, {changed} = {now}, {ends} = NULL
+FROM own WHERE l.{key} = own.key";
+
+/// A textbook client does not know the end of a lease, so the claim's late release frees the row too.
+const VERSION_CLEAR: &str = "WITH own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l
     WHERE l.{key} = :key AND l.locked AND {mine} FOR UPDATE)
 UPDATE {table} l SET locked = false, {holder} = NULL, version = l.version + 1, {changed} = {now}, {ends} = NULL
 FROM own WHERE l.{key} = own.key";

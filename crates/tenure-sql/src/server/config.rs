@@ -123,6 +123,10 @@ pub struct Config {
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
     pub(crate) application_name: String,
     /// Command-line options for the server process, which PostgreSQL accepts at each connect.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "only PostgreSQL has it")
+    )]
     pub(crate) options: Option<String>,
     pub(crate) time_zone: Option<String>,
     pub(crate) connections: usize,
