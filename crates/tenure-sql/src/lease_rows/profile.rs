@@ -23,8 +23,11 @@ pub(crate) fn profile(config: &Config) -> Profile {
         limits.max_grants = NonZeroU32::new(1024).unwrap_or(NonZeroU32::MIN);
     }
     if config.layout == Layout::ShedLock {
-        // Its times have milliseconds.
-        limits.expiry_slack = Duration::from_millis(1);
+        // Its times have milliseconds. They are rounded up, by some settings of MySQL twice.
+        limits.expiry_slack = match config.database {
+            Database::Postgres => Duration::from_millis(1),
+            Database::MySql => Duration::from_millis(2),
+        };
     }
     let store = match config.database {
         Database::Postgres => "postgres",

@@ -7,30 +7,37 @@
 use crate::lease_rows::{Dialect, Layout, Param, Statement, Statements};
 use crate::server::Config;
 
-const LOOK: &str = "SELECT {row} FROM {table} WHERE {key} = :key";
+/// Returns the server's time even if there is no row.
+const LOOK: &str = "SELECT {row} FROM (SELECT 1) here LEFT JOIN {table} ON {key} = :key";
 
 const LIST: &str = "SELECT {row} FROM {table} WHERE {held} AND SUBSTRING_INDEX({holder}, ' ', 1) <> 'evicted' \
-    AND LEFT({key}, CHAR_LENGTH(:prefix)) = :prefix AND {key} > :after ORDER BY {key} LIMIT :limit";
+    AND {key} >= :prefix AND LOCATE(:prefix, {key}) = 1 AND {key} > :after ORDER BY {key} LIMIT :limit";
 
-/// Inserts the row, or takes over one that has expired. A refused INSERT would use up an automatic number, so it is tried only
-/// if the row looks free.
+/// Inserts the row, or takes over one that has expired. It is sent only if the row looked free, because a refused INSERT, too,
+/// uses up an automatic number.
+///
+/// The key of a request that comes too late is NULL, which the column refuses. `INSERT … SELECT … WHERE` would tell that in a
+/// better way, but it locks the table's automatic numbers until it is committed, so that no two keys could be taken at a time.
 const ROW_TAKE: &str = "INSERT INTO {table} ({key}, {holder}, {ends}, {changed})
-    SELECT :key, :holder, {later}, {now} FROM DUAL
-    WHERE {now_us} < :until AND NOT EXISTS (SELECT 1 FROM {table} h
-        WHERE h.{key} = :key AND (h.{ends} > {now} OR SUBSTRING_INDEX(h.{holder}, ' ', 1) = :id))
+    VALUES ({key_in_time}, :holder, {later}, {now})
     ON DUPLICATE KEY UPDATE
         {changed} = IF(@free := (NOT {held} AND NOT {mine} AND {now_us} < :until), {now}, {changed}),
         {holder} = IF(@free, VALUES({holder}), {holder}),
         {ends} = IF(@free, {later}, {ends})";
 
-const VERSION_TAKE: &str = "UPDATE {table} SET version = LAST_INSERT_ID(version + :tokens), {holder} = :holder, locked = 1,
+const VERSION_TAKE: &str =
+    "UPDATE {table} SET version = LAST_INSERT_ID(version + :tokens), {holder} = :holder, locked = 1,
         {changed} = {now}, {ends} = {later}
     WHERE {key} = :key AND NOT {held} AND NOT {mine} AND {now_us} < :until";
 
 /// A new row's version begins at the time in microseconds, so that tokens rise even if somebody has deleted the row.
 const VERSION_INSERT: &str = "INSERT INTO {table} ({key}, version, locked, {holder}, {changed}, {ends})
-    SELECT :key, GREATEST(:tokens, {now_us}), 1, :holder, {now}, {later} FROM DUAL WHERE {now_us} < :until
+    VALUES ({key_in_time}, GREATEST(:tokens, {now_us}), 1, :holder, {now}, {later})
     ON DUPLICATE KEY UPDATE {key} = VALUES({key})";
+
+const VERSION_CLEAR: &str =
+    "UPDATE {table} SET locked = 0, {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = NULL
+    WHERE {key} = :key AND locked AND {mine}";
 
 /// Makes the statements of a layout. `returns`: the server knows `INSERT … RETURNING`, as MariaDB does.
 pub(super) fn statements(config: &Config, returns: bool) -> Statements {
@@ -38,14 +45,14 @@ pub(super) fn statements(config: &Config, returns: bool) -> Statements {
     let statement = |template: &str| Statement::new(&dialect, template);
     let layout = config.layout;
     let is_version = layout == Layout::Version;
-    let row_take = match returns {
-        true => format!("{ROW_TAKE} RETURNING {{row}}"),
-        false => ROW_TAKE.to_owned(),
+    let insert = |template: &str| match returns {
+        true => statement(&format!("{template} RETURNING {{row}}")),
+        false => statement(template),
     };
     Statements {
         layout,
-        take: statement(if is_version { VERSION_TAKE } else { &row_take }),
-        insert: is_version.then(|| statement(VERSION_INSERT)),
+        take: if is_version { statement(VERSION_TAKE) } else { insert(ROW_TAKE) },
+        insert: is_version.then(|| insert(VERSION_INSERT)),
         look: statement(LOOK),
         renew: statement(match layout {
             Layout::Version => {
@@ -57,14 +64,18 @@ pub(super) fn statements(config: &Config, returns: bool) -> Statements {
                  WHERE {key} = :key AND {mine} AND {held}"
             }
         }),
-        release: statement(match layout {
-            Layout::Unique => "DELETE FROM {table} WHERE {key} = :key AND {mine}",
-            Layout::ShedLock => "UPDATE {table} SET {ends} = LEAST({ends}, {now}) WHERE {key} = :key AND {mine} AND {held}",
-            Layout::Version => {
-                "UPDATE {table} SET locked = 0, {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = NULL
-                 WHERE {key} = :key AND locked AND {mine}"
+        release: statement(&match layout {
+            Layout::Unique => "DELETE FROM {table} WHERE {key} = :key AND {mine} AND {held}".to_owned(),
+            Layout::ShedLock => {
+                // Half a millisecond, because MySQL rounds to the next one, and the key would stay held until then.
+                "UPDATE {table} SET {ends} = LEAST({ends}, {now} - INTERVAL 500 MICROSECOND)
+                 WHERE {key} = :key AND {mine} AND {held}"
+                    .to_owned()
             }
+            Layout::Version => format!("{VERSION_CLEAR} AND {{held}}"),
         }),
+        // A textbook client does not know the end of a lease, so the claim's late release frees the row too.
+        clear: is_version.then(|| statement(VERSION_CLEAR)),
         evict: statement(match layout {
             Layout::Version => {
                 "UPDATE {table} SET {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = {later}
@@ -97,14 +108,25 @@ struct MySql {
 
 impl MySql {
     fn new(config: &Config) -> Self {
-        let clock = config.server_clock.clone();
         MySql {
             layout: config.layout,
             table: config.table_name(),
-            // NOW() would be the time at which the statement began.
-            now: clock.unwrap_or_else(|| "SYSDATE(6)".to_owned()),
+            now: now(config),
         }
     }
+}
+
+/// The server's time as the columns have it. NOW() would be the time at which the statement began.
+pub(super) fn now(config: &Config) -> String {
+    config
+        .server_clock
+        .clone()
+        .unwrap_or_else(|| "SYSDATE(6)".to_owned())
+}
+
+/// A time in microseconds since 1970.
+pub(super) fn now_us(now: &str) -> String {
+    format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now})")
 }
 
 impl Dialect for MySql {
@@ -123,9 +145,12 @@ impl Dialect for MySql {
             ("ends", _) => columns.ends.to_owned(),
             ("changed", _) => columns.changed.to_owned(),
             ("now", _) => self.now.clone(),
-            ("now_us", _) => "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now})".to_owned(),
+            ("now_us", _) => now_us("{now}"),
+            // Its times have milliseconds, and MariaDB cuts off what is between two: the end is rounded up.
+            ("later", Layout::ShedLock) => "({now} + INTERVAL :lease + 999 MICROSECOND)".to_owned(),
             ("later", _) => "({now} + INTERVAL :lease MICROSECOND)".to_owned(),
-            ("mine", _) => "(SUBSTRING_INDEX(COALESCE({holder}, ''), ' ', 1) = :id)".to_owned(),
+            ("key_in_time", _) => "IF({now_us} < :until, :key, NULL)".to_owned(),
+            ("mine", _) => "COALESCE(SUBSTRING_INDEX({holder}, ' ', 1) = :id, FALSE)".to_owned(),
             ("held", Layout::Version) => {
                 "(locked AND NOT COALESCE({ends} > {changed} AND {ends} <= {now}, FALSE))".to_owned()
             }

@@ -59,6 +59,7 @@ pub(crate) enum Database {
 
 impl Database {
     /// The name that messages use.
+    #[cfg(not(all(feature = "postgres", feature = "mysql")))]
     pub(crate) fn name(self) -> &'static str {
         match self {
             Database::Postgres => "PostgreSQL",

@@ -1,0 +1,237 @@
+//! What the errors of MySQL and MariaDB mean for the locks, and what to do about them.
+
+use std::io;
+
+use mysql_async::{DriverError, Error, IoError, ServerError};
+use tenure_backend::{BackendError, Effect, Fault};
+use tenure_endpoint::Host;
+
+use crate::server::error::{Failure, invalid};
+
+/// Another session is at the row, or at the table's definition: a wait that was too long or not allowed, a deadlock, an
+/// automatic number that another session draws, and a row or a definition that has changed since it was read.
+const BUSY: [u16; 5] = [1205, 1213, 1467, 1020, 1615];
+
+/// The statement may have been committed before the server ended it: a shutdown, a kill of the session or of the statement, a
+/// time limit of the server, an error of the commit or of a disk, and connections that the server has given up.
+const UNSURE: [u16; 15] = [
+    1053, 1317, 1927, 1969, 3024, 4031, 1180, 3, 1026, 1152, 1158, 1159, 1160, 1161, 1184,
+];
+
+/// The failure of a statement. The server undoes a statement that it refuses, so a refusal has no effect.
+pub(super) fn failure(error: &Error) -> Failure {
+    let Error::Server(refusal) = error else {
+        let message = "the server did not answer: the connection broke";
+        return BackendError::because(Fault::Unavailable, Effect::Unknown, message, cause_of(error)).into();
+    };
+    if BUSY.contains(&refusal.code) {
+        return Failure::Busy;
+    }
+    let effect = match UNSURE.contains(&refusal.code) {
+        true => Effect::Unknown,
+        false => Effect::None,
+    };
+    let (fault, message) = explain(refusal.code);
+    BackendError::because(fault, effect, message, cause(refusal)).into()
+}
+
+/// The failure to read a row, after another statement that may have taken it.
+pub(super) fn unconfirmed(failure: Failure) -> Failure {
+    let error = failure.into_error();
+    let message = "the server did not confirm that it has granted the lock";
+    BackendError::because(error.fault(), Effect::Unknown, message, error).into()
+}
+
+/// The error of an attempt to connect.
+pub(super) fn refused_login(error: &Error, address: &str) -> BackendError {
+    let refused =
+        |fault, message: String| BackendError::because(fault, Effect::None, message, cause_of(error));
+    match error {
+        Error::Server(refusal) => {
+            let (fault, message) = explain(refusal.code);
+            BackendError::because(fault, Effect::None, message, cause(refusal))
+        }
+        Error::Driver(DriverError::NoClientSslFlagFromServer) => refused(
+            Fault::Store,
+            format!(
+                "the server at {address} does not offer TLS: set `ssl_cert` and `ssl_key` there, or write `ssl-mode=preferred`"
+            ),
+        ),
+        Error::Driver(
+            DriverError::UnknownAuthPlugin { .. }
+            | DriverError::MysqlOldPasswordDisabled
+            | DriverError::CleartextPluginDisabled,
+        ) => refused(
+            Fault::Unsupported,
+            "this user logs in by a method that Tenure does not know: let it use `mysql_native_password` or \
+             `caching_sha2_password`"
+                .to_owned(),
+        ),
+        _ if is_tls(error) => refused(
+            Fault::Store,
+            format!(
+                "no TLS can be spoken with the server at {address}: see which authority signed its certificate (`ca`), for \
+                 which host, and whether it asks for one of ours (`cert`, `key`)"
+            ),
+        ),
+        _ => refused(
+            Fault::Unavailable,
+            format!("the server at {address} cannot be reached: see whether it runs there"),
+        ),
+    }
+}
+
+/// rustls reports its own errors, and those of the certificates, as invalid data.
+fn is_tls(error: &Error) -> bool {
+    match error {
+        Error::Io(IoError::Io(error)) => error.kind() == io::ErrorKind::InvalidData,
+        #[cfg(feature = "tls")]
+        Error::Io(IoError::Tls(_)) => true,
+        _ => false,
+    }
+}
+
+/// The server's own words.
+fn cause(refusal: &ServerError) -> String {
+    format!("{} ({})", refusal.message, refusal.code)
+}
+
+fn cause_of(error: &Error) -> String {
+    match error {
+        Error::Server(refusal) => cause(refusal),
+        Error::Io(IoError::Io(error)) => error.to_string(),
+        Error::Driver(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+/// The fault of a refusal, and what to do about it.
+fn explain(code: u16) -> (Fault, &'static str) {
+    match code {
+        1045 | 1698 => (
+            Fault::Denied,
+            "the server refuses the user or its password: correct them in the URL or the password file, and see from which \
+             hosts, and whether with TLS alone, the user may log in",
+        ),
+        1130 => (
+            Fault::Denied,
+            "the server accepts no login from this host: create the user for it, as `'user'@'host'`",
+        ),
+        1129 => (
+            Fault::Unavailable,
+            "the server has blocked this host after connections that broke: `FLUSH HOSTS` there, and see what breaks them",
+        ),
+        3159 | 4151 => (
+            Fault::Denied,
+            "the server accepts encrypted connections only: write `ssl-mode=required`",
+        ),
+        1049 => (
+            Fault::Invalid,
+            "the server has no such database: correct the path of the URL, or create the database",
+        ),
+        1044 => (
+            Fault::Denied,
+            "the user may not use this database, or there is none of this name: correct the path of the URL, or grant \
+             what `tenure schema` lists for this layout",
+        ),
+        1142 | 1143 | 1227 | 1370 => (
+            Fault::Denied,
+            "the user lacks a permission: grant what `tenure schema` lists for this layout",
+        ),
+        1146 => (
+            Fault::Store,
+            "the table of locks is not there: create it with `tenure schema --apply`, or name it with `table` and `schema`",
+        ),
+        1054 | 1048 | 1364 | 1366 => (
+            Fault::Store,
+            "the table has not the columns of this layout: compare it with what `tenure schema` prints",
+        ),
+        1406 => (
+            Fault::Limit,
+            "the key or the holder's name is longer than the table's column: use a shorter key",
+        ),
+        1290 | 1792 | 1836 => (
+            Fault::Unavailable,
+            "the server is read-only: name the primary server",
+        ),
+        1040 | 1203 | 1226 | 1461 => (
+            Fault::Unavailable,
+            "the server has too many connections or prepared statements: lower `connections` of its clients, or raise \
+             `max_connections`, the user's own limit, or `max_prepared_stmt_count`",
+        ),
+        1053 | 1927 | 4031 => (
+            Fault::Unavailable,
+            "the server has ended this connection, or is shutting down: the client connects again",
+        ),
+        1317 | 1969 | 3024 => (
+            Fault::Unavailable,
+            "the server has ended the statement: see who killed it, and the server's `max_statement_time`",
+        ),
+        1047 => (
+            Fault::Unavailable,
+            "the server has lost its cluster, so it carries out no statement: try again",
+        ),
+        1152 | 1158 | 1159 | 1160 | 1161 | 1184 | 9001 => (
+            Fault::Unavailable,
+            "the server, or a proxy before it, has lost the connection",
+        ),
+        3 | 1021 | 1026 | 1114 => (
+            Fault::Store,
+            "the server's disk is full, or cannot be written: free some space",
+        ),
+        1298 => (
+            Fault::Invalid,
+            "the server does not know this time zone: write an offset such as `+00:00`, or load its table of time zones",
+        ),
+        1665 => (
+            Fault::Store,
+            "the server's binary log takes whole rows or no changes: set `binlog_format` to `ROW` or `MIXED` there",
+        ),
+        _ => (Fault::Store, "the server refuses the statement"),
+    }
+}
+
+pub(super) fn unknown_host(host: &Host, error: &io::Error) -> BackendError {
+    let message = format!(
+        "the host {} is not known: correct the URL, or see the name server",
+        host.name()
+    );
+    BackendError::because(Fault::Store, Effect::None, message, error.to_string())
+}
+
+pub(super) fn not_writable(address: &str) -> BackendError {
+    let message =
+        format!("no server of {address} accepts writes: each is read-only; name the primary server");
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}
+
+pub(super) fn no_user() -> BackendError {
+    invalid("the URL names no user: write `mysql://USER:PASSWORD@HOST/DATABASE`")
+}
+
+/// Error for a server that cuts long texts, so that two long keys would be one lock.
+pub(super) fn weak_sql_mode() -> BackendError {
+    let message = "the server cuts texts that are too long for a column, so two long keys would be one lock: add \
+                   `STRICT_TRANS_TABLES` to its `sql_mode`";
+    BackendError::new(Fault::Store, Effect::None, message)
+}
+
+/// Error for a server whose clock stands still while a statement waits, so that a lease could be placed after its end.
+pub(super) fn still_clock() -> BackendError {
+    let message = "the server's SYSDATE() returns the time at which the statement began, so a statement that waits would \
+                   read a wrong time: start the server without `--sysdate-is-now`";
+    BackendError::new(Fault::Store, Effect::None, message)
+}
+
+/// Fails if the settings ask for TLS, which this build lacks.
+#[cfg(not(feature = "tls"))]
+pub(super) fn without_tls(mode: crate::server::TlsMode) -> Result<(), BackendError> {
+    use crate::server::TlsMode;
+
+    match mode {
+        TlsMode::Disable | TlsMode::Prefer => Ok(()),
+        _ => Err(BackendError::unsupported(
+            "TLS was left out of this build: enable the feature `tls`, or write `ssl-mode=disabled`",
+        )),
+    }
+}

@@ -1,0 +1,181 @@
+//! One connection, on which statements run one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_async::prelude::{FromRow, Queryable};
+use mysql_async::{Conn, Error, Params, from_row_opt};
+use tenure_backend::{Clock, Finding, ServerClock};
+
+use super::error::{failure, unconfirmed};
+use super::examine;
+use crate::lease_rows::{LeaseSession, Outcome, Row, Statement, Statements, Taken, Value, Values};
+use crate::server::Config;
+use crate::server::error::{Failure, unexpected_reply};
+use crate::server::pool::Session;
+
+/// A connection to a server that accepts writes.
+///
+/// Dropping it while a statement is under way closes the socket. The server may still carry the statement out.
+pub(crate) struct MySqlSession {
+    pub(super) conn: Conn,
+    pub(super) server_clock: ServerClock,
+    pub(super) clock: Arc<dyn Clock>,
+    /// The server knows `INSERT … RETURNING`.
+    pub(super) is_mariadb: bool,
+    pub(super) is_encrypted: bool,
+}
+
+/// The error for a column that may not be NULL. The key of a request that comes too late is NULL.
+const KEY_IS_NULL: u16 = 1048;
+
+/// The columns that the statements call `row`.
+type Columns = (
+    Option<Vec<u8>>,
+    Option<Vec<u8>>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    i64,
+);
+
+/// A lock's row, unless it is missing, and the server's time in microseconds since 1970.
+type Seen = (Option<Row>, i64);
+
+impl Session for MySqlSession {
+    /// Nothing reads from the connection between two statements. So if the server closes it, only the next statement
+    /// notices, and its outcome is unknown.
+    fn is_closed(&self) -> bool {
+        self.conn.is_disconnected()
+    }
+}
+
+impl MySqlSession {
+    /// Runs statements without parameters, as a script.
+    pub(super) async fn create(&mut self, script: &str) -> Result<(), Failure> {
+        self.conn
+            .query_drop(script)
+            .await
+            .map_err(|error| failure(&error))
+    }
+
+    /// Runs a query, and decodes the rows that it returns.
+    pub(super) async fn ask<T: FromRow>(
+        &mut self,
+        sql: &str,
+        params: Vec<mysql_async::Value>,
+    ) -> Result<Vec<T>, Failure> {
+        let rows = self.conn.exec(sql, Params::Positional(params)).await;
+        decode(rows.map_err(|error| failure(&error))?)
+    }
+
+    async fn exec(
+        &mut self,
+        statement: &Statement,
+        values: &Values<'_>,
+    ) -> Result<Vec<mysql_async::Row>, Error> {
+        let params = statement.params.iter().map(|param| match values.get(*param) {
+            Value::Text(text) => text.into(),
+            Value::Number(number) => number.into(),
+        });
+        self.conn
+            .exec(&*statement.sql, Params::Positional(params.collect()))
+            .await
+    }
+
+    /// Decodes locks' rows, and learns the server's time from them.
+    fn seen(&self, rows: Vec<mysql_async::Row>) -> Result<Vec<Seen>, Failure> {
+        let rows: Vec<Seen> = decode(rows)?.into_iter().map(seen).collect();
+        if let Some((_, now)) = rows.last() {
+            self.server_clock.learn(now.unsigned_abs(), self.clock.now());
+        }
+        Ok(rows)
+    }
+
+    async fn rows(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Vec<Seen>, Failure> {
+        let rows = self
+            .exec(statement, values)
+            .await
+            .map_err(|error| failure(&error))?;
+        self.seen(rows)
+    }
+
+    /// Reads the row of `values.key`.
+    async fn look(&mut self, statements: &Statements, values: &Values<'_>) -> Result<Seen, Failure> {
+        let seen = self.rows(&statements.look, values).await?.pop();
+        Ok(seen.ok_or_else(unexpected_reply)?)
+    }
+
+    /// Inserts the row of `values.key`, if the request does not come too late. Returns what MariaDB returns of the row; MySQL
+    /// returns nothing.
+    async fn insert(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Option<Seen>, Failure> {
+        match self.exec(statement, values).await {
+            Err(Error::Server(refusal)) if refusal.code == KEY_IS_NULL => Ok(None),
+            inserted => Ok(self.seen(inserted.map_err(|error| failure(&error))?)?.pop()),
+        }
+    }
+}
+
+impl LeaseSession for MySqlSession {
+    fn clock(&self) -> &ServerClock {
+        &self.server_clock
+    }
+
+    async fn run(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Outcome, Failure> {
+        let rows = self.rows(statement, values).await?;
+        Ok(Outcome {
+            changed: self.conn.affected_rows(),
+            rows: rows.into_iter().filter_map(|(row, _)| row).collect(),
+        })
+    }
+
+    async fn take(&mut self, statements: &Statements, values: &Values<'_>) -> Result<Taken, Failure> {
+        if statements.insert.is_some() {
+            self.rows(&statements.take, values).await?;
+            let token = self.conn.last_insert_id().and_then(|token| token.try_into().ok());
+            // The statement finds the row only if it takes it.
+            if self.conn.affected_rows() > 0 && token.is_some() {
+                return Ok(Taken::Granted(token));
+            }
+        }
+        let (row, now) = self.look(statements, values).await?;
+        let is_free = row
+            .as_ref()
+            .is_none_or(|row| statements.insert.is_none() && !row.is_held && !row.is_of(values.id));
+        if !is_free || now >= values.until {
+            return Ok(Taken::refused(row.as_ref(), values.id, now >= values.until));
+        }
+        let insert = statements.insert.as_ref().unwrap_or(&statements.take);
+        let (row, now) = match self.insert(insert, values).await? {
+            Some(seen) => seen,
+            None => self.look(statements, values).await.map_err(unconfirmed)?,
+        };
+        // The row tells who holds it. Never its count: a proxy may count rows that were found and not changed. If it is this
+        // claim, the lease began after the row looked free.
+        Ok(match row {
+            Some(row) if row.is_held && row.is_of(values.id) => Taken::Granted(row.token),
+            row => Taken::refused(row.as_ref(), values.id, now >= values.until),
+        })
+    }
+
+    async fn examine(&mut self, config: &Config) -> Result<Vec<Finding>, Failure> {
+        examine::examine(self, config).await
+    }
+}
+
+fn decode<T: FromRow>(rows: Vec<mysql_async::Row>) -> Result<Vec<T>, Failure> {
+    let rows = rows.into_iter().map(from_row_opt);
+    Ok(rows.collect::<Result<_, _>>().map_err(|_| unexpected_reply())?)
+}
+
+fn seen((key, holder, token, is_held, left, now): Columns) -> Seen {
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let row = key.map(|key| Row {
+        key: text(key),
+        holder: holder.map(text),
+        token,
+        is_held: is_held.is_some_and(|is_held| is_held != 0),
+        left: left.map(|left| Duration::from_micros(u64::try_from(left).unwrap_or_default())),
+    });
+    (row, now)
+}

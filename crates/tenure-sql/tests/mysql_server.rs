@@ -1,0 +1,391 @@
+//! How the store meets a real MariaDB server: what it refuses, what it finds, and what its statements cost.
+#![cfg(feature = "mysql")]
+
+mod mysql;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mysql::{Case, PASSWORD, USER, config, start};
+use mysql_async::prelude::Queryable;
+use tenure_backend::{
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
+    LockKey, ReleaseReply, ReleaseRequest,
+};
+use tenure_sql::server::{create, open};
+
+fn claim(key: &str, number: u64) -> Arc<Claim> {
+    let id = ClaimId::new(ClientId::from_random([7; 16]), number);
+    let key = LockKey::new(key).expect("a key");
+    Arc::new(Claim::of(ClaimRef { key, id }, Duration::from_secs(30)))
+}
+
+async fn acquire(store: &Arc<dyn Backend>, claim: &Arc<Claim>) -> Result<AcquireReply, BackendError> {
+    let not_after = store.clock().now() + Duration::from_secs(5);
+    store.clone().acquire(claim.clone(), not_after).await
+}
+
+async fn lock(store: &Arc<dyn Backend>, claim: &Arc<Claim>) {
+    let reply = acquire(store, claim).await;
+    assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
+}
+
+async fn waits(store: &Arc<dyn Backend>, claim: &Arc<Claim>) {
+    let reply = acquire(store, claim).await;
+    assert!(matches!(reply, Ok(AcquireReply::Waiting { .. })), "{reply:?}");
+}
+
+async fn unlock(store: &Arc<dyn Backend>, claim: &Arc<Claim>) {
+    let request = ReleaseRequest::of(claim, Cause::Unlocked);
+    let reply = store.clone().release(Batch::from_iter([request])).await.pop();
+    assert!(
+        matches!(&reply, Some(ReleaseReply::Done { freed, .. }) if freed.len() == 1),
+        "{reply:?}"
+    );
+}
+
+/// Fails unless opening is refused with this fault and words, and without the password.
+async fn assert_refused(url: &str, fault: Fault, words: &str) -> String {
+    let refused = open(config(url)).await.map(drop).expect_err("it is refused");
+    let source = std::error::Error::source(&refused).map(ToString::to_string);
+    let text = format!("{refused} ({})", source.unwrap_or_default());
+    assert_eq!(
+        (refused.fault(), refused.effect()),
+        (fault, Effect::None),
+        "{text}"
+    );
+    assert!(text.contains(words), "{text}");
+    assert!(!text.contains(PASSWORD), "{text}");
+    text
+}
+
+/// What the examination finds, in short.
+async fn findings(store: &Arc<dyn Backend>) -> Vec<String> {
+    let found = store.clone().examine().await.expect("it answers").into_iter();
+    let found: Vec<String> = found
+        .map(|one| format!("{:?}: {}", one.severity, one.what))
+        .collect();
+    assert!(found.len() <= 12, "{found:?}");
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_login_is_refused_in_words() {
+    let case = Case::new("version");
+    let (address, database) = (case.address(), &case.database);
+    let url = |login: &str, database: &str| format!("mysql://{login}@{address}/{database}?layout=version");
+    let right = format!("{USER}:{PASSWORD}");
+    assert_refused(
+        &url(&format!("{USER}:wrong"), database),
+        Fault::Denied,
+        "refuses the user or its password",
+    )
+    .await;
+    assert_refused(
+        &url(&right, "nowhere"),
+        Fault::Denied,
+        "there is none of this name",
+    )
+    .await;
+    assert_refused(&url("root", "nowhere"), Fault::Invalid, "no such database").await;
+    let absent = url(&right, database) + "&table=absent";
+    assert_refused(&absent, Fault::Store, "create it with `tenure schema --apply`").await;
+    let zone = url(&right, database) + "&time_zone=Middle/Earth";
+    assert_refused(&zone, Fault::Invalid, "does not know this time zone").await;
+    let closed = url(&right, database).replace(&address.port().to_string(), "1");
+    assert_refused(&closed, Fault::Unavailable, "see whether it runs there").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_only_server_is_passed_over() {
+    let case = Case::new("version");
+    let read_only = start(&["--read-only"], &[]);
+    let setup = format!(
+        "CREATE DATABASE {0}; GRANT SELECT ON {0}.* TO {USER}",
+        case.database
+    );
+    read_only.lock().ask(&setup).expect("the server obeys");
+    let address = read_only.lock().address();
+    assert_refused(&case.url(address), Fault::Unavailable, "accepts writes").await;
+    let both = case.url(case.address()).replace('@', &format!("@{address},"));
+    let store = open(config(&both))
+        .await
+        .expect("the other server accepts writes");
+    lock(&store, &claim("k", 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cuts_texts_or_stops_its_clock_is_refused() {
+    let case = Case::on(start(&["--sysdate-is-now"], &[]), "unique");
+    assert_refused(&case.url(case.address()), Fault::Store, "--sysdate-is-now").await;
+    case.ask("SET GLOBAL sql_mode = ''");
+    assert_refused(&case.url(case.address()), Fault::Store, "STRICT_TRANS_TABLES").await;
+}
+
+/// Each textbook's table is refused with the statement that mends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_of_another_form_is_refused_with_its_cure() {
+    let tables = [
+        (
+            "unique",
+            "CREATE OR REPLACE TABLE distributed_lock (id INT AUTO_INCREMENT PRIMARY KEY,
+                 lock_key VARCHAR(64) NOT NULL, lock_value VARCHAR(255) CHARACTER SET latin1 NOT NULL,
+                 expire_time DATETIME NOT NULL, create_time TIMESTAMP DEFAULT CURRENT_TIMESTAMP) ENGINE = Aria",
+        ),
+        (
+            "version",
+            "CREATE OR REPLACE TABLE resource_lock (id INT AUTO_INCREMENT PRIMARY KEY,
+                 resource_key VARCHAR(64) COLLATE utf8mb4_bin NOT NULL UNIQUE, version INT NOT NULL DEFAULT 0,
+                 locked INT NOT NULL DEFAULT 0, lock_holder VARCHAR(64) NOT NULL DEFAULT '', update_time DATETIME)",
+        ),
+        (
+            "shedlock",
+            "CREATE OR REPLACE TABLE shedlock (name VARCHAR(64) NOT NULL, lock_until TIMESTAMP NOT NULL,
+                 locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL,
+                 PRIMARY KEY (name))",
+        ),
+    ];
+    for (layout, table) in tables {
+        let case = Case::new(layout);
+        case.ask(table);
+        let url = case.url(case.address());
+        let refused = assert_refused(&url, Fault::Store, "takes different keys for equal").await;
+        let (_, cure) = refused.split_once("This mends it: ").expect("it names the cure");
+        case.ask(cure.trim_end_matches(" ()"));
+        let store = open(config(&url))
+            .await
+            .unwrap_or_else(|error| panic!("{cure}: {error}"));
+        for (number, key) in [(1, "k"), (2, "K"), (3, "k ")] {
+            lock(&store, &claim(key, number)).await;
+        }
+        unlock(&store, &claim("k", 1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_schema_can_be_applied_twice() {
+    for layout in ["unique", "version", "shedlock"] {
+        let case = Case::new(layout);
+        case.ask(&format!("DROP TABLE {}", case.table()));
+        let root = format!(
+            "mysql://root@{}/{}?layout={layout}",
+            case.address(),
+            case.database
+        );
+        for _ in 0..2 {
+            create(config(&root)).await.expect("it is created, or was");
+        }
+        let store = open(config(&root)).await.expect("it has the layout");
+        lock(&store, &claim("k", 1)).await;
+        create(config(&case.url(case.address())))
+            .await
+            .expect_err("the user may not create tables");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_longer_than_the_column_is_refused() {
+    let case = Case::new("shedlock");
+    let store = open(case.config()).await.expect("it opens");
+    lock(&store, &claim(&"ä".repeat(64), 1)).await;
+    let refused = acquire(&store, &claim(&"ä".repeat(65), 2))
+        .await
+        .expect_err("it is too long");
+    assert_eq!(
+        (refused.fault(), refused.effect()),
+        (Fault::Invalid, Effect::None),
+        "{refused}"
+    );
+}
+
+/// The numbers of statements that a lock and an unlock of a free key cost, and those of a refused try.
+#[tokio::test(flavor = "multi_thread")]
+async fn locking_costs_few_statements() {
+    let server = start(&[], &[]);
+    for (layout, of_lock, of_refusal) in [("version", 2, 2), ("unique", 3, 1), ("shedlock", 3, 1)] {
+        let case = Case::on(server.clone(), layout);
+        let store = open(case.config()).await.expect("it opens");
+        let executed = || {
+            let count = case.ask("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'");
+            count
+                .split('\t')
+                .nth(1)
+                .and_then(|count| count.parse::<u64>().ok())
+                .expect("a number")
+        };
+        lock(&store, &claim("k", 1)).await;
+        unlock(&store, &claim("k", 1)).await;
+        let before = executed();
+        lock(&store, &claim("k", 2)).await;
+        unlock(&store, &claim("k", 2)).await;
+        assert_eq!(executed() - before, of_lock, "{layout}");
+        lock(&store, &claim("k", 3)).await;
+        let before = executed();
+        waits(&store, &claim("k", 4)).await;
+        assert_eq!(executed() - before, of_refusal, "{layout}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_try_writes_nothing_and_uses_up_no_number() {
+    for layout in ["unique", "version"] {
+        let case = Case::on(start(&[], &[]), layout);
+        let [holder, other] =
+            [open(case.config()).await, open(case.config()).await].map(|store| store.expect("it opens"));
+        lock(&holder, &claim("k", 1)).await;
+        let next_number = || {
+            case.ask(&format!(
+                "SELECT auto_increment FROM information_schema.tables
+                 WHERE table_schema = '{}' AND table_name = '{}'",
+                case.database,
+                case.table()
+            ))
+        };
+        let written = || case.ask("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'");
+        waits(&other, &claim("k", 100)).await;
+        let before = (next_number(), written());
+        for number in 2..100 {
+            waits(&other, &claim("k", number)).await;
+        }
+        assert_eq!((next_number(), written()), before, "{layout}");
+    }
+}
+
+/// A row that another program has locked is busy at once, and delays no other key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_locked_elsewhere_delays_no_other_key() {
+    for layout in ["unique", "version", "shedlock"] {
+        let case = Case::new(layout);
+        let store = open(case.config()).await.expect("it opens");
+        lock(&store, &claim("k", 1)).await;
+        let mut other = case.superuser().await;
+        other.query_drop("BEGIN").await.expect("it obeys");
+        let all: Vec<mysql_async::Row> = other
+            .query(format!("SELECT * FROM {} FOR UPDATE", case.table()))
+            .await
+            .expect("it obeys");
+        assert_eq!(all.len(), 1);
+        let began = Instant::now();
+        waits(&store, &claim("k", 2)).await;
+        assert!(
+            began.elapsed() < Duration::from_millis(900),
+            "{layout}: {:?}",
+            began.elapsed()
+        );
+        let renewal = tenure_backend::RenewRequest::of(&claim("k", 1));
+        let renewed = store.clone().renew(Batch::from_iter([renewal])).await.pop();
+        assert!(
+            matches!(&renewed, Some(tenure_backend::RenewReply::Unknown(error)) if error.effect() == Effect::None),
+            "{renewed:?}"
+        );
+        other.query_drop("ROLLBACK").await.expect("it obeys");
+        unlock(&store, &claim("k", 1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_goes_on_after_its_connections_were_killed() {
+    let case = Case::on(start(&[], &[]), "version");
+    let store = open(case.config()).await.expect("it opens");
+    lock(&store, &claim("k", 1)).await;
+    case.ask(&format!("KILL USER {USER}"));
+    let lost = acquire(&store, &claim("other", 2))
+        .await
+        .expect_err("the connection is gone");
+    assert_eq!(
+        (lost.fault(), lost.effect()),
+        (Fault::Unavailable, Effect::Unknown),
+        "{lost}"
+    );
+    unlock(&store, &claim("k", 1)).await;
+    case.server.lock().process().stop();
+    acquire(&store, &claim("k", 3))
+        .await
+        .expect_err("the server is gone");
+    let gone = acquire(&store, &claim("k", 4))
+        .await
+        .expect_err("the server is gone");
+    assert_eq!(
+        (gone.fault(), gone.effect()),
+        (Fault::Unavailable, Effect::None),
+        "{gone}"
+    );
+    case.server
+        .lock()
+        .restart(tenure_servers::Data::Kept)
+        .expect("it starts");
+    lock(&store, &claim("k", 5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unix_socket_can_be_used() {
+    let case = Case::new("version");
+    let socket = case.server.lock().socket().display().to_string();
+    let url = format!(
+        "mysql://{USER}:{PASSWORD}@/{}?layout=version&host={socket}",
+        case.database
+    );
+    let store = open(config(&url)).await.expect("it opens");
+    lock(&store, &claim("k", 1)).await;
+    assert_eq!(findings(&store).await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_finds_nothing_on_a_sound_server() {
+    for layout in ["unique", "version", "shedlock"] {
+        let case = Case::new(layout);
+        let store = open(config(&case.url(case.address()))).await.expect("it opens");
+        assert_eq!(findings(&store).await, [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_finds_settings_that_weaken_the_locks() {
+    let options = [
+        "--skip-skip-log-bin",
+        "--log-bin",
+        "--server-id=1",
+        "--binlog-format=STATEMENT",
+        "--innodb-flush-log-at-trx-commit=2",
+        "--default-time-zone=+02:00",
+        "--transaction-isolation=SERIALIZABLE",
+    ];
+    let case = Case::on(start(&options, &[]), "version");
+    let store = open(config(&case.url(case.address()))).await.expect("it opens");
+    case.ask(&format!(
+        "REVOKE INSERT ON {} FROM {USER}; SET GLOBAL read_only = 1",
+        case.table()
+    ));
+    let found = findings(&store).await.join("\n");
+    eprintln!("{found}");
+    for words in [
+        "innodb_flush_log_at_trx_commit",
+        "sync_binlog",
+        "binlog_format",
+        "the server is read-only",
+        "INSERT command denied",
+        "+2 h from Tenure's (`time_zone` is `+02:00`)",
+        "SERIALIZABLE",
+    ] {
+        assert!(found.contains(words), "{words}: {found}");
+    }
+    // The server refuses all that the doctor has named.
+    let refused = acquire(&store, &claim("k", 1))
+        .await
+        .expect_err("nothing can be written");
+    assert_eq!(
+        (refused.fault(), refused.effect()),
+        (Fault::Unavailable, Effect::None),
+        "{refused}"
+    );
+    case.ask("SET GLOBAL read_only = 0");
+    let refused = acquire(&store, &claim("k", 2))
+        .await
+        .expect_err("nothing can be written");
+    assert_eq!(
+        (refused.fault(), refused.effect()),
+        (Fault::Store, Effect::None),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("`binlog_format`"), "{refused}");
+}
