@@ -83,10 +83,22 @@ fn cause_of(error: &Error) -> String {
         .map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// The code of a refusal. PgBouncer refuses all logins with one code, so its words decide.
+fn code(refusal: &DbError) -> &SqlState {
+    let says = |words: &str| refusal.message().contains(words);
+    match refusal.code() {
+        &SqlState::PROTOCOL_VIOLATION if says("authentication failed") => &SqlState::INVALID_PASSWORD,
+        &SqlState::PROTOCOL_VIOLATION if says("no such user") => {
+            &SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+        }
+        &SqlState::PROTOCOL_VIOLATION if says("no such database") => &SqlState::INVALID_CATALOG_NAME,
+        code => code,
+    }
+}
+
 /// The fault of a refusal, and what to do about it.
 fn explain(refusal: &DbError) -> (Fault, &'static str) {
-    let code = refusal.code();
-    match code {
+    match code(refusal) {
         &SqlState::INVALID_PASSWORD => (
             Fault::Denied,
             "PostgreSQL refuses the password: correct it in the URL or its file",
