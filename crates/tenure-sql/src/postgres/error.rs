@@ -115,13 +115,17 @@ fn explain(refusal: &DbError) -> (Fault, &'static str) {
             Fault::Denied,
             "the role lacks a permission: grant what `tenure schema` lists for this layout",
         ),
-        &SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME => (
+        &SqlState::INVALID_SCHEMA_NAME => (
+            Fault::Store,
+            "the schema is not there: create it, or name another with `schema`",
+        ),
+        &SqlState::UNDEFINED_TABLE => (
             Fault::Store,
             "the table of locks is not there: create it with `tenure schema --apply`, or name it with `table` and `schema`",
         ),
         &SqlState::UNDEFINED_COLUMN | &SqlState::DATATYPE_MISMATCH | &SqlState::NOT_NULL_VIOLATION => (
             Fault::Store,
-            "the table has not the columns of this layout: compare it with what `tenure schema` prints",
+            "the table does not have the columns of this layout: compare it with what `tenure schema` prints",
         ),
         &SqlState::READ_ONLY_SQL_TRANSACTION => (
             Fault::Unavailable,
@@ -179,7 +183,8 @@ pub(super) fn unreachable(address: &str, error: &dyn Display) -> BackendError {
 
 pub(super) fn not_writable(address: &str) -> BackendError {
     let message = format!(
-        "no server of {address} accepts writes: each is a standby or read-only; name the primary server"
+        "no server of {address} accepts writes: each is a standby, or the role may only read; name the primary server, or \
+         see the role's `default_transaction_read_only`"
     );
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
