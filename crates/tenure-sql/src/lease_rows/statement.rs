@@ -134,6 +134,7 @@ pub(crate) struct Statements {
     /// Reads one row.
     pub(crate) look: Statement,
     pub(crate) renew: Statement,
+    /// Frees a claim's row, even if its lease has ended. May return the row as it was.
     pub(crate) release: Statement,
     /// Takes a row from its holder, and keeps it from being taken for a cooldown.
     pub(crate) evict: Statement,

@@ -426,7 +426,7 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         Ok(was_held.then_some(HolderId::Claim(claim.id)))
     }
 
-    /// Frees a claim's row. Returns whether the claim held it.
+    /// Frees a claim's row. Returns whether the claim held it until then, as far as the database returns the row.
     async fn release_row(&self, claim: &ClaimRef) -> Result<bool, BackendError> {
         let id = claim.id.to_string();
         let values = Values {
@@ -434,7 +434,9 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             id: &id,
             ..Values::default()
         };
-        Ok(self.run(&self.statements.release, &values).await?.changed > 0)
+        let outcome = self.run(&self.statements.release, &values).await?;
+        let was_held = outcome.rows.first().is_none_or(|before| before.is_held);
+        Ok(outcome.changed > 0 && was_held)
     }
 
     /// Takes a key from its holder, or from this one only.

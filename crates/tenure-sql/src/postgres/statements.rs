@@ -77,7 +77,7 @@ const ROW_TAKE: &str = "put AS (
     RETURNING 1)
 SELECT look.*, {now_us} AS now, (SELECT count(*) FROM put) AS granted, NULL::bigint AS last";
 
-const UNIQUE_RELEASE: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine}";
+const UNIQUE_RELEASE: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine} RETURNING {row}";
 
 /// A textbook client deletes such rows as well.
 const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - :idle * interval '1 microsecond'
@@ -110,10 +110,11 @@ inserted AS (
 SELECT look.*, {now_us} AS now, (SELECT count(*) FROM taken) + (SELECT count(*) FROM inserted) AS granted,
     coalesce((SELECT version FROM taken), (SELECT version FROM inserted)) AS last";
 
-const VERSION_RELEASE: &str = "WITH own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l
+/// Also frees a row whose lease has ended: a textbook client does not know the end of a lease.
+const VERSION_RELEASE: &str = "WITH own AS MATERIALIZED (SELECT {row} FROM {table} l
     WHERE l.{key} = :key AND l.locked AND {mine} FOR UPDATE)
 UPDATE {table} l SET locked = false, {holder} = NULL, version = l.version + 1, {changed} = {now}, {ends} = NULL
-FROM own WHERE l.{key} = own.key";
+FROM own WHERE l.{key} = own.key RETURNING own.*";
 
 const VERSION_EVICT: &str = "target AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l CROSS JOIN cfg
     WHERE l.{key} = :key AND l.{holder} = :target AND l.version = :seen AND {held} AND cfg.durable IS NOT NULL
