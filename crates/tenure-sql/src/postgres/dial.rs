@@ -14,12 +14,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::error::Severity;
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{AsyncMessage, Connection};
 use tokio_util::either::Either;
 
-use super::error::{no_user, not_writable, refused_login, unknown_host, unreachable};
+use super::error::{is_of_commit, no_user, not_writable, refused_login, unknown_host, unreachable};
 use super::session::PgSession;
 use crate::server::error::not_connected;
 use crate::server::pool::Dial;
@@ -201,14 +200,14 @@ impl Dial for Dialer {
     }
 }
 
-/// Moves bytes until the connection ends, and notes warnings: each comes before the answer to its statement.
+/// Moves bytes until the connection ends, and notes warnings about commits: each comes before the answer to its statement.
 async fn drive<T>(mut connection: Connection<Stream, T>, warned: Arc<AtomicBool>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notice(notice) = message
-            && notice.parsed_severity() == Some(Severity::Warning)
+            && is_of_commit(&notice)
         {
             warned.store(true, Ordering::Relaxed);
         }

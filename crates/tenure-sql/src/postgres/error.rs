@@ -135,6 +135,10 @@ fn explain(refusal: &DbError) -> (Fault, &'static str) {
             Fault::Unavailable,
             "PostgreSQL has too many connections: lower `connections` of its clients, raise `max_connections`, or use a pooler",
         ),
+        &SqlState::QUERY_CANCELED => (
+            Fault::Unavailable,
+            "another session, or the role's `statement_timeout`, has cancelled the statement",
+        ),
         &SqlState::CANNOT_CONNECT_NOW => (
             Fault::Unavailable,
             "PostgreSQL is starting up or shutting down: try again",
@@ -158,6 +162,15 @@ fn explain(refusal: &DbError) -> (Fault, &'static str) {
         }
         _ => (Fault::Store, "PostgreSQL refuses the statement"),
     }
+}
+
+/// Returns whether a notice may say that a commit no longer waits for a standby. Servers warn of much else, some of it at
+/// each login, with the same code. The words depend on the server's language, the name of its routine does not.
+pub(super) fn is_of_commit(notice: &DbError) -> bool {
+    notice.parsed_severity() == Some(Severity::Warning)
+        && notice
+            .routine()
+            .is_none_or(|routine| routine.starts_with("SyncRep"))
 }
 
 /// Error for a write that came with a warning: a commit that waited for a standby was cancelled, so the write is on this
