@@ -454,9 +454,9 @@ async fn credentials_are_fetched_at_each_connect() {
     let store = open(config).await.expect("the right password");
     assert!(!format!("{store:?}").contains(PASSWORD));
     assert_eq!(fetched.load(Ordering::Relaxed), 1);
-    case.ask(&format!(
-        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'fetching'"
-    ));
+    case.ask(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'fetching'",
+    );
     soon(reconnected(&store)).await.expect("it is let in again");
     assert_eq!(fetched.load(Ordering::Relaxed), 2);
 

@@ -110,7 +110,18 @@ async fn guarantees_md_is_what_the_profiles_say() {
         ("postgres (version)", rows(&postgres, "version").await),
         ("postgres (unique)", rows(&postgres, "unique").await),
     ];
-    let [_, _, one, plain, _, acknowledged, cluster, redlock, version, unique] = &columns;
+    let [
+        _,
+        _,
+        one,
+        plain,
+        _,
+        acknowledged,
+        cluster,
+        redlock,
+        version,
+        unique,
+    ] = &columns;
     let left = [
         (
             "redis (spring)",
