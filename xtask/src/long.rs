@@ -21,7 +21,7 @@ const CHAOS_SEEDS: &str = "50";
 
 /// Runs with faults. Columns: test program, test, seed. Behind Sentinel the seed, modulo 3, is the number of replicas
 /// that acknowledge each grant. An empty seed is a random one.
-const FAULT_RUNS: [[&str; 3]; 8] = [
+const FAULT_RUNS: [[&str; 3]; 12] = [
     ["sqlite", "sqlite_locks_hold_under_worker_faults", ""],
     ["redis", "redis_locks_hold_under_all_faults", ""],
     ["redis", "tokens_rise_across_restarts_that_lose_data", ""],
@@ -30,11 +30,23 @@ const FAULT_RUNS: [[&str; 3]; 8] = [
     ["topologies", "sentinel_locks_hold_under_all_faults", "301"],
     ["topologies", "sentinel_locks_hold_under_all_faults", "302"],
     ["topologies", "cluster_locks_hold_under_all_faults", ""],
+    [
+        "databases",
+        "postgres_rows_with_versions_hold_under_all_faults",
+        "",
+    ],
+    ["databases", "postgres_unique_rows_hold_under_all_faults", ""],
+    [
+        "databases",
+        "mariadb_rows_with_versions_hold_under_all_faults",
+        "",
+    ],
+    ["databases", "mariadb_unique_rows_hold_under_all_faults", ""],
 ];
 
 /// Stores of the acceptance script. Columns: servers that the program `with_store` starts, end of the URL, what the
 /// store's profile lacks.
-const STORES: [[&str; 3]; 9] = [
+const STORES: [[&str; 3]; 16] = [
     ["redis", "", ""],
     ["redis", "?layout=plain", "rwlock,semaphore,fair,list"],
     ["redis", "?layout=spring&registry=accept", "rwlock,semaphore,fair"],
@@ -44,6 +56,13 @@ const STORES: [[&str; 3]; 9] = [
     ["quorum-3", "", "rwlock,semaphore,fair,list"],
     ["quorum-5", "", "rwlock,semaphore,fair,list"],
     ["quorum-3-dead", "", "rwlock,semaphore,fair,list"],
+    ["postgres", "?layout=version", "rwlock,semaphore,fair"],
+    ["postgres", "?layout=unique", "rwlock,semaphore,fair,fence"],
+    ["postgres", "?layout=shedlock", "rwlock,semaphore,fair,fence"],
+    ["pgbouncer", "?layout=version", "rwlock,semaphore,fair"],
+    ["pgbouncer", "?layout=unique", "rwlock,semaphore,fair,fence"],
+    ["mariadb", "?layout=version", "rwlock,semaphore,fair"],
+    ["mariadb", "?layout=unique", "rwlock,semaphore,fair,fence"],
 ];
 
 /// Runs all parts, also after a failure, and prints a line for each. `args` may be `--accept FILE`: a script that is
@@ -120,9 +139,11 @@ fn fault_run(program: &str, test: &str, seed: &str) -> Result<(), Failure> {
 
 fn accept_on(script: &Path, topology: &str, end: &str, without: &str) -> Result<(), Failure> {
     let mut command = cargo("run --quiet -p tenure-servers --example with_store --");
-    command.arg(topology).arg(script);
-    command.args(["--tenure", PROGRAM, "--without", without, "--url"]);
-    command.arg(format!("{{url}}{end}"));
+    // A database has no table of locks yet.
+    let create = "case $2 in postgres*|mysql*) \"$1\" --quiet --url \"$2\" schema --apply || exit;; esac\n\
+                  exec \"$3\" --tenure \"$1\" --url \"$2\" --without \"$4\"";
+    command.args([topology, "sh", "-c", create, "accept", PROGRAM]);
+    command.arg(format!("{{url}}{end}")).arg(script).arg(without);
     run_command(command)
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tenure::Instant;
 use tenure::backend::Hazard;
-use tenure_servers::{Data, MASTER, Redis, RedisCluster, Replicated};
+use tenure_servers::{
+    Data, MASTER, MariaDb, Postgres, Process, Redis, RedisCluster, Replicated, SteppedClock,
+};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
@@ -27,6 +29,14 @@ const SECOND_MASTER_TIME: Duration = Duration::from_secs(1);
 /// are divided between both nodes.
 const STEP: Duration = Duration::from_millis(300);
 
+/// Ends the sessions of all clients but this one.
+const END_SESSIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+
+/// Lists the sessions of all clients but this one.
+const SESSIONS: &str =
+    "SELECT id FROM information_schema.processlist WHERE user <> 'system user' AND id <> CONNECTION_ID()";
+
 #[derive(Debug)]
 pub(crate) enum Group {
     /// Servers that know nothing of each other.
@@ -34,6 +44,23 @@ pub(crate) enum Group {
     /// A master, its replicas and sentinels. The sentinels have the last server numbers.
     Sentinel(Replicated),
     Cluster(RedisCluster),
+    Postgres(Postgres),
+    MariaDb(MariaDb),
+}
+
+impl Group {
+    /// The Redis server with this number; `None` for a database.
+    fn redis(&mut self, number: usize) -> Option<&mut Redis> {
+        match self {
+            Group::Members(members) => members.get_mut(number),
+            Group::Sentinel(group) => Some(match number.checked_sub(group.servers().len()) {
+                Some(sentinel) => &mut group.sentinels()[sentinel],
+                None => &mut group.servers()[number],
+            }),
+            Group::Cluster(cluster) => Some(cluster.node_mut(number)),
+            Group::Postgres(_) | Group::MariaDb(_) => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -59,17 +86,57 @@ impl Servers {
             Group::Members(members) => members.len(),
             Group::Sentinel(group) => group.servers().len() + group.sentinels().len(),
             Group::Cluster(cluster) => cluster.nodes().len(),
+            Group::Postgres(_) | Group::MariaDb(_) => 1,
         }
     }
 
-    pub(crate) fn get(&mut self, number: usize) -> &mut Redis {
+    /// The Redis server with this number; `None` for a database.
+    pub(crate) fn redis(&mut self, number: usize) -> Option<&mut Redis> {
+        self.group.redis(number)
+    }
+
+    fn process(&mut self, number: usize) -> io::Result<&mut Process> {
         match &mut self.group {
-            Group::Members(members) => &mut members[number],
-            Group::Sentinel(group) => match number.checked_sub(group.servers().len()) {
-                Some(sentinel) => &mut group.sentinels()[sentinel],
-                None => &mut group.servers()[number],
-            },
-            Group::Cluster(cluster) => cluster.node_mut(number),
+            Group::Postgres(server) => Ok(server.process()),
+            Group::MariaDb(server) => Ok(server.process()),
+            redis => Ok(redis.redis(number).ok_or_else(no_server)?.process()),
+        }
+    }
+
+    fn restart(&mut self, number: usize, data: Data) -> io::Result<()> {
+        block_in_place(|| match &mut self.group {
+            Group::Postgres(server) => server.restart(data),
+            Group::MariaDb(server) => server.restart(data),
+            redis => redis.redis(number).ok_or_else(no_server)?.restart(data),
+        })
+    }
+
+    /// Ends the connections of all clients.
+    fn disconnect(&mut self, number: usize) -> io::Result<()> {
+        block_in_place(|| match &mut self.group {
+            Group::Postgres(server) => server.ask(END_SESSIONS).map(drop),
+            Group::MariaDb(server) => {
+                for session in server.ask(SESSIONS)?.lines() {
+                    // Fails if the session has just ended.
+                    let _ = server.ask(&format!("KILL {session}"));
+                }
+                Ok(())
+            }
+            redis => {
+                let server = redis.redis(number).ok_or_else(no_server)?;
+                for kind in ["normal", "pubsub"] {
+                    server.ask(&["CLIENT", "KILL", "TYPE", kind])?;
+                }
+                Ok(())
+            }
+        })
+    }
+
+    fn clock(&mut self) -> Option<&SteppedClock> {
+        match &mut self.group {
+            Group::Postgres(server) => server.clock(),
+            Group::MariaDb(server) => server.clock(),
+            redis => redis.redis(0)?.clock(),
         }
     }
 
@@ -79,6 +146,7 @@ impl Servers {
             Group::Members(members) => Ok((0..members.len()).collect()),
             Group::Sentinel(group) => Ok(vec![group.master()?]),
             Group::Cluster(cluster) => Ok(cluster.masters()),
+            Group::Postgres(_) | Group::MariaDb(_) => Ok(vec![0]),
         })
     }
 
@@ -87,7 +155,7 @@ impl Servers {
         let end = now() + PATIENCE;
         loop {
             let settled = block_in_place(|| match &self.group {
-                Group::Members(_) => Ok(true),
+                Group::Members(_) | Group::Postgres(_) | Group::MariaDb(_) => Ok(true),
                 Group::Sentinel(group) => group.settle(),
                 Group::Cluster(cluster) => cluster.is_settled(),
             });
@@ -144,18 +212,18 @@ impl Servers {
         match fault {
             StoreFault::Pause(target, time) => {
                 let number = self.choose(target, &masters);
-                self.get(number).process().pause();
+                self.process(number)?.pause();
                 sleep(time).await;
-                self.get(number).process().resume();
+                self.process(number)?.resume();
                 if self.allowed.replicated {
                     sleep(SECOND_MASTER_TIME).await;
                 }
             }
             StoreFault::Restart(target, data, down) => {
                 let number = self.choose(target, &masters);
-                self.get(number).process().kill();
+                self.process(number)?.kill();
                 sleep(down).await;
-                block_in_place(|| self.get(number).restart(data))?;
+                self.restart(number, data)?;
                 hazard = match data {
                     Data::Lost => Some(Hazard::DataLoss),
                     Data::Kept if self.allowed.forgets && masters.contains(&number) => Some(Hazard::Restart),
@@ -164,20 +232,18 @@ impl Servers {
             }
             StoreFault::Replace(number) => {
                 let number = masters[number % masters.len()];
-                self.get(number).process().kill();
+                self.process(number)?.kill();
                 self.wait_for_takeover(number, masters.len()).await?;
-                block_in_place(|| self.get(number).restart(Data::Kept))?;
+                self.restart(number, Data::Kept)?;
             }
             StoreFault::Move(number) => what += &self.rearrange(number, &masters).await?,
             StoreFault::Cut(target) => {
                 let number = self.choose(target, &masters);
-                for kind in ["normal", "pubsub"] {
-                    block_in_place(|| self.get(number).ask(&["CLIENT", "KILL", "TYPE", kind]))?;
-                }
+                self.disconnect(number)?;
             }
             StoreFault::Step(by) => {
                 let none = || io::Error::other("the server has no clock that steps");
-                self.get(0).clock().ok_or_else(none)?.step_ms(by)?;
+                self.clock().ok_or_else(none)?.step_ms(by)?;
                 hazard = (by > 0).then_some(Hazard::ClockSet);
             }
         }
@@ -195,7 +261,7 @@ impl Servers {
         let end = now() + PATIENCE;
         loop {
             let taken_over = block_in_place(|| match &self.group {
-                Group::Members(_) => Ok(true),
+                Group::Members(_) | Group::Postgres(_) | Group::MariaDb(_) => Ok(true),
                 Group::Sentinel(group) => group.master().map(|other| other != master),
                 Group::Cluster(cluster) => Ok(cluster.masters().len() == masters),
             });
@@ -212,7 +278,7 @@ impl Servers {
     /// Lets a replica take over in an orderly way, or moves the slot of a key to another node of a cluster.
     async fn rearrange(&mut self, number: usize, masters: &[usize]) -> io::Result<String> {
         match &mut self.group {
-            Group::Members(_) => Ok(String::new()),
+            Group::Members(_) | Group::Postgres(_) | Group::MariaDb(_) => Ok(String::new()),
             Group::Sentinel(group) => {
                 let ordered = block_in_place(|| group.sentinels()[0].ask(&["SENTINEL", "FAILOVER", MASTER]));
                 // The command fails if the sentinel does not know a replica that can take over.
@@ -234,4 +300,8 @@ impl Servers {
             }
         }
     }
+}
+
+fn no_server() -> io::Error {
+    io::Error::other("no server has this number")
 }

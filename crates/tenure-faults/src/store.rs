@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use tenure_servers::{Disk, Proxy, Redis, RedisCluster, Replicated, SteppedClock};
+use tenure_servers::{Disk, MariaDb, Postgres, Proxy, Redis, RedisCluster, Replicated, SteppedClock};
 
 use crate::fault::{Allowed, InjectedFault};
 use crate::servers::{Group, Servers};
@@ -124,6 +124,36 @@ impl Store {
         Ok(Store::of(cluster.url(), Group::Cluster(cluster), allowed))
     }
 
+    /// Starts a PostgreSQL server, whose clock can be set, with the table of a layout.
+    ///
+    /// # Errors
+    /// Returns an error if the server cannot be started, or refuses the table.
+    pub async fn postgres(layout: &str) -> io::Result<Store> {
+        let server = Postgres::start_with(&[], &[], Some(SteppedClock::new()?))?;
+        let url = format!("{}?layout={layout}", server.url());
+        Store::database(url, Group::Postgres(server)).await
+    }
+
+    /// Starts a MariaDB server, whose clock can be set, with the table of a layout.
+    ///
+    /// # Errors
+    /// Returns an error if the server cannot be started, or refuses the table.
+    pub async fn mariadb(layout: &str) -> io::Result<Store> {
+        let server = MariaDb::start_with(&[], &[], Some(SteppedClock::new()?))?;
+        server.ask("CREATE DATABASE locks")?;
+        let url = format!("{}locks?layout={layout}", server.url());
+        Store::database(url, Group::MariaDb(server)).await
+    }
+
+    async fn database(url: String, group: Group) -> io::Result<Store> {
+        tenure::create_schema(&url).await.map_err(io::Error::other)?;
+        let allowed = Allowed {
+            steps: true,
+            ..Allowed::default()
+        };
+        Ok(Store::of(url, group, allowed))
+    }
+
     fn of(url: String, group: Group, allowed: Allowed) -> Store {
         Store {
             url,
@@ -153,12 +183,18 @@ impl Store {
         let mut urls = Vec::new();
         for options in OPTIONS.iter().cycle().take(workers) {
             let (mut url, mut links) = (self.url.clone(), Vec::new());
-            if let Group::Members(members) = &servers.group {
-                for member in members {
-                    let link = Proxy::start(member.address()).await?;
-                    url = url.replace(&member.address().to_string(), &link.address().to_string());
-                    links.push(link);
-                }
+            let addresses: Vec<_> = match &servers.group {
+                Group::Members(members) => members.iter().map(Redis::address).collect(),
+                Group::Postgres(server) => vec![server.address()],
+                Group::MariaDb(server) => vec![server.address()],
+                Group::Sentinel(_) | Group::Cluster(_) => Vec::new(),
+            };
+            for address in addresses {
+                let link = Proxy::start(address).await?;
+                url = url.replace(&address.to_string(), &link.address().to_string());
+                links.push(link);
+            }
+            if !links.is_empty() {
                 self.links.push(links);
             }
             let separator = if url.contains('?') { "&" } else { "?" };
@@ -177,7 +213,9 @@ impl Store {
             return Ok(kept);
         };
         for master in servers.masters()? {
-            let server = servers.get(master);
+            let Some(server) = servers.redis(master) else {
+                return Ok(kept);
+            };
             let keys = server.ask(&["KEYS", "*"])?;
             for key in keys
                 .lines()

@@ -1,5 +1,5 @@
 //! Random faults around any backend: delays, errors before and after the effect, repeated requests, lost and spurious
-//! wake-ups.
+//! wake-ups and invalidations.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, Effect, Fairness, Fault, ReleaseTarget, WakeUp, Wakes,
+    AcquireReply, Backend, BackendError, Batch, ClientId, Effect, Fairness, Fault, Invalidation,
+    Invalidations, ReleaseTarget, WakeUp, Wakes,
 };
 
 use crate::Dice;
@@ -244,6 +245,27 @@ impl Chaos {
 impl Faults for Chaos {
     fn store(&self) -> Arc<dyn Backend> {
         self.inner.clone()
+    }
+
+    /// Sends no hints, or only false ones, or each one twice.
+    fn invalidations(&self, client: ClientId) -> Option<Invalidations> {
+        let hints = self.inner.clone().invalidations(client)?;
+        match self.state.lock().dice.below(3) {
+            0 => None,
+            1 => {
+                let again = stream::unfold(self.rates.spurious_wakes, async |left| {
+                    let left = left.checked_sub(1)?;
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    Some((Invalidation::All, left))
+                });
+                let first = stream::iter([Invalidation::All]);
+                Some(Invalidations::new(first.chain(again).chain(stream::pending())))
+            }
+            _ => {
+                let twice = hints.flat_map(|hint| stream::iter([hint.clone(), hint]));
+                Some(Invalidations::new(twice))
+            }
+        }
     }
 
     async fn on(&self, when: When, call: &mut [Exchange]) {

@@ -19,12 +19,7 @@ use crate::settings::Settings;
 pub(crate) use tenure_memory::{Memory, MemoryStore};
 
 /// The schemes of stores that ROADMAP.md announces.
-const PLANNED: [&str; 4] = [
-    "etcd",
-    "etcds",
-    "zookeeper",
-    "zk",
-];
+const PLANNED: [&str; 4] = ["etcd", "etcds", "zookeeper", "zk"];
 
 /// Pause after the first failed attempt to connect. Each pause is twice the one before, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

@@ -1,6 +1,12 @@
 //! Generates the text of `GUARANTEES.md` from the stores' profiles, and fails if the file differs.
 //! To rewrite the file: `TENURE_WRITE=1 cargo test -p tenure --all-features --test guarantees`.
-#![cfg(all(feature = "memory", feature = "sqlite", feature = "quorum"))]
+#![cfg(all(
+    feature = "memory",
+    feature = "sqlite",
+    feature = "quorum",
+    feature = "postgres",
+    feature = "mysql"
+))]
 
 use std::fmt::Write;
 
@@ -24,6 +30,8 @@ A column is named by the scheme of its URL and, in brackets, by its layout: the 
 - `redisson` is the format of the Java library Redisson, which shares the locks. It is the default on Redis.
 - `plain` is one string for each lock, as in redis-py, redsync and node-redlock: `?layout=plain`.
 - `spring` is the format of Spring's `RedisLockRegistry`: `?layout=spring&registry=NAME`.
+- `version`, `unique` and `shedlock` are tables of a database, which other programs share:
+  [Only a database](docs/guides/only-a-database.md).
 
 ";
 
@@ -73,6 +81,17 @@ async fn guarantees_md_is_what_the_profiles_say() {
     );
     let nodes = tenure_servers::RedisCluster::start(1, false, &[], None).unwrap();
     let with = |url: &str, options: &str| format!("{url}?{options}");
+    tenure_servers::needs("postgres", "postgresql");
+    tenure_servers::needs("mariadbd", "mariadb-server");
+    let postgres = tenure_servers::Postgres::start().unwrap();
+    let mysql = tenure_servers::MariaDb::start().unwrap();
+    mysql.ask("CREATE DATABASE locks").unwrap();
+    let rows = async |server: &str, layout: &str| {
+        let url = with(server, &format!("layout={layout}"));
+        tenure::create_schema(&url).await.unwrap();
+        profile(&url).await
+    };
+    let (postgres, mysql) = (postgres.url(), mysql.url() + "locks");
     let columns = [
         ("memory (claims)", profile("memory:").await),
         ("sqlite (claims)", profile(&sqlite).await),
@@ -88,8 +107,21 @@ async fn guarantees_md_is_what_the_profiles_say() {
         ),
         ("redis+cluster (redisson)", profile(&nodes.url()).await),
         ("redlock (plain)", profile(&quorum).await),
+        ("postgres (version)", rows(&postgres, "version").await),
+        ("postgres (unique)", rows(&postgres, "unique").await),
     ];
-    let [_, _, one, plain, _, acknowledged, cluster, redlock] = &columns;
+    let [
+        _,
+        _,
+        one,
+        plain,
+        _,
+        acknowledged,
+        cluster,
+        redlock,
+        version,
+        unique,
+    ] = &columns;
     let left = [
         (
             "redis (spring)",
@@ -126,6 +158,10 @@ async fn guarantees_md_is_what_the_profiles_say() {
             profile(quorum.rsplit_once(',').unwrap().0).await,
             redlock,
         ),
+        ("postgres (shedlock)", rows(&postgres, "shedlock").await, unique),
+        ("mysql (version)", rows(&mysql, "version").await, version),
+        ("mysql (unique)", rows(&mysql, "unique").await, unique),
+        ("mysql (shedlock)", rows(&mysql, "shedlock").await, unique),
     ];
     let text = render(&columns, one, &left);
     if std::env::var_os("TENURE_WRITE").is_some() {
@@ -164,9 +200,11 @@ fn render(columns: &[Column], one: &Column, left: &[Left<'_>]) -> String {
     });
     text.push_str("\nThese have no column, because they equal another one except for some rows:\n\n");
     for (name, profile, (like, of)) in left {
-        writeln!(text, "- {name} is as {like}, except:").unwrap();
         let both = rows(profile).into_iter().zip(rows(of));
-        for ((row, cell), _) in both.filter(|(row, other)| row != other) {
+        let differ: Vec<_> = both.filter(|(row, other)| row != other).collect();
+        let except = if differ.is_empty() { "" } else { ", except:" };
+        writeln!(text, "- {name} is as {like}{except}").unwrap();
+        for ((row, cell), _) in differ {
             writeln!(text, "  - {row}: {cell}").unwrap();
         }
     }

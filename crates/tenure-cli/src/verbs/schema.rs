@@ -23,7 +23,10 @@ pub(super) async fn schema(global: &Global, schema: &Schema) -> Result<u8, Failu
         .map_err(|error| Failure::of(format!("no tables for the store {}", store.masked_url), &error))?;
     if schema.apply {
         tenure::create_schema(store.url()).await.map_err(|error| {
-            Failure::of(format!("the tables were not created in the store {}", store.masked_url), &error)
+            Failure::of(
+                format!("the tables were not created in the store {}", store.masked_url),
+                &error,
+            )
         })?;
         note_as_is(global.quiet, &format!("the tables are in {}", store.masked_url));
     }

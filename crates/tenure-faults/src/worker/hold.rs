@@ -37,8 +37,11 @@ pub(crate) async fn work(
         if is_alone(plan.mode) {
             let key = plan.key.name;
             resources.bump(key, plan.write_delay, entry).await?;
-            let missing = || io::Error::other("a grant without a token");
-            resources.write(key, guard.token().ok_or_else(missing)?, entry)?;
+            match guard.token() {
+                Some(token) => resources.write(key, token, entry)?,
+                None if resources.has_tokens => return Err(io::Error::other("a grant without a token")),
+                None => {}
+            }
         }
         if plan.nests {
             nest(guard, plan, lock, inner).await?;

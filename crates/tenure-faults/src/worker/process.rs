@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use tenure::Client;
+use tenure::{Client, Guarantee};
 use tenure_testkit::Dice;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -82,7 +82,7 @@ async fn run_tasks(args: Args, entry: Entry, mut ends: watch::Receiver<bool>) ->
             client: client.clone(),
             keys: Key::served(client.profile()),
             last: entry.with_number(first - 1),
-            resources: Resources::of(&args.folder, first),
+            resources: Resources::of(&args.folder, first, client.profile().offers(Guarantee::Fencing)),
             dice: Dice::new(args.seed ^ first),
             ends: ends.clone(),
         };

@@ -19,15 +19,18 @@ pub(crate) struct Resources {
     folder: PathBuf,
     /// Temporary file for the next value of a counter.
     scratch: PathBuf,
+    /// Whether the store gives a token with each grant.
+    pub(crate) has_tokens: bool,
 }
 
 impl Resources {
     /// Uses the resources in `folder`. `first`, the number of the task's first attempt, is a part of the temporary
     /// file's name.
-    pub(crate) fn of(folder: &Path, first: u64) -> Resources {
+    pub(crate) fn of(folder: &Path, first: u64, has_tokens: bool) -> Resources {
         Resources {
             folder: folder.to_owned(),
             scratch: folder.join(format!("scratch-{first}")),
+            has_tokens,
         }
     }
 
@@ -88,7 +91,7 @@ mod tests {
     fn the_register_refuses_tokens_older_than_the_newest() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let resources = Resources::of(folder.path(), 1);
+        let resources = Resources::of(folder.path(), 1, true);
         // The register accepts a token equal to its newest, but no older one.
         for (attempt, token, key) in [
             (1, 9, "k"),

@@ -5,11 +5,16 @@
 //! statement that takes a row, or prolongs its lease, locks the row first, without waiting for it, and reads the clock
 //! after that. A statement that takes a row also carries the time after which it must have no effect (B4).
 
+mod acquire;
 mod holder;
+mod inspect;
 mod layout;
 mod own_claims;
 mod profile;
+mod release;
+mod renew;
 mod reply;
+mod rows;
 mod statement;
 mod store;
 

@@ -6,26 +6,29 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tenure_backend::{BackendError, ServerClock};
+use tenure_backend::{BackendError, Fault, ServerClock};
 use tenure_endpoint::{Credentials, Host, addresses};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::error::Severity;
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{AsyncMessage, Connection};
 use tokio_util::either::Either;
 
-use super::error::{no_user, not_writable, refused_login, unknown_host, unreachable};
+use super::error::{is_of_commit, no_user, not_writable, refused_login, unknown_host, unreachable};
 use super::session::PgSession;
+use crate::server::error::not_connected;
 use crate::server::pool::Dial;
 use crate::server::{Config, Place, TlsMode};
 
 /// Opens connections with the settings of a store.
 pub(crate) struct Dialer {
     config: Config,
+    /// Index of the host that answered last. It is tried first.
+    first: AtomicUsize,
     #[cfg(feature = "tls")]
     tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,
 }
@@ -43,6 +46,7 @@ impl Dialer {
             #[cfg(feature = "tls")]
             tls: tls(config)?,
             config: without_tls(config)?,
+            first: AtomicUsize::new(0),
         })
     }
 
@@ -173,27 +177,37 @@ impl Dial for Dialer {
             Place::Socket(folder, port) => return self.socket(folder, *port).await,
             Place::Hosts(hosts) => hosts,
         };
-        let mut last = None;
-        for host in hosts {
-            match self.one(host).await {
-                Ok(session) => return Ok(session),
+        // A silent host must leave time for the others.
+        let limit = self.config.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
+        let first = self.first.load(Ordering::Relaxed);
+        let mut failed: Option<BackendError> = None;
+        for index in (first..hosts.len()).chain(0..first) {
+            let host = &hosts[index];
+            let opened = timeout(limit, self.one(host)).await;
+            match opened.unwrap_or_else(|_| Err(not_connected(&host.to_string(), limit))) {
+                Ok(session) => {
+                    self.first.store(index, Ordering::Relaxed);
+                    return Ok(session);
+                }
                 // A wrong password would be refused everywhere, and repeating it may lock the user out.
-                Err(error) if !error.is_transient() => return Err(error),
-                Err(error) => last = Some(error),
+                Err(error) if error.fault() == Fault::Denied => return Err(error),
+                // If one host may answer later, the failure is transient, whatever the others say.
+                Err(error) if error.is_transient() => failed = Some(error),
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        Err(last.unwrap_or_else(|| not_writable(&self.config.address())))
+        Err(failed.unwrap_or_else(|| not_writable(&self.config.address())))
     }
 }
 
-/// Moves bytes until the connection ends, and notes warnings: each comes before the answer to its statement.
+/// Moves bytes until the connection ends, and notes warnings about commits: each comes before the answer to its statement.
 async fn drive<T>(mut connection: Connection<Stream, T>, warned: Arc<AtomicBool>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notice(notice) = message
-            && notice.parsed_severity() == Some(Severity::Warning)
+            && is_of_commit(&notice)
         {
             warned.store(true, Ordering::Relaxed);
         }

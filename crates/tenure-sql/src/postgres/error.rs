@@ -83,10 +83,22 @@ fn cause_of(error: &Error) -> String {
         .map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// The code of a refusal. PgBouncer refuses all logins with one code, so its words decide.
+fn code(refusal: &DbError) -> &SqlState {
+    let says = |words: &str| refusal.message().contains(words);
+    match refusal.code() {
+        &SqlState::PROTOCOL_VIOLATION if says("authentication failed") => &SqlState::INVALID_PASSWORD,
+        &SqlState::PROTOCOL_VIOLATION if says("no such user") => {
+            &SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+        }
+        &SqlState::PROTOCOL_VIOLATION if says("no such database") => &SqlState::INVALID_CATALOG_NAME,
+        code => code,
+    }
+}
+
 /// The fault of a refusal, and what to do about it.
 fn explain(refusal: &DbError) -> (Fault, &'static str) {
-    let code = refusal.code();
-    match code {
+    match code(refusal) {
         &SqlState::INVALID_PASSWORD => (
             Fault::Denied,
             "PostgreSQL refuses the password: correct it in the URL or its file",
@@ -103,13 +115,17 @@ fn explain(refusal: &DbError) -> (Fault, &'static str) {
             Fault::Denied,
             "the role lacks a permission: grant what `tenure schema` lists for this layout",
         ),
-        &SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME => (
+        &SqlState::INVALID_SCHEMA_NAME => (
+            Fault::Store,
+            "the schema is not there: create it, or name another with `schema`",
+        ),
+        &SqlState::UNDEFINED_TABLE => (
             Fault::Store,
             "the table of locks is not there: create it with `tenure schema --apply`, or name it with `table` and `schema`",
         ),
         &SqlState::UNDEFINED_COLUMN | &SqlState::DATATYPE_MISMATCH | &SqlState::NOT_NULL_VIOLATION => (
             Fault::Store,
-            "the table has not the columns of this layout: compare it with what `tenure schema` prints",
+            "the table does not have the columns of this layout: compare it with what `tenure schema` prints",
         ),
         &SqlState::READ_ONLY_SQL_TRANSACTION => (
             Fault::Unavailable,
@@ -118,6 +134,10 @@ fn explain(refusal: &DbError) -> (Fault, &'static str) {
         &SqlState::TOO_MANY_CONNECTIONS | &SqlState::CONFIGURATION_LIMIT_EXCEEDED => (
             Fault::Unavailable,
             "PostgreSQL has too many connections: lower `connections` of its clients, raise `max_connections`, or use a pooler",
+        ),
+        &SqlState::QUERY_CANCELED => (
+            Fault::Unavailable,
+            "another session, or the role's `statement_timeout`, has cancelled the statement",
         ),
         &SqlState::CANNOT_CONNECT_NOW => (
             Fault::Unavailable,
@@ -144,6 +164,15 @@ fn explain(refusal: &DbError) -> (Fault, &'static str) {
     }
 }
 
+/// Returns whether a notice may say that a commit no longer waits for a standby. Servers warn of much else, some of it at
+/// each login, with the same code. The words depend on the server's language, the name of its routine does not.
+pub(super) fn is_of_commit(notice: &DbError) -> bool {
+    notice.parsed_severity() == Some(Severity::Warning)
+        && notice
+            .routine()
+            .is_none_or(|routine| routine.starts_with("SyncRep"))
+}
+
 /// Error for a write that came with a warning: a commit that waited for a standby was cancelled, so the write is on this
 /// server and may be gone after a failover.
 pub(super) fn uncertain() -> BackendError {
@@ -167,7 +196,8 @@ pub(super) fn unreachable(address: &str, error: &dyn Display) -> BackendError {
 
 pub(super) fn not_writable(address: &str) -> BackendError {
     let message = format!(
-        "no server of {address} accepts writes: each is a standby or read-only; name the primary server"
+        "no server of {address} accepts writes: each is a standby, or the role may only read; name the primary server, or \
+         see the role's `default_transaction_read_only`"
     );
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }

@@ -59,6 +59,7 @@ pub(crate) enum Database {
 
 impl Database {
     /// The name that messages use.
+    #[cfg(not(all(feature = "postgres", feature = "mysql")))]
     pub(crate) fn name(self) -> &'static str {
         match self {
             Database::Postgres => "PostgreSQL",
@@ -168,7 +169,7 @@ impl Config {
         };
         let config = Config {
             database,
-            place: place(url, &options, database),
+            place: place(url, &options, database)?,
             login: Login::new(url.user(), url.password(), options.path("password_file"))?,
             dbname: Some(url.path().to_owned()).filter(|name| !name.is_empty()),
             schema: identifier(&options, "schema")?,
@@ -319,9 +320,15 @@ fn layout(options: &Options) -> Result<Layout, BackendError> {
     }
 }
 
-fn place(url: &StoreUrl, options: &Options, database: Database) -> Place {
+fn place(url: &StoreUrl, options: &Options, database: Database) -> Result<Place, BackendError> {
     let hosts = url.hosts().iter().cloned();
-    match options.text("host") {
+    Ok(match options.text("host") {
+        Some(path) if !path.starts_with('/') => {
+            return Err(invalid(
+                "`host` is a Unix socket, or the folder of PostgreSQL's socket, and begins with `/`: write a host's name \
+                 before the database, `://HOST/DATABASE`",
+            ));
+        }
         Some(path) => {
             let port = url
                 .hosts()
@@ -334,7 +341,7 @@ fn place(url: &StoreUrl, options: &Options, database: Database) -> Place {
                 .map(|host| host.with_default_port(database.port()))
                 .collect(),
         ),
-    }
+    })
 }
 
 fn tls_mode(options: &Options, database: Database) -> TlsMode {

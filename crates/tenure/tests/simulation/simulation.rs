@@ -284,8 +284,10 @@ impl Simulation {
         self.lose(hold);
     }
 
+    /// Records that a hold is lost by now, or since its local deadline if that has passed.
     pub(crate) fn lose(&self, hold: &ObservedHold) {
-        self.lose_at(hold, Instant::NEVER);
+        let deadline = *hold.until.lock();
+        self.lose_at(hold, deadline);
     }
 
     /// Records that a hold was lost: at `since` if that is in the past, else now.

@@ -1,0 +1,154 @@
+//! Acquiring: takes the row of a claim, or polls it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    AcquireReply, BackendError, Claim, Effect, Grant, Instant, RenewReply, RenewRequest, TokenRange,
+};
+
+use super::holder;
+use super::own_claims::Known;
+use super::reply::Taken;
+use super::rows::{LeaseRows, micros};
+use super::statement::Values;
+use super::store::LeaseSession;
+use crate::server::error::{Failure, unexpected_reply};
+use crate::server::pool::Dial;
+
+/// How often a client looks for rows to remove.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
+    pub(super) async fn acquire(
+        self: Arc<Self>,
+        claim: Arc<Claim>,
+        not_after: Instant,
+    ) -> Result<AcquireReply, BackendError> {
+        self.check(&claim)?;
+        let id = claim.at.id;
+        match self.claims.begin(&claim, self.now()) {
+            Known::Ended => return Ok(AcquireReply::Ended),
+            Known::Granted(tokens) => return self.poll_granted(&claim, tokens).await,
+            Known::Nothing => {}
+        }
+        let reply = self.place(&claim, not_after).await;
+        match &reply {
+            Ok(AcquireReply::Granted(grant)) => {
+                if self.claims.answered(id, Some(grant.tokens)) {
+                    // The release may have come first, and found nothing.
+                    self.release_row(&claim.at).await?;
+                    return Ok(AcquireReply::Ended);
+                }
+                self.pool.keep_one(true);
+                self.sweep_now_and_then();
+            }
+            Err(error) if error.effect() == Effect::Unknown => self.claims.unanswered(id, not_after),
+            _ => drop(self.claims.answered(id, None)),
+        }
+        reply
+    }
+
+    /// Asks for the row of a claim.
+    pub(super) async fn place(
+        &self,
+        claim: &Claim,
+        not_after: Instant,
+    ) -> Result<AcquireReply, BackendError> {
+        let tokens = self.tokens(claim);
+        let (id, text) = (
+            claim.at.id.to_string(),
+            holder::write(claim, tokens, self.widths.holder),
+        );
+        let lease = self.profile.limits.lease(claim.lease);
+        let mut values = Values {
+            key: claim.at.key.as_str(),
+            id: &id,
+            holder: &text,
+            tokens: tokens.unwrap_or_default().into(),
+            lease: micros(lease),
+            ..Values::default()
+        };
+        let mut first = true;
+        let (taken, sent) = loop {
+            let mut leased = self.pool.lease().await?;
+            values.until = i64::try_from(leased.session.clock().at(not_after)).unwrap_or(i64::MAX);
+            let sent = self.now();
+            let taken = self
+                .pool
+                .within(leased.session.take(&self.statements, &values))
+                .await;
+            match leased.end(taken) {
+                // The time limit was computed from a lower bound of the server's clock, which this reply has raised.
+                Ok(Taken::Late) if first && sent < not_after => first = false,
+                Ok(taken) => break (taken, sent),
+                Err(Failure::Busy) => break (Taken::Busy(None), sent),
+                Err(Failure::Error(error)) => return Err(error),
+            }
+        };
+        Ok(match taken {
+            Taken::Granted(last) => AcquireReply::Granted(Grant::new(run(last, tokens)?, sent, lease)),
+            Taken::Own(last) => return self.poll_granted(claim, run(last, tokens)?).await,
+            Taken::Ended => AcquireReply::Ended,
+            Taken::Late => AcquireReply::TooLate,
+            Taken::Busy(left) => {
+                let pause = self.claims.poll_after(claim.at.id, self.now());
+                AcquireReply::Waiting {
+                    ahead: None,
+                    poll_after: left
+                        .filter(|left| !left.is_zero())
+                        .map_or(pause, |left| pause.min(left)),
+                }
+            }
+        })
+    }
+
+    /// Polls a claim that holds its row, which restarts its lease.
+    pub(super) async fn poll_granted(
+        &self,
+        claim: &Claim,
+        tokens: Option<TokenRange>,
+    ) -> Result<AcquireReply, BackendError> {
+        match self.renew_claim(&RenewRequest::of(claim)).await? {
+            RenewReply::Alive { held_from, lease } => {
+                Ok(AcquireReply::Granted(Grant::new(tokens, held_from, lease)))
+            }
+            RenewReply::Gone(_) => Ok(AcquireReply::Ended),
+            RenewReply::Unknown(error) => Err(error),
+        }
+    }
+
+    /// Removes rows that have expired, at most once in [`SWEEP_INTERVAL`], in a task of its own.
+    pub(super) fn sweep_now_and_then(self: &Arc<Self>) {
+        let now = self.now();
+        if self.statements.sweep.is_none() || now - *self.swept.lock() < SWEEP_INTERVAL {
+            return;
+        }
+        *self.swept.lock() = now;
+        let inner = self.clone();
+        tokio::spawn(async move {
+            let values = Values {
+                idle: micros(inner.config.sweep_after),
+                ..Values::default()
+            };
+            if let Some(sweep) = &inner.statements.sweep
+                && let Err(error) = inner.run(sweep, &values).await
+            {
+                tracing::debug!(%error, "expired rows are not removed: the next sweep tries again");
+            }
+        });
+    }
+}
+
+/// The run of tokens that ends with this one.
+fn run(last: Option<i64>, tokens: Option<u32>) -> Result<Option<TokenRange>, BackendError> {
+    let Some((last, tokens)) = last.zip(tokens) else {
+        return Ok(None);
+    };
+    let first = u64::try_from(last - i64::from(tokens) + 1).ok();
+    let run = first.and_then(|first| TokenRange::new(first.try_into().ok()?, tokens.try_into().ok()?));
+    match run {
+        Some(run) => Ok(Some(run)),
+        None => Err(unexpected_reply()),
+    }
+}

@@ -1,0 +1,66 @@
+//! Listings and examinations, for people and tools.
+
+use std::sync::Arc;
+
+use tenure_backend::{
+    BackendError, Cursor, Finding, HolderStatus, Kind, LockKey, LockStatus, Mode, Page, Query,
+};
+
+use super::reply::Row;
+use super::rows::LeaseRows;
+use super::statement::Values;
+use super::store::LeaseSession;
+use crate::server::error::Failure;
+use crate::server::pool::Dial;
+
+impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
+    pub(super) async fn inspect(self: Arc<Self>, query: Query) -> Result<Page<LockStatus>, BackendError> {
+        let values = Values::default();
+        let (rows, limit) = match &query {
+            Query::Key(key) => {
+                let values = Values {
+                    key: key.as_str(),
+                    ..values
+                };
+                (self.run(&self.statements.look, &values).await?.rows, usize::MAX)
+            }
+            Query::Prefix { prefix, after, limit } => {
+                let after = after.as_ref().map_or("", Cursor::as_str);
+                let values = Values {
+                    prefix,
+                    after,
+                    limit: i64::from(limit.get()) + 1,
+                    ..values
+                };
+                let rows = self.run(&self.statements.list, &values).await?.rows;
+                (rows, usize::try_from(limit.get()).unwrap_or(usize::MAX))
+            }
+        };
+        let is_full = rows.len() > limit;
+        let rows: Vec<Row> = rows.into_iter().take(limit).collect();
+        let next = rows
+            .last()
+            .filter(|_| is_full)
+            .map(|row| Cursor::new(row.key.as_str()));
+        let statuses = rows.into_iter().filter_map(|row| self.status(row)).collect();
+        Ok(Page::new(statuses, next))
+    }
+
+    pub(super) fn status(&self, row: Row) -> Option<LockStatus> {
+        let (row, is) = self.held(Some(row))?;
+        let first = row
+            .token
+            .zip(is.tokens)
+            .map(|(last, tokens)| last - i64::from(tokens) + 1);
+        let token = first.and_then(|first| u64::try_from(first).ok()?.try_into().ok());
+        let holder = HolderStatus::new(is.id, is.label, Mode::Exclusive, token, row.left);
+        let key = LockKey::new(row.key).ok()?;
+        Some(LockStatus::new(key, Kind::Mutex, vec![holder], None))
+    }
+
+    pub(super) async fn examine(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
+        let mut leased = self.pool.lease().await?;
+        let found = self.pool.within(leased.session.examine(&self.config)).await;
+        leased.end(found).map_err(Failure::into_error)
+    }
+}

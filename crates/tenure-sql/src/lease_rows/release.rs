@@ -1,0 +1,160 @@
+//! Releasing: gives rows back, and takes them from their holders.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    AcquireReply, BackendError, Cause, ClaimRef, Effect, HolderId, LockKey, MAX_NOT_AFTER, ReleaseReply,
+    ReleaseRequest, ReleaseTarget, TURN,
+};
+use tokio::time::sleep;
+
+use super::holder;
+use super::rows::{LeaseRows, micros};
+use super::statement::Values;
+use super::store::LeaseSession;
+use crate::server::pool::Dial;
+
+/// The shortest time for which an eviction keeps a row: with none, the row would never be free again.
+const MIN_COOLDOWN: Duration = Duration::from_millis(1);
+
+impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
+    pub(super) async fn release(
+        self: Arc<Self>,
+        request: ReleaseRequest,
+    ) -> Result<ReleaseReply, BackendError> {
+        if let Some(successor) = request.checked_successor()? {
+            self.check(successor)?;
+        }
+        let freed = match (&request.target, &request.cause) {
+            (ReleaseTarget::Claim(claim), Cause::Evicted { by }) => {
+                self.evict(
+                    &claim.key,
+                    Some(&HolderId::Claim(claim.id)),
+                    by.as_deref(),
+                    request.cooldown,
+                )
+                .await?
+            }
+            (ReleaseTarget::Claim(claim), _) => self.release_own(claim).await?,
+            (ReleaseTarget::Foreign { key, id }, cause) => {
+                self.evict(
+                    key,
+                    Some(&HolderId::Foreign(id.clone())),
+                    evictor(cause),
+                    request.cooldown,
+                )
+                .await?
+            }
+            (ReleaseTarget::All(key), cause) => {
+                self.evict(key, None, evictor(cause), request.cooldown).await?
+            }
+        };
+        let successor = match request.successor {
+            None => None,
+            Some(successor) => Some(self.acquire(successor.claim, successor.not_after).await.unwrap_or_else(|error| {
+                tracing::debug!(%error, "the next waiter was not granted the lock with the release: it polls");
+                AcquireReply::Waiting { ahead: None, poll_after: TURN }
+            })),
+        };
+        Ok(ReleaseReply::Done {
+            freed: freed.into_iter().collect(),
+            others: None,
+            successor,
+        })
+    }
+
+    /// Releases a claim. If a request of it may still take the row, releases it again when that time has passed.
+    pub(super) async fn release_own(
+        self: &Arc<Self>,
+        claim: &ClaimRef,
+    ) -> Result<Option<HolderId>, BackendError> {
+        let may_arrive_until = self.claims.begin_release(claim.id, self.now() + MAX_NOT_AFTER);
+        let released = self.release_row(claim).await;
+        match &released {
+            Ok(_) => self.ended(claim),
+            Err(error) if error.effect() == Effect::None => self.claims.cancel_release(claim.id),
+            Err(_) => {}
+        }
+        if let Some(until) = may_arrive_until {
+            let (inner, claim, wait) = (self.clone(), claim.clone(), until - self.now());
+            tokio::spawn(async move {
+                sleep(wait).await;
+                if let Err(error) = inner.release_row(&claim).await {
+                    tracing::warn!(key = %claim.key, %error, "a lock may stay until its lease ends");
+                }
+            });
+        }
+        let was_held = released?;
+        Ok(was_held.then_some(HolderId::Claim(claim.id)))
+    }
+
+    /// Frees a claim's row. Returns whether the claim held it.
+    pub(super) async fn release_row(&self, claim: &ClaimRef) -> Result<bool, BackendError> {
+        let id = claim.id.to_string();
+        let values = Values {
+            key: claim.key.as_str(),
+            id: &id,
+            ..Values::default()
+        };
+        let was_held = self.run(&self.statements.release, &values).await?.changed > 0;
+        if !was_held && let Some(clear) = &self.statements.clear {
+            self.run(clear, &values).await?;
+        }
+        Ok(was_held)
+    }
+
+    /// Takes a key from its holder, or from this one only.
+    pub(super) async fn evict(
+        &self,
+        key: &LockKey,
+        target: Option<&HolderId>,
+        by: Option<&str>,
+        cooldown: Duration,
+    ) -> Result<Option<HolderId>, BackendError> {
+        let cooldown = cooldown.max(MIN_COOLDOWN);
+        let look = Values {
+            key: key.as_str(),
+            ..Values::default()
+        };
+        loop {
+            let Some((row, is)) = self.held(self.run(&self.statements.look, &look).await?.rows.pop()) else {
+                return Ok(None);
+            };
+            if target.is_some_and(|target| is.id != *target) {
+                return Ok(None);
+            }
+            let holder = holder::write_evicted(&is.id, by, self.widths.holder);
+            let seen = row.token.unwrap_or_default();
+            let values = Values {
+                holder: &holder,
+                target: row.holder.as_deref().unwrap_or_default(),
+                seen,
+                lease: micros(cooldown),
+                ..look
+            };
+            // If nothing was changed, the row has another holder now.
+            if self.run(&self.statements.evict, &values).await?.changed > 0 {
+                if let Some(settle) = &self.statements.settle {
+                    sleep(cooldown).await;
+                    self.run(
+                        settle,
+                        &Values {
+                            seen: seen + 1,
+                            ..look
+                        },
+                    )
+                    .await?;
+                }
+                return Ok(Some(is.id));
+            }
+        }
+    }
+}
+
+fn evictor(cause: &Cause) -> Option<&str> {
+    match cause {
+        Cause::Evicted { by } => by.as_deref(),
+        _ => None,
+    }
+}

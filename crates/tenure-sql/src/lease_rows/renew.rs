@@ -1,0 +1,108 @@
+//! Renewing: prolongs the lease of a claim that holds its row.
+
+use std::sync::Arc;
+
+use tenure_backend::{BackendError, Loss, Mode, Phase, RenewReply, RenewRequest};
+use tokio::time::sleep;
+
+use super::holder;
+use super::reply::Row;
+use super::rows::{BUSY_PAUSE, LeaseRows, TRIES, micros};
+use super::statement::Values;
+use super::store::LeaseSession;
+use crate::server::error::Failure;
+use crate::server::pool::Dial;
+
+impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
+    pub(super) async fn renew(self: Arc<Self>, request: RenewRequest) -> Result<RenewReply, BackendError> {
+        request.check(&self.profile)?;
+        if request.only == Phase::Waiting {
+            // A claim that waits is not in the table.
+            return Ok(RenewReply::Gone(Loss::Missing));
+        }
+        if request.downgrade {
+            request.mode(Mode::Exclusive)?;
+        }
+        let renewed = self.renew_claim(&request).await?;
+        match (&renewed, request.raise) {
+            (RenewReply::Gone(_), _) => {
+                self.claims.lose(request.claim.id, self.now());
+                self.pool.keep_one(self.claims.holds_any());
+            }
+            // The row tells the number of tokens as it was before: whoever raises them asks for as many.
+            (RenewReply::Alive { .. }, Some(tokens)) if self.statements.layout.has_tokens() => {
+                self.claims.raise(request.claim.id, tokens);
+            }
+            _ => {}
+        }
+        Ok(renewed)
+    }
+
+    pub(super) async fn renew_claim(&self, request: &RenewRequest) -> Result<RenewReply, BackendError> {
+        let mut leased = self.pool.lease().await?;
+        let renewed = self
+            .pool
+            .within(self.renew_row(&mut leased.session, request))
+            .await;
+        leased.end(renewed).map_err(Failure::into_error)
+    }
+
+    /// Renews a claim's row. A row that another session has locked is tried again, and is never taken for lost.
+    pub(super) async fn renew_row(
+        &self,
+        session: &mut D::Session,
+        request: &RenewRequest,
+    ) -> Result<RenewReply, Failure> {
+        let id = request.claim.id.to_string();
+        let lease = self.profile.limits.lease(request.lease);
+        let raise = request.raise.map_or(0, |tokens| tokens.last().get());
+        let values = Values {
+            key: request.claim.key.as_str(),
+            id: &id,
+            lease: micros(lease),
+            shorten: request.shorten_only,
+            raise: i64::try_from(raise).unwrap_or(i64::MAX),
+            ..Values::default()
+        };
+        for tries in 1..=TRIES {
+            let held_from = self.now();
+            let is_renewed = match session.run(&self.statements.renew, &values).await {
+                Ok(outcome) => outcome.changed > 0,
+                Err(Failure::Busy) => {
+                    sleep(BUSY_PAUSE * tries).await;
+                    false
+                }
+                Err(error) => return Err(error),
+            };
+            if is_renewed && !request.shorten_only {
+                return Ok(RenewReply::Alive { held_from, lease });
+            }
+            let held_from = self.now();
+            let row = session.run(&self.statements.look, &values).await?.rows.pop();
+            match row {
+                // A row that is not changed has a lease that ends earlier.
+                Some(row) if row.is_of(&id) && row.is_held && request.shorten_only => {
+                    let lease = row.left.map_or(lease, |left| left.min(lease));
+                    return Ok(RenewReply::Alive { held_from, lease });
+                }
+                Some(row) if row.is_of(&id) && row.is_held => {}
+                row => return Ok(RenewReply::Gone(loss(row.as_ref(), &id))),
+            }
+        }
+        Err(Failure::Busy)
+    }
+}
+
+/// Why a claim no longer holds its row.
+fn loss(row: Option<&Row>, id: &str) -> Loss {
+    match row {
+        Some(row) if row.is_of(id) => Loss::Expired,
+        Some(row) => {
+            let evicted = holder::read_evicted(row.holder.as_deref().unwrap_or_default(), id);
+            evicted.map_or(Loss::Missing, |by| Loss::Evicted {
+                by: by.map(Arc::from),
+            })
+        }
+        None => Loss::Missing,
+    }
+}

@@ -1,0 +1,99 @@
+//! What all requests to the rows share: their checks, and statements that are run alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_backend::{BackendError, Claim, ClaimRef, Instant, Profile};
+use tokio::time::sleep;
+
+use super::holder;
+use super::own_claims::OwnClaims;
+use super::reply::{Outcome, Row};
+use super::statement::{Statement, Statements, Values};
+use super::store::{LeaseSession, Widths};
+use crate::server::Config;
+use crate::server::error::{Failure, invalid};
+use crate::server::pool::{Dial, Pool};
+
+/// How often a statement is repeated whose row another session has locked.
+pub(super) const TRIES: u32 = 4;
+
+/// The pause before a statement is repeated for the first time. It grows with each time.
+pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+/// The rows of a table, and what this client knows of its claims.
+pub(super) struct LeaseRows<D: Dial<Session: LeaseSession>> {
+    pub(super) pool: Arc<Pool<D>>,
+    pub(super) statements: Statements,
+    pub(super) widths: Widths,
+    pub(super) config: Config,
+    pub(super) profile: Profile,
+    pub(super) claims: OwnClaims,
+    pub(super) swept: Mutex<Instant>,
+}
+
+impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
+    pub(super) fn now(&self) -> Instant {
+        self.config.clock.now()
+    }
+
+    /// Refuses what the layout does not serve, before anything is sent.
+    pub(super) fn check(&self, claim: &Claim) -> Result<(), BackendError> {
+        claim.check(&self.profile.limits)?;
+        if !self.profile.serves(claim.mode, claim.fairness) {
+            let layout = self.profile.layout;
+            let message =
+                format!("the layout `{layout}` has unfair mutexes only: use another store for this lock");
+            return Err(BackendError::unsupported(message));
+        }
+        let (length, most) = (claim.at.key.as_str().chars().count(), self.widths.key);
+        if length > most {
+            let message = format!(
+                "this key has {length} characters, and the table's column holds {most}: use a shorter key"
+            );
+            return Err(invalid(message));
+        }
+        Ok(())
+    }
+
+    /// Number of tokens that a claim reserves; `None` on a layout without tokens.
+    pub(super) fn tokens(&self, claim: &Claim) -> Option<u32> {
+        let has_tokens = self.statements.layout.has_tokens();
+        has_tokens.then(|| self.profile.limits.grants(claim.grants).get())
+    }
+
+    pub(super) fn ended(&self, claim: &ClaimRef) {
+        self.claims.end(claim.id, self.now());
+        self.pool.keep_one(self.claims.holds_any());
+    }
+
+    /// Runs one statement, again if another session is at the row.
+    pub(super) async fn run(
+        &self,
+        statement: &Statement,
+        values: &Values<'_>,
+    ) -> Result<Outcome, BackendError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut leased = self.pool.lease().await?;
+            let outcome = self.pool.within(leased.session.run(statement, values)).await;
+            match leased.end(outcome) {
+                Err(Failure::Busy) if tries < TRIES => sleep(BUSY_PAUSE * tries).await,
+                outcome => return outcome.map_err(Failure::into_error),
+            }
+        }
+    }
+
+    /// Reads who holds a row; `None` if nobody does.
+    pub(super) fn held(&self, row: Option<Row>) -> Option<(Row, holder::Holder)> {
+        let row = row.filter(|row| row.is_held && !row.is_of(holder::EVICTED))?;
+        let is = holder::read(row.holder.as_deref()?, self.statements.layout.has_tokens());
+        Some((row, is))
+    }
+}
+
+pub(super) fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
