@@ -16,7 +16,7 @@ use tenure_backend::{
     AcquireReply, Backend, BackendError, Cause, Claim, ClientId, Effect, Fault, Invalidation, LockKey, Loss,
     MAX_NOT_AFTER, Mode, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
 };
-use tenure_servers::{Postgres, Proxy, SteppedClock, Way};
+use tenure_servers::{Data, Postgres, Proxy, SteppedClock, Way};
 use tenure_testkit::Subject;
 use tenure_testkit::suite::{self, TestClient, run};
 
@@ -395,6 +395,33 @@ async fn a_killed_server_keeps_locks_and_tokens() {
         if layout == "version" {
             assert_tokens_rise(&grant, &after);
         }
+    }
+}
+
+/// The server loses the end of its log when it is killed, because it writes commits later. Grants, renewals and evictions
+/// are written at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_is_durable_on_a_server_that_commits_later() {
+    let server = start(&["synchronous_commit = off", "wal_writer_delay = 10s"]);
+    for layout in LAYOUTS {
+        let case = Case::on(server.clone(), layout).await;
+        let ([holder, other], key) = case.two().await;
+        let held = holder.holds(&key, Mode::Exclusive).await;
+        let restart = || {
+            let restarted = case.server.lock().restart(Data::Kept);
+            restarted.expect("the server starts again");
+        };
+        let survives = || {
+            let before = case.row("*", &key);
+            restart();
+            assert_eq!(case.row("*", &key), before, "{layout}");
+        };
+        survives();
+        holder.stays_alive(&held, Phase::Granted).await;
+        survives();
+        other.evict(&held, "alice").await.freed_it(&held);
+        restart();
+        holder.is_gone(&held, Phase::Granted).await;
     }
 }
 
