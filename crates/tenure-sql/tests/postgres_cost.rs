@@ -124,6 +124,26 @@ async fn idle_connections_are_closed_except_one_of_a_holder() {
     client.finds_free(&keys[0], Mode::Exclusive).await;
 }
 
+/// Claims that are lost count as held no longer, whichever call finds them so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_lock_keeps_no_connection_open() {
+    let case = Case::new("version").await.with("application_name=lost");
+    let case = case.with_idle(Duration::from_millis(200));
+    let fixture = case.fixture().await;
+    for is_polled in [true, false] {
+        let (client, key) = (fixture.client().await, fixture.key());
+        let claim = client.short_lease(&key, Mode::Exclusive);
+        let grant = client.granted(&claim).await;
+        fixture.pass(grant.lease + fixture.grace()).await;
+        if is_polled {
+            client.has_ended(&claim).await;
+        } else {
+            client.is_gone(&claim, Phase::Granted).await;
+        }
+        wait_until("no connection is left", || connections(&case, "lost").is_empty()).await;
+    }
+}
+
 /// Another session keeps the key's row locked throughout. A call that waited for it would fail after 3 s, because the
 /// store gives up such statements.
 #[tokio::test(flavor = "multi_thread")]
