@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fixture::*;
+use futures_util::StreamExt;
 use tenure_backend::{
     Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, LockKey, Mode, Phase,
     Query, ReleaseRequest, ReleaseTarget, Severity,
@@ -358,6 +359,29 @@ async fn each_missing_permission_is_one_finding() {
             "{rules}: {found:?}"
         );
     }
+}
+
+/// A user that may not use the channels of clients learns of no eviction at once, but is woken like any other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_channel_leaves_the_others_subscribed() {
+    let (fixture, client, key) = Fixture::one().await;
+    fixture.command(&["ACL", "SETUSER", USER, "resetchannels", "&redisson_*"]);
+    let (held, waiting) = (
+        client.holds(&key, Mode::Exclusive).await,
+        client.claim(&key, Mode::Exclusive),
+    );
+    let backend = client.backend().clone();
+    let _hints = backend.clone().invalidations(held.at.id.client());
+    assert!(!is_granted(&acquire(&backend, &waiting).await));
+    let mut wakes = backend.watch(waiting).await.expect("it subscribes");
+    // The first wake-up comes with the subscription. The second one must come from the release.
+    wakes.next().await;
+    client.release(&held).await;
+    let woken = tokio::time::timeout(Duration::from_secs(1), wakes.next()).await;
+    assert_eq!(woken, Ok(Some(())));
+    // While a subscription is lost, its waiters are woken every 100 ms. This one was not lost.
+    let again = tokio::time::timeout(Duration::from_millis(500), wakes.next()).await;
+    assert!(again.is_err(), "the subscription was lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]

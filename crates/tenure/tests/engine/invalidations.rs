@@ -154,9 +154,9 @@ async fn the_time_of_local_hand_overs_is_not_lengthened() {
     assert_eq!(renewals(&backend).0, 1);
     // The last confirmation by the watchdog is long ago, so the store decides who is next.
     guard.unlock().await.unwrap();
-    drop(served(waiting).await);
+    let next = served(waiting).await;
     assert!(backend.control(Verb::Release).count() > released);
-    drop(fixture);
+    drop((next, fixture));
 }
 
 #[tokio::test(start_paused = true)]
