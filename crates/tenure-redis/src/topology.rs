@@ -168,7 +168,7 @@ mod tests {
             let config = Config::from_url(&url).expect("it is valid");
             assert_eq!(config.address(), "`locks` of the sentinels a:26379, b:1");
             assert_eq!(
-                (config.database, config.login.user.as_deref()),
+                (config.database, config.login.user()),
                 (database, Some("ada"))
             );
         }
