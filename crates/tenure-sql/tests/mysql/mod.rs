@@ -146,16 +146,21 @@ impl Case {
             .server_clock(NOW)
     }
 
-    /// A connection of the superuser, in the case's database.
-    pub(crate) async fn superuser(&self) -> Conn {
+    /// How the superuser connects to the case's database.
+    pub(crate) fn superuser_settings(&self) -> OptsBuilder {
         let address = self.address();
-        let settings = OptsBuilder::default()
+        OptsBuilder::default()
             .ip_or_hostname(address.ip().to_string())
             .tcp_port(address.port())
             .prefer_socket(false)
             .user(Some("root"))
-            .db_name(Some(&self.database));
-        Conn::new(settings).await.expect("the server answers")
+            .db_name(Some(&self.database))
+    }
+
+    /// A connection of the superuser.
+    pub(crate) async fn superuser(&self) -> Conn {
+        let opened = Conn::new(self.superuser_settings()).await;
+        opened.expect("the server answers")
     }
 
     /// Runs statements as the superuser, in the case's database.
