@@ -52,7 +52,8 @@ pub(super) fn refused_login(error: &Error, config: &Config) -> BackendError {
         );
         return BackendError::because(Fault::Store, Effect::None, message, why);
     }
-    if error.to_string().contains("TLS") {
+    // With TLS 1.3, a server refuses our certificate after the handshake.
+    if error.to_string().contains("TLS") || why.contains("received fatal alert") {
         let message = format!(
             "no TLS can be spoken with PostgreSQL at {address}: see which authority signed its certificate (`ca`), for \
              which host, and whether it asks for one of ours (`cert`, `key`)"
