@@ -167,10 +167,7 @@ mod tests {
             let url = StoreUrl::parse(&format!("redis+sentinel://ada:pw@{url}")).expect("a URL");
             let config = Config::from_url(&url).expect("it is valid");
             assert_eq!(config.address(), "`locks` of the sentinels a:26379, b:1");
-            assert_eq!(
-                (config.database, config.login.user()),
-                (database, Some("ada"))
-            );
+            assert_eq!((config.database, config.login.user()), (database, Some("ada")));
         }
     }
 
