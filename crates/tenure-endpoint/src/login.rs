@@ -159,6 +159,9 @@ impl Login {
     /// The user and password for one connect: calls the callback, or reads the password file again, because both may
     /// have been rotated.
     ///
+    /// # Cancel safety
+    /// Dropping the future drops that of the callback.
+    ///
     /// # Errors
     /// The callback's error. `Unavailable` if the password file cannot be read, because a program that rotates it may be
     /// writing it now.

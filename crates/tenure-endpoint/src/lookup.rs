@@ -10,6 +10,9 @@ use crate::host::Host;
 
 /// Returns the addresses of a host. A name is looked up on a thread of its own, because the system's function blocks.
 ///
+/// # Cancel safety
+/// Dropping the future leaves the thread, which ends with the look-up.
+///
 /// # Errors
 /// The system's error, also if it starts no further thread.
 ///

@@ -1,5 +1,6 @@
 //! Faults of the server and the network: connections that end, lost replies, late requests, restarts, standbys that are
 //! missing, and clocks that are set.
+//! Length: each case sets up one fault of its own.
 #![cfg(feature = "postgres")]
 
 mod postgres;

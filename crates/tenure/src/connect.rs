@@ -151,7 +151,7 @@ async fn open(url: &StoreUrl, settings: &Settings) -> Result<Arc<dyn Backend>, E
 /// Returns the SQL statements that create the tables of the store at `url`. Does not connect.
 ///
 /// SQLite creates its tables itself if it has the permission; use this to review the statements. The table of a database
-/// server is created by whoever runs these statements, or by [`create_schema`]. A comment in them names the permissions that
+/// server is created by these statements, or by [`create_schema`]. A comment in them names the permissions that
 /// a role needs.
 ///
 /// # Errors

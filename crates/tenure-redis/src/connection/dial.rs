@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use redis::RedisConnectionInfo;
 use tenure_backend::BackendError;
-use tenure_endpoint::{Host, Login};
+use tenure_endpoint::Host;
 use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::connection::connect_error::ConnectError;
+use crate::connection::driver::handshake;
 use crate::connection::sentinel::Sentinels;
 use crate::connection::stream::Streams;
 use crate::error;
@@ -117,19 +118,4 @@ impl Dialer {
         let info = handshake(&self.config.login).await?;
         Ok(info.set_db(i64::from(self.config.database)))
     }
-}
-
-/// What a client tells a server or a sentinel when it logs in: its user, its password and its name.
-pub(crate) async fn handshake(login: &Login) -> Result<RedisConnectionInfo, BackendError> {
-    let credentials = login.credentials().await?;
-    let mut info = RedisConnectionInfo::default().set_lib_name("tenure", env!("CARGO_PKG_VERSION"));
-    if let Some(user) = credentials.user_name() {
-        info = info.set_username(user);
-    }
-    Ok(match credentials.secret() {
-        Some(password) => info.set_password(password.expose()),
-        // An empty password makes the client log in. Otherwise it would act as the default user.
-        None if credentials.user_name().is_some() => info.set_password(""),
-        None => info,
-    })
 }

@@ -4,6 +4,8 @@ use std::future::Future;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisConnectionInfo};
+use tenure_backend::BackendError;
+use tenure_endpoint::Login;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -17,6 +19,21 @@ pub(crate) struct Driver {
     task: AbortHandle,
     /// The channel closes when the task has ended.
     ended: watch::Receiver<()>,
+}
+
+/// What a client tells a server or a sentinel when it logs in: its user, its password and its name.
+pub(crate) async fn handshake(login: &Login) -> Result<RedisConnectionInfo, BackendError> {
+    let credentials = login.credentials().await?;
+    let mut info = RedisConnectionInfo::default().set_lib_name("tenure", env!("CARGO_PKG_VERSION"));
+    if let Some(user) = credentials.user_name() {
+        info = info.set_username(user);
+    }
+    Ok(match credentials.secret() {
+        Some(password) => info.set_password(password.expose()),
+        // An empty password makes the client log in. Otherwise it would act as the default user.
+        None if credentials.user_name().is_some() => info.set_password(""),
+        None => info,
+    })
 }
 
 /// Logs in on a stream. Sets no time limit for replies: callers limit what they wait for.

@@ -37,8 +37,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use crate::connection::dial::handshake;
-use crate::connection::driver::{Driver, log_in};
+use crate::connection::driver::{Driver, handshake, log_in};
 use crate::connection::stream::Streams;
 use crate::topology::SentinelConfig;
 

@@ -170,7 +170,7 @@ fn connection(row: &Row, session: &PgSession, config: &Config) -> Vec<Finding> {
     if is_remote && !is_set(row, "encrypted") && config.tls == TlsMode::Prefer {
         found.push(Finding::warning(
             "the connection is not encrypted: the server does not offer TLS, and `sslmode=prefer` does without",
-            "whoever reads the network sees the keys of the locks; add `sslmode=verify-full`",
+            "anyone who reads the network sees the keys of the locks; add `sslmode=verify-full`",
         ));
     }
     found

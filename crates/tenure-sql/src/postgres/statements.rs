@@ -94,7 +94,7 @@ UPDATE {table} l SET {holder} = :holder, {ends} = {later}, {changed} = {now}
 FROM target WHERE l.{key} = target.key AND l.{holder} = :target AND {held}";
 
 /// `version`: takes a row that is free, or inserts a missing one. A new row's version begins at the time in microseconds, so
-/// that tokens rise even if somebody has deleted the row. Whoever inserts a key first holds the key's advisory lock.
+/// that tokens rise even if somebody has deleted the row. A statement that inserts a key holds the key's advisory lock.
 const VERSION_TAKE: &str = "free AS MATERIALIZED (
     SELECT l.{key} AS key FROM {table} l
     WHERE l.{key} = :key AND NOT {held} AND NOT {mine} AND {now_us} < :until FOR UPDATE SKIP LOCKED),

@@ -92,6 +92,7 @@ impl Race {
                     let token = grant.tokens.map(|run| run.first());
                     let until = grant.held_from + grant.lease;
                     self.say(attempt, EventKind::Acquired { token, until });
+                    // sleep: a random pace, or time for others.
                     sleep(Duration::from_millis(dice.below(30))).await;
                     let mut is_lost = false;
                     if dice.chance(40) {
@@ -113,6 +114,7 @@ impl Race {
                 }
                 Ok(_) => {
                     self.say(attempt, EventKind::Failed);
+                    // sleep: a random pace, or time for others.
                     sleep(Duration::from_millis(dice.below(25))).await;
                 }
                 Err(error) => {
@@ -120,6 +122,7 @@ impl Race {
                     if error.effect() == Effect::Unknown {
                         release(&store, ReleaseRequest::of(&claim, Cause::Withdrawn)).await;
                     }
+                    // sleep: a random pace, or time for others.
                     sleep(Duration::from_millis(20)).await;
                 }
             }
@@ -139,6 +142,7 @@ impl Race {
                     self.say(attempt, EventKind::Acquired { token, until });
                     // Some hold for longer than a lease of Tenure: an old end in the row must not end theirs.
                     let most = if dice.chance(40) { 2 * LEASES.1 } else { 20 };
+                    // sleep: a random pace, or time for others.
                     sleep(Duration::from_millis(dice.below(most))).await;
                     self.say(attempt, EventKind::ReleaseInvoked);
                     program.give_back(key).await;
@@ -150,6 +154,7 @@ impl Race {
                     program.give_back(key).await;
                 }
             }
+            // sleep: a random pace, or time for others.
             sleep(Duration::from_millis(dice.below(10))).await;
         }
     }
@@ -157,6 +162,7 @@ impl Race {
     /// Evicts claims of Tenure. What an evicted claim believes counts until the eviction began.
     pub(crate) async fn evictor(self, store: Arc<dyn Backend>, end: Instant) {
         while SystemClock.now() < end {
+            // sleep: a random pace, or time for others.
             sleep(Duration::from_millis(150)).await;
             let latest = self.claims.lock().last().copied();
             let Some((id, _)) = latest else { continue };
@@ -209,6 +215,7 @@ async fn release(store: &Arc<dyn Backend>, request: ReleaseRequest) {
         if matches!(&replies[..], [ReleaseReply::Done { .. }]) {
             return;
         }
+        // sleep: a random pace, or time for others.
         sleep(Duration::from_millis(20)).await;
     }
 }
