@@ -452,7 +452,7 @@ async fn the_doctor_finds_replicas_that_the_server_does_not_wait_for() {
     let began = Instant::now();
     loop {
         let found = findings(&store).await;
-        if found == ["Warning: 1 replicas follow this server, and it does not wait for them"] {
+        if found == ["Warning: this server does not wait for its replicas (1 connected)"] {
             break;
         }
         assert!(began.elapsed() < Duration::from_secs(30), "{found:?}");

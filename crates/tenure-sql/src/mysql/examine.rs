@@ -114,7 +114,7 @@ fn other_servers(server: &Server, replicas: i64) -> Vec<Finding> {
     });
     if replicas > 0 && !waits {
         found.push(Finding::warning(
-            format!("{replicas} replicas follow this server, and it does not wait for them"),
+            format!("this server does not wait for its replicas ({replicas} connected)"),
             "one that takes over may lack the latest locks, so two can hold the same: set up semi-synchronous replication",
         ));
     }
@@ -218,7 +218,7 @@ fn connections(server: &Server, session: &MySqlSession, config: &Config) -> Vec<
     if is_remote && !session.is_encrypted && config.tls == TlsMode::Prefer {
         found.push(Finding::warning(
             "the connection is not encrypted: the server does not offer TLS, and `ssl-mode=preferred` does without",
-            "whoever reads the network sees the keys of the locks; add `ssl-mode=verify_identity`",
+            "anyone who reads the network sees the keys of the locks; add `ssl-mode=verify_identity`",
         ));
     }
     found
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn replicas_are_found_unless_the_server_waits_for_them() {
-        assert!(found(&[], 2)[0].contains("2 replicas"));
+        assert!(found(&[], 2)[0].contains("(2 connected)"));
         for name in ["master", "source"] {
             let (enabled, clients) = (
                 format!("rpl_semi_sync_{name}_enabled"),
