@@ -10,4 +10,4 @@ mod textbook;
 pub(crate) use calls::*;
 pub(crate) use case::*;
 pub(crate) use certificates::Certificates;
-pub(crate) use textbook::{ShedLock, Textbook};
+pub(crate) use textbook::Textbook;

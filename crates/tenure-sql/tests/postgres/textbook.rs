@@ -1,30 +1,27 @@
-//! Clients that lock with the textbook's plain SQL, as programs without this library do.
+//! Clients that lock with plain SQL, as programs without this library do.
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 use super::Case;
 
-/// A client of the textbook's table in the layouts `unique` and `version`. It names itself in its rows.
+/// A client of the case's table that is not ours: with the textbook's statements in the layouts `unique` and `version`, and
+/// with those of ShedLock in `shedlock`. It names itself in its rows.
 pub(crate) struct Textbook {
     client: Client,
     layout: &'static str,
     name: String,
 }
 
-/// Logs in as the superuser, with the case's schema before all others.
-async fn log_in(case: &Case) -> Client {
-    let mut config: tokio_postgres::Config = case.server.lock().url().parse().expect("a URL");
-    config.options(format!("-c search_path={},pg_catalog", case.schema));
-    let (client, connection) = config.connect(NoTls).await.expect("the server answers");
-    tokio::spawn(connection);
-    client
-}
-
 impl Textbook {
+    /// Logs in as the superuser, with the case's schema before all others: `now()` is the case's time.
     pub(crate) async fn new(case: &Case, name: &str) -> Self {
+        let mut config: tokio_postgres::Config = case.server.lock().url().parse().expect("a URL");
+        config.options(format!("-c search_path={},pg_catalog", case.schema));
+        let (client, connection) = config.connect(NoTls).await.expect("the server answers");
+        tokio::spawn(connection);
         Textbook {
-            client: log_in(case).await,
+            client,
             layout: case.layout,
             name: name.to_owned(),
         }
@@ -34,7 +31,8 @@ impl Textbook {
     pub(crate) async fn try_lock(&self, key: &str) -> bool {
         match self.layout {
             "unique" => self.insert(key).await,
-            _ => self.compare_and_set(key).await,
+            "version" => self.compare_and_set(key).await,
+            _ => self.insert_or_take_over(key).await,
         }
     }
 
@@ -67,64 +65,46 @@ impl Textbook {
         changed.expect("it may update") == 1
     }
 
-    /// Unlocks a key. Returns whether this client held it.
-    pub(crate) async fn unlock(&self, key: &str) -> bool {
-        let unlock = match self.layout {
-            "unique" => "DELETE FROM distributed_lock WHERE lock_key = $1 AND lock_value = $2",
-            _ => {
-                "UPDATE resource_lock SET locked = false, lock_holder = NULL, version = version + 1, update_time = now()
-                 WHERE resource_key = $1 AND lock_holder = $2 AND locked = true"
-            }
-        };
-        let changed = self.client.execute(unlock, &[&key, &self.name]).await;
-        changed.expect("it may unlock") == 1
-    }
-}
-
-/// A client of ShedLock's table, with the statements that ShedLock sends if it uses the database's time.
-pub(crate) struct ShedLock {
-    client: Client,
-    /// The host's name, which all locks of a ShedLock client have in `locked_by`.
-    host: String,
-}
-
-impl ShedLock {
-    pub(crate) async fn new(case: &Case, host: &str) -> Self {
-        ShedLock {
-            client: log_in(case).await,
-            host: host.to_owned(),
-        }
-    }
-
-    /// Tries to lock a name for at most 30 s. Returns whether it is locked now.
-    pub(crate) async fn try_lock(&self, name: &str) -> bool {
+    async fn insert_or_take_over(&self, name: &str) -> bool {
         let lock = "INSERT INTO shedlock (name, lock_until, locked_at, locked_by)
             VALUES ($1, timezone('utc', now()) + interval '30 seconds', timezone('utc', now()), $2)
             ON CONFLICT (name) DO UPDATE SET lock_until = timezone('utc', now()) + interval '30 seconds',
                 locked_at = timezone('utc', now()), locked_by = $2
             WHERE shedlock.name = $1 AND shedlock.lock_until <= timezone('utc', now())";
-        self.change(lock, name).await
+        self.changes(lock, name).await
     }
 
-    /// Unlocks a name, which stays locked until `at_least` seconds after it was locked.
-    pub(crate) async fn unlock(&self, name: &str, at_least: u32) {
+    /// Unlocks a key. Returns whether this client held it.
+    pub(crate) async fn unlock(&self, key: &str) -> bool {
+        let unlock = match self.layout {
+            "unique" => "DELETE FROM distributed_lock WHERE lock_key = $1 AND lock_value = $2",
+            "version" => {
+                "UPDATE resource_lock SET locked = false, lock_holder = NULL, version = version + 1, update_time = now()
+                 WHERE resource_key = $1 AND lock_holder = $2 AND locked = true"
+            }
+            _ => return self.unlock_after(key, 0).await,
+        };
+        self.changes(unlock, key).await
+    }
+
+    /// Unlocks a name of ShedLock, from this time after it was locked on. Returns whether this client held it.
+    pub(crate) async fn unlock_after(&self, name: &str, seconds: u32) -> bool {
         let unlock = format!(
-            "UPDATE shedlock SET lock_until =
-                greatest(locked_at + interval '{at_least} seconds', timezone('utc', now()))
+            "UPDATE shedlock SET lock_until = greatest(locked_at + interval '{seconds} seconds', timezone('utc', now()))
              WHERE name = $1 AND locked_by = $2"
         );
-        self.change(&unlock, name).await;
+        self.changes(&unlock, name).await
     }
 
-    /// Restarts the time of a name that is locked. Returns whether it was.
+    /// Restarts the lease of a name of ShedLock. Returns whether this client held it.
     pub(crate) async fn extend(&self, name: &str) -> bool {
         let extend = "UPDATE shedlock SET lock_until = timezone('utc', now()) + interval '30 seconds'
             WHERE name = $1 AND locked_by = $2 AND lock_until > timezone('utc', now())";
-        self.change(extend, name).await
+        self.changes(extend, name).await
     }
 
-    async fn change(&self, statement: &str, name: &str) -> bool {
-        let changed = self.client.execute(statement, &[&name, &self.host]).await;
+    async fn changes(&self, statement: &str, key: &str) -> bool {
+        let changed = self.client.execute(statement, &[&key, &self.name]).await;
         changed.expect("it may change the table") == 1
     }
 }
