@@ -4,6 +4,7 @@ mod ddl;
 mod dial;
 mod error;
 mod examine;
+mod lease_session;
 mod session;
 mod statements;
 mod table;

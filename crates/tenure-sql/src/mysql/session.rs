@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, Error, Params, from_row_opt};
-use tenure_backend::{Clock, Finding, ServerClock};
+use tenure_backend::{Clock, ServerClock};
 
-use super::error::{failure, unconfirmed};
-use super::examine;
-use crate::lease_rows::{LeaseSession, Outcome, Row, Statement, Statements, Taken, Value, Values};
-use crate::server::Config;
+use super::error::failure;
+use crate::lease_rows::{Row, Statement, Statements, Value, Values};
 use crate::server::error::{Failure, unexpected_reply};
 use crate::server::pool::Session;
 
@@ -73,7 +71,7 @@ impl MySqlSession {
         decode(rows.map_err(|error| failure(&error))?)
     }
 
-    async fn exec(
+    pub(super) async fn exec(
         &mut self,
         statement: &Statement,
         values: &Values<'_>,
@@ -88,7 +86,7 @@ impl MySqlSession {
     }
 
     /// Decodes locks' rows, and learns the server's time from them.
-    fn seen(&self, rows: Vec<mysql_async::Row>) -> Result<Vec<Seen>, Failure> {
+    pub(super) fn seen(&self, rows: Vec<mysql_async::Row>) -> Result<Vec<Seen>, Failure> {
         let rows: Vec<Seen> = decode(rows)?.into_iter().map(seen).collect();
         if let Some((_, now)) = rows.last() {
             self.server_clock.learn(now.unsigned_abs(), self.clock.now());
@@ -96,7 +94,11 @@ impl MySqlSession {
         Ok(rows)
     }
 
-    async fn rows(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Vec<Seen>, Failure> {
+    pub(super) async fn rows(
+        &mut self,
+        statement: &Statement,
+        values: &Values<'_>,
+    ) -> Result<Vec<Seen>, Failure> {
         let rows = self
             .exec(statement, values)
             .await
@@ -105,65 +107,26 @@ impl MySqlSession {
     }
 
     /// Reads the row of `values.key`.
-    async fn look(&mut self, statements: &Statements, values: &Values<'_>) -> Result<Seen, Failure> {
+    pub(super) async fn look(
+        &mut self,
+        statements: &Statements,
+        values: &Values<'_>,
+    ) -> Result<Seen, Failure> {
         let seen = self.rows(&statements.look, values).await?.pop();
         Ok(seen.ok_or_else(unexpected_reply)?)
     }
 
     /// Inserts the row of `values.key`, if the request does not come too late. Returns what MariaDB returns of the row; MySQL
     /// returns nothing.
-    async fn insert(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Option<Seen>, Failure> {
+    pub(super) async fn insert(
+        &mut self,
+        statement: &Statement,
+        values: &Values<'_>,
+    ) -> Result<Option<Seen>, Failure> {
         match self.exec(statement, values).await {
             Err(Error::Server(refusal)) if refusal.code == KEY_IS_NULL => Ok(None),
             inserted => Ok(self.seen(inserted.map_err(|error| failure(&error))?)?.pop()),
         }
-    }
-}
-
-impl LeaseSession for MySqlSession {
-    fn clock(&self) -> &ServerClock {
-        &self.server_clock
-    }
-
-    async fn run(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Outcome, Failure> {
-        let rows = self.rows(statement, values).await?;
-        Ok(Outcome {
-            changed: self.conn.affected_rows(),
-            rows: rows.into_iter().filter_map(|(row, _)| row).collect(),
-        })
-    }
-
-    async fn take(&mut self, statements: &Statements, values: &Values<'_>) -> Result<Taken, Failure> {
-        if statements.insert.is_some() {
-            self.rows(&statements.take, values).await?;
-            let token = self.conn.last_insert_id().and_then(|token| token.try_into().ok());
-            // The statement finds the row only if it takes it.
-            if self.conn.affected_rows() > 0 && token.is_some() {
-                return Ok(Taken::Granted(token));
-            }
-        }
-        let (row, now) = self.look(statements, values).await?;
-        let is_free = row
-            .as_ref()
-            .is_none_or(|row| statements.insert.is_none() && !row.is_held && !row.is_of(values.id));
-        if !is_free || now >= values.until {
-            return Ok(Taken::refused(row.as_ref(), values.id, now >= values.until));
-        }
-        let insert = statements.insert.as_ref().unwrap_or(&statements.take);
-        let (row, now) = match self.insert(insert, values).await? {
-            Some(seen) => seen,
-            None => self.look(statements, values).await.map_err(unconfirmed)?,
-        };
-        // The row tells who holds it. Never its count: a proxy may count rows that were found and not changed. If it is this
-        // claim, the lease began after the row looked free.
-        Ok(match row {
-            Some(row) if row.is_held && row.is_of(values.id) => Taken::Granted(row.token),
-            row => Taken::refused(row.as_ref(), values.id, now >= values.until),
-        })
-    }
-
-    async fn examine(&mut self, config: &Config) -> Result<Vec<Finding>, Failure> {
-        examine::examine(self, config).await
     }
 }
 
