@@ -84,17 +84,18 @@ impl<D: Dial<Session: LeaseSession>> LeaseRowStore<D> {
         })
     }
 
-    /// Runs work to its end on the store's runtime, even if its caller stops.
+    /// Runs work to its end on the store's runtime, even if its caller stops. Keeps the store until then: dropping it closes
+    /// its connections.
     fn spawn<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = Result<T, BackendError>> + Send + 'static {
-        let (runtime, process) = (self.runtime.clone(), self.process);
+        let store = self.clone();
         async move {
-            if process != std::process::id() {
+            if store.process != std::process::id() {
                 return Err(forked());
             }
-            runtime.spawn(work).await.map_err(|error| match error.is_panic() {
+            store.runtime.spawn(work).await.map_err(|error| match error.is_panic() {
                 true => BackendError::panicked(),
                 false => runtime_ended(),
             })
@@ -102,7 +103,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRowStore<D> {
     }
 
     fn call<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
     ) -> Call<T> {
         let work = self.spawn(work);
@@ -111,7 +112,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRowStore<D> {
 
     /// Runs one task for each element of a batch. `failed` makes an answer of an error.
     fn batch<A: Send + 'static, T: Send + 'static, F>(
-        &self,
+        self: &Arc<Self>,
         batch: Batch<A>,
         work: fn(Arc<LeaseRows<D>>, A) -> F,
         failed: fn(BackendError) -> T,

@@ -12,14 +12,14 @@ use crate::server::{Config, Place, TlsMode};
 /// A standby that is farther behind than this has lost contact, or cannot keep up.
 const FAR_BEHIND: i64 = 16 * 1024 * 1024;
 
-/// One row with all that is asked of the server.
+/// One row with all that is asked of the server. A usual role sees the number of all sessions, but not those of others.
 const SETTINGS: &str = "SELECT current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
     current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('synchronous_standby_names') AS synchronous_standby_names,
     current_setting('default_transaction_isolation') AS isolation,
     current_setting('default_transaction_read_only') AS read_only,
     current_setting('max_connections')::bigint AS max_connections,
-    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+    (SELECT sum(numbackends) FROM pg_stat_database)::bigint AS connections,
     (SELECT string_agg(application_name || ' (' || coalesce(sync_state, 'state unknown') || ')', ', ') FROM pg_stat_replication)
         AS standbys,
     (SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn))::bigint FROM pg_stat_replication) AS behind,

@@ -61,6 +61,12 @@ pub(super) async fn check(session: &mut PgSession, config: &Config) -> Result<Wi
             return Err(unfit(&table, name, &what).into());
         }
     }
+    // A time that is rounded to a second may end a lease half a second before its holder expects it.
+    for name in [columns.ends, columns.changed] {
+        if find(name).is_some_and(|row| (0..3).contains(&modifier(row))) {
+            return Err(unfit(&table, name, "has times without milliseconds").into());
+        }
+    }
     let key = find(columns.key).ok_or_else(|| unfit(&table, columns.key, "is not there"))?;
     if !key.try_get::<_, bool>("is_exact").unwrap_or_default() {
         let what = "has a collation that takes different keys for equal, so two keys would be one lock: `COLLATE \"C\"` is exact";
@@ -77,11 +83,14 @@ pub(super) async fn check(session: &mut PgSession, config: &Config) -> Result<Wi
     })
 }
 
+/// The limit of a column's type: of a text its length and 4, of a time the number of decimals; -1 if there is none.
+fn modifier(row: &Row) -> i32 {
+    row.try_get("modifier").unwrap_or(-1)
+}
+
 /// The number of characters that a column holds.
 fn width(row: &Row) -> usize {
-    // A limited text's modifier is its length and 4.
-    let modifier: i32 = row.try_get("modifier").unwrap_or(-1);
-    usize::try_from(modifier - 4).map_or(UNLIMITED, |width| width.min(UNLIMITED))
+    usize::try_from(modifier(row) - 4).map_or(UNLIMITED, |width| width.min(UNLIMITED))
 }
 
 fn unfit(table: &str, column: &str, what: &str) -> BackendError {
