@@ -11,8 +11,8 @@ use super::holder;
 use super::own_claims::Known;
 use super::reply::Taken;
 use super::rows::{LeaseRows, micros};
+use super::session::LeaseSession;
 use super::statement::Values;
-use super::store::LeaseSession;
 use crate::server::error::{Failure, unexpected_reply};
 use crate::server::pool::Dial;
 

@@ -8,8 +8,8 @@ use tenure_backend::{
 
 use super::reply::Row;
 use super::rows::LeaseRows;
+use super::session::LeaseSession;
 use super::statement::Values;
-use super::store::LeaseSession;
 use crate::server::error::Failure;
 use crate::server::pool::Dial;
 

@@ -15,10 +15,12 @@ mod release;
 mod renew;
 mod reply;
 mod rows;
+mod session;
 mod statement;
 mod store;
 
 pub(crate) use layout::Layout;
 pub(crate) use reply::{Outcome, Row, Taken};
+pub(crate) use session::{LeaseSession, Widths};
 pub(crate) use statement::{Dialect, Param, Statement, Statements, Value, Values};
-pub(crate) use store::{LeaseRowStore, LeaseSession, Widths};
+pub(crate) use store::LeaseRowStore;

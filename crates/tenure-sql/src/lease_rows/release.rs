@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use super::holder;
 use super::rows::{LeaseRows, micros};
+use super::session::LeaseSession;
 use super::statement::Values;
-use super::store::LeaseSession;
 use crate::server::pool::Dial;
 
 /// The shortest time for which an eviction keeps a row: with none, the row would never be free again.

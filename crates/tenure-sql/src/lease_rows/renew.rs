@@ -8,8 +8,8 @@ use tokio::time::sleep;
 use super::holder;
 use super::reply::Row;
 use super::rows::{BUSY_PAUSE, LeaseRows, TRIES, micros};
+use super::session::LeaseSession;
 use super::statement::Values;
-use super::store::LeaseSession;
 use crate::server::error::Failure;
 use crate::server::pool::Dial;
 

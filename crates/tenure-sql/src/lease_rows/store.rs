@@ -10,47 +10,18 @@ use parking_lot::Mutex;
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Effect, Fault,
     Finding, Instant, Invalidation, Invalidations, LockStatus, Page, Profile, Query, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest, ServerClock, Wakes,
+    ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 use tokio::runtime::Handle;
 
 use super::own_claims::OwnClaims;
 use super::profile::profile;
-use super::reply::{Outcome, Taken};
 use super::rows::LeaseRows;
-use super::statement::{Statement, Statements, Values};
+use super::session::{LeaseSession, Widths};
+use super::statement::Statements;
 use crate::server::Config;
-use crate::server::error::{Failure, runtime_ended};
-use crate::server::pool::{Dial, Pool, Session};
-
-/// A connection that runs the statements of lease rows.
-pub(crate) trait LeaseSession: Session {
-    /// A lower bound of the server's clock, from the replies on this connection.
-    fn clock(&self) -> &ServerClock;
-
-    fn run(
-        &mut self,
-        statement: &Statement,
-        values: &Values<'_>,
-    ) -> impl Future<Output = Result<Outcome, Failure>> + Send;
-
-    /// Takes the row of `values.key` for the claim, if it is free.
-    fn take(
-        &mut self,
-        statements: &Statements,
-        values: &Values<'_>,
-    ) -> impl Future<Output = Result<Taken, Failure>> + Send;
-
-    /// Looks for settings of the server that weaken the locks.
-    fn examine(&mut self, config: &Config) -> impl Future<Output = Result<Vec<Finding>, Failure>> + Send;
-}
-
-/// How much text the columns hold, in characters.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Widths {
-    pub(crate) key: usize,
-    pub(crate) holder: usize,
-}
+use crate::server::error::runtime_ended;
+use crate::server::pool::{Dial, Pool};
 
 /// Locks in the rows of a table.
 pub(crate) struct LeaseRowStore<D: Dial<Session: LeaseSession>> {
@@ -95,10 +66,14 @@ impl<D: Dial<Session: LeaseSession>> LeaseRowStore<D> {
             if store.process != std::process::id() {
                 return Err(forked());
             }
-            store.runtime.spawn(work).await.map_err(|error| match error.is_panic() {
-                true => BackendError::panicked(),
-                false => runtime_ended(),
-            })
+            store
+                .runtime
+                .spawn(work)
+                .await
+                .map_err(|error| match error.is_panic() {
+                    true => BackendError::panicked(),
+                    false => runtime_ended(),
+                })
         }
     }
 
