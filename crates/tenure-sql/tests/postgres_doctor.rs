@@ -246,7 +246,7 @@ async fn an_unencrypted_connection_to_another_machine_is_found() {
             true => assert_eq!(findings(&case).await, []),
             false => finds_only(&case, words, Severity::Warning).await,
         }
-        // Whoever turns it off knows.
+        // A user who turns it off knows it.
         assert_eq!(findings(&case.with("sslmode=disable")).await, []);
     }
 }
