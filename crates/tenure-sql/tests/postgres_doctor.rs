@@ -211,6 +211,25 @@ async fn a_clock_that_differs_is_found() {
     .await;
 }
 
+/// ShedLock's columns have no zone, so in spring an hour of each lease is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_zone_whose_clocks_are_set_is_found() {
+    let case = Case::on(sound_server(&[]), "shedlock").await;
+    for zone in ["UTC", "Asia/Tokyo", "%2B02:00", "-03:30"] {
+        let fixed = case.clone().with(&format!("time_zone={zone}"));
+        assert_eq!(findings(&fixed).await, [], "{zone}");
+    }
+    for zone in ["Europe/Berlin", "Australia/Sydney"] {
+        let set = case.clone().with(&format!("time_zone={zone}"));
+        finds_only(
+            &set,
+            &format!("the time zone `{zone}` are set twice a year"),
+            Severity::Danger,
+        )
+        .await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_is_found() {
     let case = Case::on(sound_server(&[]), "version").await;

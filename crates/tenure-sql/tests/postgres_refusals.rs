@@ -46,6 +46,18 @@ fn unsupported_urls_are_refused_with_a_reason() {
             "`schema` is not an identifier",
         ),
         (
+            "postgres://u@h/d?layout=shedlock&time_zone=GMT%2B2",
+            "`time_zone` is not a time zone",
+        ),
+        (
+            "postgres://u@h/d?layout=shedlock&time_zone=Etc/GMT-2",
+            "`time_zone` is not a time zone",
+        ),
+        (
+            "postgres://u@h/d?layout=shedlock&time_zone=%2B2",
+            "`time_zone` is not a time zone",
+        ),
+        (
             "postgres://u@h/d?layout=shedlock&time_zone='",
             "`time_zone` is not a time zone",
         ),
