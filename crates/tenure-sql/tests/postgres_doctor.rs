@@ -58,6 +58,24 @@ async fn a_server_that_may_lose_writes_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_a_crash_empties_is_found() {
+    let server = sound_server(&[]);
+    for layout in LAYOUTS {
+        let case = Case::on(server.clone(), layout).await;
+        let table = case.table();
+        case.script(&format!("ALTER TABLE {table} SET UNLOGGED")).await;
+        finds_only(
+            &case,
+            &format!("the table `{table}` is unlogged"),
+            Severity::Danger,
+        )
+        .await;
+        case.script(&format!("ALTER TABLE {table} SET LOGGED")).await;
+        assert_eq!(findings(&case).await, []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_settings_of_the_role_are_found() {
     let case = Case::on(sound_server(&[]), "version").await;
     let set = |setting: &str| case.ask(&format!("ALTER ROLE {ROLE} SET {setting}"));

@@ -242,6 +242,7 @@ async fn an_unfit_table_is_refused_with_a_reason() {
         ("version", "ALTER TABLE {t} ALTER version TYPE int", "has the type `integer`, and not `bigint`"),
         ("version", "ALTER TABLE {t} ALTER expire_time TYPE timestamp", "and not `timestamp with time zone`"),
         ("shedlock", "ALTER TABLE {t} ALTER lock_until TYPE timestamptz", "and not `timestamp without time zone`"),
+        ("unique", "ALTER TABLE {t} ALTER lock_value TYPE varchar(40)", "holds 40 characters, and a claim's ID has up to 62"),
         ("unique", "ALTER TABLE {t} ALTER expire_time TYPE timestamptz(0)", "has times without milliseconds"),
         ("version", "ALTER TABLE {t} DROP COLUMN expire_time", "`expire_time` of `{t}` is not there"),
         ("unique", "ALTER TABLE {t} DROP COLUMN create_time", "`create_time` of `{t}` is not there"),

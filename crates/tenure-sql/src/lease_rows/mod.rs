@@ -13,6 +13,7 @@ mod reply;
 mod statement;
 mod store;
 
+pub(crate) use holder::LONGEST_ID;
 pub(crate) use layout::Layout;
 pub(crate) use reply::{Outcome, Row, Taken};
 pub(crate) use statement::{Dialect, Param, Statement, Statements, Value, Values};

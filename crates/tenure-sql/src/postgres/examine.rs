@@ -12,7 +12,8 @@ use crate::server::{Config, Place, TlsMode};
 /// A standby that is farther behind than this has lost contact, or cannot keep up.
 const FAR_BEHIND: i64 = 16 * 1024 * 1024;
 
-/// One row with all that is asked of the server. The last column compares the time zone in January and July. A usual role sees the number of all sessions, but not those of others.
+/// One row with all that is asked of the server. The last column compares the time zone in January and July. A usual
+/// role sees the number of all sessions, but not those of others.
 const SETTINGS: &str = "SELECT current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
     current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('synchronous_standby_names') AS synchronous_standby_names,
@@ -29,6 +30,7 @@ const SETTINGS: &str = "SELECT current_setting('fsync') AS fsync, current_settin
     has_table_privilege($2::text, 'SELECT') AND has_table_privilege($2, 'INSERT')
         AND has_table_privilege($2, 'UPDATE') AS may_write,
     has_table_privilege($2, 'DELETE') AS may_delete,
+    (SELECT relpersistence = 'u' FROM pg_class WHERE oid = to_regclass($2)) AS is_unlogged,
     timezone($3::text, date_trunc('year', now()) + interval '4704 hours')
         - timezone($3, date_trunc('year', now()) + interval '336 hours') <> interval '4368 hours' AS sets_clocks";
 
@@ -50,6 +52,12 @@ pub(super) async fn examine(session: &mut PgSession, config: &Config) -> Result<
         return Ok(Vec::new());
     };
     let mut found = durability(row);
+    if is_set(row, "is_unlogged") {
+        found.push(Finding::danger(
+            format!("the table `{table}` is unlogged"),
+            "after a crash or a failover it is empty, so held locks can be granted again: `ALTER TABLE … SET LOGGED`",
+        ));
+    }
     found.extend(standbys(row));
     found.extend(role(row, config));
     if config.layout == Layout::ShedLock && is_set(row, "sets_clocks") {
