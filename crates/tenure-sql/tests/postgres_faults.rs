@@ -13,8 +13,8 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use postgres::*;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Cause, Claim, ClientId, Effect, Fault, Invalidation, LockKey, Loss,
-    MAX_NOT_AFTER, Mode, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
+    AcquireReply, BackendError, Claim, ClientId, Effect, Fault, Invalidation, LockKey, Loss, MAX_NOT_AFTER,
+    Mode, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
 };
 use tenure_servers::{Data, Postgres, Proxy, SteppedClock, Way};
 use tenure_testkit::Subject;

@@ -288,6 +288,30 @@ async fn a_table_that_changes_later_is_refused_with_a_reason() {
     }
 }
 
+/// A migration drops the table and creates it again. The statements that are prepared for the old one serve the new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_created_again_is_used() {
+    for layout in LAYOUTS {
+        let case = Case::new(layout).await;
+        let (client, key) = case.one().await;
+        let lost = client.holds(&key, Mode::Exclusive).await;
+        let (table, ddl) = (case.table(), schema(&case.config()).expect("it is in this build"));
+        let again = format!("DROP TABLE {table}; {ddl}; GRANT ALL ON {table} TO {ROLE}");
+        case.script(&again).await;
+        client.is_gone(&lost, Phase::Granted).await;
+        let held = client.holds(&key, Mode::Exclusive).await;
+        let larger = format!(
+            "ALTER TABLE {table} ALTER {} TYPE varchar(500)",
+            case.key_column()
+        );
+        case.script(&larger).await;
+        client.stays_alive(&held, Phase::Granted).await;
+        client.finds_busy(&key, Mode::Exclusive).await;
+        client.release(&held).await;
+        client.finds_free(&key, Mode::Exclusive).await;
+    }
+}
+
 /// Revokes each permission alone, and makes the calls that need it.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_missing_permission_is_denied_without_effect() {
@@ -468,9 +492,9 @@ async fn credentials_are_fetched_at_each_connect() {
     let store = open(config).await.expect("the right password");
     assert!(!format!("{store:?}").contains(PASSWORD));
     assert_eq!(fetched.load(Ordering::Relaxed), 1);
-    case.ask(&format!(
-        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'fetching'"
-    ));
+    let cut =
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'fetching'";
+    case.ask(cut);
     soon(reconnected(&store)).await.expect("it is let in again");
     assert_eq!(fetched.load(Ordering::Relaxed), 2);
 
