@@ -58,6 +58,24 @@ async fn a_server_that_may_lose_writes_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_a_crash_empties_is_found() {
+    let server = sound_server(&[]);
+    for layout in LAYOUTS {
+        let case = Case::on(server.clone(), layout).await;
+        let table = case.table();
+        case.script(&format!("ALTER TABLE {table} SET UNLOGGED")).await;
+        finds_only(
+            &case,
+            &format!("the table `{table}` is unlogged"),
+            Severity::Danger,
+        )
+        .await;
+        case.script(&format!("ALTER TABLE {table} SET LOGGED")).await;
+        assert_eq!(findings(&case).await, []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_settings_of_the_role_are_found() {
     let case = Case::on(sound_server(&[]), "version").await;
     let set = |setting: &str| case.ask(&format!("ALTER ROLE {ROLE} SET {setting}"));
@@ -209,6 +227,25 @@ async fn a_clock_that_differs_is_found() {
         Severity::Note,
     )
     .await;
+}
+
+/// ShedLock's columns have no zone, so in spring an hour of each lease is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_zone_whose_clocks_are_set_is_found() {
+    let case = Case::on(sound_server(&[]), "shedlock").await;
+    for zone in ["UTC", "Asia/Tokyo", "%2B02:00", "-03:30"] {
+        let fixed = case.clone().with(&format!("time_zone={zone}"));
+        assert_eq!(findings(&fixed).await, [], "{zone}");
+    }
+    for zone in ["Europe/Berlin", "Australia/Sydney"] {
+        let set = case.clone().with(&format!("time_zone={zone}"));
+        finds_only(
+            &set,
+            &format!("the time zone `{zone}` are set twice a year"),
+            Severity::Danger,
+        )
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

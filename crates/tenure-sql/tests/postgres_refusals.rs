@@ -46,6 +46,18 @@ fn unsupported_urls_are_refused_with_a_reason() {
             "`schema` is not an identifier",
         ),
         (
+            "postgres://u@h/d?layout=shedlock&time_zone=GMT%2B2",
+            "`time_zone` is not a time zone",
+        ),
+        (
+            "postgres://u@h/d?layout=shedlock&time_zone=Etc/GMT-2",
+            "`time_zone` is not a time zone",
+        ),
+        (
+            "postgres://u@h/d?layout=shedlock&time_zone=%2B2",
+            "`time_zone` is not a time zone",
+        ),
+        (
             "postgres://u@h/d?layout=shedlock&time_zone='",
             "`time_zone` is not a time zone",
         ),
@@ -230,6 +242,7 @@ async fn an_unfit_table_is_refused_with_a_reason() {
         ("version", "ALTER TABLE {t} ALTER version TYPE int", "has the type `integer`, and not `bigint`"),
         ("version", "ALTER TABLE {t} ALTER expire_time TYPE timestamp", "and not `timestamp with time zone`"),
         ("shedlock", "ALTER TABLE {t} ALTER lock_until TYPE timestamptz", "and not `timestamp without time zone`"),
+        ("unique", "ALTER TABLE {t} ALTER lock_value TYPE varchar(40)", "holds 40 characters, and a claim's ID has up to 62"),
         ("unique", "ALTER TABLE {t} ALTER expire_time TYPE timestamptz(0)", "has times without milliseconds"),
         ("version", "ALTER TABLE {t} DROP COLUMN expire_time", "`expire_time` of `{t}` is not there"),
         ("unique", "ALTER TABLE {t} DROP COLUMN create_time", "`create_time` of `{t}` is not there"),
@@ -272,6 +285,30 @@ async fn a_table_that_changes_later_is_refused_with_a_reason() {
         let error = error.expect_err(words);
         assert_eq!(error.effect(), Effect::None);
         assert!(error.to_string().contains(words), "{words}: {error:?}");
+    }
+}
+
+/// A migration drops the table and creates it again. The statements that are prepared for the old one serve the new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_created_again_is_used() {
+    for layout in LAYOUTS {
+        let case = Case::new(layout).await;
+        let (client, key) = case.one().await;
+        let lost = client.holds(&key, Mode::Exclusive).await;
+        let (table, ddl) = (case.table(), schema(&case.config()).expect("it is in this build"));
+        let again = format!("DROP TABLE {table}; {ddl}; GRANT ALL ON {table} TO {ROLE}");
+        case.script(&again).await;
+        client.is_gone(&lost, Phase::Granted).await;
+        let held = client.holds(&key, Mode::Exclusive).await;
+        let larger = format!(
+            "ALTER TABLE {table} ALTER {} TYPE varchar(500)",
+            case.key_column()
+        );
+        case.script(&larger).await;
+        client.stays_alive(&held, Phase::Granted).await;
+        client.finds_busy(&key, Mode::Exclusive).await;
+        client.release(&held).await;
+        client.finds_free(&key, Mode::Exclusive).await;
     }
 }
 

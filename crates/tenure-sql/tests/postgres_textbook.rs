@@ -469,9 +469,11 @@ async fn tables_as_textbooks_create_them_are_accepted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shedlocks_rows_have_times_in_utc() {
     for (options, zone) in [
-        ("", "UTC"),
-        ("options=-c%20timezone%3DAmerica/New_York", "UTC"),
-        ("time_zone=Europe/Berlin", "Europe/Berlin"),
+        ("", "'UTC'"),
+        ("options=-c%20timezone%3DAmerica/New_York", "'UTC'"),
+        ("time_zone=Europe/Berlin", "'Europe/Berlin'"),
+        ("time_zone=%2B02:00", "interval '2 hours'"),
+        ("time_zone=-03:30", "interval '-3 hours -30 minutes'"),
     ] {
         let case = Case::new("shedlock").await;
         let (ours, key) = match options {
@@ -479,7 +481,7 @@ async fn shedlocks_rows_have_times_in_utc() {
             options => case.clone().with(options).one().await,
         };
         let claim = ours.holds(&key, Mode::Exclusive).await;
-        let now = format!("timezone('{zone}', {}.now_())", case.schema);
+        let now = format!("timezone({zone}, {}.now_())", case.schema);
         let fits = format!(
             "locked_at BETWEEN {now} - interval '30 s' AND {now},
              lock_until BETWEEN locked_at + interval '59 s' AND locked_at + interval '61 s', locked_by"

@@ -8,6 +8,10 @@ use tenure_backend::{Claim, ClaimId, HolderId};
 /// The first word of a row that an eviction keeps from being taken until its cooldown has passed.
 pub(super) const EVICTED: &str = "evicted";
 
+/// The longest text of a claim without a label, in characters. In a narrower column, the ID of one claim could be cut to that
+/// of another.
+pub(crate) const LONGEST_ID: usize = "00000000-0000-0000-0000-000000000000:18446744073709551615 1024".len();
+
 /// What the row says about its holder.
 #[derive(Debug, PartialEq)]
 pub(super) struct Holder {

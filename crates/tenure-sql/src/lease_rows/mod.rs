@@ -19,6 +19,7 @@ mod session;
 mod statement;
 mod store;
 
+pub(crate) use holder::LONGEST_ID;
 pub(crate) use layout::Layout;
 pub(crate) use reply::{Outcome, Row, Taken};
 pub(crate) use session::{LeaseSession, Widths};

@@ -140,6 +140,11 @@ fn explain(refusal: &DbError) -> (Fault, &'static str) {
             Fault::Unavailable,
             "another session, or the role's `statement_timeout`, has cancelled the statement",
         ),
+        // The next connection prepares its statements for the table as it is.
+        &SqlState::FEATURE_NOT_SUPPORTED if refusal.routine() == Some("RevalidateCachedQuery") => (
+            Fault::Unavailable,
+            "the table's columns have changed: the client connects again",
+        ),
         &SqlState::CANNOT_CONNECT_NOW => (
             Fault::Unavailable,
             "PostgreSQL is starting up or shutting down: try again",

@@ -2,7 +2,7 @@
 
 use tenure_backend::Finding;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::session::PgSession;
 use crate::lease_rows::Layout;
@@ -12,7 +12,8 @@ use crate::server::{Config, Place, TlsMode};
 /// A standby that is farther behind than this has lost contact, or cannot keep up.
 const FAR_BEHIND: i64 = 16 * 1024 * 1024;
 
-/// One row with all that is asked of the server. A usual role sees the number of all sessions, but not those of others.
+/// One row with all that is asked of the server. The last column compares the time zone in January and July. A usual
+/// role sees the number of all sessions, but not those of others.
 const SETTINGS: &str = "SELECT current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
     current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('synchronous_standby_names') AS synchronous_standby_names,
@@ -28,22 +29,43 @@ const SETTINGS: &str = "SELECT current_setting('fsync') AS fsync, current_settin
     abs(extract(epoch FROM clock_timestamp()) - $1::bigint / 1000000.0)::float8 AS clock_difference,
     has_table_privilege($2::text, 'SELECT') AND has_table_privilege($2, 'INSERT')
         AND has_table_privilege($2, 'UPDATE') AS may_write,
-    has_table_privilege($2, 'DELETE') AS may_delete";
+    has_table_privilege($2, 'DELETE') AS may_delete,
+    (SELECT relpersistence = 'u' FROM pg_class WHERE oid = to_regclass($2)) AS is_unlogged,
+    timezone($3::text, date_trunc('year', now()) + interval '4704 hours')
+        - timezone($3, date_trunc('year', now()) + interval '336 hours') <> interval '4368 hours' AS sets_clocks";
 
 /// Looks for settings that weaken the locks.
 pub(super) async fn examine(session: &mut PgSession, config: &Config) -> Result<Vec<Finding>, Failure> {
     let table = config.table_name();
     let here = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let here = i64::try_from(here.as_micros()).unwrap_or_default();
-    let rows = session
-        .ask(SETTINGS, &[(&here, Type::INT8), (&table, Type::TEXT)])
-        .await?;
+    // An offset is the same all year.
+    let zone = config
+        .time_zone
+        .as_deref()
+        .filter(|zone| !zone.starts_with(['+', '-']));
+    let zone = zone.unwrap_or("UTC");
+    let params: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&here, Type::INT8), (&table, Type::TEXT), (&zone, Type::TEXT)];
+    let rows = session.ask(SETTINGS, &params).await?;
     let Some(row) = rows.first() else {
         return Ok(Vec::new());
     };
     let mut found = durability(row);
+    if is_set(row, "is_unlogged") {
+        found.push(Finding::danger(
+            format!("the table `{table}` is unlogged"),
+            "after a crash or a failover it is empty, so held locks can be granted again: `ALTER TABLE … SET LOGGED`",
+        ));
+    }
     found.extend(standbys(row));
     found.extend(role(row, config));
+    if config.layout == Layout::ShedLock && is_set(row, "sets_clocks") {
+        found.push(Finding::danger(
+            format!("the clocks of the time zone `{zone}` are set twice a year, and the table's times have no zone"),
+            "when they are set forward, leases end an hour early, so two can hold the same lock: let all clients use UTC",
+        ));
+    }
     found.extend(connection(row, session, config));
     Ok(found)
 }

@@ -153,7 +153,13 @@ impl Postgres {
                 // ShedLock's columns have no zone.
                 Layout::ShedLock => {
                     let zone = config.time_zone.as_deref().unwrap_or("UTC");
-                    format!("timezone('{zone}', {clock})")
+                    // A name that begins with a sign would be counted westwards, as POSIX does.
+                    let kind = if zone.starts_with(['+', '-']) {
+                        "interval "
+                    } else {
+                        ""
+                    };
+                    format!("timezone({kind}'{zone}', {clock})")
                 }
                 Layout::Unique | Layout::Version => clock.clone(),
             },

@@ -5,7 +5,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::session::PgSession;
-use crate::lease_rows::{Layout, Widths};
+use crate::lease_rows::{LONGEST_ID, Layout, Widths};
 use crate::server::Config;
 use crate::server::error::Failure;
 
@@ -76,10 +76,14 @@ pub(super) async fn check(session: &mut PgSession, config: &Config) -> Result<Wi
         let what = "has no unique index of its own, so one key could have two rows";
         return Err(unfit(&table, columns.key, what).into());
     }
-    let holder = find(columns.holder);
+    let holder = find(columns.holder).map_or(UNLIMITED, width);
+    if holder < LONGEST_ID {
+        let what = format!("holds {holder} characters, and a claim's ID has up to {LONGEST_ID}");
+        return Err(unfit(&table, columns.holder, &what).into());
+    }
     Ok(Widths {
         key: width(key),
-        holder: holder.map_or(UNLIMITED, width),
+        holder,
     })
 }
 

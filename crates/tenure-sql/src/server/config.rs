@@ -374,15 +374,29 @@ fn identifier(options: &Options, name: &str) -> Result<Option<String>, BackendEr
     Ok(Some(text.to_owned()))
 }
 
+/// Reads a time zone: an offset, or a name. Some programs count names such as `GMT+2` eastwards and others westwards.
 fn time_zone(options: &Options) -> Result<Option<String>, BackendError> {
     let Some(text) = options.text("time_zone") else {
         return Ok(None);
     };
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-:/_".contains(&byte);
-    match text.bytes().all(is_plain) {
+    let is_offset = match text.as_bytes() {
+        [b'+' | b'-', hours @ .., b':', tens, ones] if hours.len() == 2 => {
+            hours.iter().chain([tens, ones]).all(u8::is_ascii_digit)
+        }
+        _ => false,
+    };
+    let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-/_".contains(&byte))
+        && !text
+            .split('-')
+            .skip(1)
+            .any(|part| part.starts_with(|first: char| first.is_ascii_digit()));
+    match is_offset || is_name {
         true => Ok(Some(text.to_owned())),
         false => Err(invalid(
-            "`time_zone` is not a time zone: write one such as `+00:00`, `UTC` or `Europe/Berlin`",
+            "`time_zone` is not a time zone: write an offset such as `+02:00`, or a name such as `UTC` or `Europe/Berlin`",
         )),
     }
 }
