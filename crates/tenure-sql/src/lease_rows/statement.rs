@@ -131,6 +131,7 @@ pub(crate) struct Statements {
     /// Takes a row if it is free.
     pub(crate) take: Statement,
     /// Inserts a missing row; only for a database whose `take` does not.
+    #[cfg(feature = "mysql")]
     pub(crate) insert: Option<Statement>,
     /// Reads one row.
     pub(crate) look: Statement,

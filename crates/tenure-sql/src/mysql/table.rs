@@ -5,7 +5,7 @@ use tenure_backend::{BackendError, Effect, Fault};
 use super::ddl::{self, EXACT, EXACT_ON_MARIADB, EXACT_ON_MYSQL};
 use super::session::MySqlSession;
 use super::statements;
-use crate::lease_rows::{Layout, Widths};
+use crate::lease_rows::{LONGEST_ID, Layout, Widths};
 use crate::server::Config;
 use crate::server::error::Failure;
 
@@ -64,14 +64,23 @@ pub(super) async fn check(session: &mut MySqlSession, config: &Config) -> Result
             "ENGINE = InnoDB".to_owned(),
         );
     }
-    unfit.refuse(config)?;
     let width = |name| {
         let found = found.iter().find(|column| column.0 == name);
-        usize::try_from(found.map_or(0, |column| column.4).min(UNLIMITED)).unwrap_or_default()
+        usize::try_from(found.map_or(UNLIMITED, |column| column.4).min(UNLIMITED)).unwrap_or_default()
     };
+    let (key_width, holder_width) = (width(key), width(holder));
+    if holder_width < LONGEST_ID {
+        let what =
+            format!("`{holder}` holds {holder_width} characters, and a claim's ID has up to {LONGEST_ID}");
+        let columns = ddl::columns(layout);
+        let definition = columns.iter().find(|(name, _)| *name == holder);
+        let definition = definition.map_or("VARCHAR(255)", |(_, definition)| *definition);
+        unfit.add(what, format!("MODIFY {holder} {definition}"));
+    }
+    unfit.refuse(config)?;
     Ok(Widths {
-        key: width(key),
-        holder: width(holder),
+        key: key_width,
+        holder: holder_width,
     })
 }
 

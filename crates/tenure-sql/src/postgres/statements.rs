@@ -55,6 +55,7 @@ pub(super) fn statements(config: &Config) -> Statements {
         take: statement(&format!(
             "WITH {SETTINGS}, look AS MATERIALIZED ({LOOK}), {take} {TAKEN}"
         )),
+        #[cfg(feature = "mysql")]
         insert: None,
         look: statement(LOOK),
         renew: statement(&renew),
