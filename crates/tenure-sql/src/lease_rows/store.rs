@@ -411,7 +411,8 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
         })
     }
 
-    /// Releases a claim. If a request of it may still take the row, releases it again when that time has passed.
+    /// Releases a claim. If a request of it may still take the row, releases it again when that time has passed, and once
+    /// more after the time that a statement may take.
     async fn release_own(self: &Arc<Self>, claim: &ClaimRef) -> Result<Option<HolderId>, BackendError> {
         let may_arrive_until = self.claims.begin_release(claim.id, self.now() + MAX_NOT_AFTER);
         let released = self.release_row(claim).await;
@@ -421,11 +422,15 @@ impl<D: Dial<Session: LeaseSession>> Inner<D> {
             Err(_) => {}
         }
         if let Some(until) = may_arrive_until {
-            let (inner, claim, wait) = (self.clone(), claim.clone(), until - self.now());
+            // What is written just before the limit is invisible until its commit.
+            let waits = [until - self.now(), self.config.command_timeout];
+            let (inner, claim) = (self.clone(), claim.clone());
             tokio::spawn(async move {
-                sleep(wait).await;
-                if let Err(error) = inner.release_row(&claim).await {
-                    tracing::warn!(key = %claim.key, %error, "a lock may stay until its lease ends");
+                for wait in waits {
+                    sleep(wait).await;
+                    if let Err(error) = inner.release_row(&claim).await {
+                        tracing::warn!(key = %claim.key, %error, "a lock may stay until its lease ends");
+                    }
                 }
             });
         }
