@@ -191,7 +191,7 @@ async fn calls_whose_reply_is_lost_may_be_repeated() {
         far.has_ended(&held).await;
 
         let target = near.holds(&key, Mode::Exclusive).await;
-        // The first reply of an eviction says who holds the key, the second that the holder is gone.
+        // The first reply of an eviction names the holder, the second confirms that the holder is gone.
         let evict = || {
             let request = ReleaseRequest {
                 cooldown: Duration::ZERO,
@@ -628,7 +628,7 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
     }
 }
 
-/// R12: a row that somebody has deleted does not make tokens fall.
+/// R12: tokens do not fall after an administrator has deleted the row.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_rise_after_the_row_was_deleted() {
     let case = Case::new("version").await;
