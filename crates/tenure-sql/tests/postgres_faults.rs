@@ -192,7 +192,7 @@ async fn calls_whose_reply_is_lost_may_be_repeated() {
         far.has_ended(&held).await;
 
         let target = near.holds(&key, Mode::Exclusive).await;
-        // The first reply of an eviction says who holds the key, the second that the holder is gone.
+        // The first reply of an eviction names the holder, the second confirms that the holder is gone.
         let evict = || {
             let request = ReleaseRequest {
                 cooldown: Duration::ZERO,
@@ -244,6 +244,18 @@ async fn far_client(layout: &'static str, test: &str) -> (Case, String, Proxy, T
     (case, name, proxy, far, fixture.key())
 }
 
+/// Polls a key until it is free.
+async fn becomes_free(client: &TestClient, key: &LockKey) {
+    let claim = client.claim(key, Mode::Exclusive);
+    let granted = async {
+        while !matches!(client.acquire(&claim).await, AcquireReply::Granted(_)) {
+            // sleep: these layouts have no wake-ups, so a waiter polls.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    soon(granted).await;
+}
+
 /// R1, R2: the request is late, so its claim is placed after the release. The client releases it again at `not_after`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_placed_after_its_release_is_released_again() {
@@ -262,14 +274,7 @@ async fn a_claim_placed_after_its_release_is_released_again() {
         near.finds_busy(&key, Mode::Exclusive).await;
         far.has_ended(&claim).await;
         // Its lease ends much later.
-        let next = near.claim(&key, Mode::Exclusive);
-        let freed = async {
-            while !matches!(near.acquire(&next).await, AcquireReply::Granted(_)) {
-                // sleep: this layout has no wake-ups, so a waiter polls.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        soon(freed).await;
+        becomes_free(&near, &key).await;
     });
     join_all(works).await;
 }
@@ -511,6 +516,38 @@ async fn a_commit_that_is_given_up_grants_nothing() {
     waiting(&case, "patient", "SyncRep").await;
 }
 
+/// The take is written before its limit, and becomes visible after the release that follows the limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_ends_after_the_release_is_released() {
+    let server = server_without_its_standby();
+    let acquires = LAYOUTS.map(async |layout| {
+        let case = Case::on(server.clone(), layout).await;
+        let patient = patient(&case, "5s").open().await;
+        let (client, key) = case.one().await;
+        let claim = client.claim(&key, Mode::Exclusive);
+        let not_after = patient.clock().now() + Duration::from_secs(1);
+        let lost = patient.clone().acquire(claim.clone(), not_after).await;
+        let error = lost.expect_err("it waits for the standby");
+        assert_error(&error, (Fault::Unavailable, Effect::Unknown), "within 5s");
+        let released = release(&patient, unlock_of(&claim)).await;
+        assert!(
+            matches!(&released, ReleaseReply::Done { freed, .. } if freed.is_empty()),
+            "{released:?}"
+        );
+        (case, patient, client, key)
+    });
+    let given_up = join_all(acquires).await;
+    script(&server, "ALTER SYSTEM SET synchronous_standby_names = ''").await;
+    script(&server, "SELECT pg_reload_conf()").await;
+    for (case, _, _, key) in &given_up {
+        wait_until("the commit has ended", || case.row("1", key) == "1").await;
+    }
+    // Their leases end much later.
+    for (_, _store, client, key) in given_up {
+        becomes_free(&client, &key).await;
+    }
+}
+
 /// A server warns of many things, some of them at each login or statement, which say nothing about the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_warnings_do_not_affect_a_lock() {
@@ -592,7 +629,7 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
     }
 }
 
-/// R12: a row that somebody has deleted does not make tokens fall.
+/// R12: tokens do not fall after an administrator has deleted the row.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_rise_after_the_row_was_deleted() {
     let case = Case::new("version").await;

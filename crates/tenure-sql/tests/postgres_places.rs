@@ -8,7 +8,10 @@ use std::net::TcpListener;
 
 use futures_util::StreamExt;
 use postgres::*;
-use tenure_backend::{ClientId, Effect, Fault, Invalidation, LockKey, Mode, Phase};
+use tenure_backend::{
+    AcquireReply, ClientId, Effect, Fault, Invalidation, LockKey, Mode, Phase, Query, ReleaseReply,
+    RenewReply,
+};
 use tenure_sql::server::open;
 
 /// Acquires, renews and releases a lock of the case at this URL.
@@ -19,13 +22,13 @@ async fn lock_and_unlock(case: &Case, url: &str) {
     let claim = client.claim(&key, Mode::Exclusive);
     let granted = acquire(&store, &claim).await;
     assert!(
-        matches!(granted, Ok(tenure_backend::AcquireReply::Granted(_))),
+        matches!(granted, Ok(AcquireReply::Granted(_))),
         "{url}: {granted:?}"
     );
     assert_alive(&renew(&store, &claim).await);
     let released = release(&store, unlock_of(&claim)).await;
     assert!(
-        matches!(&released, tenure_backend::ReleaseReply::Done { freed, .. } if freed.len() == 1),
+        matches!(&released, ReleaseReply::Done { freed, .. } if freed.len() == 1),
         "{released:?}"
     );
 }
@@ -59,7 +62,8 @@ async fn a_server_is_reached_by_its_unix_socket() {
     );
 }
 
-/// Whether the server's process for the client of this name has an encrypted connection.
+/// Returns whether the server's process for the client of this name has an encrypted connection.
+#[cfg(feature = "tls")]
 fn is_encrypted(case: &Case, name: &str) -> bool {
     let encrypted = format!(
         "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = '{name}'"
@@ -67,6 +71,7 @@ fn is_encrypted(case: &Case, name: &str) -> bool {
     case.ask(&encrypted) == "t"
 }
 
+#[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
 async fn each_tls_mode_verifies_what_it_says() {
     let certificates = Certificates::new();
@@ -116,6 +121,7 @@ async fn each_tls_mode_verifies_what_it_says() {
     assert_error(&error, (Fault::Invalid, Effect::None), "/nowhere/ca.pem");
 }
 
+#[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_logs_in_with_its_certificate() {
     let certificates = Certificates::new();
@@ -231,7 +237,7 @@ async fn a_silent_host_does_not_keep_clients_from_the_next() {
     );
     let query = || {
         let key = LockKey::new("k").expect("a key");
-        store.clone().inspect(tenure_backend::Query::Key(key))
+        store.clone().inspect(Query::Key(key))
     };
     if query().await.is_err() {
         query().await.expect("it is connected again");
@@ -256,7 +262,7 @@ async fn a_server_that_turns_read_only_is_unavailable() {
     let error = soon(async {
         loop {
             // The session has not read the setting yet if it still renews.
-            if let tenure_backend::RenewReply::Unknown(error) = renew(client.backend(), &held).await {
+            if let RenewReply::Unknown(error) = renew(client.backend(), &held).await {
                 break error;
             }
         }

@@ -96,7 +96,7 @@ async fn other_clients_of_the_pool_see_none_of_our_settings() {
     }
 }
 
-/// R20: nothing of a lock lives in a session, so the pooler's connections may come and go.
+/// R3, R20: no part of a lock lives in a session, so the pooler's connections may come and go.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_survives_a_restart_of_the_pooler() {
     let (server, pooler) = own_pooler();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use postgres::*;
-use tenure_backend::{BackendError, Effect, Fault, LockKey, Mode, Phase, Query};
+use tenure_backend::{Backend, BackendError, Effect, Fault, LockKey, Mode, Phase, Query};
 use tenure_sql::server::{Config, Credentials, create, open, schema};
 
 /// Asserts that connecting fails with this fault and these words, without effect, and shows no password.
@@ -141,7 +141,7 @@ async fn a_refused_password_is_not_tried_at_the_next_host() {
     let config = config(&hosts.url_of(&format!("{ROLE}:wrong")));
     refuses(config, Fault::Denied, "refuses the password").await;
     next.set_nonblocking(true).expect("it can be set");
-    assert!(next.accept().is_err(), "nobody has connected");
+    assert!(next.accept().is_err(), "no client has connected");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,8 +166,16 @@ async fn an_unreachable_server_says_what_to_do() {
     open(at(&format!("nowhere.invalid,{}", case.address())))
         .await
         .expect("the second host answers");
-    let strict = case.clone().with("sslmode=require").config();
-    refuses(strict, Fault::Store, "does not offer TLS").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_is_not_silently_left_out() {
+    let case = Case::new("version").await;
+    let (fault, words) = match cfg!(feature = "tls") {
+        true => (Fault::Store, "does not offer TLS"),
+        false => (Fault::Unsupported, "left out of this build"),
+    };
+    refuses(case.with("sslmode=require").config(), fault, words).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -430,7 +438,7 @@ async fn nothing_is_created_unless_asked() {
 }
 
 /// Calls the store until it has noticed that its connection was closed, and has opened another.
-async fn reconnected(store: &Arc<dyn tenure_backend::Backend>) -> Result<(), BackendError> {
+async fn reconnected(store: &Arc<dyn Backend>) -> Result<(), BackendError> {
     let key = LockKey::new("k").expect("a key");
     loop {
         match store.clone().inspect(Query::Key(key.clone())).await {

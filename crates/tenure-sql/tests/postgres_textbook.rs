@@ -1,4 +1,4 @@
-//! The textbook's plain SQL, and that of ShedLock, beside our clients on one table: each excludes the other.
+//! The textbook's plain SQL, and that of ShedLock, on the same table as our clients: each excludes the other.
 #![cfg(feature = "postgres")]
 
 mod postgres;
@@ -281,7 +281,7 @@ async fn an_eviction_from_a_version_has_two_steps() {
         .await;
         ours.finds_busy(&key, Mode::Exclusive).await;
         assert!(!textbook.try_lock(key.as_str()).await);
-        assert_eq!(ours.status(&key).await, None, "nobody holds it");
+        assert_eq!(ours.status(&key).await, None, "it has no holder");
         let gone = soon(evicting).await.expect("no panic");
         match &held {
             None => assert_eq!(gone, [foreign("thread-12@web-1")]),
@@ -383,7 +383,7 @@ async fn an_evicted_row_stays_until_the_cooldown_has_passed() {
             "{layout}: it is no longer the holder"
         );
         ours.finds_busy(&key, Mode::Exclusive).await;
-        assert_eq!(ours.status(&key).await, None, "{layout}: nobody holds it");
+        assert_eq!(ours.status(&key).await, None, "{layout}: it has no holder");
         assert_eq!(evict(ReleaseTarget::All(key.clone())).await, []);
         case.pass(cooldown).await;
         assert!(textbook.try_lock(key.as_str()).await, "{layout}");
@@ -400,7 +400,7 @@ async fn an_evicted_row_stays_until_the_cooldown_has_passed() {
     }
 }
 
-/// Rows of holders that have died are removed once nobody can mistake them for held ones.
+/// Rows of holders that have died are removed once they cannot be mistaken for held ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_that_expired_long_ago_are_swept() {
     let case = Case::new("unique").await.with("sweep_after=10m");

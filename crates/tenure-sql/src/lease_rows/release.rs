@@ -64,7 +64,8 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         })
     }
 
-    /// Releases a claim. If a request of it may still take the row, releases it again when that time has passed.
+    /// Releases a claim. If a request of it may still take the row, releases it again when that time has passed, and once
+    /// more after the time that a statement may take.
     pub(super) async fn release_own(
         self: &Arc<Self>,
         claim: &ClaimRef,
@@ -77,11 +78,15 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
             Err(_) => {}
         }
         if let Some(until) = may_arrive_until {
-            let (inner, claim, wait) = (self.clone(), claim.clone(), until - self.now());
+            // What is written just before the limit is invisible until its commit.
+            let waits = [until - self.now(), self.config.command_timeout];
+            let (rows, claim) = (self.clone(), claim.clone());
             tokio::spawn(async move {
-                sleep(wait).await;
-                if let Err(error) = inner.release_row(&claim).await {
-                    tracing::warn!(key = %claim.key, %error, "a lock may stay until its lease ends");
+                for wait in waits {
+                    sleep(wait).await;
+                    if let Err(error) = rows.release_row(&claim).await {
+                        tracing::warn!(key = %claim.key, %error, "a lock may stay until its lease ends");
+                    }
                 }
             });
         }

@@ -40,9 +40,9 @@ pub(crate) fn unlock_of(claim: &Claim) -> ReleaseRequest {
 }
 
 /// A request that evicts a holder in the name `alice`.
-pub(crate) fn eviction_of(who: ReleaseTarget, cooldown: Duration) -> ReleaseRequest {
+pub(crate) fn eviction_of(target: ReleaseTarget, cooldown: Duration) -> ReleaseRequest {
     ReleaseRequest {
-        target: who,
+        target,
         cause: Cause::Evicted {
             by: Some("alice".into()),
         },
