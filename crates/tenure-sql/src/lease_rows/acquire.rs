@@ -29,7 +29,13 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         let id = claim.at.id;
         match self.claims.begin(&claim, self.now()) {
             Known::Ended => return Ok(AcquireReply::Ended),
-            Known::Granted(tokens) => return self.poll_granted(&claim, tokens).await,
+            Known::Granted(tokens) => {
+                let reply = self.poll_granted(&claim, tokens).await?;
+                if matches!(reply, AcquireReply::Ended) {
+                    self.ended(&claim.at);
+                }
+                return Ok(reply);
+            }
             Known::Nothing => {}
         }
         let reply = self.place(&claim, not_after).await;
