@@ -138,7 +138,8 @@ pub(crate) struct Statements {
     pub(crate) renew: Statement,
     /// Releases a row whose lease has not ended.
     pub(crate) release: Statement,
-    /// Releases a row whose lease has ended, for programs that do not know the end of a lease; `None` if all know it.
+    /// Releases a row whose lease has ended, so that nothing is left of it, and for programs that do not know the end of a
+    /// lease; `None` if the row stays as it is.
     pub(crate) clear: Option<Statement>,
     /// Takes a row from its holder, and keeps it from being taken for a cooldown.
     pub(crate) evict: Statement,

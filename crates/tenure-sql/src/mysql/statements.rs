@@ -78,7 +78,11 @@ pub(super) fn statements(config: &Config, returns: bool) -> Statements {
             Layout::Version => format!("{VERSION_CLEAR} AND {{held}}"),
         }),
         // A textbook client does not know the end of a lease, so the claim's late release frees the row too.
-        clear: is_version.then(|| statement(VERSION_CLEAR)),
+        clear: match layout {
+            Layout::Version => Some(statement(VERSION_CLEAR)),
+            Layout::Unique => Some(statement("DELETE FROM {table} WHERE {key} = :key AND {mine}")),
+            Layout::ShedLock => None,
+        },
         evict: statement(match layout {
             Layout::Version => {
                 "UPDATE {table} SET {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = {later}

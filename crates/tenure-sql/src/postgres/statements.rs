@@ -60,7 +60,11 @@ pub(super) fn statements(config: &Config) -> Statements {
         look: statement(LOOK),
         renew: statement(&renew),
         release: statement(release),
-        clear: (layout == Layout::Version).then(|| statement(VERSION_CLEAR)),
+        clear: match layout {
+            Layout::Version => Some(statement(VERSION_CLEAR)),
+            Layout::Unique => Some(statement(UNIQUE_CLEAR)),
+            Layout::ShedLock => None,
+        },
         evict: statement(&format!("WITH {SETTINGS}, {evict}")),
         settle: (layout == Layout::Version).then(|| statement(VERSION_SETTLE)),
         list: statement(LIST),
@@ -78,6 +82,8 @@ const ROW_TAKE: &str = "put AS (
     WHERE NOT {held} AND NOT {mine} AND {now_us} < :until
     RETURNING 1)
 SELECT look.*, {now_us} AS now, (SELECT count(*) FROM put) AS granted, NULL::bigint AS last";
+
+const UNIQUE_CLEAR: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine}";
 
 const UNIQUE_RELEASE: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine} AND {held}";
 
