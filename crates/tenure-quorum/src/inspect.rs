@@ -80,15 +80,16 @@ fn merge(statuses: impl Iterator<Item = LockStatus>, majority: usize) -> Vec<Loc
     }
     let held = keys.into_values().filter_map(|(mut status, views)| {
         let by_majority = views.into_iter().filter(|views| views.len() >= majority);
-        status.holders = by_majority.map(one_view).collect();
+        status.holders = by_majority.map(|views| one_view(views, majority)).collect();
         (!status.holders.is_empty()).then_some(status)
     });
     held.collect()
 }
 
 /// Merges the members' views of one holder. The token is the one that most members show: a member that granted the
-/// claim only after a majority had granted it shows a token of its own. The time left is the shortest.
-fn one_view(views: Vec<HolderStatus>) -> HolderStatus {
+/// claim only after a majority had granted it shows a token of its own. The time left ends when fewer members than a
+/// majority show the holder: a slow member may not have the last renewal yet.
+fn one_view(views: Vec<HolderStatus>, majority: usize) -> HolderStatus {
     let token = |holder: &&HolderStatus| {
         let same = views.iter().filter(|other| other.token == holder.token);
         (same.count(), holder.token)
@@ -98,7 +99,9 @@ fn one_view(views: Vec<HolderStatus>) -> HolderStatus {
         .max_by_key(token)
         .cloned()
         .expect("a majority is at least one member");
-    merged.remaining = views.iter().filter_map(|holder| holder.remaining).min();
+    let mut remaining: Vec<_> = views.iter().filter_map(|holder| holder.remaining).collect();
+    remaining.sort_unstable();
+    merged.remaining = remaining.into_iter().nth_back(majority - 1);
     merged.label = merged
         .label
         .or_else(|| views.iter().find_map(|holder| holder.label.clone()));

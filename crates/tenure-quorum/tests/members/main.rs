@@ -10,14 +10,16 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, Cause, Claim, Clock, Effect, Fault, Guarantee, Hazard, Mode,
-    Phase, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
+    Phase, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
 };
 use tenure_memory::MemoryStore;
 use tenure_quorum::{Config, Quorum};
 use tenure_testkit::{Exchange, Faults, FaultyBackend, ManualClock, Request, When};
 use tokio::sync::Notify;
 
-use fixture::{LateOnce, Silent, acquire, claim, is_held, lift_counter, member, quorum, release, stores};
+use fixture::{
+    LateOnce, Silent, acquire, claim, is_held, key, lift_counter, member, quorum, release, stores,
+};
 use unreachable::Unreachable;
 
 /// Regression R9: one member never answers.
@@ -366,6 +368,30 @@ async fn a_lost_claim_stays_until_its_holder_releases_it() {
     );
     release(&quorum, &claim).await;
     assert!(!is_held(&stores[0]).await);
+}
+
+/// A renewal that a majority has confirmed is shown, though one member does not have it.
+#[tokio::test(start_paused = true)]
+async fn the_time_left_is_that_of_a_majority() {
+    let stores = stores();
+    let mut members: Vec<_> = stores.iter().map(member).collect();
+    let all = quorum(members.clone());
+    let claim = claim(1);
+    assert!(matches!(
+        acquire(&all, &claim).await,
+        Ok(AcquireReply::Granted(_))
+    ));
+    let unreachable = Unreachable(members.remove(0), Effect::Unknown);
+    members.insert(0, Arc::new(FaultyBackend::new(unreachable)));
+    let longer = RenewRequest {
+        lease: claim.lease * 2,
+        ..RenewRequest::of(&claim)
+    };
+    let renewed = quorum(members).renew(Batch::from_iter([longer])).await;
+    assert!(matches!(renewed[..], [RenewReply::Alive { .. }]), "{renewed:?}");
+    let shown = all.inspect(Query::Key(key())).await.unwrap();
+    let remaining = shown.items[0].holders[0].remaining;
+    assert!(remaining > Some(claim.lease), "{remaining:?}");
 }
 
 /// Regression R8: two members have granted the key to different clients. The quorum withdraws one claim, and grants
