@@ -13,8 +13,8 @@ use super::reply::Taken;
 use super::rows::{LeaseRows, micros};
 use super::session::LeaseSession;
 use super::statement::Values;
+use crate::server::dial::Dial;
 use crate::server::error::{Failure, unexpected_reply};
-use crate::server::pool::Dial;
 
 /// How often a client looks for rows to remove.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -131,14 +131,14 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
             return;
         }
         *self.swept.lock() = now;
-        let inner = self.clone();
+        let rows = self.clone();
         tokio::spawn(async move {
             let values = Values {
-                idle: micros(inner.config.sweep_after),
+                idle: micros(rows.config.sweep_after),
                 ..Values::default()
             };
-            if let Some(sweep) = &inner.statements.sweep
-                && let Err(error) = inner.run(sweep, &values).await
+            if let Some(sweep) = &rows.statements.sweep
+                && let Err(error) = rows.run(sweep, &values).await
             {
                 tracing::debug!(%error, "expired rows are not removed: the next sweep tries again");
             }

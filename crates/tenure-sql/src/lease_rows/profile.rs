@@ -10,7 +10,7 @@ use tenure_backend::{
 use super::layout::Layout;
 use crate::server::{Config, Database, Place};
 
-/// A year. The columns hold later times, but nobody waits for them.
+/// A year. The columns could hold later times, but no work lasts that long.
 const MAX_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 const HAZARDS: &[Hazard] = &[Hazard::DataLoss, Hazard::ClockSet, Hazard::Failover];

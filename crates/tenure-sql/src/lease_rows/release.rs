@@ -13,7 +13,7 @@ use super::holder;
 use super::rows::{LeaseRows, micros};
 use super::session::LeaseSession;
 use super::statement::Values;
-use crate::server::pool::Dial;
+use crate::server::dial::Dial;
 
 /// The shortest time for which an eviction keeps a row: with none, the row would never be free again.
 const MIN_COOLDOWN: Duration = Duration::from_millis(1);

@@ -10,8 +10,8 @@ use super::reply::Row;
 use super::rows::{BUSY_PAUSE, LeaseRows, TRIES, micros};
 use super::session::LeaseSession;
 use super::statement::Values;
+use crate::server::dial::Dial;
 use crate::server::error::Failure;
-use crate::server::pool::Dial;
 
 impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
     pub(super) async fn renew(self: Arc<Self>, request: RenewRequest) -> Result<RenewReply, BackendError> {

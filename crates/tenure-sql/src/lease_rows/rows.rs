@@ -13,8 +13,9 @@ use super::reply::{Outcome, Row};
 use super::session::{LeaseSession, Widths};
 use super::statement::{Statement, Statements, Values};
 use crate::server::Config;
+use crate::server::dial::Dial;
 use crate::server::error::{Failure, invalid};
-use crate::server::pool::{Dial, Pool};
+use crate::server::pool::Pool;
 
 /// How often a statement is repeated whose row another session has locked.
 pub(super) const TRIES: u32 = 4;
@@ -63,6 +64,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         has_tokens.then(|| self.profile.limits.grants(claim.grants).get())
     }
 
+    /// Notes that this client no longer has the claim.
     pub(super) fn ended(&self, claim: &ClaimRef) {
         self.claims.end(claim.id, self.now());
         self.pool.keep_one(self.claims.holds_any());
@@ -86,7 +88,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         }
     }
 
-    /// Reads who holds a row; `None` if nobody does.
+    /// Reads the holder of a row; `None` if the row is free.
     pub(super) fn held(&self, row: Option<Row>) -> Option<(Row, holder::Holder)> {
         let row = row.filter(|row| row.is_held && !row.is_of(holder::EVICTED))?;
         let is = holder::read(row.holder.as_deref()?, self.statements.layout.has_tokens());

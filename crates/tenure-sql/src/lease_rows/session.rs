@@ -7,8 +7,8 @@ use tenure_backend::{Finding, ServerClock};
 use super::reply::{Outcome, Taken};
 use super::statement::{Statement, Statements, Values};
 use crate::server::Config;
+use crate::server::dial::Session;
 use crate::server::error::Failure;
-use crate::server::pool::Session;
 
 /// A connection that runs the statements of lease rows.
 pub(crate) trait LeaseSession: Session {

@@ -20,8 +20,9 @@ use super::rows::LeaseRows;
 use super::session::{LeaseSession, Widths};
 use super::statement::Statements;
 use crate::server::Config;
+use crate::server::dial::Dial;
 use crate::server::error::runtime_ended;
-use crate::server::pool::{Dial, Pool};
+use crate::server::pool::Pool;
 
 /// Locks in the rows of a table.
 pub(crate) struct LeaseRowStore<D: Dial<Session: LeaseSession>> {
@@ -96,14 +97,14 @@ impl<D: Dial<Session: LeaseSession>> LeaseRowStore<D> {
         F: Future<Output = Result<T, BackendError>> + Send + 'static,
     {
         let too_many = self.rows.profile.limits.check_batch(batch.len());
-        let inner = self.rows.clone();
+        let rows = self.rows.clone();
         let works: Vec<_> = batch
             .into_iter()
             .map(|element| {
-                let (inner, too_many) = (inner.clone(), too_many.clone());
+                let (rows, too_many) = (rows.clone(), too_many.clone());
                 self.spawn(async move {
                     too_many?;
-                    work(inner, element).await
+                    work(rows, element).await
                 })
             })
             .collect();

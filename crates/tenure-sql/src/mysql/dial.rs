@@ -1,25 +1,25 @@
-//! Connecting: tries each host in turn until one accepts the login and writes.
+//! Connecting, logging in, and setting the session up.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 #[cfg(feature = "tls")]
 use mysql_async::SslOpts;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, OptsBuilder, from_row_opt};
 use tenure_backend::{BackendError, ServerClock};
-use tenure_endpoint::{Host, addresses};
-use tokio::time::timeout;
+use tenure_endpoint::Host;
 
-use super::error::{no_user, not_writable, refused_login, still_clock, unknown_host, weak_sql_mode};
+use super::error::{not_writable, refused_login, still_clock, weak_sql_mode};
 use super::session::MySqlSession;
 use super::statements::{now, now_us};
 #[cfg(feature = "tls")]
 use super::tls;
+use crate::server::Config;
+use crate::server::dial::{Dial, look_up, user};
+use crate::server::error::unexpected_reply;
 #[cfg(feature = "tls")]
-use crate::server::TlsMode;
-use crate::server::error::{not_connected, unexpected_reply};
-use crate::server::pool::Dial;
-use crate::server::{Config, Place};
+use crate::server::{Place, TlsMode};
 
 /// The client reads no setting of the server that it is given here, which saves a request at each connect.
 const MAX_PACKET: usize = 4 * 1024 * 1024;
@@ -50,7 +50,7 @@ impl Dialer {
     /// Reads the certificates if TLS may be used; fails if they are invalid.
     pub(crate) fn new(config: &Config) -> Result<Self, BackendError> {
         #[cfg(not(feature = "tls"))]
-        super::error::without_tls(config.tls)?;
+        crate::server::tls::refuse(config)?;
         Ok(Dialer {
             #[cfg(feature = "tls")]
             tls: tls::settings(config)?,
@@ -58,23 +58,11 @@ impl Dialer {
         })
     }
 
-    async fn one(&self, host: &Host) -> Result<MySqlSession, BackendError> {
-        let found = addresses(host).await;
-        let found = found.map_err(|error| unknown_host(host, &error))?;
-        let found: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
-        let settings = self.settings().await?.ip_or_hostname(host.name());
-        let settings = settings.tcp_port(host.port_or(3306)).resolved_ips(Some(found));
-        self.log_in(settings, &host.to_string()).await
-    }
-
     async fn settings(&self) -> Result<OptsBuilder, BackendError> {
         let config = &self.config;
         let credentials = config.login.credentials().await?;
-        let own_name = || std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok();
-        let user = credentials.user_name().map(str::to_owned).or_else(own_name);
-        let user = user.filter(|user| !user.is_empty()).ok_or_else(no_user)?;
         Ok(OptsBuilder::default()
-            .user(Some(user))
+            .user(Some(user(config, &credentials)?))
             .pass(credentials.secret().map(|password| password.expose()))
             .db_name(config.dbname.as_deref())
             // Otherwise the client would connect again, past a tunnel or a proxy, to the socket that the server names.
@@ -157,27 +145,20 @@ impl Dialer {
 impl Dial for Dialer {
     type Session = MySqlSession;
 
-    async fn dial(&self) -> Result<MySqlSession, BackendError> {
-        let hosts = match &self.config.place {
-            Place::Socket(path, _) => {
-                let address = path.display().to_string();
-                let settings = self.settings().await?.socket(Some(address.as_str()));
-                return self.log_in(settings, &address).await;
-            }
-            Place::Hosts(hosts) => hosts,
-        };
-        // So that a host that does not answer leaves time for the next.
-        let limit = self.config.connect_timeout / u32::try_from(hosts.len()).unwrap_or(1).max(1);
-        let mut last = None;
-        for host in hosts {
-            let opened = timeout(limit, self.one(host)).await;
-            match opened.unwrap_or_else(|_| Err(not_connected(&host.to_string(), limit))) {
-                Ok(session) => return Ok(session),
-                // A wrong password would be refused everywhere, and repeating it may lock the user out.
-                Err(error) if !error.is_transient() => return Err(error),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| not_writable(&self.config.address())))
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    async fn host(&self, host: &Host) -> Result<MySqlSession, BackendError> {
+        let found: Vec<IpAddr> = look_up(host).await?.iter().map(SocketAddr::ip).collect();
+        let settings = self.settings().await?.ip_or_hostname(host.name());
+        let settings = settings.tcp_port(host.port_or(3306)).resolved_ips(Some(found));
+        self.log_in(settings, &host.to_string()).await
+    }
+
+    async fn socket(&self, path: &Path, _: u16) -> Result<MySqlSession, BackendError> {
+        let address = path.display().to_string();
+        let settings = self.settings().await?.socket(Some(address.as_str()));
+        self.log_in(settings, &address).await
     }
 }

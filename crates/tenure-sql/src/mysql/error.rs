@@ -4,9 +4,8 @@ use std::io;
 
 use mysql_async::{DriverError, Error, IoError, ServerError};
 use tenure_backend::{BackendError, Effect, Fault};
-use tenure_endpoint::Host;
 
-use crate::server::error::{Failure, invalid};
+use crate::server::error::Failure;
 
 /// Another session is at the row, or at the table's definition: a wait that was too long or not allowed, a deadlock, an
 /// automatic number that another session draws, and a row or a definition that has changed since it was read.
@@ -191,22 +190,10 @@ fn explain(code: u16) -> (Fault, &'static str) {
     }
 }
 
-pub(super) fn unknown_host(host: &Host, error: &io::Error) -> BackendError {
-    let message = format!(
-        "the host {} is not known: correct the URL, or see the name server",
-        host.name()
-    );
-    BackendError::because(Fault::Store, Effect::None, message, error.to_string())
-}
-
 pub(super) fn not_writable(address: &str) -> BackendError {
     let message =
         format!("no server of {address} accepts writes: each is read-only; name the primary server");
     BackendError::new(Fault::Unavailable, Effect::None, message)
-}
-
-pub(super) fn no_user() -> BackendError {
-    invalid("the URL names no user: write `mysql://USER:PASSWORD@HOST/DATABASE`")
 }
 
 /// Error for a server that cuts long texts, so that two long keys would be one lock.
@@ -221,17 +208,4 @@ pub(super) fn still_clock() -> BackendError {
     let message = "the server's SYSDATE() returns the time at which the statement began, so a statement that waits would \
                    read a wrong time: start the server without `--sysdate-is-now`";
     BackendError::new(Fault::Store, Effect::None, message)
-}
-
-/// Fails if the settings ask for TLS, which this build lacks.
-#[cfg(not(feature = "tls"))]
-pub(super) fn without_tls(mode: crate::server::TlsMode) -> Result<(), BackendError> {
-    use crate::server::TlsMode;
-
-    match mode {
-        TlsMode::Disable | TlsMode::Prefer => Ok(()),
-        _ => Err(BackendError::unsupported(
-            "TLS was left out of this build: enable the feature `tls`, or write `ssl-mode=disabled`",
-        )),
-    }
 }

@@ -1,7 +1,6 @@
 //! What `tenure doctor` finds: settings of the server, of the user and of the table that weaken the locks.
 
 use std::collections::HashMap;
-use std::time::SystemTime;
 
 use mysql_async::Error;
 use mysql_async::prelude::Queryable;
@@ -12,7 +11,7 @@ use super::session::MySqlSession;
 use super::statements::statements;
 use crate::lease_rows::Layout;
 use crate::server::error::Failure;
-use crate::server::{Config, Place, TlsMode};
+use crate::server::{Config, findings};
 
 const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('binlog_format', 'group_replication_single_primary_mode',
     'innodb_flush_log_at_trx_commit', 'log_bin', 'max_connections', 'read_only', 'rpl_semi_sync_master_enabled',
@@ -56,7 +55,12 @@ pub(super) async fn examine(session: &mut MySqlSession, config: &Config) -> Resu
         Layout::Unique | Layout::Version => from_session,
     };
     found.extend(clock(&server, time, zone.unwrap_or_default(), config));
-    found.extend(connections(&server, session, config));
+    let (used, most) = (
+        server.number("threads_connected"),
+        server.number("max_connections"),
+    );
+    found.extend(findings::connections(used, most));
+    found.extend(findings::encryption(config, session.is_encrypted));
     Ok(found)
 }
 
@@ -186,41 +190,7 @@ fn clock(server: &Server, time: i64, zone: i64, config: &Config) -> Vec<Finding>
             "each row that they read is locked until they end, and clients of Tenure then find it busy",
         ));
     }
-    let here = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    let difference = (here.as_secs_f64() - time as f64 / 1e6).abs();
-    if difference > 1.0 {
-        found.push(Finding::note(
-            format!("the server's clock differs from this machine's by {difference:.1} s"),
-            "leases end by the server's clock; if a replica with this machine's clock took over, they would end early or late",
-        ));
-    }
-    found
-}
-
-fn connections(server: &Server, session: &MySqlSession, config: &Config) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let (used, most) = (
-        server.number("threads_connected"),
-        server.number("max_connections"),
-    );
-    if used * 10 > most * 9 {
-        found.push(Finding::warning(
-            format!("{used} of {most} connections are in use"),
-            "clients that need another one are refused",
-        ));
-    }
-    let is_remote = match &config.place {
-        Place::Socket(..) => false,
-        Place::Hosts(hosts) => !hosts
-            .iter()
-            .all(|host| ["localhost", "127.0.0.1", "::1"].contains(&host.name())),
-    };
-    if is_remote && !session.is_encrypted && config.tls == TlsMode::Prefer {
-        found.push(Finding::warning(
-            "the connection is not encrypted: the server does not offer TLS, and `ssl-mode=preferred` does without",
-            "anyone who reads the network sees the keys of the locks; add `ssl-mode=verify_identity`",
-        ));
-    }
+    found.extend(findings::clock(time));
     found
 }
 

@@ -24,7 +24,7 @@ use dial::Dialer;
 
 /// Connects once, to check the server and the table, and returns the store.
 pub(crate) async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
-    let pool = Pool::new(Dialer::new(&config)?, config.bounds());
+    let pool = Pool::new(Dialer::new(&config)?);
     let mut leased = pool.lease().await?;
     let statements = statements::statements(&config, leased.session.returns_rows());
     let checked = pool.within(table::check(&mut leased.session, &config)).await;
@@ -34,7 +34,7 @@ pub(crate) async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendErro
 
 /// Creates the table of the layout, if it is not there.
 pub(crate) async fn create(config: Config) -> Result<(), BackendError> {
-    let pool = Pool::new(Dialer::new(&config)?, config.bounds());
+    let pool = Pool::new(Dialer::new(&config)?);
     let mut leased = pool.lease().await?;
     let created = pool.within(leased.session.create(&schema(&config))).await;
     let created = leased.end(created).map_err(Failure::into_error);

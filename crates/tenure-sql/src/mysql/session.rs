@@ -9,8 +9,8 @@ use tenure_backend::{Clock, ServerClock};
 
 use super::error::failure;
 use crate::lease_rows::{Row, Statement, Statements, Value, Values};
+use crate::server::dial::Session;
 use crate::server::error::{Failure, unexpected_reply};
-use crate::server::pool::Session;
 
 /// A connection to a server that accepts writes.
 ///

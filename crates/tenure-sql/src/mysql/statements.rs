@@ -33,7 +33,7 @@ const VERSION_TAKE: &str =
         {changed} = {now}, {ends} = {later}
     WHERE {key} = :key AND NOT {held} AND NOT {mine} AND {now_us} < :until";
 
-/// A new row's version begins at the time in microseconds, so that tokens rise even if somebody has deleted the row.
+/// A new row's version begins at the time in microseconds, so that tokens rise even after the row was deleted.
 const VERSION_INSERT: &str = "INSERT INTO {table} ({key}, version, locked, {holder}, {changed}, {ends})
     VALUES ({key_in_time}, GREATEST(:tokens, {now_us}), 1, :holder, {now}, {later})
     ON DUPLICATE KEY UPDATE {key} = VALUES({key})";
@@ -77,7 +77,7 @@ pub(super) fn statements(config: &Config, returns: bool) -> Statements {
             }
             Layout::Version => format!("{VERSION_CLEAR} AND {{held}}"),
         }),
-        // A textbook client does not know the end of a lease, so the claim's late release frees the row too.
+        // The release after the lease's end: a textbook client does not take a row whose lease has ended.
         clear: match layout {
             Layout::Version => Some(statement(VERSION_CLEAR)),
             Layout::Unique => Some(statement("DELETE FROM {table} WHERE {key} = :key AND {mine}")),

@@ -2,12 +2,12 @@
 
 use mysql_async::{ClientIdentity, Error, IoError, SslOpts};
 use tenure_backend::BackendError;
-use tenure_endpoint::{Verification, system_authorities, tls_config_verifying};
+use tenure_endpoint::{Verification, system_authorities};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::{self, CertificateError};
 
-use crate::server::error::invalid;
-use crate::server::{Config, TlsMode};
+use crate::server::Config;
+use crate::server::tls::{client_config, unfit, verification};
 
 /// Describes the TLS of a store; `None` without TLS. Reads the certificates, so that a wrong file fails early. The client
 /// crate reads the named files again at each connect.
@@ -17,10 +17,7 @@ pub(super) fn settings(config: &Config) -> Result<Option<SslOpts>, BackendError>
     let Some(verification) = verification(config) else {
         return Ok(None);
     };
-    // Flattens the cause into the message, because `Invalid` errors carry no source.
-    let unfit = |error| invalid(format!("no TLS can be spoken: {error}"));
-    let identity = config.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
-    tls_config_verifying(verification, config.ca.as_deref(), identity).map_err(unfit)?;
+    client_config(config)?;
     if CryptoProvider::get_default().is_none() {
         // Fails if another thread has just installed one, which then serves as well.
         let _ = ring::default_provider().install_default();
@@ -36,7 +33,7 @@ pub(super) fn settings(config: &Config) -> Result<Option<SslOpts>, BackendError>
             let authorities = match &config.ca {
                 Some(file) => vec![file.clone().into()],
                 None => system_authorities()
-                    .map_err(unfit)?
+                    .map_err(|error| unfit(&error))?
                     .into_iter()
                     .map(|one| one.to_vec().into())
                     .collect(),
@@ -46,17 +43,6 @@ pub(super) fn settings(config: &Config) -> Result<Option<SslOpts>, BackendError>
                 .with_disable_built_in_roots(true)
         }
     }))
-}
-
-fn verification(config: &Config) -> Option<Verification> {
-    Some(match config.tls {
-        TlsMode::Disable => return None,
-        TlsMode::VerifyFull => Verification::Host,
-        TlsMode::VerifyCa => Verification::Authority,
-        // Naming an authority asks for it to be verified.
-        TlsMode::Require if config.ca.is_some() => Verification::Authority,
-        TlsMode::Require | TlsMode::Prefer => Verification::Nothing,
-    })
 }
 
 /// A name for which the refused certificate is valid, if a trusted authority has signed it and any host may use it.

@@ -1,4 +1,4 @@
-//! Connecting: tries each host in turn until one accepts the login and writes.
+//! Connecting and logging in.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -6,31 +6,29 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tenure_backend::{BackendError, Fault, ServerClock};
-use tenure_endpoint::{Credentials, Host, addresses};
+use tenure_backend::{BackendError, ServerClock};
+use tenure_endpoint::{Credentials, Host};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{AsyncMessage, Connection};
+#[cfg(feature = "tls")]
+use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::either::Either;
 
-use super::error::{is_of_commit, no_user, not_writable, refused_login, unknown_host, unreachable};
+use super::error::{is_of_commit, not_writable, refused_login, unreachable};
 use super::session::PgSession;
-use crate::server::error::not_connected;
-use crate::server::pool::Dial;
-use crate::server::{Config, Place, TlsMode};
+use crate::server::dial::{Dial, look_up, user};
+use crate::server::{Config, Place, TlsMode, tls};
 
 /// Opens connections with the settings of a store.
 pub(crate) struct Dialer {
     config: Config,
-    /// Index of the host that answered last. It is tried first.
-    first: AtomicUsize,
     #[cfg(feature = "tls")]
-    tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,
+    tls: Option<MakeRustlsConnect>,
 }
 
 /// What the server says of itself at each connect.
@@ -42,40 +40,25 @@ const GREETING: &str =
 impl Dialer {
     /// Reads the certificates if TLS may be used; fails if they are invalid.
     pub(crate) fn new(config: &Config) -> Result<Self, BackendError> {
+        #[cfg(not(feature = "tls"))]
+        tls::refuse(config)?;
         Ok(Dialer {
             #[cfg(feature = "tls")]
-            tls: tls(config)?,
-            config: without_tls(config)?,
-            first: AtomicUsize::new(0),
+            tls: tls::client_config(config)?.map(|read| MakeRustlsConnect::new(Arc::unwrap_or_clone(read))),
+            config: config.clone(),
         })
     }
 
-    async fn one(&self, host: &Host) -> Result<PgSession, BackendError> {
-        let found = addresses(host)
-            .await
-            .map_err(|error| unknown_host(host, &error))?;
-        let opened = async {
-            let stream = TcpStream::connect(&*found).await?;
-            stream.set_nodelay(true)?;
-            let own = stream.local_addr()?;
-            Ok::<_, io::Error>((stream, own))
-        };
-        let (stream, own) = opened
-            .await
-            .map_err(|error| unreachable(&host.to_string(), &error))?;
-        self.log_in(Either::Left(stream), host.name(), Peer::Port(own))
-            .await
-    }
-
-    async fn socket(&self, folder: &Path, port: u16) -> Result<PgSession, BackendError> {
-        let path = folder.join(format!(".s.PGSQL.{port}"));
-        let stream = UnixStream::connect(&path).await;
-        let stream = stream.map_err(|error| unreachable(&path.display().to_string(), &error))?;
-        self.log_in(Either::Right(stream), "localhost", Peer::Socket(port))
-            .await
-    }
-
-    async fn log_in(&self, stream: Stream, host: &str, peer: Peer) -> Result<PgSession, BackendError> {
+    async fn log_in(
+        &self,
+        stream: Stream,
+        #[cfg_attr(
+            not(feature = "tls"),
+            expect(unused_variables, reason = "only certificates have it")
+        )]
+        host: &str,
+        peer: Peer,
+    ) -> Result<PgSession, BackendError> {
         let credentials = self.config.login.credentials().await?;
         let settings = self.settings(&credentials)?;
         let warned = Arc::new(AtomicBool::new(false));
@@ -88,7 +71,6 @@ impl Dialer {
             let connector = connector.map_err(|error| unreachable(host, &error))?;
             return self.greet(settings, stream, connector, peer, warned).await;
         }
-        let _ = host;
         self.greet(settings, stream, tokio_postgres::NoTls, peer, warned)
             .await
     }
@@ -96,13 +78,7 @@ impl Dialer {
     fn settings(&self, credentials: &Credentials) -> Result<tokio_postgres::Config, BackendError> {
         let config = &self.config;
         let mut settings = tokio_postgres::Config::new();
-        let own_name = || {
-            ["USER", "LOGNAME"]
-                .iter()
-                .find_map(|name| std::env::var(name).ok())
-        };
-        let user = credentials.user_name().map(str::to_owned).or_else(own_name);
-        let user = user.filter(|user| !user.is_empty()).ok_or_else(no_user)?;
+        let user = user(config, credentials)?;
         settings.dbname(config.dbname.as_deref().unwrap_or(&user));
         settings.user(user);
         if let Some(password) = credentials.secret() {
@@ -172,31 +148,31 @@ impl Dialer {
 impl Dial for Dialer {
     type Session = PgSession;
 
-    async fn dial(&self) -> Result<PgSession, BackendError> {
-        let hosts = match &self.config.place {
-            Place::Socket(folder, port) => return self.socket(folder, *port).await,
-            Place::Hosts(hosts) => hosts,
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    async fn host(&self, host: &Host) -> Result<PgSession, BackendError> {
+        let found = look_up(host).await?;
+        let opened = async {
+            let stream = TcpStream::connect(&*found).await?;
+            stream.set_nodelay(true)?;
+            let own = stream.local_addr()?;
+            Ok::<_, io::Error>((stream, own))
         };
-        // A silent host must leave time for the others.
-        let limit = self.config.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
-        let first = self.first.load(Ordering::Relaxed);
-        let mut failed: Option<BackendError> = None;
-        for index in (first..hosts.len()).chain(0..first) {
-            let host = &hosts[index];
-            let opened = timeout(limit, self.one(host)).await;
-            match opened.unwrap_or_else(|_| Err(not_connected(&host.to_string(), limit))) {
-                Ok(session) => {
-                    self.first.store(index, Ordering::Relaxed);
-                    return Ok(session);
-                }
-                // A wrong password would be refused everywhere, and repeating it may lock the user out.
-                Err(error) if error.fault() == Fault::Denied => return Err(error),
-                // If one host may answer later, the failure is transient, whatever the others say.
-                Err(error) if error.is_transient() => failed = Some(error),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        Err(failed.unwrap_or_else(|| not_writable(&self.config.address())))
+        let (stream, own) = opened
+            .await
+            .map_err(|error| unreachable(&host.to_string(), &error))?;
+        self.log_in(Either::Left(stream), host.name(), Peer::Port(own))
+            .await
+    }
+
+    async fn socket(&self, folder: &Path, port: u16) -> Result<PgSession, BackendError> {
+        let path = folder.join(format!(".s.PGSQL.{port}"));
+        let stream = UnixStream::connect(&path).await;
+        let stream = stream.map_err(|error| unreachable(&path.display().to_string(), &error))?;
+        self.log_in(Either::Right(stream), "localhost", Peer::Socket(port))
+            .await
     }
 }
 
@@ -234,39 +210,3 @@ impl Peer {
 
 /// A stream of bytes to and from a server.
 type Stream = Either<TcpStream, UnixStream>;
-
-#[cfg(feature = "tls")]
-fn tls(config: &Config) -> Result<Option<tokio_postgres_rustls::MakeRustlsConnect>, BackendError> {
-    use tenure_endpoint::{Verification, tls_config_verifying};
-
-    let verification = match config.tls {
-        TlsMode::Disable => return Ok(None),
-        TlsMode::VerifyFull => Verification::Host,
-        TlsMode::VerifyCa => Verification::Authority,
-        // As libpq does: who names an authority wants it to be asked.
-        TlsMode::Require if config.ca.is_some() => Verification::Authority,
-        TlsMode::Require | TlsMode::Prefer => Verification::Nothing,
-    };
-    let identity = config.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
-    let settings = tls_config_verifying(verification, config.ca.as_deref(), identity);
-    // Flattens the cause into the message, because `Invalid` errors carry no source.
-    let settings =
-        settings.map_err(|error| crate::server::error::invalid(format!("no TLS can be spoken: {error}")))?;
-    let settings = Arc::unwrap_or_clone(settings);
-    Ok(Some(tokio_postgres_rustls::MakeRustlsConnect::new(settings)))
-}
-
-#[cfg(feature = "tls")]
-fn without_tls(config: &Config) -> Result<Config, BackendError> {
-    Ok(config.clone())
-}
-
-#[cfg(not(feature = "tls"))]
-fn without_tls(config: &Config) -> Result<Config, BackendError> {
-    match config.tls {
-        TlsMode::Disable | TlsMode::Prefer => Ok(config.clone()),
-        _ => Err(BackendError::unsupported(
-            "TLS was left out of this build: enable the feature `tls`, or write `sslmode=disable`",
-        )),
-    }
-}

@@ -2,15 +2,13 @@
 
 use std::error::Error as _;
 use std::fmt::Display;
-use std::io;
 
 use tenure_backend::{BackendError, Effect, Fault};
-use tenure_endpoint::Host;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::server::Config;
-use crate::server::error::{Failure, invalid};
+use crate::server::error::Failure;
 
 /// The failure of a statement. The server undoes a statement that it refuses, so a refusal has no effect.
 pub(super) fn failure(error: &Error) -> Failure {
@@ -187,14 +185,6 @@ pub(super) fn uncertain() -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }
 
-pub(super) fn unknown_host(host: &Host, error: &io::Error) -> BackendError {
-    let message = format!(
-        "the host {} is not known: correct the URL, or see the name server",
-        host.name()
-    );
-    BackendError::because(Fault::Store, Effect::None, message, error.to_string())
-}
-
 pub(super) fn unreachable(address: &str, error: &dyn Display) -> BackendError {
     let message = format!("PostgreSQL at {address} cannot be reached: see whether it runs there");
     BackendError::because(Fault::Unavailable, Effect::None, message, error.to_string())
@@ -206,8 +196,4 @@ pub(super) fn not_writable(address: &str) -> BackendError {
          see the role's `default_transaction_read_only`"
     );
     BackendError::new(Fault::Unavailable, Effect::None, message)
-}
-
-pub(super) fn no_user() -> BackendError {
-    invalid("the URL names no user: write `postgres://USER:PASSWORD@HOST/DATABASE`")
 }

@@ -7,7 +7,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::session::PgSession;
 use crate::lease_rows::Layout;
 use crate::server::error::Failure;
-use crate::server::{Config, Place, TlsMode};
+use crate::server::{Config, findings};
 
 /// A standby that is farther behind than this has lost contact, or cannot keep up.
 const FAR_BEHIND: i64 = 16 * 1024 * 1024;
@@ -26,27 +26,24 @@ const SETTINGS: &str = "SELECT current_setting('fsync') AS fsync, current_settin
     (SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn))::bigint FROM pg_stat_replication) AS behind,
     (SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL) AS subscriptions,
     coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS encrypted,
-    abs(extract(epoch FROM clock_timestamp()) - $1::bigint / 1000000.0)::float8 AS clock_difference,
-    has_table_privilege($2::text, 'SELECT') AND has_table_privilege($2, 'INSERT')
-        AND has_table_privilege($2, 'UPDATE') AS may_write,
-    has_table_privilege($2, 'DELETE') AS may_delete,
-    (SELECT relpersistence = 'u' FROM pg_class WHERE oid = to_regclass($2)) AS is_unlogged,
-    timezone($3::text, date_trunc('year', now()) + interval '4704 hours')
-        - timezone($3, date_trunc('year', now()) + interval '336 hours') <> interval '4368 hours' AS sets_clocks";
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time,
+    has_table_privilege($1::text, 'SELECT') AND has_table_privilege($1, 'INSERT')
+        AND has_table_privilege($1, 'UPDATE') AS may_write,
+    has_table_privilege($1, 'DELETE') AS may_delete,
+    (SELECT relpersistence = 'u' FROM pg_class WHERE oid = to_regclass($1)) AS is_unlogged,
+    timezone($2::text, date_trunc('year', now()) + interval '4704 hours')
+        - timezone($2, date_trunc('year', now()) + interval '336 hours') <> interval '4368 hours' AS sets_clocks";
 
 /// Looks for settings that weaken the locks.
 pub(super) async fn examine(session: &mut PgSession, config: &Config) -> Result<Vec<Finding>, Failure> {
     let table = config.table_name();
-    let here = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    let here = i64::try_from(here.as_micros()).unwrap_or_default();
     // An offset is the same all year.
     let zone = config
         .time_zone
         .as_deref()
         .filter(|zone| !zone.starts_with(['+', '-']));
     let zone = zone.unwrap_or("UTC");
-    let params: [(&(dyn ToSql + Sync), Type); 3] =
-        [(&here, Type::INT8), (&table, Type::TEXT), (&zone, Type::TEXT)];
+    let params: [(&(dyn ToSql + Sync), Type); 2] = [(&table, Type::TEXT), (&zone, Type::TEXT)];
     let rows = session.ask(SETTINGS, &params).await?;
     let Some(row) = rows.first() else {
         return Ok(Vec::new());
@@ -169,31 +166,9 @@ fn connection(row: &Row, session: &PgSession, config: &Config) -> Vec<Finding> {
             "statements are not prepared, which costs some time",
         ));
     }
-    if number(row, "connections") * 10 > number(row, "max_connections") * 9 {
-        let (used, most) = (number(row, "connections"), number(row, "max_connections"));
-        found.push(Finding::warning(
-            format!("{used} of {most} connections are in use"),
-            "clients that need another one are refused",
-        ));
-    }
-    let difference: f64 = row.try_get("clock_difference").unwrap_or_default();
-    if difference > 1.0 {
-        found.push(Finding::note(
-            format!("the server's clock differs from this machine's by {difference:.1} s"),
-            "leases end by the server's clock; if a standby with this machine's clock took over, they would end early or late",
-        ));
-    }
-    let is_remote = match &config.place {
-        Place::Socket(..) => false,
-        Place::Hosts(hosts) => !hosts
-            .iter()
-            .all(|host| ["localhost", "127.0.0.1", "::1"].contains(&host.name())),
-    };
-    if is_remote && !is_set(row, "encrypted") && config.tls == TlsMode::Prefer {
-        found.push(Finding::warning(
-            "the connection is not encrypted: the server does not offer TLS, and `sslmode=prefer` does without",
-            "anyone who reads the network sees the keys of the locks; add `sslmode=verify-full`",
-        ));
-    }
+    let (used, most) = (number(row, "connections"), number(row, "max_connections"));
+    found.extend(findings::connections(used, most));
+    found.extend(findings::clock(number(row, "time")));
+    found.extend(findings::encryption(config, is_set(row, "encrypted")));
     found
 }

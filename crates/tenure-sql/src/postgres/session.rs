@@ -13,8 +13,8 @@ use tokio_postgres::{Client, RowStream};
 
 use super::error::{failure, uncertain};
 use crate::lease_rows::{Param, Statement, Value, Values};
+use crate::server::dial::Session;
 use crate::server::error::Failure;
-use crate::server::pool::Session;
 
 /// A connection to a server that accepts writes.
 pub(crate) struct PgSession {

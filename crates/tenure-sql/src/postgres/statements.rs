@@ -60,9 +60,10 @@ pub(super) fn statements(config: &Config) -> Statements {
         look: statement(LOOK),
         renew: statement(&renew),
         release: statement(release),
+        // The release after the lease's end: a textbook client does not take a row whose lease has ended.
         clear: match layout {
-            Layout::Version => Some(statement(VERSION_CLEAR)),
-            Layout::Unique => Some(statement(UNIQUE_CLEAR)),
+            Layout::Version => Some(statement(&VERSION_RELEASE.replace("{held}", "l.locked"))),
+            Layout::Unique => Some(statement(&UNIQUE_RELEASE.replace(" AND {held}", ""))),
             Layout::ShedLock => None,
         },
         evict: statement(&format!("WITH {SETTINGS}, {evict}")),
@@ -83,8 +84,6 @@ const ROW_TAKE: &str = "put AS (
     RETURNING 1)
 SELECT look.*, {now_us} AS now, (SELECT count(*) FROM put) AS granted, NULL::bigint AS last";
 
-const UNIQUE_CLEAR: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine}";
-
 const UNIQUE_RELEASE: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine} AND {held}";
 
 /// A textbook client deletes such rows as well.
@@ -101,7 +100,7 @@ UPDATE {table} l SET {holder} = :holder, {ends} = {later}, {changed} = {now}
 FROM target WHERE l.{key} = target.key AND l.{holder} = :target AND {held}";
 
 /// `version`: takes a row that is free, or inserts a missing one. A new row's version begins at the time in microseconds, so
-/// that tokens rise even if somebody has deleted the row. A statement that inserts a key holds the key's advisory lock.
+/// that tokens rise even after the row was deleted. A statement that inserts a key holds the key's advisory lock.
 const VERSION_TAKE: &str = "free AS MATERIALIZED (
     SELECT l.{key} AS key FROM {table} l
     WHERE l.{key} = :key AND NOT {held} AND NOT {mine} AND {now_us} < :until FOR UPDATE SKIP LOCKED),
@@ -123,19 +122,13 @@ const VERSION_RELEASE: &str = "WITH own AS MATERIALIZED (SELECT l.{key} AS key F
 UPDATE {table} l SET locked = false, {holder} = NULL, version = l.version + 1, {changed} = {now}, {ends} = NULL
 FROM own WHERE l.{key} = own.key";
 
-/// A textbook client does not know the end of a lease, so the claim's late release frees the row too.
-const VERSION_CLEAR: &str = "WITH own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l
-    WHERE l.{key} = :key AND l.locked AND {mine} FOR UPDATE)
-UPDATE {table} l SET locked = false, {holder} = NULL, version = l.version + 1, {changed} = {now}, {ends} = NULL
-FROM own WHERE l.{key} = own.key";
-
 const VERSION_EVICT: &str = "target AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l CROSS JOIN cfg
     WHERE l.{key} = :key AND l.{holder} = :target AND l.version = :seen AND {held} AND cfg.durable IS NOT NULL
     FOR UPDATE OF l)
 UPDATE {table} l SET {holder} = NULL, version = l.version + 1, {changed} = {now}, {ends} = {later}
 FROM target WHERE l.{key} = target.key AND l.{holder} = :target AND l.version = :seen AND {held}";
 
-/// A textbook client does not know the end of a lease. So the row is freed after the cooldown, if nobody has taken it.
+/// A textbook client does not know the end of a lease. So the row is freed after the cooldown, unless another claim has taken it.
 const VERSION_SETTLE: &str = "UPDATE {table} l SET locked = false, version = l.version + 1, {ends} = NULL
 WHERE l.{key} = :key AND l.version = :seen AND l.locked AND l.{holder} IS NULL";
 

@@ -10,7 +10,6 @@ use tenure_backend::{BackendError, Clock, SystemClock};
 use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl};
 
 use super::error::invalid;
-use super::pool::Bounds;
 use crate::lease_rows::Layout;
 
 /// The layouts that a URL may name.
@@ -274,17 +273,6 @@ impl Config {
     /// The servers as `host:port`, or the path of the socket.
     pub fn address(&self) -> String {
         self.place.to_string()
-    }
-
-    /// The limits of the store's connections.
-    pub(crate) fn bounds(&self) -> Bounds {
-        Bounds {
-            address: self.address(),
-            connections: self.connections,
-            connect_timeout: self.connect_timeout,
-            command_timeout: self.command_timeout,
-            idle: self.idle,
-        }
     }
 
     /// The table with its schema, as statements name it. Both are identifiers of letters, digits and `_`.

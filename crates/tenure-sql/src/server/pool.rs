@@ -4,45 +4,21 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tenure_backend::BackendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::dial::{Dial, Session as _, dial};
 use super::error::{Failure, not_connected, unanswered};
-
-/// Opens connections.
-pub(crate) trait Dial: Send + Sync + 'static {
-    type Session: Session;
-
-    /// Opens a connection to a server that accepts writes, within the pool's time limit.
-    fn dial(&self) -> impl Future<Output = Result<Self::Session, BackendError>> + Send;
-}
-
-/// A connection.
-pub(crate) trait Session: Send + 'static {
-    /// Returns whether the server or the network has closed the connection, as far as is known without a request.
-    fn is_closed(&self) -> bool;
-}
-
-/// Time limits of connecting and of each statement, and the greatest number of connections.
-#[derive(Clone, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) address: String,
-    pub(crate) connections: usize,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) command_timeout: Duration,
-    /// An idle connection is closed after this time.
-    pub(crate) idle: Duration,
-}
 
 /// The connections of one store.
 pub(crate) struct Pool<D: Dial> {
-    dial: D,
-    bounds: Bounds,
+    dialer: D,
+    /// Index of the host that answered last.
+    first: AtomicUsize,
     /// One permit for each connection that may be open.
     permits: Arc<Semaphore>,
     /// Connections at rest. The one that was used last is at the end, and is used next.
@@ -57,11 +33,11 @@ pub(crate) struct Pool<D: Dial> {
 }
 
 impl<D: Dial> Pool<D> {
-    pub(crate) fn new(dial: D, bounds: Bounds) -> Arc<Self> {
+    pub(crate) fn new(dialer: D) -> Arc<Self> {
         Arc::new(Pool {
-            dial,
-            permits: Arc::new(Semaphore::new(bounds.connections)),
-            bounds,
+            permits: Arc::new(Semaphore::new(dialer.config().connections)),
+            dialer,
+            first: AtomicUsize::new(0),
             idle: Mutex::default(),
             keeps_one: AtomicBool::new(false),
             closes_idle: AtomicBool::new(false),
@@ -96,7 +72,7 @@ impl<D: Dial> Pool<D> {
         &self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let limit = self.bounds.command_timeout;
+        let limit = self.dialer.config().command_timeout;
         timeout(limit, work)
             .await
             .unwrap_or_else(|_| Err(unanswered(limit).into()))
@@ -115,9 +91,10 @@ impl<D: Dial> Pool<D> {
             }
             self.failed.store(true, Ordering::Relaxed);
         }
-        let limit = self.bounds.connect_timeout;
-        let opened = timeout(limit, self.dial.dial()).await;
-        let opened = opened.unwrap_or_else(|_| Err(not_connected(&self.bounds.address, limit)))?;
+        let config = self.dialer.config();
+        let limit = config.connect_timeout;
+        let opened = timeout(limit, dial(&self.dialer, &self.first)).await;
+        let opened = opened.unwrap_or_else(|_| Err(not_connected(&config.address(), limit)))?;
         if self.failed.swap(false, Ordering::Relaxed) {
             self.replaced.send_replace(());
         }
@@ -168,7 +145,7 @@ impl<D: Dial> Lease<D> {
 
 /// Closes connections that were idle for long. Ends when none is left.
 async fn close_idle<D: Dial>(pool: Arc<Pool<D>>) {
-    let limit = pool.bounds.idle;
+    let limit = pool.dialer.config().idle;
     let mut wake = Instant::now() + limit;
     loop {
         sleep_until(wake).await;

@@ -22,7 +22,7 @@ pub(crate) const USER: &str = "tenure";
 pub(crate) const PASSWORD: &str = "s3cr3t-and-long";
 
 /// The server's clock plus the time by which the test has moved it. No stored function, because a statement that calls one
-/// leaves no `LAST_INSERT_ID`. The table `step` has no row locks, so that nobody finds a row busy because of it.
+/// leaves no `LAST_INSERT_ID`. The table `step` has no row locks, so no session finds a row busy because of it.
 const NOW: &str = "(SYSDATE(6) + INTERVAL (SELECT us FROM step) MICROSECOND)";
 
 /// The system's clock plus the time by which the test has moved it.

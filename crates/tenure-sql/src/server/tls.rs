@@ -1,0 +1,61 @@
+//! What the settings say of TLS.
+
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+
+use tenure_backend::BackendError;
+#[cfg(feature = "tls")]
+use tenure_endpoint::{Verification, tls_config_verifying};
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::ClientConfig;
+
+#[cfg(not(feature = "tls"))]
+use super::config::Database;
+use super::config::{Config, TlsMode};
+#[cfg(feature = "tls")]
+use super::error::invalid;
+
+/// What is verified of the server's certificate; `None` without TLS.
+#[cfg(feature = "tls")]
+pub(crate) fn verification(config: &Config) -> Option<Verification> {
+    Some(match config.tls {
+        TlsMode::Disable => return None,
+        TlsMode::VerifyFull => Verification::Host,
+        TlsMode::VerifyCa => Verification::Authority,
+        // As libpq does: naming an authority asks for it to be verified.
+        TlsMode::Require if config.ca.is_some() => Verification::Authority,
+        TlsMode::Require | TlsMode::Prefer => Verification::Nothing,
+    })
+}
+
+/// Reads the certificates, unless TLS is off. Fails if they are invalid.
+#[cfg(feature = "tls")]
+pub(crate) fn client_config(config: &Config) -> Result<Option<Arc<ClientConfig>>, BackendError> {
+    let Some(verification) = verification(config) else {
+        return Ok(None);
+    };
+    let identity = config.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
+    let read = tls_config_verifying(verification, config.ca.as_deref(), identity);
+    read.map(Some).map_err(|error| unfit(&error))
+}
+
+/// Error for certificates that cannot be used. It has the cause in its message, because `Invalid` errors carry no source.
+#[cfg(feature = "tls")]
+pub(crate) fn unfit(error: &dyn std::error::Error) -> BackendError {
+    invalid(format!("no TLS can be spoken: {error}"))
+}
+
+/// Fails if the settings ask for TLS, which this build lacks.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn refuse(config: &Config) -> Result<(), BackendError> {
+    if config.tls <= TlsMode::Prefer {
+        return Ok(());
+    }
+    let option = match config.database {
+        Database::Postgres => "sslmode=disable",
+        Database::MySql => "ssl-mode=disabled",
+    };
+    Err(BackendError::unsupported(format!(
+        "TLS was left out of this build: enable the feature `tls`, or write `{option}`"
+    )))
+}
