@@ -21,7 +21,7 @@ const CHAOS_SEEDS: &str = "50";
 
 /// Runs with faults. Columns: test program, test, seed. Behind Sentinel the seed, modulo 3, is the number of replicas
 /// that acknowledge each grant. An empty seed is a random one.
-const FAULT_RUNS: [[&str; 3]; 10] = [
+const FAULT_RUNS: [[&str; 3]; 12] = [
     ["sqlite", "sqlite_locks_hold_under_worker_faults", ""],
     ["redis", "redis_locks_hold_under_all_faults", ""],
     ["redis", "tokens_rise_across_restarts_that_lose_data", ""],
@@ -36,6 +36,12 @@ const FAULT_RUNS: [[&str; 3]; 10] = [
         "",
     ],
     ["databases", "postgres_unique_rows_hold_under_all_faults", ""],
+    [
+        "databases",
+        "mariadb_rows_with_versions_hold_under_all_faults",
+        "",
+    ],
+    ["databases", "mariadb_unique_rows_hold_under_all_faults", ""],
 ];
 
 /// Stores of the acceptance script. Columns: servers that the program `with_store` starts, end of the URL, what the

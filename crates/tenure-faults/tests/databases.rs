@@ -27,3 +27,17 @@ async fn postgres_unique_rows_hold_under_all_faults() {
         hold_under_all_faults(Store::postgres("unique").await).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mariadb_rows_with_versions_hold_under_all_faults() {
+    if needs("mariadbd", "mariadb-server") {
+        hold_under_all_faults(Store::mariadb("version").await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mariadb_unique_rows_hold_under_all_faults() {
+    if needs("mariadbd", "mariadb-server") {
+        hold_under_all_faults(Store::mariadb("unique").await).await;
+    }
+}

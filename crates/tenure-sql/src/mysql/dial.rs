@@ -33,10 +33,10 @@ const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 const SETTINGS: &str = "SET NAMES utf8mb4, autocommit = 1, time_zone = '{zone}', lock_wait_timeout = 1,
     innodb_lock_wait_timeout = IF(VERSION() LIKE '%MariaDB%', 0, 1)";
 
-/// What the server says of itself at each connect. The server's clock is read before and after a pause, because an option of
-/// the server makes `SYSDATE` return the time at which the statement began. A server that is `super_read_only` is also
-/// `read_only`; the replicas of some cloud providers are `innodb_read_only` alone.
-const GREETING: &str = "SELECT {now_us}, SLEEP(0.001), {now_us}, VERSION(), @@sql_mode,
+/// What the server says of itself at each connect. An option of the server makes `SYSDATE` return the time at which the
+/// statement began, as `NOW` always does. A server that is `super_read_only` is also `read_only`; the replicas of some cloud
+/// providers are `innodb_read_only` alone.
+const GREETING: &str = "SELECT {now_us}, SYSDATE(6) = NOW(6), VERSION(), @@sql_mode,
     CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND NOT @@global.innodb_read_only";
 
 /// Opens connections with the settings of a store.
@@ -88,15 +88,15 @@ impl Dialer {
         let greeted = greeted.await.map_err(|error| refused_login(&error, address));
         let (conn, is_encrypted, greeting) = greeted?;
         let greeting = greeting.and_then(|row| from_row_opt(row).ok());
-        let greeting: (i64, i64, i64, String, String, bool) = greeting.ok_or_else(unexpected_reply)?;
-        let (before, _, time, version, sql_mode, is_writable) = greeting;
+        let greeting: (i64, bool, String, String, bool) = greeting.ok_or_else(unexpected_reply)?;
+        let (time, stands_still, version, sql_mode, is_writable) = greeting;
         if !is_writable {
             return Err(not_writable(&config.address()));
         }
         if !sql_mode.contains("STRICT_TRANS_TABLES") && !sql_mode.contains("STRICT_ALL_TABLES") {
             return Err(weak_sql_mode());
         }
-        if time <= before {
+        if stands_still {
             return Err(still_clock());
         }
         Ok(MySqlSession {
