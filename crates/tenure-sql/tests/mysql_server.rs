@@ -122,7 +122,7 @@ async fn a_server_that_cuts_texts_or_stops_its_clock_is_refused() {
     assert_refused(&case.url(case.address()), Fault::Store, "STRICT_TRANS_TABLES").await;
 }
 
-/// Each textbook's table is refused with the statement that mends it.
+/// Each textbook's table is refused with the statement that mends it: most fold letters, so that two keys are one (R21).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_of_another_form_is_refused_with_its_cure() {
     let tables = [
@@ -183,6 +183,7 @@ async fn the_schema_can_be_applied_twice() {
     }
 }
 
+/// R21: a key is refused before anything is sent, or locks under its whole name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_longer_than_the_column_is_refused() {
     let case = Case::new("shedlock");

@@ -61,6 +61,7 @@ async fn other_sessions(pooler: &Mutex<PgBouncer>) -> Vec<tokio_postgres::Client
     sessions
 }
 
+/// R20: what a client sets does not stay with the pooler's connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_clients_of_the_pool_see_none_of_our_settings() {
     let (server, pooler) = own_pooler();

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use postgres::*;
 use tenure_backend::{Backend, BackendError, Effect, Fault, LockKey, Mode, Phase, Query};
 use tenure_sql::server::{Config, Credentials, create, open, schema};
+use tokio::task::JoinSet;
 
 /// Asserts that connecting fails with this fault and these words, without effect, and shows no password.
 async fn refuses(config: Config, fault: Fault, words: &str) {
@@ -435,6 +436,24 @@ async fn nothing_is_created_unless_asked() {
         .await
         .expect_err("there is no such schema");
     assert_error(&error, (Fault::Store, Effect::None), "the schema is not there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_clients_may_create_the_table_at_once() {
+    let case = Case::new("version").await;
+    case.ask(&format!("GRANT CREATE ON SCHEMA {} TO {ROLE}", case.schema));
+    for _ in 0..10 {
+        case.script(&format!("DROP TABLE {}", case.table())).await;
+        let mut clients = JoinSet::new();
+        for _ in 0..10 {
+            clients.spawn(create(case.config()));
+        }
+        while let Some(created) = clients.join_next().await {
+            created
+                .expect("no panic")
+                .expect("one creates it, and the others find it");
+        }
+    }
 }
 
 /// Calls the store until it has noticed that its connection was closed, and has opened another.

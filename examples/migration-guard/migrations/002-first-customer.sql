@@ -1,1 +1,1 @@
-INSERT INTO customers (name) VALUES ('the first');
+INSERT INTO customers (id, name) VALUES (1, 'the first');

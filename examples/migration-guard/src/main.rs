@@ -17,8 +17,9 @@ use steps::Database;
 
 const USAGE: &str = "usage: migration-guard FOLDER [DATABASE [MAX_WAIT]]
 
-Applies the .sql files of FOLDER to DATABASE (shop.db) in the order of their names, or waits for MAX_WAIT (1m) until another
-process has. The lock store is TENURE_URL, or a SQLite file in the temporary folder.";
+Applies the .sql files of FOLDER to DATABASE in the order of their names, or waits for MAX_WAIT (1m) until another process
+has. DATABASE is a SQLite file (shop.db) or postgres://USER:PASSWORD@HOST/NAME. The lock store is TENURE_URL; by default it
+is the PostgreSQL database itself, or a SQLite file in the temporary folder.";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -41,8 +42,9 @@ async fn start() -> Result<(), Box<dyn Error>> {
     let max_wait = tenure::parse_duration(&args.next().unwrap_or_else(|| "1m".to_owned()))?;
 
     let asked_to_stop = stop::signals()?;
-    let database = Database::open(&database)?;
-    let client = tenure::connect(&program::store_or_file("migration-guard-locks.db")).await?;
+    let store = lock_store(&database).await?;
+    let database = Database::open(&database).await?;
+    let client = tenure::connect(&store).await?;
     let outcome = tokio::select! {
         outcome = migrate(&client, &database, &folder, max_wait) => outcome,
         signal = asked_to_stop => Err(signal.into()),
@@ -54,6 +56,17 @@ async fn start() -> Result<(), Box<dyn Error>> {
     // The last step closes the client, which releases its locks. Otherwise they would stay until their leases end.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
+}
+
+/// The URL of the lock store. In a PostgreSQL database without one this makes the table of the locks.
+async fn lock_store(database: &str) -> Result<String, tenure::Error> {
+    if program::named_store().is_some() || !steps::is_postgres(database) {
+        return Ok(program::store_or_file("migration-guard-locks.db"));
+    }
+    let and = if database.contains('?') { '&' } else { '?' };
+    let store = format!("{database}{and}layout=version");
+    tenure::create_schema(&store).await?;
+    Ok(store)
 }
 
 /// Waits while another replica migrates, checks under the lock which steps are left, and applies them.
@@ -73,16 +86,17 @@ async fn migrate(
 }
 
 async fn apply(guard: &Guard, database: &Database, folder: &Path) -> Result<(), Box<dyn Error>> {
+    database.prepare().await?;
     for file in steps::files(folder)? {
         let name = steps::name(&file);
-        if database.has(&name)? {
+        if database.has(&name).await? {
             println!("{name}: done before");
             continue;
         }
         println!("{name}: running");
-        // The only await of a step: here `while_held` ends a migrator that has lost the lock.
+        // At each await `while_held` ends a migrator that has lost the lock.
         let sql = tokio::fs::read_to_string(&file).await?;
-        database.apply(&name, &sql, guard.token())?;
+        database.apply(&name, &sql, guard.token()).await?;
         println!("{name}: done");
     }
     Ok(())

@@ -13,20 +13,25 @@ use rusqlite::Connection;
 use rusqlite::types::FromSql;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
+use tenure_servers::{Postgres, needs};
 
 const FIRST: &str = "CREATE TABLE customers (name TEXT); INSERT INTO customers VALUES ('one')";
 const SECOND: &str = "INSERT INTO customers VALUES ('two')";
 
-/// Starts a migrator, which waits after its first step: the file of the second step is a pipe, still without a
+/// Starts a migrator with `start`. It waits after its first step: the file of the second step is a pipe, still without a
 /// writer.
-fn half_way(fixture: &Fixture) -> Process {
+fn half_way_with(fixture: &Fixture, start: impl Fn(&Path) -> Process) -> Process {
     fs::create_dir(fixture.path("steps")).unwrap();
     fs::write(fixture.path("steps/1.sql"), FIRST).unwrap();
     let mode = Mode::RUSR | Mode::WUSR;
     mknodat(CWD, fixture.path("steps/2.sql"), FileType::Fifo, mode, 0).unwrap();
-    let migrator = replica(fixture, &fixture.path("steps"), "1m");
+    let migrator = start(&fixture.path("steps"));
     migrator.line_with("2: running");
     migrator
+}
+
+fn half_way(fixture: &Fixture) -> Process {
+    half_way_with(fixture, |folder| replica(fixture, folder, "1m"))
 }
 
 fn complete(fixture: &Fixture) {
@@ -37,6 +42,14 @@ fn complete(fixture: &Fixture) {
 fn replica(fixture: &Fixture, folder: &Path, max_wait: &str) -> Process {
     let mut command = fixture.command(env!("CARGO_BIN_EXE_migration-guard"));
     command.arg(folder).args(["shop.db", max_wait]);
+    Process::start(command)
+}
+
+/// A replica whose locks lie in the database that it migrates.
+fn replica_on(server: &Postgres, fixture: &Fixture, folder: &Path) -> Process {
+    let mut command = fixture.command(env!("CARGO_BIN_EXE_migration-guard"));
+    command.env_remove("TENURE_URL");
+    command.arg(folder).args([&server.url(), "1m"]);
     Process::start(command)
 }
 
@@ -52,11 +65,8 @@ fn customers(fixture: &Fixture) -> Vec<String> {
     column(fixture, "SELECT name FROM customers")
 }
 
-#[test]
-fn one_of_eight_replicas_migrates_and_all_start() {
-    let fixture = Fixture::new();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
-    let mut replicas: Vec<_> = (0..8).map(|_| replica(&fixture, &folder, "1m")).collect();
+/// Waits until all replicas have started. Exactly one has migrated.
+fn assert_one_migrated(mut replicas: Vec<Process>) {
     let mut migrators = 0;
     for replica in &mut replicas {
         let said = replica.rest();
@@ -68,7 +78,49 @@ fn one_of_eight_replicas_migrates_and_all_start() {
         migrators += done / 2;
     }
     assert_eq!(migrators, 1);
+}
+
+#[test]
+fn one_of_eight_replicas_migrates_and_all_start() {
+    let fixture = Fixture::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    assert_one_migrated((0..8).map(|_| replica(&fixture, &folder, "1m")).collect());
     assert_eq!(customers(&fixture), ["the first"]);
+}
+
+#[test]
+fn one_of_ten_replicas_migrates_postgres_and_all_start() {
+    if !needs("postgres", "postgresql") {
+        return;
+    }
+    let (fixture, server) = (Fixture::new(), Postgres::start().expect("the server starts"));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    assert_one_migrated((0..10).map(|_| replica_on(&server, &fixture, &folder)).collect());
+    assert_eq!(server.ask("SELECT name FROM customers").unwrap(), "the first");
+}
+
+#[test]
+fn a_dead_migrator_of_postgres_is_replaced() {
+    if !needs("postgres", "postgresql") {
+        return;
+    }
+    let (fixture, server) = (Fixture::new(), Postgres::start().expect("the server starts"));
+    let mut migrator = half_way_with(&fixture, |folder| replica_on(&server, &fixture, folder));
+    let mut next = replica_on(&server, &fixture, &fixture.path("steps"));
+    assert_eq!(next.line().as_deref(), Some("waiting"));
+
+    migrator.send(Signal::KILL);
+    assert_eq!(migrator.exit_code(), 128 + 9);
+    complete(&fixture);
+    assert_eq!(next.rest(), ["1: done before", "2: running", "2: done", "ready"]);
+    assert_eq!(next.exit_code(), 0);
+    assert_eq!(
+        server.ask("SELECT name FROM customers ORDER BY name").unwrap(),
+        "one\ntwo"
+    );
+    let rising =
+        "SELECT count(*) FROM migrations a, migrations b WHERE a.name < b.name AND a.fence < b.fence";
+    assert_eq!(server.ask(rising).unwrap(), "1");
 }
 
 #[test]

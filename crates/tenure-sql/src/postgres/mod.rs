@@ -34,11 +34,16 @@ pub(crate) async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendErro
     ))
 }
 
+/// Lets one client at a time create a table: the server refuses all but one of several `CREATE TABLE IF NOT EXISTS` that
+/// run at once. The server runs a script as one transaction.
+const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('tenure schema', 0));";
+
 /// Creates the table of the layout, if it is not there.
 pub(crate) async fn create(config: Config) -> Result<(), BackendError> {
     let pool = Pool::new(Dialer::new(&config)?);
     let mut leased = pool.lease().await?;
-    let created = pool.within(leased.session.create(&schema(&config))).await;
+    let script = [ONE_AT_A_TIME, &schema(&config)].concat();
+    let created = pool.within(leased.session.create(&script)).await;
     let created = leased.end(created).map_err(Failure::into_error);
     pool.close();
     created
