@@ -17,6 +17,7 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
         ("tenure", env!("CARGO_PKG_VERSION").to_owned()),
         ("SQLite", rusqlite::version().to_owned()),
         ("Redis", version("redis-server", "--version")),
+        ("PostgreSQL", version("psql", "--version")),
     ]
 }
 

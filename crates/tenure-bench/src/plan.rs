@@ -32,6 +32,8 @@ pub(crate) enum Store {
     Memory,
     Sqlite,
     Redis,
+    /// The layout `version`; the server writes to no disk
+    Postgres,
 }
 
 /// Distance between the clients and the store's server.
@@ -186,7 +188,7 @@ fn clients(workload: Workload, store: Store, distance: Distance) -> Vec<Client> 
     if store == Store::Redis && !matches!(workload, Workload::Many | Workload::LoneWaiter) {
         clients.push(Client::Redisson);
     }
-    // SQLite and Redis have no well-known statements for read-write locks and semaphores.
+    // The databases and Redis have no well-known statements for read-write locks and semaphores.
     if store == Store::Memory || workload.is_exclusive() {
         clients.push(Client::Bare);
     }
@@ -197,7 +199,7 @@ fn impossible(workload: Workload, store: Store, distance: Distance) -> Option<&'
     if !store.can_be(distance) {
         return Some("it has no server that could be elsewhere");
     }
-    if store == Store::Sqlite && !workload.is_exclusive() {
+    if matches!(store, Store::Sqlite | Store::Postgres) && !workload.is_exclusive() {
         return Some("no other client has such a lock there to compare with");
     }
     (store == Store::Memory && workload.tasks().len() > 1).then_some("memory is not shared between processes")
@@ -210,15 +212,15 @@ mod tests {
     #[test]
     fn every_workload_is_paired_with_every_store_and_bare() {
         let (made, notes) = pairings(&[], &[], Distance::Near);
-        assert_eq!(made.len(), 19);
+        assert_eq!(made.len(), 25);
         let processes = ["pair", "hot-processes", "lone-waiter"];
         let left_out = |store: &'static str, why: &'static str| {
             move |workload| format!("{workload} on {store} is left out: {why}.")
         };
         let unshared = processes.map(left_out("memory", "memory is not shared between processes"));
         let no_peer = "no other client has such a lock there to compare with";
-        let shared = ["readers", "permits"].map(left_out("sqlite", no_peer));
-        assert_eq!(notes, [&unshared[..], &shared].concat());
+        let shared = ["sqlite", "postgres"].map(|store| ["readers", "permits"].map(left_out(store, no_peer)));
+        assert_eq!(notes, [&unshared[..], shared.as_flattened()].concat());
         for pairing in &made {
             assert_eq!(pairing.clients.first(), Some(&Client::Tenure));
             let has_bare = pairing.store == Store::Memory || pairing.workload.is_exclusive();

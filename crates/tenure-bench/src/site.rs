@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use tenure_servers::{Proxy, Redis, RedisCluster, Way, is_installed};
+use tenure_servers::{Postgres, Proxy, Redis, RedisCluster, Way, is_installed};
 
 use crate::Fallible;
 use crate::cores::Core;
@@ -13,6 +13,9 @@ use crate::plan::{Client, Distance, Store};
 
 /// Name of the lock file in the folder of a site, i.e. of one client's store.
 const FILE: &str = "locks.db";
+
+/// With this option a PostgreSQL server shows the statements of its clients, from which the client `bare` learns them.
+const SHOWS_LONG_STATEMENTS: &str = "track_activity_query_size = '16kB'";
 
 /// Number of masters of a cluster, and of servers of a quorum.
 const SEVERAL: usize = 3;
@@ -34,6 +37,7 @@ pub(crate) struct Site {
     pub(crate) location: Location,
     _servers: Vec<(Redis, Option<Proxy>)>,
     _cluster: Option<RedisCluster>,
+    _database: Option<Postgres>,
     _folder: TempDir,
 }
 
@@ -95,12 +99,18 @@ impl Site {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")
             .tempdir_in(&sites.root)?;
-        let (mut servers, mut cluster) = (Vec::new(), None);
+        let (mut servers, mut cluster, mut database) = (Vec::new(), None, None);
         let url = match store {
             Store::Memory => "memory:".to_owned(),
             Store::Sqlite => {
                 let path = folder.path().join(FILE).display().to_string();
                 format!("sqlite:{}", path.replace('%', "%25").replace('?', "%3F"))
+            }
+            Store::Postgres => {
+                let server = database.insert(Postgres::start_with(&[SHOWS_LONG_STATEMENTS], &[], None)?);
+                let url = format!("{}?layout=version", server.url());
+                tenure::create_schema(&url).await?;
+                url
             }
             Store::Redis if client == Client::TenureCluster => {
                 let cluster = cluster.insert(RedisCluster::start(SEVERAL, false, &["--save", ""], None)?);
@@ -137,6 +147,7 @@ impl Site {
             location,
             _servers: servers,
             _cluster: cluster,
+            _database: database,
             _folder: folder,
         })
     }
@@ -155,13 +166,17 @@ impl Location {
 
 /// Fails if the store needs a program that is not installed. The error says how to install it.
 pub(crate) fn check(store: Store) -> Fallible<()> {
-    match store {
-        Store::Memory | Store::Sqlite => Ok(()),
-        Store::Redis if is_installed("redis-server") => Ok(()),
-        Store::Redis => Err(
-            "`redis-server` is not installed: `cargo xtask setup` or `apt-get install redis-server` brings it, \
+    let (program, package) = match store {
+        Store::Memory | Store::Sqlite => return Ok(()),
+        Store::Redis => ("redis-server", "redis-server"),
+        Store::Postgres => ("postgres", "postgresql"),
+    };
+    match is_installed(program) {
+        true => Ok(()),
+        false => Err(format!(
+            "`{program}` is not installed: `cargo xtask setup` or `apt-get install {package}` brings it, \
              `--store memory,sqlite` does without"
-                .into(),
-        ),
+        )
+        .into()),
     }
 }

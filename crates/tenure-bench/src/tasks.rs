@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::Fallible;
 use crate::client::polling::Polling;
+use crate::client::rows::Rows;
 use crate::client::statements::Statements;
 use crate::client::{Lock, Side, peers, waiting};
 use crate::last_holder::LastHolder;
@@ -90,6 +91,7 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
             (Client::Bare, Store::Sqlite) => {
                 serve(waiting::keys(Statements::open(&location.lock_file())?), work).await
             }
+            (Client::Bare, Store::Postgres) => serve(waiting::keys(Rows::open(url).await?), work).await,
             (Client::Bare, Store::Redis) => serve(waiting::keys(Polling::open(url).await?), work).await,
         }
     })

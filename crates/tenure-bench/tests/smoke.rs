@@ -68,8 +68,13 @@ fn cells(text: &str) -> impl Iterator<Item = Vec<&str>> {
 fn every_workload_runs_on_every_supported_store() {
     let alone = ["solo", "many", "hot"];
     for workload in [&alone[..], &["pair", "hot-processes", "lone-waiter"]].concat() {
-        for store in ["memory", "sqlite", "redis"] {
-            if store == "redis" && !needs("redis-server", "redis-server") {
+        for store in ["memory", "sqlite", "redis", "postgres"] {
+            let can_run = match store {
+                "redis" => needs("redis-server", "redis-server"),
+                "postgres" => needs("postgres", "postgresql"),
+                _ => true,
+            };
+            if !can_run {
                 continue;
             }
             let (rows, printed) = rows(workload, store, WITHOUT_JAVA);

@@ -1,0 +1,66 @@
+//! The baseline for PostgreSQL: the very statements of Tenure's layout `version`, prepared, on one connection.
+//!
+//! So it costs what the server takes for them. It promises less than Tenure: nothing renews the lease, a lost reply leaves the
+//! row held, and a connection that is lost is not replaced. `waiting` implements the wait.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, NoTls, Statement};
+
+use super::waiting::BareStore;
+use crate::Fallible;
+
+const LEASE: Duration = Duration::from_secs(30);
+/// A request that reaches the server later has no effect.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// Number of tokens of each grant.
+const TOKENS: i64 = 1;
+
+pub(crate) struct Rows {
+    client: Client,
+    take: Statement,
+    free: Statement,
+}
+
+impl Rows {
+    /// Connects, and learns from the server which statements Tenure sends. The server must show long statements.
+    pub(crate) async fn open(url: &str) -> Fallible<Self> {
+        let (server, _) = url.split_once('?').ok_or("the URL names no layout")?;
+        let (client, connection) = tokio_postgres::connect(server, NoTls).await?;
+        tokio::spawn(connection);
+        let name = format!("learns-{}", std::process::id());
+        let latest = async || {
+            let query = "SELECT query FROM pg_stat_activity WHERE application_name = $1";
+            Fallible::Ok(client.query_one(query, &[&name]).await?.try_get::<_, String>(0)?)
+        };
+        let tenure = tenure::connect(&format!("{url}&application_name={name}")).await?;
+        let guard = tenure.mutex(&*name).lock().await?;
+        let take = latest().await?;
+        guard.unlock().await?;
+        let free = latest().await?;
+        tenure.close(TIME_LIMIT).await?;
+        Ok(Rows {
+            take: client.prepare(&take).await?,
+            free: client.prepare(&free).await?,
+            client,
+        })
+    }
+}
+
+impl BareStore for Rows {
+    async fn take(&self, key: &str, holder: i64) -> Fallible<bool> {
+        let id = holder.to_string();
+        let lease = i64::try_from(LEASE.as_micros())?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let until = i64::try_from((now + TIME_LIMIT).as_micros())?;
+        let values: [&(dyn ToSql + Sync); 6] = [&key, &id, &until, &id, &TOKENS, &lease];
+        let taken = self.client.query_one(&self.take, &values).await?;
+        Ok(taken.try_get::<_, i64>("granted")? == 1)
+    }
+
+    async fn free(&self, key: &str, holder: i64) -> Fallible<bool> {
+        let id = holder.to_string();
+        Ok(self.client.execute(&self.free, &[&key, &id]).await? == 1)
+    }
+}
