@@ -1,6 +1,7 @@
 //! Invalidations: the store's hints that claims may be gone cause renewals, and decide nothing.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tenure::{Guard, Lost, LostCause};
 use tenure_backend::{Invalidation, LockKey};
@@ -146,17 +147,24 @@ async fn a_kept_claim_is_checked() {
 /// Endless false invalidations do not let one client keep a key for ever.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_local_hand_overs_is_not_lengthened() {
-    let (fixture, client, backend, guard) = subscribed().await;
-    let waiting = spawned(client.mutex("k").lock()).await;
-    let released = backend.control(Verb::Release).count();
-    backend.invalidate(named("k"));
-    settle().await;
-    assert_eq!(renewals(&backend).0, 1);
-    // The last confirmation by the watchdog is long ago, so the store decides who is next.
-    guard.unlock().await.unwrap();
-    let next = served(waiting).await;
-    assert!(backend.control(Verb::Release).count() > released);
-    drop((next, fixture));
+    for (held_for, is_local) in [(Duration::ZERO, true), (SECOND, false)] {
+        let (_fixture, client, backend, guard) = subscribed().await;
+        let releases = backend.control(Verb::Release);
+        let second = spawned(client.mutex("k").lock()).await;
+        let third = spawned(client.mutex("k").lock()).await;
+        guard.unlock().await.unwrap();
+        // This claim has a token for the third caller, too. A fresh claim is handed over in memory. An older one is
+        // not, though a renewal has just confirmed it: the store decides who is next.
+        let second = served(second).await;
+        pass(held_for).await;
+        let (released, renewed) = (releases.count(), renewals(&backend).0);
+        backend.invalidate(named("k"));
+        settle().await;
+        assert_eq!(renewals(&backend).0, renewed + 1);
+        second.unlock().await.unwrap();
+        let _third = served(third).await;
+        assert_eq!(releases.count() == released, is_local, "after {held_for:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
