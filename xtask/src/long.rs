@@ -46,7 +46,7 @@ const FAULT_RUNS: [[&str; 3]; 12] = [
 
 /// Stores of the acceptance script. Columns: servers that the program `with_store` starts, end of the URL, what the
 /// store's profile lacks.
-const STORES: [[&str; 3]; 16] = [
+const STORES: [[&str; 3]; 17] = [
     ["redis", "", ""],
     ["redis", "?layout=plain", "rwlock,semaphore,fair,list"],
     ["redis", "?layout=spring&registry=accept", "rwlock,semaphore,fair"],
@@ -63,6 +63,7 @@ const STORES: [[&str; 3]; 16] = [
     ["pgbouncer", "?layout=unique", "rwlock,semaphore,fair,fence"],
     ["mariadb", "?layout=version", "rwlock,semaphore,fair"],
     ["mariadb", "?layout=unique", "rwlock,semaphore,fair,fence"],
+    ["mariadb", "?layout=shedlock", "rwlock,semaphore,fair,fence"],
 ];
 
 /// Runs all parts, also after a failure, and prints a line for each. `args` may be `--accept FILE`: a script that is

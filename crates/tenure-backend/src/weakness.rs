@@ -81,12 +81,14 @@ impl Profile {
         Some(self.lacks(what, consequence))
     }
 
+    /// A note, because the engine withdraws such a claim again, and the request has a deadline.
     fn forgotten_ends(&self) -> Option<Finding> {
         (!self.remembers_ended).then(|| {
-            self.lacks(
-                "does not remember claims that have ended",
-                "a request that a slow network delivers after the unlock takes the lock again, for no holder, until \
-                 that lease ends",
+            let (store, layout) = (self.store, self.layout);
+            Finding::note(
+                format!("{store} in its layout {layout} does not remember claims that have ended"),
+                "a request that a slow network delivers after its caller has given up takes the lock, for no holder, \
+                 until the client withdraws it again, or until the lease ends if the client is gone",
             )
         })
     }
@@ -179,19 +181,24 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_protection_is_a_warning() {
-        let with = |fencing| Profile { fencing, ..shelf() };
-        let forgets = Profile {
+    fn forgetting_ended_claims_is_a_note() {
+        let line = finding(&Profile {
             remembers_ended: false,
             ..shelf()
-        };
+        });
+        let begin = "note: shelf in its layout rows does not remember claims";
+        assert!(line.starts_with(begin), "{line}");
+    }
+
+    #[test]
+    fn a_missing_protection_is_a_warning() {
+        let with = |fencing| Profile { fencing, ..shelf() };
         for (profile, words) in [
             (
                 with(Fencing::None),
                 "shelf in its layout rows gives no fencing tokens; ",
             ),
             (with(Fencing::Process), "only within one process; "),
-            (forgets, "a slow network delivers after the unlock"),
         ] {
             let line = finding(&profile);
             assert!(line.starts_with("warning: ") && line.contains(words), "{line}");
