@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::Builder;
 
-use fixture::Setting;
+use fixture::{LIMIT, Setting, within};
 use table::Table;
 
 /// The number of tests at a time. Most of them wait for leases, wake-ups or other processes.
@@ -37,7 +37,11 @@ pub(crate) fn run(table: &'static Table) -> ExitCode {
                         .worker_threads(2)
                         .enable_all()
                         .build()?;
-                    runtime.block_on((case.run)(Setting { subject, driver }));
+                    runtime.block_on(within(
+                        LIMIT * 3,
+                        "the end of the test",
+                        (case.run)(Setting { subject, driver }),
+                    ));
                     Ok(())
                 };
                 trials.push(Trial::test(name, run));
