@@ -1,5 +1,8 @@
-"""redis-py's Lock, driven line by line by Tenure's tests. interop/src/peer.rs describes the requests."""
+"""Lock clients, driven line by line by Tenure's tests. interop/src/peer.rs describes the requests. The argument names the
+module with the client.
+"""
 
+import importlib
 import json
 import os
 import queue
@@ -8,8 +11,6 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-
-import redis  # noqa: E402
 
 output = threading.Lock()
 
@@ -22,23 +23,24 @@ def answer(number, **fields):
 class Owner:
     """A thread that does one thing at a time, with one lock object for each key."""
 
-    def __init__(self, peer):
-        self.peer = peer
+    def __init__(self, client, name):
+        self.client = client
+        self.name = name
         self.locks = {}
         self.work = queue.SimpleQueue()
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
         while True:
-            number, verb, key, rest = self.work.get()
+            number, verb, kind, key, rest = self.work.get()
             try:
-                answer(number, value=self.serve(verb, key, rest))
+                answer(number, value=self.serve(verb, kind, key, rest))
             except Exception as error:
                 answer(number, error=type(error).__name__, message=str(error))
 
-    def serve(self, verb, key, rest):
+    def serve(self, verb, kind, key, rest):
         if key not in self.locks:
-            self.locks[key] = self.peer.redis.lock(key, timeout=self.peer.lease, thread_local=False)
+            self.locks[key] = self.client.lock(self.name, kind, key)
         lock = self.locks[key]
         if verb == "acquire":
             lock.acquire()
@@ -52,10 +54,17 @@ class Owner:
             return lock.reacquire()
         elif verb == "state":
             return int(lock.owned())
+        elif verb == "token":
+            return lock.token
+        elif verb == "raise":
+            self.raise_(*rest)
         elif verb == "count":
             return self.count(lock, *rest)
         else:
             raise ValueError(f"no such verb: {verb}")
+
+    def raise_(self, counter):
+        self.client.write(counter, self.client.read(counter) + 1)
 
     def count(self, lock, counter, turns):
         """Increments by reading and then writing, so that two holders at a time lose an increment.
@@ -68,40 +77,40 @@ class Owner:
             lock.acquire()
             longest = max(longest, time.monotonic() - asked)
             try:
-                self.peer.redis.set(counter, int(self.peer.redis.get(counter) or 0) + 1)
+                self.raise_(counter)
             finally:
                 lock.release()
         return int(longest * 1000)
 
 
 class Peer:
-    """A client of redis-py and its owners."""
+    """A connected client and its owners."""
 
-    def __init__(self, url, lease):
-        self.redis = redis.Redis.from_url(url)
-        self.lease = int(lease) / 1000
+    def __init__(self, client):
+        self.client = client
         self.owners = {}
 
     def owner(self, name):
         if name not in self.owners:
-            self.owners[name] = Owner(self)
+            self.owners[name] = Owner(self.client, name)
         return self.owners[name]
 
 
 def main():
+    client = importlib.import_module(sys.argv[1])
     peers = {}
     for line in sys.stdin:
-        number, verb, client, *rest = line.split()
+        number, verb, peer, *rest = line.split()
         number = int(number)
         if verb == "open":
-            peers[client] = Peer(*rest)
+            peers[peer] = Peer(client.Client(rest[0], int(rest[1]) / 1000))
             answer(number, value="")
         elif verb == "close":
-            peers.pop(client)
+            peers.pop(peer).client.close()
             answer(number, value=None)
         else:
-            owner, _, key, *rest = rest
-            peers[client].owner(owner).work.put((number, verb, key, rest))
+            owner, kind, key, *rest = rest
+            peers[peer].owner(owner).work.put((number, verb, kind, key, rest))
     # Ends the process although threads still wait for locks.
     os._exit(0)
 

@@ -22,6 +22,12 @@ pub enum Driver {
     Redsync,
     /// node-redlock.
     NodeRedlock,
+    /// ShedLock's `JdbcTemplateLockProvider`.
+    ShedLock,
+    /// The textbook's SQL, on PostgreSQL.
+    Psycopg,
+    /// The textbook's SQL, on MariaDB.
+    PyMySql,
 }
 
 /// A tool that a driver needs. Columns: name in `PATH`, Debian package.
@@ -37,13 +43,16 @@ impl Driver {
     pub const REDISSON: [Driver; 2] = [Driver::Redisson, Driver::RedissonOld];
 
     /// Every driver, in the order of the variants.
-    pub const ALL: [Driver; 6] = [
+    pub const ALL: [Driver; 9] = [
         Driver::Redisson,
         Driver::RedissonOld,
         Driver::Spring,
         Driver::RedisPy,
         Driver::Redsync,
         Driver::NodeRedlock,
+        Driver::ShedLock,
+        Driver::Psycopg,
+        Driver::PyMySql,
     ];
 
     /// The client's name and release.
@@ -55,6 +64,9 @@ impl Driver {
             Driver::RedisPy => "redis-py 8.1.0",
             Driver::Redsync => "redsync 4.9.4",
             Driver::NodeRedlock => "node-redlock 5.0.0-beta2",
+            Driver::ShedLock => "ShedLock 7.10.1",
+            Driver::Psycopg => "psycopg 3.3.9",
+            Driver::PyMySql => "PyMySQL 1.2.4",
         }
     }
 
@@ -114,11 +126,12 @@ impl Driver {
                 let maven = "mvn --quiet --batch-mode process-classes -Pspring";
                 (JAVA, Build::new("java", "spring", maven), SPRING)
             }
-            Driver::RedisPy => {
-                let pip = "python3 -m pip --quiet --disable-pip-version-check install --require-hashes \
-                           --target lib --requirement requirements.txt";
-                (PYTHON, Build::new("python", "driver", pip), "python3 driver.py")
+            Driver::ShedLock => {
+                let maven = "mvn --quiet --batch-mode process-classes -Pshedlock";
+                (JAVA, Build::new("java", "shedlock", maven), SHEDLOCK)
             }
+            Driver::RedisPy => (PYTHON, python(), "python3 driver.py redis_lock"),
+            Driver::Psycopg | Driver::PyMySql => (PYTHON, python(), "python3 driver.py textbook"),
             Driver::Redsync => (GO, Build::new("go", "driver", "go build -o driver ."), "./driver"),
             Driver::NodeRedlock => {
                 let npm = "npm ci --silent --prefer-offline --no-audit --no-fund";
@@ -128,11 +141,17 @@ impl Driver {
     }
 }
 
-/// The command line of a JVM driver. Its last word chooses the client.
+fn python() -> Build {
+    let pip = "python3 -m pip --quiet --disable-pip-version-check install --require-hashes \
+               --target lib --requirement requirements.txt";
+    Build::new("python", "driver", pip)
+}
+
+/// The command line of a JVM driver. Its last word chooses the client. The JVM's time zone is not that of any server.
 macro_rules! jvm {
     ($client:literal) => {
         concat!(
-            "java -Xmx64m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+            "java -Duser.timezone=GMT+05:30 -Xmx64m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
              -cp target/classes:target/lib/* tenure.interop.Worker ",
             $client
         )
@@ -141,3 +160,4 @@ macro_rules! jvm {
 
 const REDISSON: &str = jvm!("redisson");
 const SPRING: &str = jvm!("spring");
+const SHEDLOCK: &str = jvm!("shedlock");

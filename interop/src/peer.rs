@@ -140,6 +140,11 @@ impl Lock {
         self.ask("try", &[])
     }
 
+    /// Acquires the lock if it is free, and keeps it for at least this time: ShedLock's `lockAtLeastFor`.
+    pub fn try_at_least(&self, time: Duration) -> Reply<bool> {
+        self.ask("try-at-least", &[&millis(time)])
+    }
+
     /// Waits for the lock for a limited time: `tryLock(wait)`.
     pub fn try_within(&self, wait: Duration) -> Reply<bool> {
         self.ask("acquire-within", &[&millis(wait)])
@@ -180,7 +185,7 @@ impl Lock {
         self.ask("free", &[])
     }
 
-    /// The token of the last grant of a fenced lock of Redisson.
+    /// The token of the last grant of a fenced lock of Redisson, or of a row's version.
     pub fn token(&self) -> Reply<u64> {
         self.ask("token", &[])
     }
@@ -195,10 +200,16 @@ impl Lock {
         self.ask("remaining", &[])
     }
 
-    /// Repeats `turns` times: locks, reads the Redis string `counter`, writes it plus 1, unlocks. Returns the longest
-    /// wait in milliseconds. Without mutual exclusion, increments are lost.
+    /// Repeats `turns` times: locks, reads the number `counter`, writes it plus 1, unlocks. Returns the longest wait in
+    /// milliseconds. Without mutual exclusion, increments are lost. `counter` is a string in Redis, or a table with the
+    /// column `value` in a database.
     pub fn count(&self, counter: &str, turns: u32) -> Reply<u64> {
         self.ask("count", &[counter, &turns.to_string()])
+    }
+
+    /// Increments the number `counter` by reading and then writing it, without the lock.
+    pub fn raise(&self, counter: &str) -> Reply<()> {
+        self.ask("raise", &[counter])
     }
 
     fn ask<T: DeserializeOwned>(&self, verb: &str, rest: &[&str]) -> Reply<T> {

@@ -25,7 +25,7 @@ cargo xtask VERB
   test --long       that, more seeds, half an hour of faults on each store; `--accept FILE`: a script on each store
   mutants [NAME…]   plants the bugs of mutants/*/*.patch and fails if a test misses one
   bench ARGS…       what a lock costs: `quick`, `full`, `--against COMMIT`, `--help` (builds and runs tenure-bench)
-  interop-table     runs the other lock clients next to Tenure, and writes the table of docs/interop.md
+  interop-table     runs the other lock clients next to Tenure, and writes the tables of docs/interop.md
   tidy              the rules that no compiler and no lint checks
   ci                everything that must hold before a merge";
 

@@ -24,8 +24,9 @@ const ALONE: [&str; 4] = [
 ];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
-const FIRST: [&str; 9] = [
+const FIRST: [&str; 10] = [
     "interop/clients",
+    "interop/databases",
     APART,
     "tenure-quorum/redis",
     "tenure-redis/conformance",
@@ -80,12 +81,12 @@ fn chosen(args: &[&str]) -> Command {
     command
 }
 
-/// Runs the cases of `tenure-interop` with every client. Unless one fails, they write the table of docs/interop.md.
+/// Runs the cases of `tenure-interop` with every client. Unless one fails, they write the tables of docs/interop.md.
 pub(crate) fn interop_table() -> Result<(), Failure> {
     if let Some(skipped) = setup::run(true)?.first() {
-        return Err(format!("{skipped}; the table needs every client").into());
+        return Err(format!("{skipped}; the tables need every client").into());
     }
-    let mut command = cargo("test --package tenure-interop --all-features --test clients");
+    let mut command = cargo("test --package tenure-interop --all-features --test clients --test databases");
     command.env("TENURE_INTEROP_TABLE", "write");
     run_command(command)
 }

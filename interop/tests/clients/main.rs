@@ -1,55 +1,22 @@
 //! Clients of other projects and Tenure on one Redis, in both directions: each case runs with each kind of lock that it
-//! is about. After a run of all cases without failures, `TENURE_INTEROP_TABLE=write` writes the table of docs/interop.md.
+//! is about.
 
 mod cases;
-#[path = "../../../examples/fixture.rs"]
-mod examples;
-mod fixture;
-mod subject;
-mod table;
+mod redis;
+#[path = "../shared/mod.rs"]
+mod shared;
+mod subjects;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
-use tokio::runtime::Builder;
+use shared::table::Table;
 
-use cases::CASES;
-use fixture::Setting;
-use subject::SUBJECTS;
-
-/// The number of tests at a time. Most of them wait for leases, wake-ups or other processes.
-const THREADS: usize = 6;
+static TABLE: Table = Table {
+    name: "clients of Redis",
+    subjects: &subjects::SUBJECTS,
+    cases: &cases::CASES,
+};
 
 fn main() -> ExitCode {
-    let mut args = Arguments::from_args();
-    args.test_threads.get_or_insert(THREADS);
-    let mut trials = vec![Trial::test("the_table_in_the_docs_is_up_to_date", || {
-        assert!(table::is_up_to_date(), "run `cargo xtask interop-table`");
-        Ok(())
-    })];
-    for subject in &SUBJECTS {
-        for &driver in subject.drivers {
-            for case in CASES.iter().filter(|case| (case.is_about)(subject, driver)) {
-                let name = format!("{}::{driver:?}::{}", subject.kind, case.name);
-                let run = move || {
-                    let runtime = Builder::new_multi_thread()
-                        .worker_threads(2)
-                        .enable_all()
-                        .build()?;
-                    runtime.block_on((case.run)(Setting { subject, driver }));
-                    Ok(())
-                };
-                trials.push(Trial::test(name, run));
-            }
-        }
-    }
-    let writes = std::env::var("TENURE_INTEROP_TABLE").is_ok_and(|value| value == "write");
-    if writes {
-        trials.remove(0);
-    }
-    let conclusion = libtest_mimic::run(&args, trials);
-    if writes && !conclusion.has_failed() && conclusion.num_filtered_out == 0 {
-        table::write();
-    }
-    conclusion.exit_code()
+    shared::run(&TABLE)
 }

@@ -91,8 +91,11 @@ const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - :idle * i
     AND {key} IN (SELECT l.{key} FROM {table} l WHERE l.{ends} < {now} - :idle * interval '1 microsecond'
         LIMIT 500 FOR UPDATE SKIP LOCKED)";
 
+/// Whole milliseconds, because ShedLock without `usingDbTime` compares with those of its own clock: to it, the key would stay
+/// held until the next one.
 const SHEDLOCK_RELEASE: &str =
-    "UPDATE {table} l SET {ends} = least(l.{ends}, {now}) WHERE l.{key} = :key AND {mine} AND {held}";
+    "UPDATE {table} l SET {ends} = least(l.{ends}, date_trunc('milliseconds', {now}))
+    WHERE l.{key} = :key AND {mine} AND {held}";
 
 const ROW_EVICT: &str = "target AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l CROSS JOIN cfg
     WHERE l.{key} = :key AND l.{holder} = :target AND {held} AND cfg.durable IS NOT NULL FOR UPDATE OF l)

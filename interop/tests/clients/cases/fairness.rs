@@ -4,8 +4,8 @@
 use tenure_interop::{Lock, Reply};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::fixture::{Fixture, LIMIT, LONG, PROMPT, Setting, within};
-use crate::subject::Held;
+use crate::shared::fixture::{Fixture, LIMIT, LONG, PROMPT, Setting, within};
+use crate::shared::subject::Held;
 
 /// Waits until that many waiters are in the queue of Redisson's fair lock.
 async fn until_queued(fixture: &Fixture, waiters: usize) {

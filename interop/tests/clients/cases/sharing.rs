@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fixture::{LONG, PROMPT, Setting, assert_waits, within};
+use crate::shared::fixture::{LONG, PROMPT, Setting, assert_waits, within};
 
 /// Time for which a test observes that a waiter still waits.
 const MOMENT: Duration = Duration::from_millis(300);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::fixture::{LONG, PROMPT, Setting, assert_waits, within};
+use crate::shared::fixture::{LONG, PROMPT, Setting, assert_waits, within};
 
 /// An odd number of measurements, for their median.
 const ROUNDS: usize = 5;

@@ -5,15 +5,17 @@ use std::time::Instant;
 use rustix::process::Signal;
 use tenure_interop::Worker;
 
-use crate::examples::{Fixture as Folder, Process, tenure_command};
-use crate::fixture::{LONG, PROMPT, SHORT, Setting, assert_waits, within};
-use crate::subject::{Kind, Renewal};
+use crate::shared::examples::{Fixture as Folder, Process, tenure_command};
+use crate::shared::fixture::{Fixture, LONG, PROMPT, SHORT, Setting, assert_waits, within};
+use crate::shared::subject::{Kind, Renewal};
 
 pub(crate) async fn their_death_frees_the_lock(setting: Setting) {
     let Some(worker) = Worker::start(setting.driver) else {
         return;
     };
-    let fixture = setting.fixture_in(&worker, SHORT).await;
+    let Some(fixture) = setting.fixture_in(&worker, SHORT).await else {
+        return;
+    };
     fixture.theirs("anna").lock().await.unwrap();
     let ours = fixture.ours();
     let mut waiting = tokio::spawn(async move { ours.lock().await });
@@ -27,6 +29,17 @@ pub(crate) async fn a_death_of_tenure_frees_the_lock(setting: Setting) {
     let Some(fixture) = setting.fixture(LONG).await else {
         return;
     };
+    let hold = hold_of_tenure(&fixture);
+    let theirs = fixture.theirs("anna");
+    let mut waiting = theirs.lock();
+    hold.kill();
+    assert_waits(SHORT / 3, "the other client", &mut waiting).await;
+    within(SHORT + PROMPT, "the other client", waiting).await.unwrap();
+    theirs.unlock().await.unwrap();
+}
+
+/// A process of Tenure that holds the lock with the lease [`SHORT`].
+pub(crate) fn hold_of_tenure(fixture: &Fixture) -> Hold {
     let folder = Folder::new();
     let mut command = folder.command(tenure_command());
     command.env("TENURE_URL", fixture.url());
@@ -37,14 +50,24 @@ pub(crate) async fn a_death_of_tenure_frees_the_lock(setting: Setting) {
         Kind::Permit => _ = command.args(["--permits", "1", "--of", "1"]),
         Kind::Mutex | Kind::Multi => (),
     }
-    let hold = Process::start(command);
-    assert!(hold.line_with("{").contains("\"acquired\""));
-    let theirs = fixture.theirs("anna");
-    let mut waiting = theirs.lock();
-    hold.send(Signal::KILL);
-    assert_waits(SHORT / 3, "the other client", &mut waiting).await;
-    within(SHORT + PROMPT, "the other client", waiting).await.unwrap();
-    theirs.unlock().await.unwrap();
+    let process = Process::start(command);
+    assert!(process.line_with("{").contains("\"acquired\""));
+    Hold {
+        process,
+        _folder: folder,
+    }
+}
+
+/// A process that holds a lock.
+pub(crate) struct Hold {
+    process: Process,
+    _folder: Folder,
+}
+
+impl Hold {
+    pub(crate) fn kill(&self) {
+        self.process.send(Signal::KILL);
+    }
 }
 
 /// Each side holds for two leases, while the other side waits.

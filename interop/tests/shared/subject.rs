@@ -1,9 +1,12 @@
 //! The kinds of locks of other projects, each with its counterpart in Tenure.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::{Client, Error, Guard, Lock, Multi, MultiGuard};
 use tenure_interop::Driver;
+
+use super::fixture::Store;
 
 /// A kind of lock of other projects, and the same kind of Tenure.
 #[derive(Debug)]
@@ -12,8 +15,12 @@ pub(crate) struct Subject {
     pub(crate) name: &'static str,
     /// The clients that offer this kind of lock.
     pub(crate) drivers: &'static [Driver],
+    /// The beginning of the names of its tests: the server, if the program uses several.
+    pub(crate) server: &'static str,
     /// The name in the drivers.
     pub(crate) kind: &'static str,
+    /// Starts the store of a case. Returns `None` if `TENURE_SKIP` names its server.
+    pub(crate) store: fn(&Subject) -> Option<Arc<dyn Store>>,
     /// The options of Tenure's URL.
     pub(crate) options: &'static str,
     /// The key of the tests.
@@ -29,9 +36,11 @@ pub(crate) struct Subject {
     pub(crate) renewal: Renewal,
     /// Whether an owner of the client may hold the lock twice.
     pub(crate) is_reentrant: bool,
-    /// The data in Redis while the client holds, with ids of owners as `ID`.
+    /// The data in the store while the client holds, with ids of owners as `ID`.
     pub(crate) held: &'static [&'static str],
-    /// The data in Redis after an unlock.
+    /// The data while Tenure holds, if Tenure writes more.
+    pub(crate) held_by_us: Option<&'static [&'static str]>,
+    /// The data after an unlock.
     pub(crate) left: &'static [&'static str],
 }
 
@@ -54,116 +63,9 @@ pub(crate) enum Renewal {
     Watchdog,
     /// The client renews only when its user calls a method.
     ByHand,
+    /// The client's locks have no lease.
+    NoLease,
 }
-
-/// The time within which a wake-up takes effect.
-const WOKEN: Duration = Duration::from_millis(200);
-
-const REDISSON: Subject = Subject {
-    name: "",
-    drivers: &Driver::REDISSON,
-    kind: "",
-    options: "",
-    key: "k",
-    ours: Kind::Mutex,
-    they_wake: WOKEN,
-    we_wake: WOKEN,
-    renewal: Renewal::Watchdog,
-    is_reentrant: true,
-    held: &["k hash ID=1"],
-    left: &[],
-};
-
-const SPRING: Subject = Subject {
-    name: "RedisLockRegistry, spinning",
-    drivers: &[Driver::Spring],
-    kind: "spin",
-    options: "?layout=spring&registry=locks",
-    held: &["locks:k string ID"],
-    ..REDISSON
-};
-
-const PLAIN: Subject = Subject {
-    options: "?layout=plain",
-    renewal: Renewal::ByHand,
-    is_reentrant: false,
-    held: &["k string ID"],
-    ..REDISSON
-};
-
-/// Every kind, in the order of the table.
-pub(crate) const SUBJECTS: [Subject; 11] = [
-    Subject {
-        name: "RLock",
-        kind: "plain",
-        ..REDISSON
-    },
-    Subject {
-        name: "RFairLock",
-        kind: "fair",
-        ours: Kind::Fair,
-        ..REDISSON
-    },
-    Subject {
-        name: "RMultiLock",
-        kind: "multi",
-        key: "a,b",
-        ours: Kind::Multi,
-        held: &["a hash ID=1", "b hash ID=1"],
-        ..REDISSON
-    },
-    Subject {
-        name: "RFencedLock",
-        kind: "fenced",
-        // The counter of Redisson's fencing tokens, which Tenure neither reads nor raises.
-        held: &["k hash ID=1", "redisson_lock_token:{k} string 1, for ever"],
-        left: &["redisson_lock_token:{k} string 1, for ever"],
-        ..REDISSON
-    },
-    Subject {
-        name: "RReadWriteLock",
-        kind: "write",
-        ours: Kind::Write,
-        held: &["k hash ID:write=1 mode=write"],
-        ..REDISSON
-    },
-    Subject {
-        name: "RPermitExpirableSemaphore",
-        kind: "permits:1",
-        ours: Kind::Permit,
-        renewal: Renewal::ByHand,
-        is_reentrant: false,
-        held: &["k string 0, for ever", "{k}:timeout zset with 1, for ever"],
-        left: &["k string 1, for ever"],
-        ..REDISSON
-    },
-    SPRING,
-    Subject {
-        name: "RedisLockRegistry, PUB_SUB_LOCK",
-        kind: "pubsub",
-        ..SPRING
-    },
-    Subject {
-        name: "redis-py's Lock",
-        drivers: &[Driver::RedisPy],
-        kind: "redis-py",
-        ..PLAIN
-    },
-    Subject {
-        name: "redsync's Mutex",
-        drivers: &[Driver::Redsync],
-        kind: "redsync",
-        they_wake: Duration::from_millis(250),
-        ..PLAIN
-    },
-    Subject {
-        name: "node-redlock",
-        drivers: &[Driver::NodeRedlock],
-        kind: "redlock",
-        they_wake: Duration::from_millis(300),
-        ..PLAIN
-    },
-];
 
 /// A lock of Tenure of any kind.
 #[derive(Clone, Debug)]
@@ -180,6 +82,11 @@ pub(crate) enum Held {
 }
 
 impl Subject {
+    /// The beginning of the names of this kind's tests.
+    pub(crate) fn path(&self) -> String {
+        [self.server, self.kind].concat()
+    }
+
     /// Tenure's lock on the subject's key.
     pub(crate) fn ours(&self, client: &Client) -> Ours {
         match self.ours {

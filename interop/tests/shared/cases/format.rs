@@ -1,6 +1,6 @@
-//! Both sides write the same data to Redis, and leave the same data after an unlock.
+//! Both sides write the same data to the store, and leave the same data after an unlock.
 
-use crate::fixture::{LONG, Setting};
+use crate::shared::fixture::{LONG, Setting};
 
 pub(crate) async fn both_sides_write_the_same_data(setting: Setting) {
     let Some(fixture) = setting.fixture(LONG).await else {
@@ -17,7 +17,8 @@ pub(crate) async fn both_sides_write_the_same_data(setting: Setting) {
     let left = fixture.subject.left;
     fixture.until_data(|data| data == left).await;
     let guard = ours.lock().await.unwrap();
-    assert_eq!(fixture.data(), fixture.subject.held, "what Tenure writes");
+    let held = fixture.subject.held_by_us.unwrap_or(fixture.subject.held);
+    assert_eq!(fixture.data(), held, "what Tenure writes");
     guard.unlock().await.unwrap();
     fixture.until_data(|data| data == left).await;
 }
