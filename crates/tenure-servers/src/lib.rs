@@ -5,6 +5,7 @@
 mod account;
 mod clock;
 mod cluster;
+mod etcd;
 mod installation;
 mod mariadb;
 mod needs;
@@ -19,6 +20,7 @@ mod tree;
 
 pub use clock::SteppedClock;
 pub use cluster::RedisCluster;
+pub use etcd::{Etcd, EtcdCluster};
 pub use mariadb::MariaDb;
 pub use needs::{is_installed, needs};
 pub use pgbouncer::PgBouncer;
