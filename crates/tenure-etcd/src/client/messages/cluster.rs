@@ -38,27 +38,22 @@ impl fmt::Debug for AuthenticateResponse {
     }
 }
 
-/// The state of a member.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct StatusResponse {
-    /// State of the cluster.
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    /// Version of etcd.
-    #[prost(string, tag = "2")]
-    pub version: String,
-    /// Size of the database in bytes.
-    #[prost(int64, tag = "3")]
-    pub db_size: i64,
-    /// ID of the leader; 0 if there is none.
-    #[prost(uint64, tag = "4")]
-    pub leader: u64,
-    /// Alarms and other errors of the member, in its own words.
-    #[prost(string, repeated, tag = "8")]
-    pub errors: Vec<String>,
-    /// Whether the member is a learner, which serves none of our requests.
-    #[prost(bool, tag = "10")]
-    pub is_learner: bool,
+messages! {
+    /// The state of a member.
+    StatusResponse {
+        /// State of the cluster.
+        header: Option<ResponseHeader> [message, optional, tag = "1"],
+        /// Version of etcd.
+        version: String [string, tag = "2"],
+        /// Size of the database in bytes.
+        db_size: i64 [int64, tag = "3"],
+        /// ID of the leader; 0 if there is none.
+        leader: u64 [uint64, tag = "4"],
+        /// Alarms and other errors of the member, in its own words.
+        errors: Vec<String> [string, repeated, tag = "8"],
+        /// Whether the member is a learner, which serves none of our requests.
+        is_learner: bool [bool, tag = "10"],
+    }
 }
 
 /// The kind of an alarm.
@@ -73,54 +68,43 @@ pub enum AlarmType {
     Corrupt = 2,
 }
 
-/// An active alarm.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct AlarmMember {
-    /// ID of the member.
-    #[prost(uint64, tag = "1")]
-    pub member_id: u64,
-    /// The kind of the alarm.
-    #[prost(enumeration = "AlarmType", tag = "2")]
-    pub alarm: i32,
-}
+messages! {
+    /// An active alarm.
+    #[derive(Copy)]
+    AlarmMember {
+        /// ID of the member.
+        member_id: u64 [uint64, tag = "1"],
+        /// The kind of the alarm.
+        alarm: i32 [enumeration = "AlarmType", tag = "2"],
+    }
 
-/// The active alarms of the cluster.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct AlarmResponse {
-    /// State of the cluster.
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    /// The active alarms.
-    #[prost(message, repeated, tag = "2")]
-    pub alarms: Vec<AlarmMember>,
-}
+    /// The active alarms of the cluster.
+    AlarmResponse {
+        /// State of the cluster.
+        header: Option<ResponseHeader> [message, optional, tag = "1"],
+        /// The active alarms.
+        alarms: Vec<AlarmMember> [message, repeated, tag = "2"],
+    }
 
-/// A member of the cluster.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct MemberInfo {
-    /// The member's ID.
-    #[prost(uint64, tag = "1")]
-    pub id: u64,
-    /// The member's name; empty if it has not started yet.
-    #[prost(string, tag = "2")]
-    pub name: String,
-    /// The URLs that the member names to clients.
-    #[prost(string, repeated, tag = "4")]
-    pub client_urls: Vec<String>,
-    /// Whether the member is a learner.
-    #[prost(bool, tag = "5")]
-    pub is_learner: bool,
-}
+    /// A member of the cluster.
+    MemberInfo {
+        /// The member's ID.
+        id: u64 [uint64, tag = "1"],
+        /// The member's name; empty if it has not started yet.
+        name: String [string, tag = "2"],
+        /// The URLs that the member names to clients.
+        client_urls: Vec<String> [string, repeated, tag = "4"],
+        /// Whether the member is a learner.
+        is_learner: bool [bool, tag = "5"],
+    }
 
-/// The members of the cluster.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct MemberListResponse {
-    /// State of the cluster.
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    /// The members.
-    #[prost(message, repeated, tag = "2")]
-    pub members: Vec<MemberInfo>,
+    /// The members of the cluster.
+    MemberListResponse {
+        /// State of the cluster.
+        header: Option<ResponseHeader> [message, optional, tag = "1"],
+        /// The members.
+        members: Vec<MemberInfo> [message, repeated, tag = "2"],
+    }
 }
 
 #[cfg(test)]

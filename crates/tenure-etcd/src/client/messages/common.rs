@@ -1,27 +1,25 @@
 //! What the messages of several services share.
 
-/// State of the cluster when the member answered.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct ResponseHeader {
-    /// ID of the member that answered.
-    #[prost(uint64, tag = "2")]
-    pub member_id: u64,
-    /// Revision of the store. In the reply to a write it is the revision of that write.
-    #[prost(int64, tag = "3")]
-    pub revision: i64,
-    /// Raft's term, as that member knew it.
-    #[prost(uint64, tag = "4")]
-    pub raft_term: u64,
-}
+messages! {
+    /// State of the cluster when the member answered.
+    #[derive(Copy)]
+    ResponseHeader {
+        /// ID of the member that answered.
+        member_id: u64 [uint64, tag = "2"],
+        /// Revision of the store. In the reply to a write it is the revision of that write.
+        revision: i64 [int64, tag = "3"],
+        /// Raft's term, as that member knew it.
+        raft_term: u64 [uint64, tag = "4"],
+    }
 
-/// The reply to a request that only writes.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Written {
-    /// State of the cluster.
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-}
+    /// The reply to a request that only writes.
+    #[derive(Copy)]
+    Written {
+        /// State of the cluster.
+        header: Option<ResponseHeader> [message, optional, tag = "1"],
+    }
 
-/// A request without fields.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Empty {}
+    /// A request without fields.
+    #[derive(Copy)]
+    Empty {}
+}

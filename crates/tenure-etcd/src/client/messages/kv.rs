@@ -2,24 +2,20 @@
 
 use super::common::{ResponseHeader, Written};
 
-/// A key and what is stored for it.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct KeyValue {
-    /// The key.
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// Revision of the write that created the key.
-    #[prost(int64, tag = "2")]
-    pub create_revision: i64,
-    /// Revision of the last write of the key.
-    #[prost(int64, tag = "3")]
-    pub mod_revision: i64,
-    /// The value.
-    #[prost(bytes = "vec", tag = "5")]
-    pub value: Vec<u8>,
-    /// ID of the lease that the key belongs to; 0 for none.
-    #[prost(int64, tag = "6")]
-    pub lease: i64,
+messages! {
+    /// A key and what is stored for it.
+    KeyValue {
+        /// The key.
+        key: Vec<u8> [bytes = "vec", tag = "1"],
+        /// Revision of the write that created the key.
+        create_revision: i64 [int64, tag = "2"],
+        /// Revision of the last write of the key.
+        mod_revision: i64 [int64, tag = "3"],
+        /// The value.
+        value: Vec<u8> [bytes = "vec", tag = "5"],
+        /// ID of the lease that the key belongs to; 0 for none.
+        lease: i64 [int64, tag = "6"],
+    }
 }
 
 /// By which property of the keys a range is sorted.
@@ -44,30 +40,24 @@ pub enum SortOrder {
     Descend = 2,
 }
 
-/// A request to read a key, or the keys from `key` up to and without `range_end`.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct RangeRequest {
-    /// The key, or the first key of the range.
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// The end of the range; empty for one key.
-    #[prost(bytes = "vec", tag = "2")]
-    pub range_end: Vec<u8>,
-    /// The greatest number of keys in the reply; 0 for all.
-    #[prost(int64, tag = "3")]
-    pub limit: i64,
-    /// The direction of the order.
-    #[prost(enumeration = "SortOrder", tag = "5")]
-    pub sort_order: i32,
-    /// What the order compares.
-    #[prost(enumeration = "SortTarget", tag = "6")]
-    pub sort_target: i32,
-    /// Leave the values out.
-    #[prost(bool, tag = "8")]
-    pub keys_only: bool,
-    /// Return the number of keys only.
-    #[prost(bool, tag = "9")]
-    pub count_only: bool,
+messages! {
+    /// A request to read a key, or the keys from `key` up to and without `range_end`.
+    RangeRequest {
+        /// The key, or the first key of the range.
+        key: Vec<u8> [bytes = "vec", tag = "1"],
+        /// The end of the range; empty for one key.
+        range_end: Vec<u8> [bytes = "vec", tag = "2"],
+        /// The greatest number of keys in the reply; 0 for all.
+        limit: i64 [int64, tag = "3"],
+        /// The direction of the order.
+        sort_order: i32 [enumeration = "SortOrder", tag = "5"],
+        /// What the order compares.
+        sort_target: i32 [enumeration = "SortTarget", tag = "6"],
+        /// Leave the values out.
+        keys_only: bool [bool, tag = "8"],
+        /// Return the number of keys only.
+        count_only: bool [bool, tag = "9"],
+    }
 }
 
 impl RangeRequest {
@@ -115,61 +105,48 @@ pub fn range_of_prefix(prefix: impl Into<Vec<u8>>) -> (Vec<u8>, Vec<u8>) {
     (key, end)
 }
 
-/// The reply to a [`RangeRequest`].
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct RangeResponse {
-    /// State of the cluster.
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    /// The keys.
-    #[prost(message, repeated, tag = "2")]
-    pub kvs: Vec<KeyValue>,
-    /// Whether the range has more keys than the limit.
-    #[prost(bool, tag = "3")]
-    pub more: bool,
-    /// Number of keys in the range.
-    #[prost(int64, tag = "4")]
-    pub count: i64,
-}
+messages! {
+    /// The reply to a [`RangeRequest`].
+    RangeResponse {
+        /// State of the cluster.
+        header: Option<ResponseHeader> [message, optional, tag = "1"],
+        /// The keys.
+        kvs: Vec<KeyValue> [message, repeated, tag = "2"],
+        /// Whether the range has more keys than the limit.
+        more: bool [bool, tag = "3"],
+        /// Number of keys in the range.
+        count: i64 [int64, tag = "4"],
+    }
 
-/// A request to write a key.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct PutRequest {
-    /// The key.
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// The value.
-    #[prost(bytes = "vec", tag = "2")]
-    pub value: Vec<u8>,
-    /// ID of the lease that the key then belongs to. With 0 it belongs to none, even if it did before, unless
-    /// `ignore_lease` is set.
-    #[prost(int64, tag = "3")]
-    pub lease: i64,
-    /// Keep the lease of the key, which must exist.
-    #[prost(bool, tag = "6")]
-    pub ignore_lease: bool,
-}
+    /// A request to write a key.
+    PutRequest {
+        /// The key.
+        key: Vec<u8> [bytes = "vec", tag = "1"],
+        /// The value.
+        value: Vec<u8> [bytes = "vec", tag = "2"],
+        /// ID of the lease that the key then belongs to. With 0 it belongs to none, even if it did before, unless
+        /// `ignore_lease` is set.
+        lease: i64 [int64, tag = "3"],
+        /// Keep the lease of the key, which must exist.
+        ignore_lease: bool [bool, tag = "6"],
+    }
 
-/// A request to delete a key, or the keys from `key` up to and without `range_end`.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct DeleteRangeRequest {
-    /// The key, or the first key of the range.
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// The end of the range; empty for one key.
-    #[prost(bytes = "vec", tag = "2")]
-    pub range_end: Vec<u8>,
-}
+    /// A request to delete a key, or the keys from `key` up to and without `range_end`.
+    DeleteRangeRequest {
+        /// The key, or the first key of the range.
+        key: Vec<u8> [bytes = "vec", tag = "1"],
+        /// The end of the range; empty for one key.
+        range_end: Vec<u8> [bytes = "vec", tag = "2"],
+    }
 
-/// The reply to a [`DeleteRangeRequest`].
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct DeleteRangeResponse {
-    /// State of the cluster.
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    /// Number of keys that were deleted.
-    #[prost(int64, tag = "2")]
-    pub deleted: i64,
+    /// The reply to a [`DeleteRangeRequest`].
+    #[derive(Copy)]
+    DeleteRangeResponse {
+        /// State of the cluster.
+        header: Option<ResponseHeader> [message, optional, tag = "1"],
+        /// Number of keys that were deleted.
+        deleted: i64 [int64, tag = "2"],
+    }
 }
 
 /// How a [`Compare`] compares.
@@ -211,24 +188,20 @@ pub enum Operand {
     Value(Vec<u8>),
 }
 
-/// A condition of a transaction. With a range it must be true for each of its keys, and it is true for an empty range.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Compare {
-    /// How the property and the operand are compared.
-    #[prost(enumeration = "Relation", tag = "1")]
-    pub result: i32,
-    /// The property.
-    #[prost(enumeration = "CompareTarget", tag = "2")]
-    pub target: i32,
-    /// The key, or the first key of the range.
-    #[prost(bytes = "vec", tag = "3")]
-    pub key: Vec<u8>,
-    /// The operand.
-    #[prost(oneof = "Operand", tags = "5, 6, 7")]
-    pub operand: Option<Operand>,
-    /// The end of the range; empty for one key.
-    #[prost(bytes = "vec", tag = "64")]
-    pub range_end: Vec<u8>,
+messages! {
+    /// A condition of a transaction. With a range it must be true for each of its keys, and it is true for an empty range.
+    Compare {
+        /// How the property and the operand are compared.
+        result: i32 [enumeration = "Relation", tag = "1"],
+        /// The property.
+        target: i32 [enumeration = "CompareTarget", tag = "2"],
+        /// The key, or the first key of the range.
+        key: Vec<u8> [bytes = "vec", tag = "3"],
+        /// The operand.
+        operand: Option<Operand> [oneof = "Operand", tags = "5, 6, 7"],
+        /// The end of the range; empty for one key.
+        range_end: Vec<u8> [bytes = "vec", tag = "64"],
+    }
 }
 
 impl Compare {
@@ -284,34 +257,28 @@ pub enum OpReply {
     DeleteRange(DeleteRangeResponse),
 }
 
-/// Carries an [`Op`].
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct RequestOp {
-    /// The operation.
-    #[prost(oneof = "Op", tags = "1, 2, 3")]
-    pub op: Option<Op>,
-}
+messages! {
+    /// Carries an [`Op`].
+    RequestOp {
+        /// The operation.
+        op: Option<Op> [oneof = "Op", tags = "1, 2, 3"],
+    }
 
-/// Carries an [`OpReply`].
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct ResponseOp {
-    /// The reply.
-    #[prost(oneof = "OpReply", tags = "1, 2, 3")]
-    pub reply: Option<OpReply>,
-}
+    /// Carries an [`OpReply`].
+    ResponseOp {
+        /// The reply.
+        reply: Option<OpReply> [oneof = "OpReply", tags = "1, 2, 3"],
+    }
 
-/// A transaction: one of two lists of operations, chosen by conditions, in one step of the store.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct TxnRequest {
-    /// The conditions.
-    #[prost(message, repeated, tag = "1")]
-    pub compare: Vec<Compare>,
-    /// The operations if all conditions are true.
-    #[prost(message, repeated, tag = "2")]
-    pub success: Vec<RequestOp>,
-    /// The operations otherwise.
-    #[prost(message, repeated, tag = "3")]
-    pub failure: Vec<RequestOp>,
+    /// A transaction: one of two lists of operations, chosen by conditions, in one step of the store.
+    TxnRequest {
+        /// The conditions.
+        compare: Vec<Compare> [message, repeated, tag = "1"],
+        /// The operations if all conditions are true.
+        success: Vec<RequestOp> [message, repeated, tag = "2"],
+        /// The operations otherwise.
+        failure: Vec<RequestOp> [message, repeated, tag = "3"],
+    }
 }
 
 impl TxnRequest {
@@ -326,18 +293,16 @@ impl TxnRequest {
     }
 }
 
-/// The reply to a [`TxnRequest`].
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct TxnResponse {
-    /// State of the cluster.
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    /// Whether all conditions were true.
-    #[prost(bool, tag = "2")]
-    pub succeeded: bool,
-    /// The replies to the operations, in their order.
-    #[prost(message, repeated, tag = "3")]
-    pub responses: Vec<ResponseOp>,
+messages! {
+    /// The reply to a [`TxnRequest`].
+    TxnResponse {
+        /// State of the cluster.
+        header: Option<ResponseHeader> [message, optional, tag = "1"],
+        /// Whether all conditions were true.
+        succeeded: bool [bool, tag = "2"],
+        /// The replies to the operations, in their order.
+        responses: Vec<ResponseOp> [message, repeated, tag = "3"],
+    }
 }
 
 #[cfg(test)]

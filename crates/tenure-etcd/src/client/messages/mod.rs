@@ -3,6 +3,17 @@
 //!
 //! Requests to read have no field `serializable`: each answer is of the majority, never of one member's memory.
 
+/// Defines messages. In brackets is what prost needs to know of a field.
+macro_rules! messages {
+    ($($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $field:ident: $type:ty [$($prost:tt)*],)* })*) => {$(
+        $(#[$about])*
+        #[derive(Clone, PartialEq, Eq, prost::Message)]
+        pub struct $name {
+            $($(#[$what])* #[prost($($prost)*)] pub $field: $type,)*
+        }
+    )*};
+}
+
 mod cluster;
 mod common;
 mod kv;

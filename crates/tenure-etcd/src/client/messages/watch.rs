@@ -13,15 +13,14 @@ pub enum EventType {
     Delete = 1,
 }
 
-/// A change of a key.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Event {
-    /// What happened.
-    #[prost(enumeration = "EventType", tag = "1")]
-    pub r#type: i32,
-    /// The key after the change. A deleted key has its modification revision only.
-    #[prost(message, optional, tag = "2")]
-    pub kv: Option<KeyValue>,
+messages! {
+    /// A change of a key.
+    Event {
+        /// What happened.
+        r#type: i32 [enumeration = "EventType", tag = "1"],
+        /// The key after the change. A deleted key has its modification revision only.
+        kv: Option<KeyValue> [message, optional, tag = "2"],
+    }
 }
 
 /// Events that a watch leaves out.
@@ -32,32 +31,27 @@ pub enum Filter {
     NoPut = 0,
 }
 
-/// A request to watch a key, or the keys from `key` up to and without `range_end`.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct WatchCreateRequest {
-    /// The key, or the first key of the range.
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// The end of the range; empty for one key.
-    #[prost(bytes = "vec", tag = "2")]
-    pub range_end: Vec<u8>,
-    /// The first revision to report; 0 for all changes after the creation of the watch.
-    #[prost(int64, tag = "3")]
-    pub start_revision: i64,
-    /// Events to leave out.
-    #[prost(enumeration = "Filter", repeated, tag = "5")]
-    pub filters: Vec<i32>,
-    /// The watch's ID on its stream. The client sets it.
-    #[prost(int64, tag = "7")]
-    pub watch_id: i64,
-}
+messages! {
+    /// A request to watch a key, or the keys from `key` up to and without `range_end`.
+    WatchCreateRequest {
+        /// The key, or the first key of the range.
+        key: Vec<u8> [bytes = "vec", tag = "1"],
+        /// The end of the range; empty for one key.
+        range_end: Vec<u8> [bytes = "vec", tag = "2"],
+        /// The first revision to report; 0 for all changes after the creation of the watch.
+        start_revision: i64 [int64, tag = "3"],
+        /// Events to leave out.
+        filters: Vec<i32> [enumeration = "Filter", repeated, tag = "5"],
+        /// The watch's ID on its stream. The client sets it.
+        watch_id: i64 [int64, tag = "7"],
+    }
 
-/// A request to end a watch.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct WatchCancelRequest {
-    /// The watch's ID.
-    #[prost(int64, tag = "1")]
-    pub watch_id: i64,
+    /// A request to end a watch.
+    #[derive(Copy)]
+    WatchCancelRequest {
+        /// The watch's ID.
+        watch_id: i64 [int64, tag = "1"],
+    }
 }
 
 /// What a client asks on a stream of watches.
@@ -74,12 +68,12 @@ pub enum WatchOrder {
     Progress(Empty),
 }
 
-/// Carries a [`WatchOrder`].
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct WatchRequest {
-    /// The order.
-    #[prost(oneof = "WatchOrder", tags = "1, 2, 3")]
-    pub order: Option<WatchOrder>,
+messages! {
+    /// Carries a [`WatchOrder`].
+    WatchRequest {
+        /// The order.
+        order: Option<WatchOrder> [oneof = "WatchOrder", tags = "1, 2, 3"],
+    }
 }
 
 impl From<WatchOrder> for WatchRequest {
@@ -88,28 +82,22 @@ impl From<WatchOrder> for WatchRequest {
     }
 }
 
-/// A message on a stream of watches.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct WatchResponse {
-    /// State of the cluster.
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    /// The watch's ID; -1 if the message is for all watches.
-    #[prost(int64, tag = "2")]
-    pub watch_id: i64,
-    /// Whether this answers a request to create a watch.
-    #[prost(bool, tag = "3")]
-    pub created: bool,
-    /// Whether the watch has ended, or was not created.
-    #[prost(bool, tag = "4")]
-    pub canceled: bool,
-    /// The earliest revision that the store still has, if the watch asked for an earlier one.
-    #[prost(int64, tag = "5")]
-    pub compact_revision: i64,
-    /// Why the watch has ended.
-    #[prost(string, tag = "6")]
-    pub cancel_reason: String,
-    /// The changes, in order of their revisions.
-    #[prost(message, repeated, tag = "11")]
-    pub events: Vec<Event>,
+messages! {
+    /// A message on a stream of watches.
+    WatchResponse {
+        /// State of the cluster.
+        header: Option<ResponseHeader> [message, optional, tag = "1"],
+        /// The watch's ID; -1 if the message is for all watches.
+        watch_id: i64 [int64, tag = "2"],
+        /// Whether this answers a request to create a watch.
+        created: bool [bool, tag = "3"],
+        /// Whether the watch has ended, or was not created.
+        canceled: bool [bool, tag = "4"],
+        /// The earliest revision that the store still has, if the watch asked for an earlier one.
+        compact_revision: i64 [int64, tag = "5"],
+        /// Why the watch has ended.
+        cancel_reason: String [string, tag = "6"],
+        /// The changes, in order of their revisions.
+        events: Vec<Event> [message, repeated, tag = "11"],
+    }
 }
