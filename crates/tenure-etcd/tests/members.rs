@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fixture::{SOON, assert_error, client, config, created, lease, put, soon, start, start_cluster, watch};
 use tenure_backend::{Effect, Fault};
 use tenure_etcd::client::{Client, RangeRequest, Update};
-use tenure_servers::{Data, Etcd, Proxy, Way};
+use tenure_servers::{Data, Etcd, EtcdCluster, Proxy, Way, needs};
 
 /// The ID of the member that the client talks to.
 async fn current_member(client: &Client) -> u64 {
@@ -143,6 +143,28 @@ async fn a_member_without_a_leader_is_left() {
     // Both have a leader again.
     assert!(lease_in_time(&free).await > 0);
     cluster.member_mut(last).process().resume();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_cut_off_is_left_for_one_with_a_leader() {
+    if !needs("etcd", "etcd-server") {
+        return;
+    }
+    let cluster = EtcdCluster::start_divisible(&[]).await.expect("it starts");
+    let leader = cluster.leader().expect("a leader");
+    let [cut, other] = [(leader + 1) % 3, (leader + 2) % 3];
+    let hosts = [cut, other, leader].map(|number| cluster.members()[number].address().to_string());
+    let client = client(&format!("etcd://{}", hosts.join(",")));
+    let mut watch = created(&client, "k").await;
+    cluster.cut_off(cut);
+    let ended = soon(watch.next()).await.expect_err("no leader");
+    assert_error(&ended, (Fault::Unavailable, Effect::None), "has no leader");
+    // Nothing is repeated here: the majority has kept its leader.
+    client.put(put("k", "v")).await.expect("it is written");
+    created(&client, "k").await;
+    let there = id_of(&cluster.members()[other]).await;
+    assert_eq!(current_member(&client).await, there);
+    cluster.heal();
 }
 
 /// Grants a lease as soon as the cluster can.

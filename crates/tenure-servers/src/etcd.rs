@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::links::Links;
 use crate::needs::{cannot_start, program};
 use crate::port::Port;
 use crate::process::{Data, Process};
@@ -48,15 +49,19 @@ pub struct Etcd {
 struct Ports {
     clients: Port,
     members: Port,
+    /// The address that the other members know.
+    known: SocketAddr,
     /// Serves health and metrics in plain text, also if the clients need TLS.
     metrics: Port,
 }
 
 impl Ports {
     fn reserve() -> io::Result<Ports> {
+        let members = Port::reserve()?;
         Ok(Ports {
             clients: Port::reserve()?,
-            members: Port::reserve()?,
+            known: members.address(),
+            members,
             metrics: Port::reserve()?,
         })
     }
@@ -187,6 +192,7 @@ impl Etcd {
 #[derive(Debug)]
 pub struct EtcdCluster {
     members: Vec<Etcd>,
+    links: Option<Links>,
 }
 
 impl EtcdCluster {
@@ -195,18 +201,73 @@ impl EtcdCluster {
     /// # Errors
     /// As [`Etcd::start`].
     pub fn start(options: &[&str]) -> io::Result<EtcdCluster> {
-        let mut named = Vec::new();
-        for number in 0..3 {
-            named.push((format!("m{number}"), Ports::reserve()?));
+        let ports: io::Result<Vec<Ports>> = (0..3).map(|_| Ports::reserve()).collect();
+        Self::start_on(ports?, None, options)
+    }
+
+    /// Starts three members whose network a test can cut.
+    ///
+    /// # Cancel safety
+    /// Dropping the future starts no member.
+    ///
+    /// # Errors
+    /// As [`Etcd::start`].
+    ///
+    /// # Panics
+    /// On a runtime with one thread: this blocks until the members have a leader, and another thread must serve their
+    /// network.
+    pub async fn start_divisible(options: &[&str]) -> io::Result<EtcdCluster> {
+        let ports: io::Result<Vec<Ports>> = (0..3).map(|_| Ports::reserve()).collect();
+        let mut ports = ports?;
+        let listening: Vec<SocketAddr> = ports.iter().map(|ports| ports.members.address()).collect();
+        let (links, known) = Links::start(&listening).await?;
+        for (ports, known) in ports.iter_mut().zip(known) {
+            ports.known = known;
         }
+        tokio::task::block_in_place(|| Self::start_on(ports, Some(links), options))
+    }
+
+    fn start_on(ports: Vec<Ports>, links: Option<Links>, options: &[&str]) -> io::Result<EtcdCluster> {
+        let named = ports.into_iter().enumerate();
+        let named: Vec<_> = named
+            .map(|(number, ports)| (format!("m{number}"), ports))
+            .collect();
         let all: Vec<String> = named.iter().map(|(name, ports)| member_of(name, ports)).collect();
         let start = |(name, ports): (String, Ports)| Etcd::start_as(&name, ports, &all.join(","), options);
         let members: io::Result<Vec<Etcd>> = named.into_iter().map(start).collect();
-        let mut cluster = EtcdCluster { members: members? };
+        let mut cluster = EtcdCluster {
+            members: members?,
+            links,
+        };
+        (0..3).for_each(|number| cluster.link(number));
         for member in &mut cluster.members {
             member.wait_until_healthy()?;
         }
         Ok(cluster)
+    }
+
+    /// Lets a member that was started reach the others.
+    fn link(&self, number: usize) {
+        if let Some(links) = &self.links {
+            links.set_process(number, self.members[number].process.pid());
+        }
+    }
+
+    /// Cuts a member off from the other members, in both directions, until [`heal`](EtcdCluster::heal). What they send to
+    /// each other is kept back. Clients still reach all of them.
+    ///
+    /// # Panics
+    /// If the cluster was not started by [`start_divisible`](EtcdCluster::start_divisible).
+    pub fn cut_off(&self, number: usize) {
+        self.links
+            .as_ref()
+            .expect("the cluster is divisible")
+            .cut_off(number);
+    }
+
+    /// Ends all cuts, and delivers what was kept back.
+    pub fn heal(&self) {
+        self.links.iter().for_each(Links::heal);
     }
 
     /// The URL of a store, which names all members.
@@ -273,9 +334,9 @@ impl EtcdCluster {
             other.ask(&["member", "add", &member.name, "--peer-urls", &url])?;
             std::fs::remove_dir_all(member.data())?;
         }
-        let member = &mut self.members[number];
-        member.launch(&["--initial-cluster-state", "existing", "--initial-cluster", &all])?;
-        member.wait_until_it_answers()
+        self.members[number].launch(&["--initial-cluster-state", "existing", "--initial-cluster", &all])?;
+        self.link(number);
+        self.members[number].wait_until_it_answers()
     }
 }
 
@@ -285,7 +346,7 @@ fn member_of(name: &str, ports: &Ports) -> String {
 }
 
 fn peer_url(ports: &Ports) -> String {
-    format!("http://{}", ports.members.address())
+    format!("http://{}", ports.known)
 }
 
 fn client_url(ports: &Ports, options: &[String]) -> String {
@@ -303,7 +364,8 @@ fn launch(
 ) -> io::Result<Process> {
     let folder = folder.path();
     let data = folder.join("data").display().to_string();
-    let (clients, members) = (client_url(ports, options), peer_url(ports));
+    let (clients, known) = (client_url(ports, options), peer_url(ports));
+    let members = format!("http://{}", ports.members.address());
     let metrics = format!("http://{}", ports.metrics.address());
     let own = [
         ["--name", name],
@@ -311,7 +373,7 @@ fn launch(
         ["--listen-client-urls", &clients],
         ["--advertise-client-urls", &clients],
         ["--listen-peer-urls", &members],
-        ["--initial-advertise-peer-urls", &members],
+        ["--initial-advertise-peer-urls", &known],
         ["--listen-metrics-urls", &metrics],
     ];
     let own = own.as_flattened().iter().chain(cluster);

@@ -7,6 +7,7 @@ mod clock;
 mod cluster;
 mod etcd;
 mod installation;
+mod links;
 mod mariadb;
 mod needs;
 mod pgbouncer;

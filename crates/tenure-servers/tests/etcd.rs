@@ -53,3 +53,22 @@ fn another_member_leads_when_the_leader_is_killed() {
     cluster.restart(second, Data::Kept).unwrap();
     cluster.leader().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_cut_off_loses_its_leader() {
+    if !needs("etcd", "etcd-server") {
+        return;
+    }
+    let cluster = EtcdCluster::start_divisible(&[]).await.unwrap();
+    let cut = cluster.leader().unwrap();
+    let leads = |number: usize| cluster.members()[number].metric("etcd_server_is_leader").unwrap() > 0.0;
+    cluster.cut_off(cut);
+    let end = Instant::now() + Duration::from_secs(30);
+    while leads(cut) || !(leads((cut + 1) % 3) || leads((cut + 2) % 3)) {
+        assert!(Instant::now() < end, "no other member leads");
+        // sleep: a member sends no event when it becomes the leader.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    cluster.heal();
+    cluster.members()[cut].ask(&["put", "k", "v"]).unwrap();
+}
