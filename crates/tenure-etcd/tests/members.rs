@@ -202,6 +202,32 @@ async fn an_unanswered_call_leaves_its_member() {
 }
 
 #[tokio::test]
+async fn a_request_that_was_sent_is_not_repeated() {
+    let Some(etcd) = start(&[]) else { return };
+    let proxy = Proxy::start(etcd.address()).await.expect("a proxy");
+    let hosts = client(&format!("etcd://{},{}", proxy.address(), etcd.address()));
+    hosts.status().await.expect("a connection through the proxy");
+    let mut seen = created(&client(&etcd.url()), "k").await;
+    proxy.hold(Way::ToClient);
+    let (refused, _) = tokio::join!(hosts.put(put("k", "v")), async {
+        // The reply is on its way when the connection breaks.
+        assert!(matches!(soon(seen.next()).await, Ok(Update::Events(..))));
+        proxy.cut();
+    });
+    let refused = refused.expect_err("it has no reply");
+    assert_error(
+        &refused,
+        (Fault::Unavailable, Effect::Unknown),
+        "the connection broke",
+    );
+    let read = hosts
+        .range(RangeRequest::key("k"))
+        .await
+        .expect("the second host answers");
+    assert_eq!(read.kvs[0].create_revision, read.kvs[0].mod_revision);
+}
+
+#[tokio::test]
 async fn a_ping_finds_a_dead_connection() {
     let Some(etcd) = start(&[]) else { return };
     let proxy = Proxy::start(etcd.address()).await.expect("a proxy");
