@@ -286,19 +286,20 @@ impl EtcdCluster {
         &mut self.members[number]
     }
 
-    /// Number of the first member that takes itself for the leader. Members that do not answer within a second do not
-    /// count.
+    /// Number of the first member that takes itself for the leader, once two members know a leader. Members that do not
+    /// answer within a second do not count.
     ///
     /// # Errors
-    /// An error if no leader answers within 30 s.
+    /// An error if there is no such member within 30 s.
     pub fn leader(&self) -> io::Result<usize> {
-        let leads = |member: &Etcd| {
-            let metric = member.metric("etcd_server_is_leader");
-            metric.is_ok_and(|value| value > 0.0)
-        };
+        let is_set = |member: &Etcd, name| member.metric(name).is_ok_and(|value| value > 0.0);
+        let follows = |member: &&Etcd| is_set(member, "etcd_server_has_leader");
+        let leads = |member: &Etcd| is_set(member, "etcd_server_is_leader");
         let end = Instant::now() + PATIENCE;
         loop {
-            if let Some(leader) = self.members.iter().position(leads) {
+            let has_majority = self.members.iter().filter(follows).count() >= 2;
+            let leader = self.members.iter().position(leads);
+            if let (true, Some(leader)) = (has_majority, leader) {
                 return Ok(leader);
             }
             if Instant::now() >= end {

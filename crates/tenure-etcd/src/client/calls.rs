@@ -13,8 +13,7 @@ use super::members::Members;
 use super::messages::*;
 use super::watch::Watches;
 use crate::config::Config;
-use crate::error::invalid;
-use crate::error::{Failure, Next, unanswered};
+use crate::error::{Failure, Next, invalid, unanswered};
 
 /// A client of an etcd cluster. It connects at its first call. Dropping it ends its watches.
 ///

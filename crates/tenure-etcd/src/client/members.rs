@@ -10,9 +10,9 @@ use tokio::time::timeout;
 use super::dial::Dialer;
 use super::member::Member;
 use crate::config::Config;
-use crate::error::invalid;
-use crate::error::not_connected;
+use crate::error::{invalid, not_connected};
 
+/// The members of a cluster, and the one that requests go to.
 pub(super) struct Members {
     pub(super) config: Config,
     dialer: Dialer,
