@@ -61,6 +61,19 @@ async fn a_call_after_a_restart_connects_again() {
     assert_eq!(read.kvs[0].value, b"v");
 }
 
+#[test]
+fn a_connection_is_replaced_when_its_runtime_has_ended() {
+    let Some(etcd) = start(&[]) else { return };
+    let client = client(&etcd.url());
+    for _ in 0..2 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            client.put(put("k", "v")).await.expect("it is written");
+            created(&client, "k").await;
+        });
+    }
+}
+
 #[tokio::test]
 async fn a_host_that_refuses_connections_is_passed_over() {
     let Some(etcd) = start(&[]) else { return };

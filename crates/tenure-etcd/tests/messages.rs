@@ -82,6 +82,14 @@ async fn a_range_is_sorted_limited_and_counted() {
     let keys: Vec<_> = read.kvs.iter().map(|kv| (&*kv.key, &*kv.value)).collect();
     assert_eq!(keys, [(&b"a/1"[..], &b""[..]), (b"a/3", b"")]);
     assert_eq!((read.count, read.more), (3, true));
+    // The key that was created before another one.
+    let before = RangeRequest {
+        max_create_revision: read.kvs[1].create_revision - 1,
+        limit: 1,
+        ..RangeRequest::prefix("a/").sorted(SortTarget::Create, SortOrder::Descend)
+    };
+    let read = client.range(before).await.expect("it is read");
+    assert_eq!((read.kvs.len(), &*read.kvs[0].key), (1, &b"a/2"[..]));
     let first = RangeRequest {
         limit: 1,
         ..RangeRequest::prefix("").sorted(SortTarget::Key, SortOrder::Ascend)
@@ -130,6 +138,10 @@ async fn a_transaction_takes_the_branch_of_its_conditions() {
             false,
         ),
         // A range without keys has the create revision 0, any other has not.
+        (
+            Compare::new("x", Relation::Equal, Operand::CreateRevision(created)).prefix(),
+            false,
+        ),
         (
             Compare::new("x", Relation::Equal, Operand::CreateRevision(0)).prefix(),
             true,

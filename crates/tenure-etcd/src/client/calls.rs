@@ -15,7 +15,10 @@ use super::watch::Watches;
 use crate::config::Config;
 use crate::error::{Failure, Next, invalid, unanswered};
 
-/// A client of an etcd cluster. It connects at its first call. Dropping it ends its watches.
+/// A client of an etcd cluster. It connects at its first call. When it and its watches are dropped, their stream ends.
+///
+/// A call uses timers of the runtime that polls it first, and a connection ends with the runtime on which it was opened. The
+/// next call then opens another.
 ///
 /// # Errors
 /// Every call fails with `Unavailable` if no member answers in time, with `Denied` if etcd refuses the user, the password or a

@@ -57,6 +57,8 @@ messages! {
         keys_only: bool [bool, tag = "8"],
         /// Return the number of keys only.
         count_only: bool [bool, tag = "9"],
+        /// Leave out keys that were created later than this revision; 0 for none.
+        max_create_revision: i64 [int64, tag = "13"],
     }
 }
 
@@ -189,7 +191,8 @@ pub enum Operand {
 }
 
 messages! {
-    /// A condition of a transaction. With a range it must be true for each of its keys, and it is true for an empty range.
+    /// A condition of a transaction. With a range it must be true for each of its keys. A range without keys counts as a missing
+    /// key, whose revisions are 0.
     Compare {
         /// How the property and the operand are compared.
         result: i32 [enumeration = "Relation", tag = "1"],
