@@ -20,6 +20,8 @@ postgres     | postgresql           | is a server that the tests start
 pgbouncer    | pgbouncer            | shares that server's connections among clients
 mariadbd     | mariadb-server       | is a server that the tests start
 mariadb      | mariadb-client       | reads what is in that server
+etcd         | etcd-server          | is a server that the tests start
+etcdctl      | etcd-client          | reads what is in that server
 openssl      | openssl              | makes the certificates of a server with TLS
 python3      | python3              | starts commands with unusual signal masks, and drives redis-py, psycopg and PyMySQL
 pip3         | python3-pip          | fetches redis-py, psycopg and PyMySQL

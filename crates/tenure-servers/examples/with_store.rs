@@ -5,7 +5,9 @@ use std::io;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use tenure_servers::{Disk, MariaDb, PgBouncer, Postgres, Redis, RedisCluster, Replicated};
+use tenure_servers::{
+    Disk, Etcd, EtcdCluster, MariaDb, PgBouncer, Postgres, Redis, RedisCluster, Replicated,
+};
 
 /// Time of the failover, after the start of the command.
 const FAILOVER: Duration = Duration::from_secs(20);
@@ -14,7 +16,7 @@ fn main() -> io::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [topology, program, args @ ..] = &args[..] else {
         let usage = "with_store TOPOLOGY COMMAND…: redis, quorum-3, quorum-5, quorum-3-dead, cluster, sentinel, failover, postgres, pgbouncer, \
-                     mariadb";
+                     mariadb, etcd, etcd-3";
         return Err(io::Error::other(usage));
     };
     let run = |url: String| {
@@ -48,6 +50,14 @@ fn main() -> io::Result<ExitCode> {
             let server = MariaDb::start()?;
             server.ask("CREATE DATABASE locks")?;
             run(format!("{}locks", server.url()))
+        }
+        "etcd" => {
+            let server = Etcd::start()?;
+            run(server.url())
+        }
+        "etcd-3" => {
+            let cluster = EtcdCluster::start(&[])?;
+            run(cluster.url())
         }
         "sentinel" => {
             let group = Replicated::start(&[])?;

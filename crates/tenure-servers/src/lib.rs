@@ -5,7 +5,9 @@
 mod account;
 mod clock;
 mod cluster;
+mod etcd;
 mod installation;
+mod links;
 mod mariadb;
 mod needs;
 mod pgbouncer;
@@ -19,6 +21,7 @@ mod tree;
 
 pub use clock::SteppedClock;
 pub use cluster::RedisCluster;
+pub use etcd::{Etcd, EtcdCluster};
 pub use mariadb::MariaDb;
 pub use needs::{is_installed, needs};
 pub use pgbouncer::PgBouncer;

@@ -1,0 +1,210 @@
+//! Settings: the cluster's members, credentials, timeouts and TLS.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tenure_backend::BackendError;
+use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl};
+
+use crate::error::invalid;
+
+const OPTIONS: &[Known] = &[
+    Known::duration("connect_timeout"),
+    Known::duration("command_timeout"),
+    Known::path("password_file"),
+    Known::path("ca"),
+    Known::path("cert"),
+    Known::path("key"),
+];
+
+/// The port at which etcd serves clients by default.
+const PORT: u16 = 2379;
+
+/// Members, credentials, timeouts and TLS settings of an etcd cluster.
+///
+/// # Examples
+/// ```
+/// use tenure_etcd::{Config, StoreUrl};
+///
+/// let config = Config::from_url(&StoreUrl::parse("etcd://ada:s3cr3t@a.example,b.example/locks")?)?;
+/// assert_eq!(config.address(), "a.example:2379,b.example:2379");
+/// assert_eq!(config.prefix(), "locks");
+/// assert!(!format!("{config:?}").contains("s3cr3t"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+// A field is described by the method or the option of the URL that sets it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) login: Login,
+    pub(crate) prefix: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) command_timeout: Duration,
+    pub(crate) tls: Option<Tls>,
+}
+
+/// TLS settings: the trusted authorities, and the certificate of the client.
+///
+/// # Examples
+/// See [`Config`]: a URL with the scheme `etcds://` creates these settings.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// The file with the certificates of the trusted authorities (PEM). Without a file, the system's are trusted.
+    pub ca: Option<PathBuf>,
+    /// The files with the client's certificate and key (PEM), if the members ask for them.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl Config {
+    /// Parses `etcd://[user[:password]@]host[:port][,host…][/prefix][?options]`, or the same with `etcds` for TLS. The
+    /// crate's page lists the [options](crate#options-of-the-url).
+    ///
+    /// Reads a password file at once, to refuse a bad one early, and again at each login. Refuses a user without a
+    /// password, because the user may be a misplaced password, as in `etcd://PASSWORD@HOST`.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) for an unknown or malformed option, a missing password, or a password file that cannot be read.
+    /// No message contains the password.
+    pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
+        let options = url.options(OPTIONS).map_err(invalid)?;
+        let login = Login::new(url.user(), url.password(), options.path("password_file"))?;
+        if login.lacks_password() {
+            // The message does not repeat the user name, because it may be a misplaced password.
+            return Err(invalid(
+                "the URL names a user and no password: write `etcd://USER:PASSWORD@HOST`, or name a file with `password_file`",
+            ));
+        }
+        if url.user().is_none() && url.password().is_some() {
+            return Err(invalid(
+                "the URL has a password and no user: write `etcd://USER:PASSWORD@HOST`",
+            ));
+        }
+        let hosts = url.hosts().iter().cloned();
+        Ok(Config {
+            hosts: hosts.map(|host| host.with_default_port(PORT)).collect(),
+            login,
+            prefix: url.path().to_owned(),
+            connect_timeout: limit(&options, "connect_timeout", Duration::from_secs(5))?,
+            command_timeout: limit(&options, "command_timeout", Duration::from_secs(3))?,
+            tls: tls(url, &options)?,
+        })
+    }
+
+    /// Sets the password, such as one that does not come from the URL.
+    #[must_use]
+    pub fn password(mut self, password: Secret) -> Self {
+        self.login = self.login.with_password(password);
+        self
+    }
+
+    /// Sets a callback that fetches user and password at each login, instead of fixed ones.
+    ///
+    /// A login waits for the callback, within the timeout of the connect or the request that needs it. If the callback fails,
+    /// the login fails with its error, and the next login calls it again.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure_etcd::{Config, Credentials, StoreUrl};
+    ///
+    /// let config = Config::from_url(&StoreUrl::parse("etcd://etcd.example")?)?.credentials(async || {
+    ///     // Ask the vault here.
+    ///     Ok(Credentials::user("ada", "s3cr3t"))
+    /// });
+    /// assert!(!format!("{config:?}").contains("s3cr3t"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn credentials<F>(mut self, fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Credentials, BackendError>> + Send + 'static,
+    {
+        self.login = self.login.fetching(fetch);
+        self
+    }
+
+    /// The members as `host:port`, separated by commas.
+    pub fn address(&self) -> String {
+        let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
+        hosts.join(",")
+    }
+
+    /// The text before the name of each lock; empty for none.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+}
+
+/// Reads a time limit, if it is given. Fails if it is zero.
+fn limit(options: &Options, name: &str, otherwise: Duration) -> Result<Duration, BackendError> {
+    match options.duration(name) {
+        Some(limit) if limit.is_zero() => Err(invalid(format!("`{name}` must be longer than 0"))),
+        limit => Ok(limit.unwrap_or(otherwise)),
+    }
+}
+
+fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
+    let [ca, cert, key] = ["ca", "cert", "key"].map(|name| options.path(name).map(Path::to_owned));
+    let identity = match (cert, key) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
+        _ => return Err(invalid("`cert` and `key` belong together: give both")),
+    };
+    match url.scheme() {
+        "etcds" => Ok(Some(Tls { ca, identity })),
+        _ if ca.is_some() || identity.is_some() => {
+            Err(invalid("`ca`, `cert` and `key` are for TLS: write `etcds://`"))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_backend::Fault;
+
+    use super::*;
+
+    fn config(url: &str) -> Result<Config, BackendError> {
+        Config::from_url(&StoreUrl::parse(url).expect("a URL"))
+    }
+
+    #[test]
+    fn a_url_says_where_who_and_for_how_long() {
+        let read =
+            config("etcd://ada:s3cr3t@a:1,[::1]/locks/of/ada?connect_timeout=1s&command_timeout=250ms");
+        let read = read.expect("it makes sense");
+        assert_eq!(
+            (read.address().as_str(), read.prefix()),
+            ("a:1,[::1]:2379", "locks/of/ada")
+        );
+        assert_eq!(read.login.user(), Some("ada"));
+        assert_eq!(
+            (read.connect_timeout, read.command_timeout),
+            (Duration::from_secs(1), Duration::from_millis(250))
+        );
+        let usual = config("etcds://a?ca=/ca.pem").expect("it makes sense");
+        assert_eq!(
+            (usual.connect_timeout, usual.command_timeout),
+            (Duration::from_secs(5), Duration::from_secs(3))
+        );
+        assert_eq!(usual.tls.expect("TLS").ca, Some(PathBuf::from("/ca.pem")));
+    }
+
+    #[test]
+    fn a_url_that_contradicts_itself_is_refused() {
+        for (url, words) in [
+            ("etcd://s3cr3t@a", "a user and no password"),
+            ("etcd://:s3cr3t@a", "a password and no user"),
+            ("etcd://a?ca=/ca.pem", "write `etcds://`"),
+            ("etcds://a?cert=/cert.pem", "belong together"),
+            ("etcd://a?command_timeout=0s", "longer than 0"),
+            ("etcd://a?lease=3s", "no option `lease`"),
+        ] {
+            let refused = config(url).expect_err(url);
+            let text = format!("{refused} {refused:?}");
+            assert_eq!(refused.fault(), Fault::Invalid, "{url}");
+            assert!(text.contains(words) && !text.contains("s3cr3t"), "{url}: {text}");
+        }
+    }
+}

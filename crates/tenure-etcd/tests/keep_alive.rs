@@ -1,0 +1,76 @@
+//! The stream that keeps leases alive.
+
+mod fixture;
+
+use fixture::{assert_error, client, lease, soon, start};
+use tenure_backend::{Effect, Fault};
+use tenure_etcd::client::{LeaseId, LeaseTimeToLiveRequest};
+
+#[tokio::test]
+async fn many_leases_are_kept_alive_on_one_stream() {
+    let Some(etcd) = start(&[]) else { return };
+    let client = client(&etcd.url());
+    let mut leases = Vec::new();
+    for _ in 0..100 {
+        leases.push(lease(&client, 60).await);
+    }
+    let mut stream = client.keep_alives().await.expect("a stream");
+    for lease in &leases {
+        stream.send(*lease).expect("it is queued");
+    }
+    let mut kept = Vec::new();
+    for _ in &leases {
+        let reply = soon(stream.next()).await.expect("a reply");
+        assert_eq!(reply.ttl, 60);
+        assert!(reply.header.expect("a header").raft_term > 0);
+        kept.push(reply.id);
+    }
+    assert_eq!(kept, leases);
+}
+
+#[tokio::test]
+async fn a_lease_lasts_while_it_is_kept_alive() {
+    let Some(etcd) = start(&[]) else { return };
+    let client = client(&etcd.url());
+    let [kept, other] = [lease(&client, 1).await, lease(&client, 1).await];
+    let mut stream = client.keep_alives().await.expect("a stream");
+    let left = |id| client.time_to_live(LeaseTimeToLiveRequest { id, keys: false });
+    while left(other).await.expect("a reply").ttl >= 0 {
+        stream.send(kept).expect("it is queued");
+        assert_eq!(soon(stream.next()).await.expect("a reply").ttl, 1);
+    }
+    assert!(left(kept).await.expect("a reply").ttl >= 0);
+}
+
+#[tokio::test]
+async fn a_revoked_lease_is_answered_without_time() {
+    let Some(etcd) = start(&[]) else { return };
+    let client = client(&etcd.url());
+    let id = lease(&client, 60).await;
+    let mut stream = client.keep_alives().await.expect("a stream");
+    stream.send(id).expect("it is queued");
+    assert_eq!(soon(stream.next()).await.expect("a reply").ttl, 60);
+    client.revoke(LeaseId { id }).await.expect("it ends");
+    stream.send(id).expect("it is queued");
+    let reply = soon(stream.next()).await.expect("a reply");
+    assert_eq!((reply.id, reply.ttl), (id, 0));
+}
+
+#[tokio::test]
+async fn a_killed_member_ends_the_stream() {
+    let Some(mut etcd) = start(&[]) else { return };
+    let client = client(&etcd.url());
+    let id = lease(&client, 60).await;
+    let mut stream = client.keep_alives().await.expect("a stream");
+    stream.send(id).expect("it is queued");
+    soon(stream.next()).await.expect("a reply");
+    etcd.process().kill();
+    let ended = soon(stream.next()).await.expect_err("it is killed");
+    assert_error(
+        &ended,
+        (Fault::Unavailable, Effect::Unknown),
+        "the connection broke",
+    );
+    let ended = soon(stream.next()).await.expect_err("it has ended");
+    assert_error(&ended, (Fault::Unavailable, Effect::None), "open it again");
+}
