@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::contenders::{Contender, Standing, contenders, standing};
 use super::leases::{Kept, Lease};
 use super::names;
-use super::profile::{EXPIRY_SLACK, MAX_GRANTS, MIN_LEASE};
+use super::profile::{EXPIRY_SLACK, MAX_GRANTS};
 use super::store::{Locks, delete, remove};
 use super::table::{Known, Placed, Spot};
 use super::targets::Target;
@@ -26,9 +26,9 @@ use crate::client::{
 /// How often a request is repeated that had no effect: its lease had ended, or its epoch, or a leader was elected.
 const MAX_REPEATS: u32 = 8;
 
-/// The longest pause between two polls of a claim that waits. etcd reports when a key's lease ends, so a poll is needed only
-/// if that message was lost.
-const MAX_POLL_AFTER: Duration = MIN_LEASE.saturating_add(EXPIRY_SLACK);
+/// The longest pause between two polls of a claim that waits. etcd reports the end of each key, but not when it will come, so
+/// the pause is as long as the end of a lease may be late.
+const MAX_POLL_AFTER: Duration = EXPIRY_SLACK;
 
 /// Proof of a grant, for a transaction of your own: compare the key's create revision in it, and it has no effect after the
 /// claim has ended.

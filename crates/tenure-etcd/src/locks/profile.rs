@@ -10,7 +10,7 @@ use tenure_backend::{
 use crate::config::Config;
 
 /// The shortest lease that etcd grants with its default settings.
-pub(super) const MIN_LEASE: Duration = Duration::from_secs(2);
+const MIN_LEASE: Duration = Duration::from_secs(2);
 
 /// A year. etcd grants longer leases, but no work lasts that long.
 const MAX_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);

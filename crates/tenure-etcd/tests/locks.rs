@@ -1,0 +1,193 @@
+//! What the conformance suite cannot see: the keys and leases in etcd, and other programs that use them.
+
+mod case;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use case::{Case, alone, shared};
+use futures_util::StreamExt;
+use tenure_backend::{
+    AcquireReply, Cause, Claim, HolderId, Invalidation, LockKey, Loss, Mode, Phase, ReleaseTarget,
+};
+use tenure_etcd::LockEvidence;
+use tenure_etcd::client::{Client, LeaseGrantRequest, LeaseId, PutRequest, RangeRequest};
+use tenure_etcd::{Config, StoreUrl};
+use tenure_testkit::suite::{Fixture, TestClient};
+
+/// Time limit for what a test waits for.
+const SOON: Duration = Duration::from_secs(10);
+
+fn key(name: &str) -> LockKey {
+    LockKey::new(name).expect("a name")
+}
+
+fn raw(case: &Case) -> Client {
+    let url = StoreUrl::parse(&case.url()).expect("a URL");
+    Client::new(Config::from_url(&url).expect("settings")).expect("a client")
+}
+
+/// The key and the lease of a granted claim.
+async fn key_of(raw: &Client, client: &TestClient, claim: &Arc<Claim>) -> (LockEvidence, i64) {
+    let grant = client.granted(claim).await;
+    let evidence = grant.evidence.expect("etcd proves its grants");
+    let evidence = evidence.get::<LockEvidence>().expect("of this type").clone();
+    let found = raw
+        .range(RangeRequest::key(&*evidence.key))
+        .await
+        .expect("a reply");
+    assert_eq!(found.kvs[0].create_revision, evidence.create_revision);
+    (evidence, found.kvs[0].lease)
+}
+
+/// A contender as Go's client writes it.
+async fn foreign(raw: &Client, case: &Case, name: &str) -> String {
+    let lease = raw
+        .grant(LeaseGrantRequest { ttl: 60, id: 0 })
+        .await
+        .expect("a lease")
+        .id;
+    let put = PutRequest {
+        key: format!("{}/{name}/{lease:x}", case.prefix).into(),
+        lease,
+        ..PutRequest::default()
+    };
+    raw.put(put).await.expect("it is written");
+    format!("{lease:x}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn etcdctl_and_tenure_exclude_each_other() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let client = fixture.client().await;
+    let held = client.holds(&key("k"), Mode::Exclusive).await;
+    let (server, name) = (case.server.clone(), format!("{}/k", case.prefix));
+    let other = tokio::task::spawn_blocking(move || {
+        server.lock().ask(&["lock", &name, "--", "sh", "-c", "echo held"])
+    });
+    let queue = async {
+        loop {
+            let status = client.status(&key("k")).await.expect("it is held");
+            if status.waiters.is_some_and(|waiters| waiters.len() == 1) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, queue).await.expect("etcdctl queues");
+    assert!(!other.is_finished());
+    client.release(&held).await.freed_it(&held);
+    assert_eq!(other.await.expect("no panic").expect("etcdctl runs"), "held");
+    client.finds_free(&key("k"), Mode::Exclusive).await;
+}
+
+#[tokio::test]
+async fn a_foreign_holder_excludes_and_can_be_evicted() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    let id = foreign(&raw, &case, "k").await;
+    let claim = client.queues(&key("k"), Mode::Exclusive).await;
+    let status = client.status(&key("k")).await.expect("it is held");
+    let holder = HolderId::Foreign(id.as_str().into());
+    assert_eq!(status.holders[0].id, holder);
+    let reader = client.try_acquire(&client.claim(&key("k"), Mode::Read)).await;
+    assert!(reader.is_err(), "a foreign contender is a mutex: {reader:?}");
+    let evicted = client.send_release(tenure_backend::ReleaseRequest {
+        target: ReleaseTarget::Foreign {
+            key: key("k"),
+            id: id.into(),
+        },
+        cause: Cause::Evicted { by: None },
+        successor: None,
+        cooldown: Duration::ZERO,
+    });
+    assert_eq!(evicted.await.freed, [holder]);
+    client.granted(&claim).await;
+}
+
+#[tokio::test]
+async fn nested_names_do_not_exclude_each_other() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    foreign(&raw, &case, "a/b").await;
+    let tried = client.holds(&key("a"), Mode::Exclusive).await;
+    client.release(&tried).await.freed_it(&tried);
+    let fair = client.fair(&key("a"), Mode::Exclusive);
+    client.granted(&fair).await;
+    client.finds_busy(&key("a"), Mode::Exclusive).await;
+    assert_eq!(client.list("a", 10).await.len(), 2);
+}
+
+#[tokio::test]
+async fn claims_share_a_lease_and_end_by_themselves() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    let [renewed, silent] = ["a", "b"].map(|name| client.short_lease(&key(name), Mode::Exclusive));
+    let (_, lease) = key_of(&raw, &client, &renewed).await;
+    let (evidence, other) = key_of(&raw, &client, &silent).await;
+    assert_eq!(lease, other);
+    let again = client.claim_as(&key("a"), Mode::Read, |claim| claim.lease = silent.lease);
+    assert!(client.try_acquire(&again).await.is_err(), "the lock is a mutex");
+    for _ in 0..3 {
+        fixture.pass(Duration::from_secs(1)).await;
+        client.stays_alive(&renewed, Phase::Granted).await;
+    }
+    let left = raw.range(RangeRequest::key(evidence.key)).await.expect("a reply");
+    assert_eq!(left.kvs, [], "it was not renewed");
+    assert_eq!(client.is_gone(&silent, Phase::Granted).await, Loss::Expired);
+}
+
+#[tokio::test]
+async fn a_revoked_lease_is_reported_at_once() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    let claim = client.claim(&key("k"), Mode::Exclusive);
+    let (_, id) = key_of(&raw, &client, &claim).await;
+    let hints = client.backend().clone().invalidations(claim.at.id.client());
+    let mut hints = hints.expect("etcd reports losses");
+    let next = tokio::time::timeout(SOON, hints.next()).await.expect("soon");
+    assert_eq!(next, Some(Invalidation::All));
+    raw.revoke(LeaseId { id }).await.expect("it ends");
+    let next = tokio::time::timeout(SOON, hints.next()).await.expect("soon");
+    assert_eq!(next, Some(Invalidation::Key(key("k"))));
+    assert_eq!(client.is_gone(&claim, Phase::Granted).await, Loss::Session);
+    client.finds_free(&key("k"), Mode::Exclusive).await;
+}
+
+#[tokio::test]
+async fn a_hundred_claims_share_one_lease() {
+    let case = alone().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let client = fixture.client().await;
+    for number in 0..201 {
+        client.holds(&key(&number.to_string()), Mode::Exclusive).await;
+    }
+    let leases = case.server.lock().ask(&["lease", "list"]).expect("a reply");
+    assert_eq!(leases.lines().next(), Some("found 3 leases"));
+}
+
+#[tokio::test]
+async fn a_refused_try_writes_nothing() {
+    let case = alone().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case));
+    let held = clients[0].claim(&key("k"), Mode::Exclusive);
+    clients[0].granted(&held).await;
+    let warm_up = clients[1].claim(&key("k"), Mode::Exclusive);
+    let revision = async || {
+        let reply = raw.range(RangeRequest::key("k")).await.expect("a reply");
+        reply.header.expect("a header").revision
+    };
+    // The first attempt creates the lease with its bell.
+    clients[1].waits(&warm_up).await;
+    let before = revision().await;
+    let tried = clients[1].claim(&key("k"), Mode::Exclusive);
+    let reply = clients[1].acquire(&tried).await;
+    assert!(matches!(reply, AcquireReply::Waiting { .. }), "{reply:?}");
+    assert_eq!(revision().await, before);
+}
