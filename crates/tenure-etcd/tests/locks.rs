@@ -8,11 +8,12 @@ use std::time::Duration;
 use case::{Case, alone, shared};
 use futures_util::StreamExt;
 use tenure_backend::{
-    AcquireReply, Cause, Claim, HolderId, Invalidation, LockKey, Loss, Mode, Phase, ReleaseTarget,
+    AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, HolderId, Invalidation, LockKey, Loss, Mode,
+    Phase, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
 };
-use tenure_etcd::LockEvidence;
-use tenure_etcd::client::{Client, LeaseGrantRequest, LeaseId, PutRequest, RangeRequest};
-use tenure_etcd::{Config, StoreUrl};
+use tenure_etcd::client::{Client, DeleteRangeRequest, LeaseGrantRequest, LeaseId, PutRequest, RangeRequest};
+use tenure_etcd::{Config, EtcdStore, LockEvidence, StoreUrl};
+use tenure_servers::EtcdCluster;
 use tenure_testkit::suite::{Fixture, TestClient};
 
 /// Time limit for what a test waits for.
@@ -94,7 +95,7 @@ async fn a_foreign_holder_excludes_and_can_be_evicted() {
     assert_eq!(status.holders[0].id, holder);
     let reader = client.try_acquire(&client.claim(&key("k"), Mode::Read)).await;
     assert!(reader.is_err(), "a foreign contender is a mutex: {reader:?}");
-    let evicted = client.send_release(tenure_backend::ReleaseRequest {
+    let evicted = client.send_release(ReleaseRequest {
         target: ReleaseTarget::Foreign {
             key: key("k"),
             id: id.into(),
@@ -190,4 +191,83 @@ async fn a_refused_try_writes_nothing() {
     let reply = clients[1].acquire(&tried).await;
     assert!(matches!(reply, AcquireReply::Waiting { .. }), "{reply:?}");
     assert_eq!(revision().await, before);
+}
+
+#[tokio::test]
+async fn a_holder_removes_its_key_if_its_evictor_died() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case));
+    let claim = clients[0].claim(&key("k"), Mode::Exclusive);
+    let (evidence, _) = key_of(&raw, &clients[0], &claim).await;
+    let mark = PutRequest {
+        key: evidence.key,
+        value: format!("tenure1-evicted mutex {} 1 alice", claim.at.id).into(),
+        ignore_lease: true,
+        ..PutRequest::default()
+    };
+    raw.put(mark).await.expect("it is written");
+    assert_eq!(clients[1].status(&key("k")).await, None, "it counts as gone");
+    let by = Some("alice".into());
+    assert_eq!(
+        clients[0].is_gone(&claim, Phase::Granted).await,
+        Loss::Evicted { by }
+    );
+    clients[1]
+        .granted_soon(&clients[1].claim(&key("k"), Mode::Exclusive))
+        .await;
+}
+
+#[tokio::test]
+async fn a_lease_without_a_bell_gets_no_further_claims() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    let first = client.claim(&key("a"), Mode::Exclusive);
+    let (_, lease) = key_of(&raw, &client, &first).await;
+    let bell = format!("\u{1}tenure/{}/{lease:x}", first.at.id.client());
+    let deleted = raw.delete_range(DeleteRangeRequest {
+        key: bell.into(),
+        range_end: Vec::new(),
+    });
+    assert_eq!(deleted.await.expect("a reply").deleted, 1);
+    let second = client.claim(&key("b"), Mode::Exclusive);
+    let (_, other) = key_of(&raw, &client, &second).await;
+    assert_ne!(lease, other);
+    client.stays_alive(&first, Phase::Granted).await;
+    client.release(&first).await.freed_it(&first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_lock_outlives_the_death_of_the_leader() {
+    let mut cluster = EtcdCluster::start(&[]).expect("it starts");
+    let url = StoreUrl::parse(&format!("{}/locks", cluster.url())).expect("a URL");
+    let store = EtcdStore::open(Config::from_url(&url).expect("settings"));
+    let store = store.await.expect("a member answers");
+    let at = ClaimRef {
+        key: key("k"),
+        id: ClaimId::new(ClientId::from_random([7; 16]), 1),
+    };
+    let claim = Arc::new(Claim::of(at, Duration::from_secs(8)));
+    let not_after = store.clock().now() + Duration::from_secs(5);
+    let reply = store.clone().acquire(claim.clone(), not_after).await;
+    let Ok(AcquireReply::Granted(grant)) = reply else {
+        panic!("the lock is free, but the answer is {reply:?}")
+    };
+    let leader = cluster.leader().expect("a leader");
+    cluster.member_mut(leader).process().kill();
+    let killed = store.clock().now();
+    loop {
+        let renewal = [RenewRequest::of(&claim)].into_iter().collect();
+        match store.clone().renew(renewal).await.pop() {
+            Some(RenewReply::Alive { held_from, .. }) if held_from > killed => break,
+            Some(RenewReply::Unknown(error)) => assert!(error.is_transient(), "{error:?}"),
+            other => panic!("the lock is held, but the answer is {other:?}"),
+        }
+        assert!(
+            store.clock().now() < grant.held_from + grant.lease,
+            "it is renewed in time"
+        );
+        tokio::task::yield_now().await;
+    }
 }

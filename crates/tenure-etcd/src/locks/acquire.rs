@@ -1,30 +1,23 @@
-//! Acquiring: places the key of a claim, or looks who is before it.
+//! Acquiring: places the key of a claim, or looks which contenders are before it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, BackendError, Claim, ClaimId, Effect, Evidence, Fairness, Fault, Grant, HANDOVER_WINDOW,
-    Instant, Loss, Mode, TokenRange,
+    AcquireReply, BackendError, Claim, ClaimId, Effect, Evidence, Fairness, Grant, Instant, Loss, Mode,
 };
 
-use tokio::time::sleep;
-
-use super::contenders::{Contender, Standing, contenders, standing};
-use super::leases::{Kept, Lease};
+use super::confirm::{Confirmed, MAX_REPEATS, unsettled};
+use super::contenders::{Standing, contenders, standing};
+use super::leases::Kept;
 use super::names;
-use super::profile::{EXPIRY_SLACK, MAX_GRANTS};
-use super::store::{Locks, delete, remove};
+use super::profile::{EXPIRY_SLACK, tokens};
+use super::requests::{created, delete, is_in_epoch, put, read, txn};
+use super::store::Locks;
 use super::table::{Known, Placed, Spot};
 use super::targets::Target;
 use super::value::Value;
-use crate::client::{
-    Compare, KeyValue, Op, OpReply, Operand, PutRequest, RangeRequest, Relation, SortOrder, SortTarget,
-    TxnRequest, TxnResponse, is_missing_lease,
-};
-
-/// How often a request is repeated that had no effect: its lease had ended, or its epoch, or a leader was elected.
-const MAX_REPEATS: u32 = 8;
+use crate::client::{KeyValue, Op, RangeRequest, SortOrder, SortTarget, is_missing_lease};
 
 /// The longest pause between two polls of a claim that waits. etcd reports the end of each key, but not when it will come, so
 /// the pause is as long as the end of a lease may be late.
@@ -50,22 +43,22 @@ pub struct LockEvidence {
 
 /// The outcome of an attempt to place a claim.
 pub(super) enum Attempt {
-    /// It has its key now.
+    /// The claim has its key, from this request or an earlier one.
     Placed(Arrived),
-    /// It had its key already, from an earlier request.
-    Found(KeyValue),
     /// Nothing was written: the state that the claim would have had.
     Refused(Standing),
-    /// The place cannot be used.
-    Unusable { is_in_use: bool },
+    /// The place cannot be used, and was given up.
+    Unusable,
 }
 
-/// A claim whose key was created.
+/// A claim that has its key.
 pub(super) struct Arrived {
-    pub(super) revision: i64,
-    pub(super) kept: Kept,
-    pub(super) is_proved: bool,
-    pub(super) standing: Standing,
+    /// Revision that created the key.
+    created: i64,
+    kept: Kept,
+    /// Whether this reply confirms the lease from `kept` on.
+    is_proved: bool,
+    standing: Standing,
 }
 
 impl Locks {
@@ -78,7 +71,7 @@ impl Locks {
         let turn = self.table.turn(&claim.at).await;
         let reply = self.acquire_in_turn(&claim, not_after).await;
         self.table.end_turn(claim.at.id, turn);
-        self.ends.notify_one();
+        self.placed.notify_one();
         reply
     }
 
@@ -95,41 +88,27 @@ impl Locks {
             let spot = self.spot(claim).await?;
             match self.place(claim, &spot, tries, None).await? {
                 Attempt::Placed(arrived) => return self.settle(claim, spot, arrived, not_after).await,
-                Attempt::Found(kv) => {
-                    let placed = self.adopt(claim, spot, &kv);
-                    return self.poll(claim, placed).await;
-                }
+                // Others hold the lock, and admit it.
                 Attempt::Refused(Standing::Granted) => tries = false,
                 Attempt::Refused(standing) => {
                     self.table.unplace(id);
                     return self.refuse(claim, standing);
                 }
-                Attempt::Unusable { is_in_use: true } => self.table.forfeit(id),
-                Attempt::Unusable { is_in_use: false } => self.table.abandon(id),
+                Attempt::Unusable => {}
             }
         }
         Err(unsettled())
-    }
-
-    /// The length of a claim's lease: etcd counts whole seconds.
-    pub(super) fn ttl(&self, lease: Duration) -> Duration {
-        let lease = self.profile.limits.lease(lease);
-        Duration::from_secs(lease.as_secs() + u64::from(lease.subsec_nanos() > 0))
     }
 
     /// Returns the place that is reserved for a claim, or reserves one.
     pub(super) async fn spot(&self, claim: &Claim) -> Result<Spot, BackendError> {
         let (id, key) = (claim.at.id, &claim.at.key);
         if let Known::Unplaced(Some(spot)) = self.table.know(id) {
-            if !spot.lease.is_fresh(self.now()) {
-                self.leases.keep(std::slice::from_ref(&spot.lease)).await?;
-            }
+            self.leases.refresh(&spot.lease).await?;
             return Ok(spot);
         }
-        let lease = self
-            .leases
-            .reserve(id.client(), self.ttl(claim.lease), key)
-            .await?;
+        let ttl = self.ttl(claim.lease);
+        let lease = self.leases.reserve(id.client(), ttl, key).await?;
         let spot = Spot {
             key: format!("{}{}", self.names.folder(key), names::hex(lease.id)).into(),
             lease,
@@ -152,90 +131,78 @@ impl Locks {
     ) -> Result<Attempt, BackendError> {
         let (id, mode, lease) = (claim.at.id, claim.mode, &spot.lease);
         let folder = self.names.folder(&claim.at.key);
-        let grants = self.profile.limits.grants(claim.grants);
-        let put = PutRequest {
-            key: spot.key.clone(),
-            value: Value::of(claim, grants).write(),
-            lease: lease.id,
-            ..PutRequest::default()
-        };
         for _ in 0..MAX_REPEATS {
             let (kept, epoch) = (lease.kept(), lease.epoch());
-            let mut compare = vec![
-                created(&spot.key, 0),
-                Compare::new(
-                    &*lease.bell,
-                    Relation::Equal,
-                    Operand::Value(epoch.to_string().into()),
-                ),
-            ];
+            let mut compare = vec![created(&spot.key, 0), is_in_epoch(&lease.bell, epoch)];
             let mut then = Vec::new();
             if let Some(released) = released {
-                compare.extend(unchanged(released));
+                compare.extend(released.unchanged());
                 then.push(delete(&released.spot.key));
             }
             if tries {
                 let alone = released.map_or(0, |released| released.created);
                 compare.push(created(folder.as_bytes(), alone).prefix());
             }
-            then.extend([Op::Put(put.clone()), Op::Range(before(&folder, mode, None))]);
-            let otherwise = vec![
-                Op::Range(RangeRequest::key(&*spot.key)),
-                Op::Range(RangeRequest::key(&*lease.bell)),
-                Op::Range(first(&folder, mode)),
-            ];
-            let reply = match self.client.txn(TxnRequest::new(compare, then, otherwise)).await {
+            then.push(put(&*spot.key, self.value(claim).write(), Some(lease.id)));
+            then.push(Op::Range(before(&folder, mode, None)));
+            let look = Op::Range(first(&folder, mode));
+            let otherwise = vec![read(&*spot.key), read(&*lease.bell), look];
+            let mut reply = match txn(&self.client, compare, then, otherwise).await {
                 Ok(reply) => reply,
-                Err(error) if is_missing_lease(&error) => {
-                    lease.end();
-                    return Ok(Attempt::Unusable { is_in_use: false });
-                }
-                Err(error) => {
-                    match error.effect() {
-                        Effect::Unknown => self.table.unanswered(id),
-                        Effect::None => self.table.unplace(id),
-                    }
-                    return Err(error);
-                }
+                Err(error) => return self.not_placed(id, spot, error),
             };
-            let revision = reply.header.map_or(0, |header| header.revision);
-            let is_proved = kept.is_proved_by(reply.header.as_ref());
-            let succeeded = reply.succeeded;
-            let mut ranges = ranges(reply);
-            let last = ranges.pop().unwrap_or_default();
-            if succeeded {
-                let standing = self.standing_before(&folder, mode, revision, last).await;
-                let standing = standing.unwrap_or(Standing::Waits { behind: None });
+            let found = reply.reads.pop().unwrap_or_default();
+            let own = reply.first(0);
+            let is_own = own.is_some_and(|own| Value::read(&own.value).is_some_and(|value| value.id == id));
+            let placed_at = match own {
+                _ if reply.succeeded => Some(reply.header.revision),
+                Some(own) if is_own && released.is_none() => Some(own.create_revision),
+                _ => None,
+            };
+            if let Some(created) = placed_at {
+                let standing = self.standing_before(&folder, mode, created, found).await;
                 return Ok(Attempt::Placed(Arrived {
-                    revision,
+                    created,
                     kept,
-                    is_proved,
-                    standing,
+                    is_proved: reply.succeeded && kept.is_proved_by(&reply.header),
+                    standing: standing.unwrap_or(Standing::Waits { behind: None }),
                 }));
             }
             if released.is_some() {
                 return Ok(Attempt::Refused(Standing::Waits { behind: None }));
             }
-            let [own, bell] = [0, 1].map(|at| ranges.get(at).and_then(|kvs| kvs.first()));
-            match (own, bell) {
-                (Some(own), _) if Value::read(&own.value).is_some_and(|value| value.id == id) => {
-                    return Ok(Attempt::Found(own.clone()));
+            let bell = reply.first(1);
+            match bell.map(read_epoch) {
+                Some(now) if own.is_none() && now != epoch => lease.set_epoch(now),
+                Some(_) if own.is_none() => {
+                    let standing = self.standing_before(&folder, mode, i64::MAX, found).await?;
+                    return Ok(Attempt::Refused(standing));
                 }
-                (Some(_), _) => return Ok(Attempt::Unusable { is_in_use: true }),
-                (None, None) => {
-                    lease.retire();
-                    return Ok(Attempt::Unusable { is_in_use: false });
-                }
-                (None, Some(bell)) => match read_epoch(bell) {
-                    Some(now) if now != epoch => lease.set_epoch(now),
-                    _ => {
-                        let standing = self.standing_before(&folder, mode, i64::MAX, last).await?;
-                        return Ok(Attempt::Refused(standing));
+                // The key is in use, or the bell is missing: nothing can be placed there.
+                bell => {
+                    if bell.is_none() {
+                        lease.retire();
                     }
-                },
+                    self.table.abandon(id);
+                    return Ok(Attempt::Unusable);
+                }
             }
         }
         Err(unsettled())
+    }
+
+    /// Records that a request to place a claim has failed.
+    fn not_placed(&self, id: ClaimId, spot: &Spot, error: BackendError) -> Result<Attempt, BackendError> {
+        if is_missing_lease(&error) {
+            spot.lease.end();
+            self.table.abandon(id);
+            return Ok(Attempt::Unusable);
+        }
+        match error.effect() {
+            Effect::Unknown => self.table.unanswered(id),
+            Effect::None => self.table.unplace(id),
+        }
+        Err(error)
     }
 
     /// Records a key that was created, and answers by its state. Removes it if the claim must not wait, or came too late.
@@ -246,25 +213,25 @@ impl Locks {
         arrived: Arrived,
         not_after: Instant,
     ) -> Result<AcquireReply, BackendError> {
-        let id = claim.at.id;
         let placed = Placed {
-            value: Value::of(claim, self.profile.limits.grants(claim.grants)),
-            created: arrived.revision,
-            modified: arrived.revision,
+            value: self.value(claim),
+            created: arrived.created,
+            modified: arrived.created,
             granted: None,
+            found: (Target::Folder, 0),
             ends: arrived.kept.at + spot.lease.ttl,
             spot,
         };
-        self.table.place(id, placed.clone());
+        self.table.place(claim.at.id, placed.clone());
         let is_late = self.now() > not_after;
         let must_leave = match arrived.standing {
-            Standing::Granted => is_late,
-            Standing::Waits { .. } => is_late || claim.fairness == Fairness::Unfair,
+            Standing::Granted => false,
+            Standing::Waits { .. } => claim.fairness == Fairness::Unfair,
             Standing::OtherKind(_) => true,
         };
-        if must_leave {
-            self.remove(&placed.spot.key, placed.created).await?;
-            self.table.unplace(id);
+        if is_late || must_leave {
+            self.remove(&placed).await?;
+            self.table.unplace(claim.at.id);
             return match is_late {
                 true => Ok(AcquireReply::TooLate),
                 false => self.refuse(claim, arrived.standing),
@@ -273,58 +240,37 @@ impl Locks {
         if !arrived.is_proved {
             return self.poll(claim, placed).await;
         }
-        self.answer(claim, &placed, arrived.kept, arrived.standing, arrived.revision)
-    }
-
-    /// Records a key that an unanswered request has created.
-    fn adopt(&self, claim: &Claim, spot: Spot, kv: &KeyValue) -> Placed {
-        let placed = Placed {
-            value: Value::of(claim, self.profile.limits.grants(claim.grants)),
-            created: kv.create_revision,
-            modified: kv.mod_revision,
-            granted: None,
-            ends: spot.lease.kept().at + spot.lease.ttl,
-            spot,
-        };
-        self.table.place(claim.at.id, placed.clone());
-        placed
+        Ok(self.answer(claim, &placed, arrived.kept, arrived.standing, arrived.created))
     }
 
     /// Asks for the state of a claim that has its key, which restarts its lease.
     async fn poll(&self, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
-        let (id, key) = (claim.at.id, &placed.spot.key);
+        let (id, mode) = (claim.at.id, placed.value.mode);
         let folder = self.names.folder(&claim.at.key);
-        let txn = || {
-            let own = RangeRequest::key(&**key);
-            let before = before(&folder, placed.value.mode, Some(placed.created));
-            TxnRequest::new(Vec::new(), vec![Op::Range(own), Op::Range(before)], Vec::new())
+        let look = || {
+            let before = before(&folder, mode, Some(placed.created));
+            vec![read(&*placed.spot.key), Op::Range(before)]
         };
-        let Some((kept, reply)) = self
-            .confirmed(&placed.spot.lease, placed.granted.is_some(), txn)
-            .await?
+        let is_held = placed.granted.is_some();
+        let Some(Confirmed { kept, mut reply }) = self.confirmed(&placed.spot.lease, is_held, look).await?
         else {
             self.lose(id, &placed, Loss::Session);
             return Ok(AcquireReply::Ended);
         };
-        let revision = reply.header.map_or(0, |header| header.revision);
-        let mut ranges = ranges(reply);
-        let earlier = ranges.pop().unwrap_or_default();
-        let own = ranges.pop().and_then(|own| own.into_iter().next());
-        if !self.is_own(id, &placed, own).await? {
+        if !self.is_own(id, &placed, reply.first(0)).await? {
             return Ok(AcquireReply::Ended);
         }
-        let standing = match placed.granted {
-            Some(_) => Standing::Granted,
-            None => {
-                self.standing_before(&folder, placed.value.mode, placed.created, earlier)
+        let earlier = reply.reads.pop().unwrap_or_default();
+        let standing = match is_held {
+            true => Standing::Granted,
+            false => {
+                self.standing_before(&folder, mode, placed.created, earlier)
                     .await?
             }
         };
         let ends = kept.at + placed.spot.lease.ttl;
-        if !self.table.update(id, placed.created, |placed| placed.ends = ends) {
-            return Ok(AcquireReply::Ended);
-        }
-        self.answer(claim, &placed, kept, standing, revision)
+        self.table.update(id, placed.created, |placed| placed.ends = ends);
+        Ok(self.answer(claim, &placed, kept, standing, reply.header.revision))
     }
 
     /// Answers by the state of a claim that has its key, and whose lease counts from `kept` on.
@@ -335,32 +281,35 @@ impl Locks {
         kept: Kept,
         standing: Standing,
         revision: i64,
-    ) -> Result<AcquireReply, BackendError> {
-        let behind = match standing {
-            Standing::Granted => {
-                let tokens = placed
-                    .granted
-                    .or_else(|| tokens(placed.created, self.profile.limits.grants(claim.grants)));
-                let is_placed = self
-                    .table
-                    .update(claim.at.id, placed.created, |placed| placed.granted = tokens);
-                if !is_placed {
-                    return Ok(AcquireReply::Ended);
-                }
-                let mut grant = Grant::new(tokens, kept.at, placed.spot.lease.ttl);
-                grant.evidence = Some(Evidence::new(LockEvidence {
-                    key: placed.spot.key.clone(),
-                    create_revision: placed.created,
-                }));
-                return Ok(AcquireReply::Granted(grant));
+    ) -> AcquireReply {
+        let id = claim.at.id;
+        if standing == Standing::Granted {
+            let tokens = placed
+                .granted
+                .or_else(|| tokens(placed.created, placed.value.grants));
+            // The claim may have ended meanwhile.
+            if !self
+                .table
+                .update(id, placed.created, |placed| placed.granted = tokens)
+            {
+                return AcquireReply::Ended;
             }
-            Standing::Waits { behind } => behind,
-            // The claim is before us, and about to leave.
-            Standing::OtherKind(_) => None,
+            let mut grant = Grant::new(tokens, kept.at, placed.spot.lease.ttl);
+            grant.evidence = Some(Evidence::new(LockEvidence {
+                key: placed.spot.key.clone(),
+                create_revision: placed.created,
+            }));
+            return AcquireReply::Granted(grant);
+        }
+        let target = match standing {
+            Standing::Waits { behind: Some(key) } => Target::Key(key),
+            _ => Target::Folder,
         };
-        let target = behind.map_or(Target::Folder, Target::Key);
-        self.watched.set(claim.at.id, target, revision);
-        Ok(self.waiting(claim))
+        let found = (target, revision);
+        self.watched.set(id, found.clone());
+        self.table
+            .update(id, placed.created, |placed| placed.found = found);
+        self.waiting(claim)
     }
 
     /// Answers a claim that has no key, by the state that it would have.
@@ -378,109 +327,6 @@ impl Locks {
         }
     }
 
-    /// Sends a transaction that only reads, after a keep-alive of the lease, and returns both if they prove that the lease was
-    /// prolonged. `None` if the lease has ended. With `restart`, the keep-alive is sent even if the last one is recent.
-    pub(super) async fn confirmed(
-        &self,
-        lease: &Arc<Lease>,
-        mut restart: bool,
-        txn: impl Fn() -> TxnRequest,
-    ) -> Result<Option<(Kept, TxnResponse)>, BackendError> {
-        for _ in 0..MAX_REPEATS {
-            if restart || !lease.is_fresh(self.now()) {
-                self.leases.keep(std::slice::from_ref(lease)).await?;
-            }
-            if !lease.is_alive() {
-                return Ok(None);
-            }
-            let kept = lease.kept();
-            let reply = self.client.txn(txn()).await?;
-            if kept.is_proved_by(reply.header.as_ref()) {
-                return Ok(Some((kept, reply)));
-            }
-            restart = true;
-        }
-        Err(unsettled())
-    }
-
-    /// Returns whether a claim's key is as this client wrote it last. Otherwise the claim is lost, and its end is recorded.
-    pub(super) async fn is_own(
-        &self,
-        id: ClaimId,
-        placed: &Placed,
-        own: Option<KeyValue>,
-    ) -> Result<bool, BackendError> {
-        let own = own.filter(|own| own.create_revision == placed.created);
-        if own
-            .as_ref()
-            .is_some_and(|own| own.mod_revision == placed.modified)
-        {
-            return Ok(true);
-        }
-        if own.is_some() {
-            let now = self
-                .client
-                .range(RangeRequest::key(&*placed.spot.key))
-                .await?
-                .kvs
-                .pop();
-            let now = now.filter(|now| now.create_revision == placed.created);
-            let value = now.as_ref().and_then(|now| Value::read(&now.value));
-            // A downgrade by this client has changed the key meanwhile.
-            if let (Some(now), Some(value)) = (now, value)
-                && value.id == id
-                && !value.is_evicted
-            {
-                let modified = now.mod_revision;
-                return Ok(self.table.update(id, placed.created, |placed| {
-                    (placed.modified, placed.value) = (modified, value);
-                }));
-            }
-        }
-        let loss = self.loss(id, placed).await?;
-        self.lose(id, placed, loss);
-        Ok(false)
-    }
-
-    /// Finds out why a claim was lost: its key or its note names the evictor.
-    pub(super) async fn loss(&self, id: ClaimId, placed: &Placed) -> Result<Loss, BackendError> {
-        let note = names::note(id.client(), placed.spot.lease.id, id.number());
-        let reads = [RangeRequest::key(&*placed.spot.key), RangeRequest::key(note)].map(Op::Range);
-        let found = self
-            .client
-            .txn(TxnRequest::new(Vec::new(), reads.into(), Vec::new()))
-            .await?;
-        for kv in ranges(found).into_iter().flatten() {
-            let mark = Value::read(&kv.value).filter(|mark| mark.is_evicted && mark.id == id);
-            let Some(mark) = mark else { continue };
-            if kv.create_revision == placed.created {
-                self.remove_after_cooldown(placed);
-            }
-            return Ok(Loss::Evicted { by: mark.evictor() });
-        }
-        Ok(if placed.ends <= self.now() {
-            Loss::Expired
-        } else {
-            Loss::Missing
-        })
-    }
-
-    /// Removes the key of an evicted claim, because its evictor may have died before it could.
-    fn remove_after_cooldown(&self, placed: &Placed) {
-        let (client, key, created) = (self.client.clone(), placed.spot.key.clone(), placed.created);
-        tokio::spawn(async move {
-            sleep(HANDOVER_WINDOW).await;
-            // If it fails, the key ends with its lease.
-            let _ = remove(&client, &key, created).await;
-        });
-    }
-
-    /// Records the loss of a claim.
-    pub(super) fn lose(&self, id: ClaimId, placed: &Placed, loss: Loss) {
-        let remembered = placed.spot.lease.ttl;
-        self.table.end(id, self.now(), Some((loss, remembered)));
-    }
-
     /// Returns the state of a claim of this mode whose key was created at `created`, by the keys that [`before`] has read.
     /// Reads more if they do not decide.
     async fn standing_before(
@@ -492,19 +338,14 @@ impl Locks {
     ) -> Result<Standing, BackendError> {
         let is_earlier = |one: &KeyValue| one.create_revision < created;
         let keys: Vec<KeyValue> = keys.into_iter().filter(is_earlier).collect();
-        if reads_one(mode) && !keys.is_empty() {
-            let last = contenders(folder, keys.clone());
-            if let Standing::Waits { behind } = standing(mode, &last)
-                && !last.is_empty()
-            {
-                return Ok(Standing::Waits { behind });
-            }
-            // The key belongs to a lock such as `a/b` in the folder of `a`, or its kind is not that of the first one.
-            let all = self.client.range(RangeRequest::prefix(folder)).await?.kvs;
-            let all = all.into_iter().filter(is_earlier).collect();
-            return Ok(standing(mode, &contenders(folder, all)));
+        let (is_complete, earlier) = (!reads_one(mode) || keys.is_empty(), contenders(folder, keys));
+        let state = standing(mode, &earlier);
+        if is_complete || matches!(state, Standing::Waits { .. }) {
+            return Ok(state);
         }
-        let earlier: Vec<Contender> = contenders(folder, keys);
+        // The key belongs to a lock such as `a/b` in the folder of `a`, or its kind is not that of the first one.
+        let all = self.client.range(RangeRequest::prefix(folder)).await?.kvs;
+        let earlier = contenders(folder, all.into_iter().filter(is_earlier).collect());
         Ok(standing(mode, &earlier))
     }
 }
@@ -517,72 +358,31 @@ fn reads_one(mode: Mode) -> bool {
 /// Reads the contenders that decide the state of a claim: the one before it, or all. Without `created`, the claim's own key is
 /// the newest.
 fn before(folder: &str, mode: Mode, created: Option<i64>) -> RangeRequest {
-    let range = RangeRequest {
+    let limit = 1 + i64::from(created.is_none());
+    RangeRequest {
         max_create_revision: created.map_or(0, |created| created - 1),
-        ..RangeRequest::prefix(folder)
-    };
-    match reads_one(mode) {
-        true => RangeRequest {
-            limit: 1 + i64::from(created.is_none()),
-            ..range.sorted(SortTarget::Create, SortOrder::Descend)
-        },
-        false => range,
+        ..one_or_all(folder, mode, SortOrder::Descend, limit)
     }
 }
 
 /// Reads the contenders that decide the state of a claim without a key: the first, or all.
 fn first(folder: &str, mode: Mode) -> RangeRequest {
-    let range = RangeRequest::prefix(folder);
+    one_or_all(folder, mode, SortOrder::Ascend, 1)
+}
+
+fn one_or_all(folder: &str, mode: Mode, order: SortOrder, limit: i64) -> RangeRequest {
+    let all = RangeRequest::prefix(folder);
     match reads_one(mode) {
         true => RangeRequest {
-            limit: 1,
-            ..range.sorted(SortTarget::Create, SortOrder::Ascend)
+            limit,
+            ..all.sorted(SortTarget::Create, order)
         },
-        false => range,
+        false => all,
     }
 }
 
-/// The condition that a key was created at this revision, or is missing for 0.
-pub(super) fn created(key: &[u8], revision: i64) -> Compare {
-    Compare::new(key, Relation::Equal, Operand::CreateRevision(revision))
-}
-
-/// The conditions that a claim's key is as this client wrote it last.
-pub(super) fn unchanged(placed: &Placed) -> [Compare; 2] {
-    let key = &*placed.spot.key;
-    let modified = Operand::ModRevision(placed.modified);
-    [
-        created(key, placed.created),
-        Compare::new(key, Relation::Equal, modified),
-    ]
-}
-
-/// The keys that each read of a transaction has found.
-pub(super) fn ranges(reply: TxnResponse) -> Vec<Vec<KeyValue>> {
-    let ranges = reply
-        .responses
-        .into_iter()
-        .filter_map(|response| match response.reply {
-            Some(OpReply::Range(range)) => Some(range.kvs),
-            _ => None,
-        });
-    ranges.collect()
-}
-
-pub(super) fn read_epoch(bell: &KeyValue) -> Option<u64> {
-    std::str::from_utf8(&bell.value).ok()?.parse().ok()
-}
-
-/// The tokens of a claim.
-pub(super) fn tokens(created: i64, grants: std::num::NonZeroU32) -> Option<TokenRange> {
-    let first = u64::try_from(created)
-        .ok()?
-        .checked_mul(MAX_GRANTS.get().into())?;
-    TokenRange::new(first.try_into().ok()?, grants)
-}
-
-/// Error for a request that was repeated too often. None of them had an effect.
-fn unsettled() -> BackendError {
-    let message = "etcd has elected leaders, or ended leases, again and again during this request: see whether its members run";
-    BackendError::new(Fault::Unavailable, Effect::None, message)
+/// The epoch that a bell says; 0, which no lease has, for a text that this client does not write.
+pub(super) fn read_epoch(bell: &KeyValue) -> u64 {
+    let text = std::str::from_utf8(&bell.value);
+    text.ok().and_then(|text| text.parse().ok()).unwrap_or_default()
 }

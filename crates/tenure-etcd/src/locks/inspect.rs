@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use tenure_backend::{BackendError, Cursor, HolderStatus, LockKey, LockStatus, Page, Query, WaiterStatus};
 
-use super::acquire::{ranges, tokens};
 use super::contenders::{Contender, Standing, contenders, standing};
+use super::profile::tokens;
+use super::requests::txn;
 use super::store::Locks;
-use crate::client::{Op, RangeRequest, TxnRequest};
+use crate::client::{Op, RangeRequest};
 
 /// The most locks that one transaction reads.
 const MAX_READS: usize = 100;
@@ -29,11 +30,8 @@ impl Locks {
                     let is_after = after.as_ref().is_none_or(|after| lock.as_str() > after.as_str());
                     lock.as_str().starts_with(&*prefix) && is_after
                 };
-                let mut locks: Vec<LockKey> = locks
-                    .filter(is_asked)
-                    .collect::<BTreeSet<_>>()
-                    .into_iter()
-                    .collect();
+                let sorted: BTreeSet<LockKey> = locks.filter(is_asked).collect();
+                let mut locks: Vec<LockKey> = sorted.into_iter().collect();
                 let has_more = locks.len() > limit;
                 locks.truncate(limit);
                 let next = locks
@@ -50,16 +48,12 @@ impl Locks {
         let mut statuses = Vec::new();
         for locks in locks.chunks(MAX_READS) {
             let folders: Vec<String> = locks.iter().map(|lock| self.names.folder(lock)).collect();
-            let reads = folders
-                .iter()
-                .map(|folder| Op::Range(RangeRequest::prefix(&**folder)));
-            let reply = self
-                .client
-                .txn(TxnRequest::new(Vec::new(), reads.collect(), Vec::new()))
-                .await?;
-            let found = locks.iter().zip(&folders).zip(ranges(reply));
-            statuses
-                .extend(found.filter_map(|((lock, folder), keys)| status(lock, contenders(folder, keys))));
+            let read = |folder: &String| Op::Range(RangeRequest::prefix(&**folder));
+            let reads = folders.iter().map(read).collect();
+            let reply = txn(&self.client, Vec::new(), reads, Vec::new()).await?;
+            for ((lock, folder), keys) in locks.iter().zip(&folders).zip(reply.reads) {
+                statuses.extend(status(lock, contenders(folder, keys)));
+            }
         }
         Ok(statuses)
     }
@@ -72,10 +66,8 @@ fn status(lock: &LockKey, all: Vec<Contender>) -> Option<LockStatus> {
     for (at, one) in all.iter().enumerate().filter(|(_, one)| !one.is_evicted()) {
         let label = one.value.as_ref().and_then(|value| value.label());
         if standing(one.mode(), &all[..at]) == Standing::Granted {
-            let grants = one.value.as_ref().and_then(|value| value.grants.try_into().ok());
-            let token = grants
-                .and_then(|grants| tokens(one.created, grants))
-                .map(|run| run.first());
+            let grants = one.value.as_ref().map(|value| value.grants);
+            let token = grants.and_then(|grants| Some(tokens(one.created, grants)?.first()));
             holders.push(HolderStatus::new(one.id(), label, one.mode(), token, None));
         } else {
             waiters.push(WaiterStatus::new(one.id(), label, one.mode()));

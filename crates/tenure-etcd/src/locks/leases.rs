@@ -12,9 +12,8 @@ use tenure_backend::{BackendError, ClientId, Clock, Instant, LockKey};
 use tokio::time::timeout;
 
 use super::names;
-use crate::client::{
-    Client, KeepAlives, LeaseGrantRequest, LeaseKeepAliveResponse, Op, PutRequest, ResponseHeader, TxnRequest,
-};
+use super::requests::{put, txn};
+use crate::client::{Client, KeepAlives, LeaseGrantRequest, LeaseKeepAliveResponse, ResponseHeader};
 use crate::error::{ended, unanswered};
 
 /// The most claims on a lease. One transaction confirms them all (etcd's limit is 128 operations), and the end of a lease
@@ -59,8 +58,8 @@ pub(super) struct Kept {
 impl Kept {
     /// Returns whether a transaction that was sent after the keep-alive's reply proves that the lease was prolonged. If
     /// another leader was elected in between, the reply may come from one that was already replaced.
-    pub(super) fn is_proved_by(&self, header: Option<&ResponseHeader>) -> bool {
-        header.is_some_and(|header| header.raft_term == self.term)
+    pub(super) fn is_proved_by(&self, header: &ResponseHeader) -> bool {
+        header.raft_term == self.term
     }
 }
 
@@ -73,7 +72,7 @@ impl Lease {
         self.state.lock().is_alive
     }
 
-    /// The text of the epoch, which is the bell's value.
+    /// The lease's epoch, which its bell's value says.
     pub(super) fn epoch(&self) -> u64 {
         self.state.lock().epoch
     }
@@ -103,11 +102,6 @@ impl Lease {
         let mut state = self.state.lock();
         let has_room = state.is_open && state.locks.len() < MAX_CLAIMS;
         (self.client, self.ttl) == (client, ttl) && has_room && state.locks.insert(key.clone())
-    }
-
-    /// Returns whether the last keep-alive is recent enough for a new claim, or for the poll of one that waits.
-    pub(super) fn is_fresh(&self, now: Instant) -> bool {
-        now - self.kept().at < self.ttl / 3
     }
 
     fn answered(&self, reply: &LeaseKeepAliveResponse, sent: Instant) {
@@ -163,14 +157,13 @@ impl Leases {
                     }
                 }
             };
-            if !lease.is_fresh(self.clock.now())
-                && let Err(error) = self.keep(std::slice::from_ref(&lease)).await
-            {
-                lease.free(key);
-                return Err(error);
-            }
-            if lease.is_alive() {
-                return Ok(lease);
+            match self.refresh(&lease).await {
+                Ok(()) if lease.is_alive() => return Ok(lease),
+                Ok(()) => {}
+                Err(error) => {
+                    lease.free(key);
+                    return Err(error);
+                }
             }
         }
     }
@@ -209,15 +202,17 @@ impl Leases {
                 is_alive: true,
             }),
         };
-        let bell = PutRequest {
-            key: lease.bell.clone().into(),
-            value: lease.epoch().to_string().into(),
-            lease: lease.id,
-            ..PutRequest::default()
-        };
-        let bell = TxnRequest::new(Vec::new(), vec![Op::Put(bell)], Vec::new());
-        self.client.txn(bell).await?;
+        let bell = put(&*lease.bell, lease.epoch().to_string(), Some(lease.id));
+        txn(&self.client, Vec::new(), vec![bell], Vec::new()).await?;
         Ok(Arc::new(lease))
+    }
+
+    /// Prolongs a lease, unless its last keep-alive is recent enough for a new claim, or for the poll of one that waits.
+    pub(super) async fn refresh(&self, lease: &Arc<Lease>) -> Result<(), BackendError> {
+        match self.clock.now() - lease.kept().at < lease.ttl / 3 {
+            true => Ok(()),
+            false => self.keep(std::slice::from_ref(lease)).await,
+        }
     }
 
     /// Prolongs leases. Records those that do not exist.
@@ -231,25 +226,26 @@ impl Leases {
         let mut waiting: VecDeque<_> = leases.iter().filter(|lease| lease.kept().at < asked).collect();
         let mut tried = 0;
         while !waiting.is_empty() {
+            let open = match stream.take() {
+                Some(open) => open,
+                None => self.client.keep_alives().await?,
+            };
             tried += 1;
-            match self.keep_on(&mut stream, &mut waiting).await {
+            match self.keep_on(open, &mut waiting).await {
+                Ok(open) => *stream = Some(open),
                 Err(error) if tried == MAX_STREAMS || !error.is_transient() => return Err(error),
-                _ => {}
+                Err(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Prolongs the leases in `waiting` on the open stream, or on a new one, and takes out those that were answered.
+    /// Prolongs the leases in `waiting` on a stream, and takes out those that were answered. Returns the stream.
     async fn keep_on(
         &self,
-        stream: &mut Option<KeepAlives>,
+        mut open: KeepAlives,
         waiting: &mut VecDeque<&Arc<Lease>>,
-    ) -> Result<(), BackendError> {
-        let mut open = match stream.take() {
-            Some(open) => open,
-            None => self.client.keep_alives().await?,
-        };
+    ) -> Result<KeepAlives, BackendError> {
         let sent = self.clock.now();
         for lease in &*waiting {
             open.send(lease.id)?;
@@ -267,7 +263,26 @@ impl Leases {
             lease.answered(&reply, sent);
             waiting.pop_front();
         }
-        *stream = Some(open);
-        Ok(())
+        Ok(open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_of_another_term_proves_nothing() {
+        let kept = Kept {
+            at: Instant::ORIGIN,
+            term: 7,
+        };
+        for (raft_term, expected) in [(6, false), (7, true), (8, false)] {
+            let header = ResponseHeader {
+                raft_term,
+                ..ResponseHeader::default()
+            };
+            assert_eq!(kept.is_proved_by(&header), expected);
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! [`contenders`] decides that, [`leases`] keeps keys alive, and [`table`] knows this client's own claims.
 
 mod acquire;
+mod confirm;
 mod contenders;
 mod examine;
 mod inspect;
@@ -12,6 +13,7 @@ mod names;
 mod profile;
 mod release;
 mod renew;
+mod requests;
 mod store;
 mod table;
 mod targets;

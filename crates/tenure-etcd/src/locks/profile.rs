@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tenure_backend::{
-    Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, ServerDeath, WakeUp,
+    Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, ServerDeath,
+    TokenRange, WakeUp,
 };
 
 use crate::config::Config;
@@ -20,11 +21,19 @@ pub(super) const EXPIRY_SLACK: Duration = Duration::from_secs(1);
 
 /// Number of tokens between two create revisions: the tokens of a claim are its create revision times this, and those that
 /// follow.
-pub(super) const MAX_GRANTS: NonZeroU32 = NonZeroU32::new(1_024).unwrap();
+const MAX_GRANTS: NonZeroU32 = NonZeroU32::new(1_024).unwrap();
 
 const MAX_BATCH: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 
 const HAZARDS: &[Hazard] = &[Hazard::DataLoss];
+
+/// The tokens of a claim whose key was created at this revision.
+pub(super) fn tokens(created: i64, grants: u32) -> Option<TokenRange> {
+    let first = u64::try_from(created)
+        .ok()?
+        .checked_mul(MAX_GRANTS.get().into())?;
+    TokenRange::new(first.try_into().ok()?, grants.try_into().ok()?)
+}
 
 /// The promises of a store with these settings.
 pub(super) fn profile(config: &Config) -> Profile {

@@ -5,19 +5,29 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, BackendError, Cause, ClaimId, ClaimRef, Effect, Fairness, Fault, HANDOVER_WINDOW, HolderId,
-    LockKey, Loss, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor, TURN,
+    Loss, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor, TURN,
 };
 use tokio::time::sleep;
 
-use super::acquire::{Attempt, created, ranges, read_epoch, unchanged};
+use super::acquire::{Attempt, read_epoch};
+use super::confirm::MAX_REPEATS;
 use super::contenders::{Contender, Standing, contenders, standing};
 use super::names;
-use super::store::{Locks, delete};
+use super::requests::{created, delete, is_in_epoch, put, read, remove, txn};
+use super::store::Locks;
 use super::table::{Known, Placed, Spot};
-use crate::client::{Compare, Op, OpReply, Operand, PutRequest, RangeRequest, Relation, TxnRequest};
+use crate::client::RangeRequest;
 
-/// How often a step is repeated because other clients changed the lock meanwhile.
-const MAX_REPEATS: u32 = 8;
+/// The most contenders whose presence proves that a later one waits. etcd allows 128 conditions.
+const MAX_COMPARED: usize = 100;
+
+/// What a release did.
+#[derive(Default)]
+struct Released {
+    freed: Vec<HolderId>,
+    /// The reply for a successor that was placed in the same step.
+    successor: Option<Result<AcquireReply, BackendError>>,
+}
 
 impl Locks {
     pub(super) async fn release(
@@ -27,41 +37,17 @@ impl Locks {
         if let Some(successor) = request.checked_successor()? {
             successor.check(&self.profile.limits)?;
         }
-        let by = match &request.cause {
-            Cause::Evicted { by } => by.clone(),
-            _ => None,
+        let released = match (&request.target, &request.cause) {
+            (target, Cause::Evicted { by }) => self.evict(target, by.clone(), request.cooldown).await?,
+            (ReleaseTarget::Claim(claim), _) => self.release_own(claim, request.successor.as_ref()).await?,
+            (target, _) => self.evict(target, None, request.cooldown).await?,
         };
-        let (key, is_eviction) = (
-            request.target.key(),
-            matches!(request.cause, Cause::Evicted { .. }),
-        );
-        let mut handed_over = None;
-        let freed = match &request.target {
-            ReleaseTarget::Claim(claim) if !is_eviction => {
-                let (was_placed, reply) = self.release_own(claim, request.successor.as_ref()).await?;
-                handed_over = reply;
-                was_placed
-                    .then_some(HolderId::Claim(claim.id))
-                    .into_iter()
-                    .collect()
-            }
-            ReleaseTarget::Claim(claim) => {
-                self.evict(key, Some(&HolderId::Claim(claim.id)), by, request.cooldown)
-                    .await?
-            }
-            ReleaseTarget::Foreign { id, .. } => {
-                self.evict(key, Some(&HolderId::Foreign(id.clone())), by, request.cooldown)
-                    .await?
-            }
-            ReleaseTarget::All(_) => self.evict(key, None, by, request.cooldown).await?,
-        };
-        let successor = match (request.successor, handed_over) {
-            (None, _) => None,
-            (Some(_), Some(reply)) => Some(reply),
+        let successor = match (request.successor, released.successor) {
             (Some(successor), None) => Some(self.acquire(successor.claim, successor.not_after).await),
+            (_, placed) => placed,
         };
         Ok(ReleaseReply::Done {
-            freed: freed.into_iter().collect(),
+            freed: released.freed.into_iter().collect(),
             others: None,
             successor: successor.map(|reply| match reply {
                 // The poll after a turn returns the error.
@@ -74,103 +60,81 @@ impl Locks {
         })
     }
 
-    /// Releases a claim of this client. Returns whether it had a key, and the reply for the successor if that was placed in the
-    /// same step.
+    /// Releases a claim of this client.
     async fn release_own(
         &self,
         claim: &ClaimRef,
         successor: Option<&Successor>,
-    ) -> Result<(bool, Option<Result<AcquireReply, BackendError>>), BackendError> {
-        let id = claim.id;
+    ) -> Result<Released, BackendError> {
         let turn = self.table.turn(claim).await;
-        let known = self.table.know(id);
-        let released = self.release_in_turn(id, successor).await;
+        let released = self.release_in_turn(claim.id, successor).await;
         match &released {
-            Ok((_, loss, _)) if !matches!(known, Known::Ended) || loss.is_some() => {
-                let loss = loss.clone().map(|(loss, placed)| (loss, placed.spot.lease.ttl));
-                self.table.end(id, self.now(), loss);
-            }
-            Err(error) if error.effect() == Effect::None => self.table.cancel_release(id),
-            _ => {}
+            Ok(_) => self.table.end(claim.id, self.now(), None),
+            Err(error) if error.effect() == Effect::None => self.table.cancel_release(claim.id),
+            Err(_) => {}
         }
-        self.table.end_turn(id, turn);
-        released.map(|(was_placed, _, reply)| (was_placed, reply))
+        self.table.end_turn(claim.id, turn);
+        released
     }
 
     async fn release_in_turn(
         &self,
         id: ClaimId,
         successor: Option<&Successor>,
-    ) -> Result<
-        (
-            bool,
-            Option<(Loss, Placed)>,
-            Option<Result<AcquireReply, BackendError>>,
-        ),
-        BackendError,
-    > {
-        let to_release = self.table.begin_release(id);
-        if let Some(spot) = to_release.in_flight {
-            return Ok((self.withdraw(&spot).await?, None, None));
-        }
-        let Some(placed) = to_release.placed else {
-            return Ok((false, None, None));
+    ) -> Result<Released, BackendError> {
+        let mut released = Released::default();
+        let was_placed = match self.table.begin_release(id) {
+            (_, Some(in_flight)) => self.withdraw(&in_flight).await?,
+            (Some(placed), None) => {
+                if let Some(successor) = successor {
+                    released.successor = self.hand_over(&placed, successor).await?;
+                }
+                released.successor.is_some() || self.unlock(id, &placed).await?
+            }
+            (None, None) => false,
         };
-        if let Some(successor) = successor
-            && let Some(reply) = self.hand_over(&placed, successor).await?
-        {
-            return Ok((true, None, Some(reply)));
-        }
-        let key = &placed.spot.key;
-        let look = Op::Range(RangeRequest::key(&**key));
-        let txn = TxnRequest::new(unchanged(&placed).into(), vec![delete(key)], vec![look]);
-        let reply = self.client.txn(txn).await?;
-        if reply.succeeded {
-            return Ok((true, None, None));
-        }
-        let loss = self.loss(id, &placed).await?;
-        let is_evicted = matches!(loss, Loss::Evicted { .. });
-        let was_placed = !is_evicted && self.remove(key, placed.created).await?;
-        Ok((was_placed, (!was_placed).then_some((loss, placed)), None))
+        released.freed.extend(was_placed.then_some(HolderId::Claim(id)));
+        Ok(released)
     }
 
-    /// Removes the key of a request that was not answered, and begins a new epoch of its lease, in which that request has no
-    /// effect.
-    async fn withdraw(&self, spot: &Spot) -> Result<bool, BackendError> {
-        let lease = &spot.lease;
-        let bell = lease.bell.as_bytes();
-        let mut was_placed = false;
-        for _ in 0..MAX_REPEATS {
-            let epoch = lease.epoch();
-            let same = Compare::new(bell, Relation::Equal, Operand::Value(epoch.to_string().into()));
-            let next = PutRequest {
-                key: bell.into(),
-                value: (epoch + 1).to_string().into(),
-                ignore_lease: true,
-                ..PutRequest::default()
-            };
-            let then = vec![delete(&spot.key), Op::Put(next)];
-            let otherwise = vec![delete(&spot.key), Op::Range(RangeRequest::key(bell))];
-            let reply = self
-                .client
-                .txn(TxnRequest::new(vec![same], then, otherwise))
-                .await?;
-            let removed = reply.responses.iter().any(|response| {
-                matches!(&response.reply, Some(OpReply::DeleteRange(removed)) if removed.deleted > 0)
-            });
-            was_placed |= removed;
-            if reply.succeeded {
-                lease.set_epoch(epoch + 1);
-                return Ok(was_placed);
-            }
-            match ranges(reply).into_iter().flatten().next() {
-                Some(bell) => lease.set_epoch(read_epoch(&bell).unwrap_or(epoch)),
-                // Without a bell no request has an effect.
-                None => return Ok(was_placed),
-            }
+    /// Removes a claim's key. Returns false if the claim was lost before.
+    async fn unlock(&self, id: ClaimId, placed: &Placed) -> Result<bool, BackendError> {
+        let key = &*placed.spot.key;
+        let (then, otherwise) = (vec![delete(key)], vec![read(key)]);
+        if txn(&self.client, placed.unchanged(), then, otherwise)
+            .await?
+            .succeeded
+        {
+            return Ok(true);
         }
-        let message = "this client withdraws too many locks at once: the release is repeated";
-        Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message))
+        let loss = self.loss(id, placed).await?;
+        if !matches!(loss, Loss::Evicted { .. }) && self.remove(placed).await? {
+            return Ok(true);
+        }
+        self.lose(id, placed, loss);
+        Ok(false)
+    }
+
+    /// Removes the key of a claim, and begins a new epoch of its lease, in which a request for the claim that was not answered
+    /// has no effect. Returns whether the key was there.
+    ///
+    /// A repetition may arrive late, when another claim has the key: then it finds a later epoch, and deletes nothing.
+    pub(super) async fn withdraw(&self, spot: &Spot) -> Result<bool, BackendError> {
+        let (lease, key, bell) = (&spot.lease, &*spot.key, &*spot.lease.bell);
+        let epoch = lease.epoch();
+        let then = vec![delete(key), put(bell, (epoch + 1).to_string(), None)];
+        let otherwise = vec![read(bell), read(key)];
+        let reply = txn(&self.client, vec![is_in_epoch(bell, epoch)], then, otherwise).await?;
+        if reply.succeeded {
+            lease.set_epoch(epoch + 1);
+            return Ok(reply.deleted > 0);
+        }
+        // Another withdrawal has begun a new epoch, or the bell is gone.
+        lease.set_epoch(reply.first(0).map_or(epoch, read_epoch));
+        match reply.first(1) {
+            Some(own) => remove(&self.client, key, own.create_revision).await,
+            None => Ok(false),
+        }
     }
 
     /// Removes a claim's key and writes that of its successor in one step. `None` if that had no effect.
@@ -179,57 +143,56 @@ impl Locks {
         placed: &Placed,
         successor: &Successor,
     ) -> Result<Option<Result<AcquireReply, BackendError>>, BackendError> {
-        let claim = &successor.claim;
+        let (claim, not_after) = (&successor.claim, successor.not_after);
         let turn = self.table.turn(&claim.at).await;
         let is_unplaced = matches!(self.table.know(claim.at.id), Known::Unplaced(_));
         let mut reply = Ok(None);
         if is_unplaced
-            && self.now() <= successor.not_after
+            && self.now() <= not_after
             && let Ok(spot) = self.spot(claim).await
         {
             let tries = claim.fairness == Fairness::Unfair;
             reply = match self.place(claim, &spot, tries, Some(placed)).await {
-                Ok(Attempt::Placed(arrived)) => {
-                    Ok(Some(self.settle(claim, spot, arrived, successor.not_after).await))
-                }
-                Ok(_) => {
-                    self.table.unplace(claim.at.id);
-                    Ok(None)
-                }
+                Ok(Attempt::Placed(arrived)) => Ok(Some(self.settle(claim, spot, arrived, not_after).await)),
+                Ok(_) => Ok(None),
                 Err(error) => Err(error),
             };
+            if matches!(reply, Ok(None)) {
+                self.table.unplace(claim.at.id);
+            }
         }
         self.table.end_turn(claim.at.id, turn);
         reply
     }
 
-    /// Evicts one contender of a lock, or all that hold it. Returns those that were removed.
+    /// Evicts one contender of a lock, or all that hold it.
     async fn evict(
         &self,
-        key: &LockKey,
-        target: Option<&HolderId>,
+        target: &ReleaseTarget,
         by: Option<Arc<str>>,
         cooldown: Duration,
-    ) -> Result<Vec<HolderId>, BackendError> {
-        let folder = self.names.folder(key);
+    ) -> Result<Released, BackendError> {
+        let folder = self.names.folder(target.key());
+        let is_target = |one: &Contender, is_waiting: bool| match target {
+            ReleaseTarget::Claim(claim) => one.id() == HolderId::Claim(claim.id),
+            ReleaseTarget::Foreign { id, .. } => one.id() == HolderId::Foreign(id.clone()),
+            ReleaseTarget::All(_) => !is_waiting,
+        };
         for _ in 0..MAX_REPEATS {
-            let read = self.client.range(RangeRequest::prefix(&*folder)).await?;
-            let all = contenders(&folder, read.kvs);
-            let mut marked = Vec::new();
-            let mut freed = Vec::new();
+            let all = self.client.range(RangeRequest::prefix(&*folder)).await?.kvs;
+            let all = contenders(&folder, all);
+            let (mut released, mut marked) = (Released::default(), Vec::new());
             let mut has_changed = false;
             for (at, one) in all.iter().enumerate() {
-                let standing = standing(one.mode(), &all[..at]);
-                let is_target = match target {
-                    Some(target) => one.id() == *target,
-                    None => standing == Standing::Granted,
-                };
-                if !is_target {
+                let is_waiting = standing(one.mode(), &all[..at]) != Standing::Granted;
+                if !is_target(one, is_waiting) {
                     continue;
                 }
-                let is_waiting = standing != Standing::Granted;
-                match self.mark(one, by.clone(), &all[..at], is_waiting).await? {
-                    true if is_waiting || one.value.is_none() => freed.push(one.id()),
+                match self
+                    .mark(one, by.clone(), is_waiting.then_some(&all[..at]))
+                    .await?
+                {
+                    true if is_waiting || one.value.is_none() => released.freed.push(one.id()),
                     true => marked.push(one),
                     false => has_changed = true,
                 }
@@ -239,12 +202,12 @@ impl Locks {
                 sleep(cooldown.min(HANDOVER_WINDOW)).await;
             }
             for one in marked {
-                self.remove(&one.key, one.created).await?;
                 // If the holder has removed it first, this eviction was the reason.
-                freed.push(one.id());
+                remove(&self.client, &one.key, one.created).await?;
+                released.freed.push(one.id());
             }
-            if !has_changed || !freed.is_empty() {
-                return Ok(freed);
+            if !has_changed || !released.freed.is_empty() {
+                return Ok(released);
             }
         }
         let message = "other clients change this lock all the time: evict again";
@@ -252,53 +215,29 @@ impl Locks {
     }
 
     /// Marks a holder as evicted, so that no confirmation of its client succeeds from now on, and writes it a note. Removes a
-    /// waiter, and a foreign contender, at once. Returns false if the contender has left, or if it may hold the lock by now.
+    /// foreign contender at once, and one that waits behind others. Returns false if the contender, or one of those, has left.
     async fn mark(
         &self,
         one: &Contender,
         by: Option<Arc<str>>,
-        earlier: &[Contender],
-        is_waiting: bool,
+        waits_behind: Option<&[Contender]>,
     ) -> Result<bool, BackendError> {
         let mut compare = vec![created(&one.key, one.created)];
-        if is_waiting {
-            compare.extend(
-                earlier
-                    .iter()
-                    .take(MAX_COMPARED)
-                    .map(|other| created(&other.key, other.created)),
-            );
-        }
-        let mut then = Vec::new();
-        match &one.value {
-            None => then.push(delete(&one.key)),
+        let others = waits_behind.unwrap_or_default().iter().take(MAX_COMPARED);
+        compare.extend(others.map(|other| created(&other.key, other.created)));
+        let then = match &one.value {
+            None => vec![delete(&one.key)],
             Some(value) => {
+                let note = names::note(value.id.client(), one.lease, value.id.number());
                 let mark = value.clone().evicted(by).write();
-                then.push(match is_waiting {
-                    true => delete(&one.key),
-                    false => Op::Put(PutRequest {
-                        key: one.key.clone(),
-                        value: mark.clone(),
-                        ignore_lease: true,
-                        ..PutRequest::default()
-                    }),
-                });
-                then.push(Op::Put(PutRequest {
-                    key: names::note(value.id.client(), one.lease, value.id.number()).into(),
-                    value: mark,
-                    lease: one.lease,
-                    ..PutRequest::default()
-                }));
+                let end = match waits_behind {
+                    Some(_) => delete(&one.key),
+                    None => put(&*one.key, mark.clone(), None),
+                };
+                vec![end, put(note, mark, Some(one.lease))]
             }
-        }
-        let look = Op::Range(RangeRequest::key(&*one.key));
-        let reply = self
-            .client
-            .txn(TxnRequest::new(compare, then, vec![look]))
-            .await?;
+        };
+        let reply = txn(&self.client, compare, then, vec![read(&*one.key)]).await?;
         Ok(reply.succeeded)
     }
 }
-
-/// The most contenders whose presence proves that a later one waits. etcd allows 128 conditions.
-const MAX_COMPARED: usize = 100;

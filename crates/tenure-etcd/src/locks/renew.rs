@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tenure_backend::{BackendError, Batch, ClaimId, Loss, Phase, RenewReply, RenewRequest};
+use tenure_backend::{BackendError, Batch, ClaimId, Loss, Mode, Phase, RenewReply, RenewRequest};
 
-use super::acquire::{ranges, unchanged};
-use super::leases::Lease;
+use super::confirm::Confirmed;
+use super::leases::{Kept, Lease};
+use super::requests::{put, read, txn};
 use super::store::Locks;
 use super::table::{Known, Placed};
-use crate::client::{Op, PutRequest, RangeRequest, TxnRequest};
+use crate::client::{KeyValue, Op, RangeRequest};
 
 /// The most keys that one transaction reads. etcd's limit is 128.
 const MAX_READS: usize = 100;
@@ -26,154 +27,146 @@ struct Renewal {
 impl Locks {
     pub(super) async fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         let too_many = self.profile.limits.check_batch(batch.len());
-        let missing = || RenewReply::Gone(Loss::Missing);
-        let mut replies: Vec<RenewReply> = batch.iter().map(|_| missing()).collect();
+        let mut replies: HashMap<usize, RenewReply> = HashMap::new();
         let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Renewal>)> = HashMap::new();
+        let count = batch.len();
         for (at, request) in batch.into_iter().enumerate() {
-            let checked = match &too_many {
+            let begun = match &too_many {
                 Ok(()) => self.begin_renewal(&request).await,
-                Err(error) => Err(error.clone()),
+                Err(error) => Err(RenewReply::Unknown(error.clone())),
             };
-            match checked {
-                Ok(Ok(placed)) => {
+            match begun {
+                Ok(placed) => {
                     let lease = placed.spot.lease.clone();
                     let (_, renewals) = by_lease.entry(lease.id).or_insert_with(|| (lease, Vec::new()));
                     renewals.push(Renewal { at, request, placed });
                 }
-                Ok(Err(loss)) => replies[at] = RenewReply::Gone(loss),
-                Err(error) => replies[at] = RenewReply::Unknown(error),
+                Err(reply) => _ = replies.insert(at, reply),
             }
         }
         let leases: Vec<_> = by_lease.values().map(|(lease, _)| lease.clone()).collect();
-        // A lease whose keep-alive failed is asked once more, together with its claims.
+        let asked = self.now();
         let kept = self.leases.keep(&leases).await;
-        let renewing = by_lease.into_values().map(async |(lease, renewals)| {
-            let chunks = renewals.chunks(MAX_READS);
-            let chunks = chunks.map(|renewals| self.renew_on(&lease, renewals, kept.is_err()));
-            join_all(chunks).await.into_iter().flatten().collect::<Vec<_>>()
+        let renewing = by_lease.values().map(async |(lease, renewals)| match &kept {
+            Err(error) if lease.kept().at < asked => each(renewals, |_| RenewReply::Unknown(error.clone())),
+            _ => {
+                let parts = renewals.chunks(MAX_READS).map(|part| self.renew_on(lease, part));
+                join_all(parts).await.into_iter().flatten().collect()
+            }
         });
-        for (at, reply) in join_all(renewing).await.into_iter().flatten() {
-            replies[at] = reply;
-        }
-        self.ends.notify_one();
-        replies.into_iter().collect()
+        replies.extend(join_all(renewing).await.into_iter().flatten());
+        let missing = || RenewReply::Gone(Loss::Missing);
+        (0..count)
+            .map(|at| replies.remove(&at).unwrap_or_else(missing))
+            .collect()
     }
 
-    /// Checks a request, and downgrades its claim if that is asked for. Returns where the claim is placed, or why it cannot
-    /// be renewed.
-    async fn begin_renewal(&self, request: &RenewRequest) -> Result<Result<Placed, Loss>, BackendError> {
-        request.check(&self.profile)?;
+    /// Checks a request, and downgrades its claim if that is asked for. Returns where the claim is placed, or the reply if it is
+    /// not renewed.
+    async fn begin_renewal(&self, request: &RenewRequest) -> Result<Placed, RenewReply> {
+        request.check(&self.profile).map_err(RenewReply::Unknown)?;
         if request.raise.is_some() {
             let message =
                 "etcd's revisions are the tokens, and cannot be raised: leave etcd out of the quorum";
-            return Err(BackendError::unsupported(message));
+            return Err(RenewReply::Unknown(BackendError::unsupported(message)));
         }
         let id = request.claim.id;
-        let is_right = |placed: &Placed| match request.only {
-            Phase::Waiting => placed.granted.is_none(),
-            Phase::Granted => placed.granted.is_some(),
-            Phase::Either => true,
-        };
-        let Some(placed) = self.table.placed(id) else {
-            return Ok(Err(self.table.loss(id)));
-        };
-        if !is_right(&placed) {
-            return Ok(Err(Loss::Missing));
+        let gone = || RenewReply::Gone(self.table.loss(id));
+        let placed = self.table.placed(id).ok_or_else(gone)?;
+        let is_granted = placed.granted.is_some();
+        if request.only != Phase::Either && is_granted != (request.only == Phase::Granted) {
+            return Err(RenewReply::Gone(Loss::Missing));
         }
-        let mode = request.mode(placed.value.mode)?;
+        let mode = request.mode(placed.value.mode).map_err(RenewReply::Unknown)?;
         if mode == placed.value.mode {
-            return Ok(Ok(placed));
+            return Ok(placed);
         }
         let turn = self.table.turn(&request.claim).await;
         let downgraded = self.downgrade(id).await;
         self.table.end_turn(id, turn);
-        downgraded
+        downgraded.map_err(RenewReply::Unknown)?;
+        self.table.placed(id).ok_or_else(gone)
     }
 
     /// Turns a write claim into a read claim. Its key keeps the create revision, and so the claim's place and tokens.
-    async fn downgrade(&self, id: ClaimId) -> Result<Result<Placed, Loss>, BackendError> {
+    async fn downgrade(&self, id: ClaimId) -> Result<(), BackendError> {
         let Known::Placed(placed) = self.table.know(id) else {
-            return Ok(Err(self.table.loss(id)));
+            return Ok(());
         };
-        let mut value = placed.value.clone();
-        value.mode = tenure_backend::Mode::Read;
-        let put = PutRequest {
-            key: placed.spot.key.clone(),
-            value: value.write(),
-            ignore_lease: true,
-            ..PutRequest::default()
-        };
-        let look = Op::Range(RangeRequest::key(&*placed.spot.key));
-        let txn = TxnRequest::new(unchanged(&placed).into(), vec![Op::Put(put)], vec![look]);
-        let reply = self.client.txn(txn).await?;
+        let (key, mut value) = (&*placed.spot.key, placed.value.clone());
+        value.mode = Mode::Read;
+        let then = vec![put(key, value.write(), None)];
+        let reply = txn(&self.client, placed.unchanged(), then, vec![read(key)]).await?;
         if reply.succeeded {
-            let modified = reply.header.map_or(0, |header| header.revision);
             self.table.update(id, placed.created, |placed| {
-                (placed.modified, placed.value) = (modified, value);
+                (placed.modified, placed.value) = (reply.header.revision, value);
             });
         } else {
             // An earlier request was carried out and not answered, or the claim is lost.
-            let own = ranges(reply).pop().and_then(|own| own.into_iter().next());
-            self.is_own(id, &placed, own).await?;
+            self.is_own(id, &placed, reply.first(0)).await?;
         }
-        Ok(self.table.placed(id).ok_or_else(|| self.table.loss(id)))
+        Ok(())
     }
 
-    /// Renews claims on one lease.
-    async fn renew_on(
-        &self,
-        lease: &Arc<Lease>,
-        renewals: &[Renewal],
-        restart: bool,
-    ) -> Vec<(usize, RenewReply)> {
-        let txn = || {
+    /// Renews claims on one lease that was kept alive. Returns the replies with the positions of their requests.
+    async fn renew_on(&self, lease: &Arc<Lease>, renewals: &[Renewal]) -> Vec<(usize, RenewReply)> {
+        let reads = || {
             let read = |renewal: &Renewal| {
                 Op::Range(RangeRequest {
                     keys_only: true,
                     ..RangeRequest::key(&*renewal.placed.spot.key)
                 })
             };
-            TxnRequest::new(Vec::new(), renewals.iter().map(read).collect(), Vec::new())
+            renewals.iter().map(read).collect()
         };
-        let confirmed = match self.confirmed(lease, restart, txn).await {
-            Ok(confirmed) => confirmed,
-            Err(error) => {
-                let failed = |renewal: &Renewal| (renewal.at, RenewReply::Unknown(error.clone()));
-                return renewals.iter().map(failed).collect();
-            }
-        };
-        let Some((kept, reply)) = confirmed else {
-            let lost = |renewal: &Renewal| {
+        match self.confirmed(lease, false, reads).await {
+            Err(error) => each(renewals, |_| RenewReply::Unknown(error.clone())),
+            Ok(None) => each(renewals, |renewal| {
                 let id = renewal.request.claim.id;
                 self.lose(id, &renewal.placed, Loss::Session);
-                (renewal.at, RenewReply::Gone(self.table.loss(id)))
-            };
-            return renewals.iter().map(lost).collect();
-        };
-        let mut replies = Vec::new();
-        for (renewal, own) in renewals.iter().zip(ranges(reply)) {
-            let (id, placed) = (renewal.request.claim.id, &renewal.placed);
-            let reply = match self.is_own(id, placed, own.into_iter().next()).await {
-                Err(error) => RenewReply::Unknown(error),
-                Ok(false) => RenewReply::Gone(self.table.loss(id)),
-                Ok(true) => {
-                    let asked = kept.at + self.ttl(renewal.request.lease).min(lease.ttl);
-                    let mut ends = asked;
-                    let is_placed = self.table.update(id, placed.created, |placed| {
-                        ends = renewal.request.end(placed.ends, asked);
-                        placed.ends = ends;
-                    });
-                    match is_placed {
-                        true => RenewReply::Alive {
-                            held_from: kept.at,
-                            lease: ends - kept.at,
-                        },
-                        false => RenewReply::Gone(self.table.loss(id)),
-                    }
+                RenewReply::Gone(self.table.loss(id))
+            }),
+            Ok(Some(Confirmed { kept, reply })) => {
+                let mut replies = Vec::new();
+                for (read, renewal) in renewals.iter().enumerate() {
+                    let renewed = self.renewed(renewal, kept, reply.first(read)).await;
+                    replies.push((renewal.at, renewed.unwrap_or_else(RenewReply::Unknown)));
                 }
-            };
-            replies.push((renewal.at, reply));
+                replies
+            }
         }
-        replies
     }
+
+    /// Renews a claim whose lease counts from `kept` on, by its key as it was read.
+    async fn renewed(
+        &self,
+        renewal: &Renewal,
+        kept: Kept,
+        own: Option<&KeyValue>,
+    ) -> Result<RenewReply, BackendError> {
+        let Renewal { request, placed, .. } = renewal;
+        let id = request.claim.id;
+        // The lease in etcd cannot be made longer.
+        let asked = kept.at + self.ttl(request.lease).min(placed.spot.lease.ttl);
+        let mut ends = asked;
+        let is_alive = self.is_own(id, placed, own).await?
+            && self.table.update(id, placed.created, |placed| {
+                ends = request.end(placed.ends, asked);
+                placed.ends = ends;
+            });
+        Ok(match is_alive {
+            true => RenewReply::Alive {
+                held_from: kept.at,
+                lease: ends - kept.at,
+            },
+            false => RenewReply::Gone(self.table.loss(id)),
+        })
+    }
+}
+
+fn each(renewals: &[Renewal], reply: impl Fn(&Renewal) -> RenewReply) -> Vec<(usize, RenewReply)> {
+    renewals
+        .iter()
+        .map(|renewal| (renewal.at, reply(renewal)))
+        .collect()
 }

@@ -19,13 +19,21 @@ use tokio::time::sleep;
 use super::leases::Leases;
 use super::names::Names;
 use super::profile::profile;
-use super::table::{Placed, Table};
+use super::requests::remove;
+use super::table::{Placed, Spot, Table};
 use super::targets::Watched;
-use crate::client::{Client, Compare, DeleteRangeRequest, Op, Operand, RangeRequest, Relation, TxnRequest};
+use super::value::Value;
+use crate::client::{Client, RangeRequest};
 use crate::config::Config;
 
 /// The pause before a key that could not be removed is removed again.
 const REMOVE_AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest pause between two looks for claims whose leases have ended: a renewal may have shortened one.
+const MAX_PAUSE: Duration = Duration::from_millis(250);
+
+/// How long a claim is known to have expired.
+const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// Locks in etcd: mutexes, read-write locks and semaphores, all first come, first served.
 ///
@@ -57,8 +65,8 @@ pub(super) struct Locks {
     pub(super) table: Table,
     pub(super) watched: Watched,
     is_closed: AtomicBool,
-    /// Notified when a claim was placed, and when the store is dropped.
-    pub(super) ends: Arc<Notify>,
+    /// Notified when a claim was placed, and when the store is closed.
+    pub(super) placed: Arc<Notify>,
 }
 
 impl EtcdStore {
@@ -80,14 +88,14 @@ impl EtcdStore {
             table: Table::default(),
             watched: Watched::default(),
             is_closed: AtomicBool::new(false),
-            ends: Arc::default(),
+            placed: Arc::default(),
             client,
             config,
             clock,
         });
         let first = RangeRequest::key(locks.names.listing("k"));
         locks.client.range(first).await?;
-        tokio::spawn(end_claims(Arc::downgrade(&locks), locks.ends.clone()));
+        tokio::spawn(end_claims(Arc::downgrade(&locks), locks.placed.clone()));
         Ok(Arc::new(EtcdStore {
             locks,
             runtime: Handle::current(),
@@ -106,7 +114,7 @@ impl EtcdStore {
             if store.process != std::process::id() {
                 return Err(forked());
             }
-            if store.locks.is_closed.load(Ordering::Relaxed) {
+            if store.locks.is_closed() {
                 return Err(BackendError::closed());
             }
             store
@@ -221,67 +229,66 @@ impl Locks {
         self.clock.now()
     }
 
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
     fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.client.close();
+        self.placed.notify_one();
     }
 
-    /// Removes the key of a claim that this client no longer counts on, and then frees its place. Repeats this while the
-    /// lease may live, because the other claims on it would keep the key alive.
-    pub(super) async fn remove_until_gone(self: Arc<Self>, key: LockKey, placed: Placed) {
-        let lease = &placed.spot.lease;
-        while let Err(error) = self.remove(&placed.spot.key, placed.created).await {
-            let may_exist = lease.is_alive() && self.now() < lease.kept().at + lease.ttl;
+    /// The length of a claim's lease: etcd counts whole seconds.
+    pub(super) fn ttl(&self, lease: Duration) -> Duration {
+        let lease = self.profile.limits.lease(lease);
+        Duration::from_secs(lease.as_secs() + u64::from(lease.subsec_nanos() > 0))
+    }
+
+    /// The value of a claim's key.
+    pub(super) fn value(&self, claim: &Claim) -> Value {
+        Value::of(claim, self.profile.limits.grants(claim.grants))
+    }
+
+    /// Removes a claim's key. Returns whether it was there.
+    pub(super) async fn remove(&self, placed: &Placed) -> Result<bool, BackendError> {
+        remove(&self.client, &placed.spot.key, placed.created).await
+    }
+
+    /// Removes the key of a claim that has ended, and then frees its place. Repeats this while the lease may live, because the
+    /// other claims on it would keep the key alive.
+    async fn remove_until_gone(self: Arc<Self>, key: LockKey, spot: Spot) {
+        while let Err(error) = self.withdraw(&spot).await {
+            let may_exist = spot.lease.is_alive() && self.now() < spot.lease.kept().at + spot.lease.ttl;
             if error.fault() == Fault::Closed || !may_exist {
                 return;
             }
             sleep(REMOVE_AGAIN).await;
         }
-        lease.free(&key);
-    }
-
-    /// Removes a key, as [`remove`] does.
-    pub(super) async fn remove(&self, key: &[u8], created: i64) -> Result<bool, BackendError> {
-        remove(&self.client, key, created).await
+        spot.lease.free(&key);
     }
 }
 
-/// Removes a key, if it was created at this revision. Returns whether it was there.
-pub(super) async fn remove(client: &Client, key: &[u8], created: i64) -> Result<bool, BackendError> {
-    let is_it = Compare::new(key, Relation::Equal, Operand::CreateRevision(created));
-    let look = Op::Range(RangeRequest::key(key));
-    let txn = TxnRequest::new(vec![is_it], vec![delete(key)], vec![look]);
-    Ok(client.txn(txn).await?.succeeded)
-}
-
-impl Drop for Locks {
+impl Drop for EtcdStore {
     fn drop(&mut self) {
-        self.close();
-        self.ends.notify_one();
+        self.locks.close();
     }
-}
-
-pub(super) fn delete(key: &[u8]) -> Op {
-    Op::DeleteRange(DeleteRangeRequest {
-        key: key.into(),
-        range_end: Vec::new(),
-    })
 }
 
 /// Ends claims that were not renewed in time. Their lease may live on, with other claims.
-async fn end_claims(locks: Weak<Locks>, changed: Arc<Notify>) {
-    /// The longest pause, so that the lease clock decides even after a suspend.
-    const PAUSE: Duration = Duration::from_secs(1);
+async fn end_claims(locks: Weak<Locks>, placed: Arc<Notify>) {
     loop {
-        let Some(held) = locks.upgrade() else { return };
-        for (key, placed) in held.table.expire(held.now(), PAUSE * 60) {
-            tokio::spawn(held.clone().remove_until_gone(key, placed));
+        let Some(held) = locks.upgrade().filter(|held| !held.is_closed()) else {
+            return;
+        };
+        for (key, placed) in held.table.expire(held.now(), REMEMBERED) {
+            tokio::spawn(held.clone().remove_until_gone(key, placed.spot));
         }
         let next = held.table.next_end().map(|end| end - held.now());
         drop(held);
         match next {
-            Some(pause) => drop(tokio::time::timeout(pause.min(PAUSE), changed.notified()).await),
-            None => changed.notified().await,
+            Some(left) => sleep(left.min(MAX_PAUSE)).await,
+            None => placed.notified().await,
         }
     }
 }

@@ -9,7 +9,10 @@ use tenure_backend::{ClaimId, ClaimRef, Instant, LockKey, Loss, TokenRange, Tomb
 use tokio::sync::OwnedMutexGuard;
 
 use super::leases::Lease;
+use super::requests::{created, modified};
+use super::targets::Found;
 use super::value::Value;
+use crate::client::Compare;
 
 /// With fewer losses than this, the table forgets none.
 const MIN_SWEEP: usize = 64;
@@ -33,8 +36,18 @@ pub(super) struct Placed {
     pub(super) modified: i64,
     /// The tokens, once the claim holds its lock.
     pub(super) granted: Option<TokenRange>,
+    /// What the claim waits for, by its last poll.
+    pub(super) found: Found,
     /// End of the claim's own lease. The lease in etcd lasts longer while other claims on it are renewed.
     pub(super) ends: Instant,
+}
+
+impl Placed {
+    /// The conditions that the key is as this client wrote it last.
+    pub(super) fn unchanged(&self) -> Vec<Compare> {
+        let key = &self.spot.key;
+        vec![created(key, self.created), modified(key, self.modified)]
+    }
 }
 
 #[derive(Debug, Default)]
@@ -57,14 +70,6 @@ pub(super) enum Known {
     Placed(Placed),
     /// The claim has no key, as far as the client knows. A place may be reserved for it.
     Unplaced(Option<Spot>),
-}
-
-/// What a release must remove.
-#[derive(Debug)]
-pub(super) struct ToRelease {
-    pub(super) placed: Option<Placed>,
-    /// The place of a request that was not answered.
-    pub(super) in_flight: Option<Spot>,
 }
 
 #[derive(Debug, Default)]
@@ -143,17 +148,9 @@ impl Table {
         });
     }
 
-    /// Gives up a place whose key is in use. The lock is not free on that lease.
-    pub(super) fn forfeit(&self, id: ClaimId) {
-        self.with(id, |entry| entry.spot = None);
-    }
-
-    /// Gives up a place on a lease that has ended, where nothing can arrive.
+    /// Gives up a place at which nothing can be written. No other claim on the lock gets it.
     pub(super) fn abandon(&self, id: ClaimId) {
-        self.with(id, |entry| {
-            entry.may_be_in_flight = false;
-            leave(entry);
-        });
+        self.with(id, |entry| (entry.spot, entry.may_be_in_flight) = (None, false));
     }
 
     /// Changes a placed claim, unless it was removed or placed again meanwhile. Returns false if so.
@@ -165,20 +162,15 @@ impl Table {
         placed.map(change).is_some()
     }
 
-    /// Marks the claim as being released.
-    pub(super) fn begin_release(&self, id: ClaimId) -> ToRelease {
+    /// Marks the claim as being released. Returns where it is placed, and the place of a request that was not answered.
+    pub(super) fn begin_release(&self, id: ClaimId) -> (Option<Placed>, Option<Spot>) {
         let mut state = self.0.lock();
         let Some(entry) = state.claims.get_mut(&id) else {
-            return ToRelease {
-                placed: None,
-                in_flight: None,
-            };
+            return (None, None);
         };
         entry.is_releasing = true;
-        ToRelease {
-            placed: entry.placed.clone(),
-            in_flight: entry.spot.clone().filter(|_| entry.may_be_in_flight),
-        }
+        let in_flight = entry.spot.clone().filter(|_| entry.may_be_in_flight);
+        (entry.placed.clone(), in_flight)
     }
 
     /// Undoes `begin_release`, after etcd refused the release without effect.
@@ -186,44 +178,27 @@ impl Table {
         self.with(id, |entry| entry.is_releasing = false);
     }
 
-    /// Records that the claim has ended, and why if it was lost.
+    /// Records that the claim has ended, and why if it was lost. Remembers that for the given time.
     pub(super) fn end(&self, id: ClaimId, now: Instant, lost: Option<(Loss, Duration)>) {
         let mut state = self.0.lock();
-        state.ended.insert(id, now);
-        if let Some((loss, remembered)) = lost {
-            if state.losses.len() >= state.sweep_at.max(MIN_SWEEP) {
-                state.losses.retain(|_, (_, until)| now < *until);
-                state.sweep_at = state.losses.len() * 2;
-            }
-            state.losses.entry(id).or_insert((loss, now + remembered));
-        }
         if let Some(entry) = state.claims.get_mut(&id) {
             entry.placed = None;
             leave(entry);
-            if Arc::strong_count(&entry.turn) == 1 {
-                state.claims.remove(&id);
-            }
         }
+        state.ended(id, now, lost);
     }
 
     /// Why the claim was lost, as far as the table remembers.
     pub(super) fn loss(&self, id: ClaimId) -> Loss {
         let state = self.0.lock();
-        state
-            .losses
-            .get(&id)
-            .map_or(Loss::Missing, |(loss, _)| loss.clone())
+        let lost = state.losses.get(&id);
+        lost.map_or(Loss::Missing, |(loss, _)| loss.clone())
     }
 
     /// The claims on a lease.
     pub(super) fn on_lease(&self, lease: &str) -> Vec<LockKey> {
         let state = self.0.lock();
-        let is_on = |entry: &&Entry| {
-            entry
-                .placed
-                .as_ref()
-                .is_some_and(|placed| placed.spot.lease.bell == lease)
-        };
+        let is_on = |entry: &&Entry| entry.spot.as_ref().is_some_and(|spot| spot.lease.bell == lease);
         let entries = state.claims.values().filter(is_on);
         entries.filter_map(|entry| entry.key.clone()).collect()
     }
@@ -254,15 +229,7 @@ impl Table {
             }
         }
         for id in ids {
-            state.ended.insert(id, now);
-            state.losses.insert(id, (Loss::Expired, now + remembered));
-            if state
-                .claims
-                .get(&id)
-                .is_some_and(|entry| Arc::strong_count(&entry.turn) == 1)
-            {
-                state.claims.remove(&id);
-            }
+            state.ended(id, now, Some((Loss::Expired, remembered)));
         }
         expired
     }
@@ -270,6 +237,23 @@ impl Table {
     fn with(&self, id: ClaimId, change: impl FnOnce(&mut Entry)) {
         if let Some(entry) = self.0.lock().claims.get_mut(&id) {
             change(entry);
+        }
+    }
+}
+
+impl State {
+    fn ended(&mut self, id: ClaimId, now: Instant, lost: Option<(Loss, Duration)>) {
+        self.ended.insert(id, now);
+        if let Some((loss, remembered)) = lost {
+            if self.losses.len() >= self.sweep_at.max(MIN_SWEEP) {
+                self.losses.retain(|_, (_, until)| now < *until);
+                self.sweep_at = self.losses.len() * 2;
+            }
+            self.losses.entry(id).or_insert((loss, now + remembered));
+        }
+        let is_unused = |entry: &Entry| Arc::strong_count(&entry.turn) == 1;
+        if self.claims.get(&id).is_some_and(is_unused) {
+            self.claims.remove(&id);
         }
     }
 }

@@ -16,39 +16,51 @@ pub(super) enum Target {
     Key(Vec<u8>),
 }
 
-/// The targets of the claims that are watched, and the revisions at which they were found.
+/// A target, and the revision at which a poll has found it.
+pub(super) type Found = (Target, i64);
+
+/// The targets of the claims that are watched.
 #[derive(Debug, Default)]
-pub(super) struct Watched(Mutex<HashMap<ClaimId, watch::Sender<(Target, i64)>>>);
+pub(super) struct Watched(Mutex<HashMap<ClaimId, Watchers>>);
+
+#[derive(Debug)]
+struct Watchers {
+    target: watch::Sender<Found>,
+    /// Number of watches. A watch that has ended may be dropped only later, so the receivers do not tell.
+    count: usize,
+}
 
 impl Watched {
     /// Sets what the claim waits for, if it is watched.
-    pub(super) fn set(&self, id: ClaimId, target: Target, revision: i64) {
+    pub(super) fn set(&self, id: ClaimId, found: Found) {
         if let Some(watched) = self.0.lock().get(&id) {
-            watched.send_if_modified(|known| {
-                let is_other = known.0 != target;
-                *known = (target, revision);
+            watched.target.send_if_modified(|known| {
+                let is_other = known.0 != found.0;
+                *known = found;
                 is_other
             });
         }
     }
 
-    /// Returns what the claim waits for, from now on.
-    pub(super) fn begin(&self, id: ClaimId) -> watch::Receiver<(Target, i64)> {
+    /// Returns what the claim waits for, from now on. `found` is what its last poll has found.
+    pub(super) fn begin(&self, id: ClaimId, found: Found) -> watch::Receiver<Found> {
         let mut watched = self.0.lock();
-        watched
-            .entry(id)
-            .or_insert_with(|| watch::Sender::new((Target::Folder, 0)))
-            .subscribe()
+        let watchers = watched.entry(id).or_insert_with(|| Watchers {
+            target: watch::Sender::new(found),
+            count: 0,
+        });
+        watchers.count += 1;
+        watchers.target.subscribe()
     }
 
-    /// Forgets a claim that no watch is left for.
+    /// Ends a watch.
     pub(super) fn end(&self, id: ClaimId) {
         let mut watched = self.0.lock();
-        if watched
-            .get(&id)
-            .is_some_and(|sender| sender.receiver_count() == 0)
-        {
-            watched.remove(&id);
+        if let Some(watchers) = watched.get_mut(&id) {
+            watchers.count -= 1;
+            if watchers.count == 0 {
+                watched.remove(&id);
+            }
         }
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Claim, ClaimId, ClientId, Invalidation, InvalidationQueue, Invalidations, WakeSignal, Wakes,
+    Claim, ClaimId, ClientId, Fault, Invalidation, InvalidationQueue, Invalidations, LockKey, Mode,
+    WakeSignal, Wakes,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -15,8 +16,8 @@ use tokio::time::sleep;
 
 use super::names;
 use super::store::Locks;
-use super::targets::Target;
-use crate::client::{EventType, Update, WatchCreateRequest, range_of_prefix};
+use super::targets::{Found, Target};
+use crate::client::{Event, EventType, Filter, Update, WatchCreateRequest, range_of_prefix};
 
 /// The pause before a watch that has failed is opened again.
 const OPEN_AGAIN: Duration = Duration::from_millis(200);
@@ -26,8 +27,14 @@ impl Locks {
     pub(super) fn watch(self: Arc<Self>, claim: &Claim) -> Wakes {
         let (id, signal) = (claim.at.id, WakeSignal::default());
         let folder = self.names.folder(&claim.at.key);
-        let targets = self.watched.begin(id);
-        let task = tokio::spawn(self.clone().follow(folder, targets, signal.clone()));
+        let found = self.table.placed(id).map(|placed| placed.found);
+        let targets = self.watched.begin(id, found.unwrap_or_default());
+        // Only readers are let in by a write: a writer's downgrade.
+        let filters = match claim.mode {
+            Mode::Read => Vec::new(),
+            _ => vec![Filter::NoPut.into()],
+        };
+        let task = tokio::spawn(self.clone().follow((folder, filters), targets, signal.clone()));
         signal.wakes(move || {
             task.abort();
             self.watched.end(id);
@@ -36,8 +43,8 @@ impl Locks {
 
     async fn follow(
         self: Arc<Self>,
-        folder: String,
-        mut targets: watch::Receiver<(Target, i64)>,
+        (folder, filters): (String, Vec<i32>),
+        mut targets: watch::Receiver<Found>,
         signal: WakeSignal,
     ) {
         loop {
@@ -49,6 +56,7 @@ impl Locks {
             let mut watch = self.client.watches().watch(WatchCreateRequest {
                 key,
                 range_end,
+                filters: filters.clone(),
                 ..WatchCreateRequest::default()
             });
             loop {
@@ -63,6 +71,7 @@ impl Locks {
                     Ok(Update::Created(header)) if header.revision == targets.borrow().1 => {}
                     Ok(Update::Created(_) | Update::Events(..)) => signal.notify(),
                     Ok(Update::Progress(_)) => {}
+                    Err(error) if error.fault() == Fault::Closed => return,
                     Ok(Update::Compacted(_)) | Err(_) => {
                         signal.notify();
                         sleep(OPEN_AGAIN).await;
@@ -88,39 +97,35 @@ impl Locks {
                 range_end,
                 ..WatchCreateRequest::default()
             });
-            while let Ok(update) = watch.next().await {
-                match update {
+            loop {
+                match watch.next().await {
                     // Events may have been missed before.
-                    Update::Created(_) => queue.push(Invalidation::All),
-                    Update::Events(_, events) => {
-                        for event in events {
-                            let is_deleted = event.r#type() == EventType::Delete;
-                            let key = event.kv.unwrap_or_default().key;
-                            self.invalidate(client, &key, is_deleted, &queue);
+                    Ok(Update::Created(_)) => queue.push(Invalidation::All),
+                    Ok(Update::Events(_, events)) => {
+                        for lock in events.into_iter().flat_map(|event| self.changed(client, event)) {
+                            queue.push(Invalidation::Key(lock));
                         }
                     }
-                    Update::Progress(_) | Update::Compacted(_) => {}
+                    Ok(Update::Progress(_) | Update::Compacted(_)) => {}
+                    Err(error) if error.fault() == Fault::Closed => return,
+                    Err(_) => break,
                 }
             }
             sleep(OPEN_AGAIN).await;
         }
     }
 
-    /// Reports a changed key in the client's folder.
-    fn invalidate(&self, client: ClientId, key: &[u8], is_deleted: bool, queue: &InvalidationQueue) {
-        match (names::noted_claim(key), is_deleted) {
-            (Some(number), false) => {
+    /// The locks whose claims may be gone after a change of a key in the client's folder.
+    fn changed(&self, client: ClientId, event: Event) -> Vec<LockKey> {
+        let is_deleted = event.r#type() == EventType::Delete;
+        let key = event.kv.unwrap_or_default().key;
+        match names::noted_claim(&key) {
+            Some(number) if !is_deleted => {
                 let lock = self.table.lock_of(ClaimId::new(client, number));
-                lock.into_iter()
-                    .for_each(|lock| queue.push(Invalidation::Key(lock)));
+                lock.into_iter().collect()
             }
-            (None, true) => {
-                let locks = self.table.on_lease(&String::from_utf8_lossy(key));
-                locks
-                    .into_iter()
-                    .for_each(|lock| queue.push(Invalidation::Key(lock)));
-            }
-            _ => {}
+            None if is_deleted => self.table.on_lease(&String::from_utf8_lossy(&key)),
+            _ => Vec::new(),
         }
     }
 }
