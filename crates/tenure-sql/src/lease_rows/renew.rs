@@ -30,7 +30,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
                 self.pool.keep_one(self.claims.holds_any());
             }
             // The row tells the number of tokens as it was before: the caller raises as many.
-            (RenewReply::Alive { .. }, Some(tokens)) if self.statements.layout.has_tokens() => {
+            (RenewReply::Alive { .. }, Some(tokens)) if self.config.layout.has_tokens() => {
                 self.claims.raise(request.claim.id, tokens);
             }
             _ => {}

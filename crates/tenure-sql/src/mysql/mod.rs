@@ -1,6 +1,5 @@
 //! MySQL and MariaDB: connections, statements, errors and findings.
 
-mod ddl;
 mod dial;
 mod error;
 mod examine;
@@ -15,29 +14,19 @@ use std::sync::Arc;
 
 use tenure_backend::{Backend, BackendError};
 
-use crate::lease_rows::LeaseRowStore;
+use crate::lease_rows;
 use crate::server::Config;
-use crate::server::error::Failure;
-use crate::server::pool::Pool;
-pub(crate) use ddl::schema;
 use dial::Dialer;
 
-/// Connects once, to check the server and the table, and returns the store.
-pub(crate) async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
-    let pool = Pool::new(Dialer::new(&config)?);
-    let mut leased = pool.lease().await?;
-    let statements = statements::statements(&config, leased.session.returns_rows());
-    let checked = pool.within(table::check(&mut leased.session, &config)).await;
-    let widths = leased.end(checked).map_err(Failure::into_error)?;
-    Ok(LeaseRowStore::new(pool, statements, widths, config))
+pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Backend>, BackendError> {
+    lease_rows::open(Dialer::new(config)?).await
 }
 
-/// Creates the table of the layout, if it is not there.
-pub(crate) async fn create(config: Config) -> Result<(), BackendError> {
-    let pool = Pool::new(Dialer::new(&config)?);
-    let mut leased = pool.lease().await?;
-    let created = pool.within(leased.session.create(&schema(&config))).await;
-    let created = leased.end(created).map_err(Failure::into_error);
-    pool.close();
-    created
+pub(crate) async fn create(config: &Config) -> Result<(), BackendError> {
+    lease_rows::create(Dialer::new(config)?, &schema(config)).await
+}
+
+/// One text serves both kinds of server.
+pub(crate) fn schema(config: &Config) -> String {
+    lease_rows::schema(config.layout, &statements::dialect(config))
 }

@@ -53,14 +53,6 @@ impl MySqlSession {
         self.is_mariadb && self.conn.server_version() >= (10, 5, 0)
     }
 
-    /// Runs statements without parameters, as a script.
-    pub(super) async fn create(&mut self, script: &str) -> Result<(), Failure> {
-        self.conn
-            .query_drop(script)
-            .await
-            .map_err(|error| failure(&error))
-    }
-
     /// Runs a query, and decodes the rows that it returns.
     pub(super) async fn ask<T: FromRow>(
         &mut self,
@@ -76,7 +68,7 @@ impl MySqlSession {
         statement: &Statement,
         values: &Values<'_>,
     ) -> Result<Vec<mysql_async::Row>, Error> {
-        let params = statement.params.iter().map(|param| match values.get(*param) {
+        let params = statement.bind(values).into_iter().map(|value| match value {
             Value::Text(text) => text.into(),
             Value::Number(number) => number.into(),
         });

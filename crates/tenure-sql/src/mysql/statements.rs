@@ -4,7 +4,7 @@
 //! lock wait of its connection is 0 s on MariaDB and 1 s, the least, on MySQL. Assignments take place from left to right, so a
 //! condition is computed once, in the first one.
 
-use crate::lease_rows::{Dialect, Layout, Param, Statement, Statements};
+use crate::lease_rows::{Dialect, Layout, Statements};
 use crate::server::Config;
 
 /// Returns the server's time even if there is no row.
@@ -44,8 +44,8 @@ const VERSION_CLEAR: &str =
 
 /// Makes the statements of a layout. `returns`: the server knows `INSERT … RETURNING`.
 pub(super) fn statements(config: &Config, returns: bool) -> Statements {
-    let dialect = MySql::new(config);
-    let statement = |template: &str| Statement::new(&dialect, template);
+    let dialect = dialect(config);
+    let statement = |template: &str| dialect.statement(template);
     let layout = config.layout;
     let is_version = layout == Layout::Version;
     let insert = |template: &str| match returns {
@@ -53,7 +53,6 @@ pub(super) fn statements(config: &Config, returns: bool) -> Statements {
         false => statement(template),
     };
     Statements {
-        layout,
         take: if is_version { statement(VERSION_TAKE) } else { insert(ROW_TAKE) },
         insert: is_version.then(|| insert(VERSION_INSERT)),
         look: statement(LOOK),
@@ -106,25 +105,12 @@ pub(super) fn statements(config: &Config, returns: bool) -> Statements {
     }
 }
 
-/// How MySQL writes the expressions of a layout.
-struct MySql {
-    layout: Layout,
-    table: String,
-    now: String,
-}
-
-impl MySql {
-    fn new(config: &Config) -> Self {
-        MySql {
-            layout: config.layout,
-            table: table(config),
-            now: now(config),
-        }
-    }
-}
+/// The collations that tell all keys apart, also those that differ in case or in trailing blanks.
+pub(super) const EXACT_ON_MARIADB: &str = "utf8mb4_nopad_bin";
+pub(super) const EXACT_ON_MYSQL: &str = "utf8mb4_0900_bin";
 
 /// The table with its database, quoted because either may be a reserved word, such as `lock`.
-pub(super) fn table(config: &Config) -> String {
+fn table(config: &Config) -> String {
     format!("`{}`", config.table_name().replace('.', "`.`"))
 }
 
@@ -141,41 +127,56 @@ pub(super) fn now_us(now: &str) -> String {
     format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now})")
 }
 
-impl Dialect for MySql {
-    const SHARES_PARAMETERS: bool = false;
-
-    fn placeholder(&self, _: usize, _: Param) -> String {
-        "?".to_owned()
-    }
-
-    fn expression(&self, name: &str) -> Option<String> {
-        let columns = self.layout.columns();
-        Some(match (name, self.layout) {
-            ("table", _) => self.table.clone(),
-            ("key", _) => columns.key.to_owned(),
-            ("holder", _) => columns.holder.to_owned(),
-            ("ends", _) => columns.ends.to_owned(),
-            ("changed", _) => columns.changed.to_owned(),
-            ("now", _) => self.now.clone(),
-            ("now_us", _) => now_us("{now}"),
-            // Its times have milliseconds, and MariaDB cuts off what is between two: the end is rounded up.
-            ("later", Layout::ShedLock) => "({now} + INTERVAL :lease + 999 MICROSECOND)".to_owned(),
-            ("later", _) => "({now} + INTERVAL :lease MICROSECOND)".to_owned(),
-            ("key_in_time", _) => "IF({now_us} < :until, :key, NULL)".to_owned(),
-            ("mine", _) => "COALESCE(SUBSTRING_INDEX({holder}, ' ', 1) = :id, FALSE)".to_owned(),
-            ("held", Layout::Version) => {
-                "(locked AND NOT COALESCE({ends} > {changed} AND {ends} <= {now}, FALSE))".to_owned()
-            }
-            ("held", _) => "({ends} > {now})".to_owned(),
-            ("token", Layout::Version) => "version".to_owned(),
-            ("token", _) => "NULL".to_owned(),
-            // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
-            ("left", Layout::Version) => {
-                "IF({ends} > {changed}, TIMESTAMPDIFF(MICROSECOND, {now}, {ends}), NULL)".to_owned()
-            }
-            ("left", _) => "TIMESTAMPDIFF(MICROSECOND, {now}, {ends})".to_owned(),
-            ("row", _) => "{key}, {holder}, {token}, {held}, {left}, {now_us}".to_owned(),
-            _ => return None,
-        })
-    }
+/// How MySQL and MariaDB write the expressions of a layout.
+pub(super) fn dialect(config: &Config) -> Dialect {
+    let layout = config.layout;
+    let (held, token, left) = match layout {
+        // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
+        Layout::Version => (
+            "(locked AND NOT COALESCE({ends} > {changed} AND {ends} <= {now}, FALSE))",
+            "version",
+            "IF({ends} > {changed}, TIMESTAMPDIFF(MICROSECOND, {now}, {ends}), NULL)",
+        ),
+        Layout::Unique | Layout::ShedLock => (
+            "({ends} > {now})",
+            "NULL",
+            "TIMESTAMPDIFF(MICROSECOND, {now}, {ends})",
+        ),
+    };
+    let (later, time, default) = match layout {
+        // Its times have milliseconds, and MariaDB cuts off what is between two: the end is rounded up.
+        Layout::ShedLock => (
+            "({now} + INTERVAL :lease + 999 MICROSECOND)",
+            "TIMESTAMP(3)",
+            " DEFAULT CURRENT_TIMESTAMP(3)",
+        ),
+        Layout::Unique | Layout::Version => (
+            "({now} + INTERVAL :lease MICROSECOND)",
+            "DATETIME(6)",
+            " DEFAULT CURRENT_TIMESTAMP(6)",
+        ),
+    };
+    // MariaDB reads the comment that begins with `/*M!`, MySQL that with its version.
+    let text =
+        format!(" CHARACTER SET utf8mb4 COLLATE /*M! {EXACT_ON_MARIADB} */ /*!80017 {EXACT_ON_MYSQL} */");
+    let expressions = [
+        ("table", &*table(config)),
+        ("now", &now(config)),
+        ("now_us", &now_us("{now}")),
+        ("later", later),
+        ("key_in_time", "IF({now_us} < :until, :key, NULL)"),
+        ("mine", "COALESCE(SUBSTRING_INDEX({holder}, ' ', 1) = :id, FALSE)"),
+        ("held", held),
+        ("token", token),
+        ("left", left),
+        ("row", "{key}, {holder}, {token}, {held}, {left}, {now_us}"),
+        ("user", "user"),
+        ("numbered", "NOT NULL AUTO_INCREMENT"),
+        ("exact", "{text}"),
+        ("text", &text),
+        ("time", time),
+        ("now_by_default", default),
+        ("with", "ENGINE = InnoDB COMMENT = "),
+    ];
+    Dialect::new(layout, None, &expressions)
 }

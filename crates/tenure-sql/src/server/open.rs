@@ -32,9 +32,9 @@ use super::config::{Config, Database};
 pub async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
     match config.database {
         #[cfg(feature = "postgres")]
-        Database::Postgres => crate::postgres::open(config).await,
+        Database::Postgres => crate::postgres::open(&config).await,
         #[cfg(feature = "mysql")]
-        Database::MySql => crate::mysql::open(config).await,
+        Database::MySql => crate::mysql::open(&config).await,
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         other => Err(left_out(other)),
     }
@@ -50,9 +50,9 @@ pub async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
 pub async fn create(config: Config) -> Result<(), BackendError> {
     match config.database {
         #[cfg(feature = "postgres")]
-        Database::Postgres => crate::postgres::create(config).await,
+        Database::Postgres => crate::postgres::create(&config).await,
         #[cfg(feature = "mysql")]
-        Database::MySql => crate::mysql::create(config).await,
+        Database::MySql => crate::mysql::create(&config).await,
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         other => Err(left_out(other)),
     }
