@@ -63,7 +63,7 @@ impl MySqlSession {
         decode(rows.map_err(|error| failure(&error))?)
     }
 
-    pub(super) async fn exec(
+    async fn exec(
         &mut self,
         statement: &Statement,
         values: &Values<'_>,
@@ -78,8 +78,9 @@ impl MySqlSession {
     }
 
     /// Decodes locks' rows, and learns the server's time from them.
-    pub(super) fn seen(&self, rows: Vec<mysql_async::Row>) -> Result<Vec<Seen>, Failure> {
-        let rows: Vec<Seen> = decode(rows)?.into_iter().map(seen).collect();
+    fn seen(&self, rows: Result<Vec<mysql_async::Row>, Error>) -> Result<Vec<Seen>, Failure> {
+        let rows = decode(rows.map_err(|error| failure(&error))?)?;
+        let rows: Vec<Seen> = rows.into_iter().map(seen).collect();
         if let Some((_, now)) = rows.last() {
             self.server_clock.learn(now.unsigned_abs(), self.clock.now());
         }
@@ -91,10 +92,7 @@ impl MySqlSession {
         statement: &Statement,
         values: &Values<'_>,
     ) -> Result<Vec<Seen>, Failure> {
-        let rows = self
-            .exec(statement, values)
-            .await
-            .map_err(|error| failure(&error))?;
+        let rows = self.exec(statement, values).await;
         self.seen(rows)
     }
 
@@ -117,7 +115,7 @@ impl MySqlSession {
     ) -> Result<Option<Seen>, Failure> {
         match self.exec(statement, values).await {
             Err(Error::Server(refusal)) if refusal.code == KEY_IS_NULL => Ok(None),
-            inserted => Ok(self.seen(inserted.map_err(|error| failure(&error))?)?.pop()),
+            inserted => Ok(self.seen(inserted)?.pop()),
         }
     }
 }
