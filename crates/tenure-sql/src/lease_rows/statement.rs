@@ -181,3 +181,20 @@ pub(crate) struct Statements {
     /// Removes rows that have expired; `None` if rows stay.
     pub(crate) sweep: Option<Statement>,
 }
+
+#[cfg(feature = "mysql")]
+impl Statements {
+    /// All statements that the driver may send.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Statement> {
+        let always = [
+            &self.take,
+            &self.look,
+            &self.renew,
+            &self.release,
+            &self.evict,
+            &self.list,
+        ];
+        let others = [&self.insert, &self.clear, &self.settle, &self.sweep];
+        always.into_iter().chain(others.into_iter().flatten())
+    }
+}

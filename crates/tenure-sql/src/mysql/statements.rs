@@ -128,7 +128,7 @@ pub(super) fn now_us(now: &str) -> String {
 }
 
 /// How MySQL and MariaDB write the expressions of a layout.
-pub(super) fn dialect(config: &Config) -> Dialect {
+pub(crate) fn dialect(config: &Config) -> Dialect {
     let layout = config.layout;
     let (held, token, left) = match layout {
         // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.

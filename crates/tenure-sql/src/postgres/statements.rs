@@ -132,7 +132,7 @@ const VERSION_SETTLE: &str = "UPDATE {table} l SET locked = false, version = l.v
 WHERE l.{key} = :key AND l.version = :seen AND l.locked AND l.{holder} IS NULL";
 
 /// How PostgreSQL writes the expressions of a layout. `l` is the row.
-pub(super) fn dialect(config: &Config) -> Dialect {
+pub(crate) fn dialect(config: &Config) -> Dialect {
     let layout = config.layout;
     let zone = config.time_zone.as_deref().unwrap_or("UTC");
     // A name that begins with a sign would be counted westwards, as POSIX does.
