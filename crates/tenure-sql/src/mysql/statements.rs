@@ -42,66 +42,69 @@ const VERSION_CLEAR: &str =
     "UPDATE {table} SET locked = 0, {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = NULL
     WHERE {key} = :key AND locked AND {mine}";
 
+const VERSION_EVICT: &str =
+    "UPDATE {table} SET {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = {later}
+    WHERE {key} = :key AND {holder} = :target AND version = :seen AND {held}";
+
+/// A textbook client does not know the end of a lease. So the row is freed after the cooldown.
+const VERSION_SETTLE: &str = "UPDATE {table} SET locked = 0, version = version + 1, {ends} = NULL
+    WHERE {key} = :key AND version = :seen AND locked AND {holder} IS NULL";
+
+const UNIQUE_CLEAR: &str = "DELETE FROM {table} WHERE {key} = :key AND {mine}";
+
+const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - INTERVAL :idle MICROSECOND LIMIT 500";
+
+/// Half a millisecond, because MySQL rounds to the next one, and the key would stay held until then.
+const SHEDLOCK_RELEASE: &str = "UPDATE {table} SET {ends} = LEAST({ends}, {now} - INTERVAL 500 MICROSECOND)
+    WHERE {key} = :key AND {mine} AND {held}";
+
+const ROW_EVICT: &str = "UPDATE {table} SET {holder} = :holder, {changed} = {now}, {ends} = {later}
+    WHERE {key} = :key AND {holder} = :target AND {held}";
+
 /// Makes the statements of a layout. `returns`: the server knows `INSERT … RETURNING`.
 pub(super) fn statements(config: &Config, returns: bool) -> Statements {
     let dialect = dialect(config);
     let statement = |template: &str| dialect.statement(template);
-    let layout = config.layout;
-    let is_version = layout == Layout::Version;
     let insert = |template: &str| match returns {
         true => statement(&format!("{template} RETURNING {{row}}")),
         false => statement(template),
     };
+    let (take, new, raise) = match config.layout {
+        Layout::Version => (
+            statement(VERSION_TAKE),
+            Some(insert(VERSION_INSERT)),
+            ", version = GREATEST(version, :raise)",
+        ),
+        Layout::Unique | Layout::ShedLock => (insert(ROW_TAKE), None, ""),
+    };
+    let (release, clear, evict) = match config.layout {
+        Layout::Version => (
+            format!("{VERSION_CLEAR} AND {{held}}"),
+            Some(VERSION_CLEAR),
+            VERSION_EVICT,
+        ),
+        Layout::Unique => (
+            format!("{UNIQUE_CLEAR} AND {{held}}"),
+            Some(UNIQUE_CLEAR),
+            ROW_EVICT,
+        ),
+        Layout::ShedLock => (SHEDLOCK_RELEASE.to_owned(), None, ROW_EVICT),
+    };
     Statements {
-        take: if is_version { statement(VERSION_TAKE) } else { insert(ROW_TAKE) },
-        insert: is_version.then(|| insert(VERSION_INSERT)),
+        take,
+        insert: new,
         look: statement(LOOK),
-        renew: statement(match layout {
-            Layout::Version => {
-                "UPDATE {table} SET {ends} = IF(:shorten = 1, LEAST({ends}, {later}), {later}),
-                 version = GREATEST(version, :raise) WHERE {key} = :key AND {mine} AND {held}"
-            }
-            Layout::Unique | Layout::ShedLock => {
-                "UPDATE {table} SET {ends} = IF(:shorten = 1, LEAST({ends}, {later}), {later})
-                 WHERE {key} = :key AND {mine} AND {held}"
-            }
-        }),
-        release: statement(&match layout {
-            Layout::Unique => "DELETE FROM {table} WHERE {key} = :key AND {mine} AND {held}".to_owned(),
-            Layout::ShedLock => {
-                // Half a millisecond, because MySQL rounds to the next one, and the key would stay held until then.
-                "UPDATE {table} SET {ends} = LEAST({ends}, {now} - INTERVAL 500 MICROSECOND)
-                 WHERE {key} = :key AND {mine} AND {held}"
-                    .to_owned()
-            }
-            Layout::Version => format!("{VERSION_CLEAR} AND {{held}}"),
-        }),
+        renew: statement(&format!(
+            "UPDATE {{table}} SET {{ends}} = IF(:shorten = 1, LEAST({{ends}}, {{later}}), {{later}}){raise} \
+             WHERE {{key}} = :key AND {{mine}} AND {{held}}"
+        )),
+        release: statement(&release),
         // The release after the lease's end: a textbook client does not take a row whose lease has ended.
-        clear: match layout {
-            Layout::Version => Some(statement(VERSION_CLEAR)),
-            Layout::Unique => Some(statement("DELETE FROM {table} WHERE {key} = :key AND {mine}")),
-            Layout::ShedLock => None,
-        },
-        evict: statement(match layout {
-            Layout::Version => {
-                "UPDATE {table} SET {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = {later}
-                 WHERE {key} = :key AND {holder} = :target AND version = :seen AND {held}"
-            }
-            Layout::Unique | Layout::ShedLock => {
-                "UPDATE {table} SET {holder} = :holder, {changed} = {now}, {ends} = {later}
-                 WHERE {key} = :key AND {holder} = :target AND {held}"
-            }
-        }),
-        // A textbook client does not know the end of a lease. So the row is freed after the cooldown.
-        settle: is_version.then(|| {
-            statement(
-                "UPDATE {table} SET locked = 0, version = version + 1, {ends} = NULL
-                 WHERE {key} = :key AND version = :seen AND locked AND {holder} IS NULL",
-            )
-        }),
+        clear: clear.map(statement),
+        evict: statement(evict),
+        settle: (config.layout == Layout::Version).then(|| statement(VERSION_SETTLE)),
         list: statement(LIST),
-        sweep: (layout == Layout::Unique)
-            .then(|| statement("DELETE FROM {table} WHERE {ends} < {now} - INTERVAL :idle MICROSECOND LIMIT 500")),
+        sweep: (config.layout == Layout::Unique).then(|| statement(UNIQUE_SWEEP)),
     }
 }
 
