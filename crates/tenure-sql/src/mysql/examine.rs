@@ -7,7 +7,6 @@ use tenure_backend::Finding;
 use super::error::failure;
 use super::session::MySqlSession;
 use super::statements::statements;
-use crate::lease_rows::Layout;
 use crate::server::Config;
 use crate::server::error::Failure;
 use crate::server::findings::{Check, Facts, find};
@@ -19,16 +18,15 @@ const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('binlog_fo
 const COUNTERS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_clients',
     'Rpl_semi_sync_source_clients', 'Threads_connected', 'wsrep_cluster_size')";
 
-/// The server's time, and how far the time of sessions with default settings is from this session's, and from UTC.
+/// The server's time, and how far the time of sessions with default settings is from this session's.
 const TIMES: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
-    TIMESTAMPDIFF(SECOND, NOW(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone)),
-    TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))";
+    TIMESTAMPDIFF(SECOND, NOW(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))";
 
 /// The replicas that read from this server. A user without the permission `PROCESS` sees none.
 const REPLICAS: &str =
     "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
 
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 8] = [
     Check::danger(
         |server| server.number("innodb_flush_log_at_trx_commit") != 1,
         "the server does not write each transaction to stable storage (`innodb_flush_log_at_trx_commit` is not 1)",
@@ -63,17 +61,11 @@ const CHECKS: [Check; 9] = [
         "each ends leases by its own clock and shows the others' writes late, so two can hold the same lock: let all \
          clients name the same server",
     ),
-    Check::warning(
+    Check::danger(
         |server| server.text("layout") != "shedlock" && !server.text("hours").is_empty(),
         "sessions of other programs are {hours} h from Tenure's (`time_zone` is `{time_zone}`)",
         "what other programs write by NOW() is read as an earlier or a later time, so leases end early or late: add \
          `time_zone=SYSTEM` to the URL, or let those programs use UTC",
-    ),
-    Check::warning(
-        |server| server.text("layout") == "shedlock" && !server.text("hours").is_empty(),
-        "sessions of other programs are {hours} h from Tenure's (`time_zone` is `{time_zone}`)",
-        "ShedLock's `usingDbTime` writes UTC into its columns of the type TIMESTAMP as if that were its session's time, so \
-         its leases and Tenure's end early or late: let its connections use UTC",
     ),
     Check::warning(
         |server| {
@@ -101,17 +93,12 @@ pub(super) async fn examine(session: &mut MySqlSession, config: &Config) -> Resu
             facts.add(&name, value);
         }
     }
-    let times: Option<(i64, Option<i64>, Option<i64>)> = session.ask(TIMES, Vec::new()).await?.pop();
-    let (time, from_session, from_utc) = times.unwrap_or_default();
+    let times: Option<(i64, Option<i64>)> = session.ask(TIMES, Vec::new()).await?.pop();
+    let (time, seconds) = times.unwrap_or_default();
     // Servers may come without this table.
     if let Ok(rows) = session.ask::<(i64,)>(REPLICAS, Vec::new()).await {
         facts.add("replicas", rows.first().map_or(0, |(count,)| *count));
     }
-    let seconds = match config.layout {
-        // What Tenure writes into a TIMESTAMP does not depend on its time zone, but ShedLock writes UTC into it.
-        Layout::ShedLock => from_utc,
-        Layout::Unique | Layout::Version => from_session,
-    };
     if let Some(seconds) = seconds.filter(|seconds| *seconds != 0) {
         facts.add("hours", format!("{:+}", seconds as f64 / 3600.0));
     }

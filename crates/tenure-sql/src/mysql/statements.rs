@@ -150,7 +150,7 @@ pub(crate) fn dialect(config: &Config) -> Dialect {
         // Its times have milliseconds, and MariaDB cuts off what is between two: the end is rounded up.
         Layout::ShedLock => (
             "({now} + INTERVAL :lease + 999 MICROSECOND)",
-            "TIMESTAMP(3)",
+            "DATETIME(3)",
             " DEFAULT CURRENT_TIMESTAMP(3)",
         ),
         Layout::Unique | Layout::Version => (

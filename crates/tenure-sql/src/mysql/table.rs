@@ -20,6 +20,11 @@ const UNIQUE: &str = "SELECT MAX(column_name) FROM information_schema.statistics
 const ENGINE: &str =
     "SELECT COALESCE(engine, '') FROM information_schema.tables WHERE table_schema = ? AND table_name = ?";
 
+/// Counts the days, one in winter and one in summer, on which both Tenure's sessions and those of other programs are in UTC.
+const DAYS_IN_UTC: &str = "SELECT COUNT(*)
+    FROM (SELECT TIMESTAMP'2001-01-15 00:00:00' AS day UNION ALL SELECT TIMESTAMP'2001-07-15 00:00:00') AS days
+    WHERE CONVERT_TZ(day, '+00:00', @@session.time_zone) = day AND CONVERT_TZ(day, '+00:00', @@global.time_zone) = day";
+
 /// Reads the table's columns. Returns how much text they hold.
 pub(super) async fn check(session: &mut MySqlSession, config: &Config) -> Result<Widths, Failure> {
     let schema = config.schema.as_deref().or(config.dbname.as_deref());
@@ -45,8 +50,11 @@ pub(super) async fn check(session: &mut MySqlSession, config: &Config) -> Result
             is_nullable,
         })
         .collect();
+    let has_timestamp = found.iter().any(|column| column.kind == "timestamp");
+    let is_mixed = has_timestamp && session.ask::<(i64,)>(DAYS_IN_UTC, Vec::new()).await? != [(2,)];
     let (time, decimals): (&[&str], _) = match config.layout {
-        Layout::ShedLock => (&["datetime", "timestamp"], 3),
+        Layout::ShedLock if !is_mixed => (&["datetime", "timestamp"], 3),
+        Layout::ShedLock => (&["datetime"], 3),
         Layout::Unique | Layout::Version => (&["datetime"], 6),
     };
     let kinds = Kinds {
@@ -58,7 +66,13 @@ pub(super) async fn check(session: &mut MySqlSession, config: &Config) -> Result
         exact,
     };
     let is_innodb = engine.iter().all(|(engine,)| engine == "InnoDB");
-    let others = (!is_innodb).then(|| "its engine is not InnoDB, so no row can be locked".to_owned());
+    let engine = (!is_innodb).then_some("its engine is not InnoDB, so no row can be locked");
+    let zones = (config.layout == Layout::ShedLock && is_mixed).then_some(
+        "each session reads another time from a `timestamp` unless it is in UTC, and the server's default zone or \
+         `time_zone` is another, so two could hold one lock",
+    );
+    let others: Vec<&str> = engine.into_iter().chain(zones).collect();
+    let others = (!others.is_empty()).then(|| others.join("; "));
     let mend = |complaints: &[Complaint]| {
         let changes = complaints
             .iter()
