@@ -30,7 +30,7 @@ pub(crate) fn definitions(layout: Layout) -> Vec<(&'static str, &'static str)> {
             (columns.changed, "{time} NOT NULL{now_by_default}"),
             (columns.ends, "{time}"),
         ],
-        // As ShedLock's documentation has it, but on MySQL with an exact collation.
+        // As ShedLock's documentation has it, but on MySQL with an exact collation, and with times that have no zone.
         Layout::ShedLock => vec![
             (columns.key, "varchar(64){text} NOT NULL PRIMARY KEY"),
             (columns.ends, "{time} NOT NULL"),
