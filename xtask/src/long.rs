@@ -14,7 +14,7 @@ const FAULT_SECONDS: &str = "1800";
 const SIMULATIONS: [[&str; 2]; 2] = [["simulation", "200000"], ["quorum", "10000"]];
 
 /// Packages whose stores also run the conformance suite under chaos, i.e. with random faults.
-const CHAOS: &str = "-p tenure-memory -p tenure-sql -p tenure-redis -p tenure-quorum";
+const CHAOS: &str = "-p tenure-etcd -p tenure-memory -p tenure-sql -p tenure-redis -p tenure-quorum";
 
 /// Number of seeds of each case under chaos, unless `TENURE_CHAOS_SEEDS` is set.
 const CHAOS_SEEDS: &str = "50";

@@ -78,6 +78,8 @@ pub use acquire::Acquire;
 pub use changes::{Change, Changes};
 pub use client::Client;
 #[cfg(feature = "redis")]
+pub use connect::etcd;
+#[cfg(feature = "redis")]
 pub use connect::redis;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use connect::sql;

@@ -56,6 +56,8 @@ pub(super) struct Arrived {
     /// Revision that created the key.
     created: i64,
     kept: Kept,
+    /// When the request was sent.
+    sent: Instant,
     /// Whether this reply confirms the lease from `kept` on.
     is_proved: bool,
     standing: Standing,
@@ -132,7 +134,7 @@ impl Locks {
         let (id, mode, lease) = (claim.at.id, claim.mode, &spot.lease);
         let folder = self.names.folder(&claim.at.key);
         for _ in 0..MAX_REPEATS {
-            let (kept, epoch) = (lease.kept(), lease.epoch());
+            let (kept, epoch, sent) = (lease.kept(), lease.epoch(), self.now());
             let mut compare = vec![created(&spot.key, 0), is_in_epoch(&lease.bell, epoch)];
             let mut then = Vec::new();
             if let Some(released) = released {
@@ -164,6 +166,7 @@ impl Locks {
                 return Ok(Attempt::Placed(Arrived {
                     created,
                     kept,
+                    sent,
                     is_proved: reply.succeeded && kept.is_proved_by(&reply.header),
                     standing: standing.unwrap_or(Standing::Waits { behind: None }),
                 }));
@@ -240,7 +243,8 @@ impl Locks {
         if !arrived.is_proved {
             return self.poll(claim, placed).await;
         }
-        Ok(self.answer(claim, &placed, arrived.kept, arrived.standing, arrived.created))
+        let Arrived { kept, sent, .. } = arrived;
+        Ok(self.answer(claim, &placed, (kept, sent), arrived.standing, arrived.created))
     }
 
     /// Asks for the state of a claim that has its key, which restarts its lease.
@@ -252,7 +256,11 @@ impl Locks {
             vec![read(&*placed.spot.key), Op::Range(before)]
         };
         let is_held = placed.granted.is_some();
-        let Some(Confirmed { kept, mut reply }) = self.confirmed(&placed.spot.lease, is_held, look).await?
+        let Some(Confirmed {
+            kept,
+            sent,
+            mut reply,
+        }) = self.confirmed(&placed.spot.lease, is_held, look).await?
         else {
             self.lose(id, &placed, Loss::Session);
             return Ok(AcquireReply::Ended);
@@ -270,15 +278,16 @@ impl Locks {
         };
         let ends = kept.at + placed.spot.lease.ttl;
         self.table.update(id, placed.created, |placed| placed.ends = ends);
-        Ok(self.answer(claim, &placed, kept, standing, reply.header.revision))
+        Ok(self.answer(claim, &placed, (kept, sent), standing, reply.header.revision))
     }
 
-    /// Answers by the state of a claim that has its key, and whose lease counts from `kept` on.
+    /// Answers by the state of a claim that has its key, and whose lease counts from `kept` on. `sent` is when the request was
+    /// sent that found this state.
     fn answer(
         &self,
         claim: &Claim,
         placed: &Placed,
-        kept: Kept,
+        (kept, sent): (Kept, Instant),
         standing: Standing,
         revision: i64,
     ) -> AcquireReply {
@@ -295,6 +304,7 @@ impl Locks {
                 return AcquireReply::Ended;
             }
             let mut grant = Grant::new(tokens, kept.at, placed.spot.lease.ttl);
+            grant.confirmed_from = sent;
             grant.evidence = Some(Evidence::new(LockEvidence {
                 key: placed.spot.key.clone(),
                 create_revision: placed.created,

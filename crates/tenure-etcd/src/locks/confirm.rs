@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_backend::{BackendError, ClaimId, Effect, Fault, HANDOVER_WINDOW, Loss};
+use tenure_backend::{BackendError, ClaimId, Effect, Fault, HANDOVER_WINDOW, Instant, Loss};
 use tokio::time::sleep;
 
 use super::leases::{Kept, Lease};
@@ -19,6 +19,8 @@ pub(super) const MAX_REPEATS: u32 = 8;
 /// Reads that prove the last keep-alive of a lease.
 pub(super) struct Confirmed {
     pub(super) kept: Kept,
+    /// When the reads were sent.
+    pub(super) sent: Instant,
     pub(super) reply: Reply,
 }
 
@@ -45,10 +47,10 @@ impl Locks {
             if !lease.is_alive() {
                 return Ok(None);
             }
-            let kept = lease.kept();
+            let (kept, sent) = (lease.kept(), self.now());
             let reply = txn(&self.client, Vec::new(), reads(), Vec::new()).await?;
             if kept.is_proved_by(&reply.header) {
-                return Ok(Some(Confirmed { kept, reply }));
+                return Ok(Some(Confirmed { kept, sent, reply }));
             }
             restart = true;
         }

@@ -173,18 +173,25 @@ impl Locks {
         cooldown: Duration,
     ) -> Result<Released, BackendError> {
         let folder = self.names.folder(target.key());
-        let is_target = |one: &Contender, is_waiting: bool| match target {
-            ReleaseTarget::Claim(claim) => one.id() == HolderId::Claim(claim.id),
-            ReleaseTarget::Foreign { id, .. } => one.id() == HolderId::Foreign(id.clone()),
-            ReleaseTarget::All(_) => !is_waiting,
-        };
+        // The last contender that held the lock at first: those that follow when it has left are not evicted.
+        let mut last_holder = None;
         for _ in 0..MAX_REPEATS {
             let all = self.client.range(RangeRequest::prefix(&*folder)).await?.kvs;
             let all = contenders(&folder, all);
+            let waits = |at: usize| standing(all[at].mode(), &all[..at]) != Standing::Granted;
+            let last_holder = *last_holder.get_or_insert_with(|| {
+                let holders = (0..all.len()).filter(|at| !waits(*at));
+                holders.map(|at| all[at].created).max()
+            });
+            let is_target = |one: &Contender, is_waiting: bool| match target {
+                ReleaseTarget::Claim(claim) => one.id() == HolderId::Claim(claim.id),
+                ReleaseTarget::Foreign { id, .. } => one.id() == HolderId::Foreign(id.clone()),
+                ReleaseTarget::All(_) => !is_waiting && Some(one.created) <= last_holder,
+            };
             let (mut released, mut marked) = (Released::default(), Vec::new());
             let mut has_changed = false;
             for (at, one) in all.iter().enumerate() {
-                let is_waiting = standing(one.mode(), &all[..at]) != Standing::Granted;
+                let is_waiting = waits(at);
                 if !is_target(one, is_waiting) {
                     continue;
                 }

@@ -65,11 +65,6 @@ impl Locks {
     /// not renewed.
     async fn begin_renewal(&self, request: &RenewRequest) -> Result<Placed, RenewReply> {
         request.check(&self.profile).map_err(RenewReply::Unknown)?;
-        if request.raise.is_some() {
-            let message =
-                "etcd's revisions are the tokens, and cannot be raised: leave etcd out of the quorum";
-            return Err(RenewReply::Unknown(BackendError::unsupported(message)));
-        }
         let id = request.claim.id;
         let gone = || RenewReply::Gone(self.table.loss(id));
         let placed = self.table.placed(id).ok_or_else(gone)?;
@@ -126,7 +121,7 @@ impl Locks {
                 self.lose(id, &renewal.placed, Loss::Session);
                 RenewReply::Gone(self.table.loss(id))
             }),
-            Ok(Some(Confirmed { kept, reply })) => {
+            Ok(Some(Confirmed { kept, reply, .. })) => {
                 let mut replies = Vec::new();
                 for (read, renewal) in renewals.iter().enumerate() {
                     let renewed = self.renewed(renewal, kept, reply.first(read)).await;
