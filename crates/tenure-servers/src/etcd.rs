@@ -150,6 +150,25 @@ impl Etcd {
         }
     }
 
+    /// The keys that are on no lease, so that they stay until they are deleted.
+    ///
+    /// # Errors
+    /// As [`ask`](Etcd::ask).
+    pub fn keys_without_lease(&self) -> io::Result<Vec<String>> {
+        let all = self.ask(&["get", "", "--prefix", "--keys-only"])?;
+        let leased = self.ask(&["lease", "list"])?;
+        let mut kept: Vec<String> = all
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect();
+        for lease in leased.lines().skip(1) {
+            let keys = self.ask(&["lease", "timetolive", "--keys", lease])?;
+            kept.retain(|key| !keys.contains(key.as_str()));
+        }
+        Ok(kept)
+    }
+
     /// The value of one of the member's metrics, such as `etcd_server_is_leader`.
     ///
     /// # Errors
@@ -284,6 +303,15 @@ impl EtcdCluster {
     /// A member, to pause, continue or kill it.
     pub fn member_mut(&mut self, number: usize) -> &mut Etcd {
         &mut self.members[number]
+    }
+
+    /// Whether all members run, know a leader, and agree on it.
+    pub fn is_settled(&self) -> bool {
+        let count = |name| {
+            let is_set = |member: &&Etcd| member.metric(name).is_ok_and(|value| value > 0.0);
+            self.members.iter().filter(is_set).count()
+        };
+        count("etcd_server_has_leader") == self.members.len() && count("etcd_server_is_leader") == 1
     }
 
     /// Number of the first member that takes itself for the leader, once two members know a leader. Members that do not
