@@ -9,6 +9,7 @@ use tenure_backend::{
 
 use super::confirm::{Confirmed, MAX_REPEATS, unsettled};
 use super::contenders::{Standing, contenders, standing};
+use super::evidence::LockEvidence;
 use super::leases::Kept;
 use super::names;
 use super::profile::{EXPIRY_SLACK, tokens};
@@ -22,24 +23,6 @@ use crate::client::{KeyValue, Op, RangeRequest, SortOrder, SortTarget, is_missin
 /// The longest pause between two polls of a claim that waits. etcd reports the end of each key, but not when it will come, so
 /// the pause is as long as the end of a lease may be late.
 const MAX_POLL_AFTER: Duration = EXPIRY_SLACK;
-
-/// Proof of a grant, for a transaction of your own: compare the key's create revision in it, and it has no effect after the
-/// claim has ended.
-///
-/// # Examples
-/// ```
-/// use tenure_etcd::LockEvidence;
-///
-/// let evidence = LockEvidence { key: b"locks/order:42/1a2b".to_vec(), create_revision: 7 };
-/// assert_eq!(evidence.create_revision, 7);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockEvidence {
-    /// The claim's key.
-    pub key: Vec<u8>,
-    /// The revision that created the key.
-    pub create_revision: i64,
-}
 
 /// The outcome of an attempt to place a claim.
 pub(super) enum Attempt {
@@ -305,10 +288,12 @@ impl Locks {
             }
             let mut grant = Grant::new(tokens, kept.at, placed.spot.lease.ttl);
             grant.confirmed_from = sent;
-            grant.evidence = Some(Evidence::new(LockEvidence {
-                key: placed.spot.key.clone(),
-                create_revision: placed.created,
-            }));
+            let (key, created) = (placed.spot.key.clone(), placed.created);
+            grant.evidence = Some(Evidence::new(LockEvidence::new(
+                key,
+                created,
+                self.client.clone(),
+            )));
             return AcquireReply::Granted(grant);
         }
         let target = match standing {

@@ -6,6 +6,7 @@
 mod acquire;
 mod confirm;
 mod contenders;
+mod evidence;
 mod examine;
 mod inspect;
 mod leases;
@@ -20,5 +21,5 @@ mod targets;
 mod value;
 mod watch;
 
-pub use acquire::LockEvidence;
+pub use evidence::LockEvidence;
 pub use store::EtcdStore;
