@@ -24,13 +24,14 @@ const ALONE: [&str; 4] = [
 ];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
-const FIRST: [&str; 10] = [
+const FIRST: [&str; 11] = [
     "interop/clients",
     "interop/databases",
     APART,
     "tenure-quorum/redis",
     "tenure-redis/conformance",
     "tenure-redis/string_conformance",
+    "tenure-etcd/conformance",
     "tenure-faults/topologies",
     "tenure-redis/cluster_conformance",
     "tenure-redis/sentinel",

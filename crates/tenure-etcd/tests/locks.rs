@@ -160,6 +160,24 @@ async fn a_revoked_lease_is_reported_at_once() {
     client.finds_free(&key("k"), Mode::Exclusive).await;
 }
 
+/// R19: etcd's own lock service lets such a waiter hold the lock.
+#[tokio::test]
+async fn a_waiter_whose_lease_has_ended_is_not_granted() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case));
+    let held = clients[0].holds(&key("k"), Mode::Exclusive).await;
+    let waiting = clients[1].queues(&key("k"), Mode::Exclusive).await;
+    let contenders = RangeRequest::prefix(format!("{}/k/", case.prefix));
+    let contenders = raw.range(contenders).await.expect("a reply").kvs;
+    let last = contenders.iter().max_by_key(|one| one.create_revision);
+    let lease = last.expect("the waiter has a key").lease;
+    raw.revoke(LeaseId { id: lease }).await.expect("it ends");
+    clients[0].release(&held).await;
+    clients[1].has_ended(&waiting).await;
+    clients[0].finds_free(&key("k"), Mode::Exclusive).await;
+}
+
 #[tokio::test]
 async fn a_hundred_claims_share_one_lease() {
     let case = alone().await;

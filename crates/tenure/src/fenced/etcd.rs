@@ -1,7 +1,7 @@
 //! Writes to etcd that have no effect after the claim has ended.
 
+use crate::connect::etcd::LockEvidence;
 use tenure_backend::{BackendError, Effect, Fault};
-use tenure_etcd::LockEvidence;
 
 use crate::error::Error;
 use crate::guard::Guard;
