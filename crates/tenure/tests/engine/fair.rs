@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tenure_backend::Order;
 
 use crate::faulty_backend::Verb;
@@ -101,5 +102,24 @@ async fn a_try_leaves_no_claim_in_a_fair_only_store() {
         settle().await;
         assert_eq!(fixture.queue("k").await.len(), 0);
     }
+    guard.unlock().await.unwrap();
+}
+
+/// Callers that leave together leave nothing: the client withdraws the claim that waited for all of them.
+#[tokio::test(start_paused = true)]
+async fn callers_share_one_place_in_a_store_of_one_order() {
+    let fixture = Fixture::new();
+    let (client, _) = fixture.faulty_client_where(|profile| profile.mutex = Order::FifoForBoth);
+    let guard = fixture.client().mutex("k").lock().await.unwrap();
+    let mutex = client.mutex("k");
+    let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(mutex.lock())).collect();
+    for waiter in &mut waiting {
+        assert!(waiter.now_or_never().is_none());
+    }
+    settle().await;
+    assert_eq!(fixture.queue("k").await.len(), 1);
+    drop(waiting);
+    settle().await;
+    assert_eq!(fixture.queue("k").await.len(), 0);
     guard.unlock().await.unwrap();
 }
