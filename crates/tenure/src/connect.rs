@@ -138,7 +138,8 @@ async fn open_within(url: &StoreUrl, settings: &Settings) -> Result<Arc<dyn Back
     let mut last = None;
     loop {
         match timeout(until - SystemClock.now(), open(url, settings)).await {
-            Ok(Err(error)) if error.is_transient() => last = Some(error),
+            // An attempt that fails at its first poll ends before the time-out of zero does.
+            Ok(Err(error)) if error.is_transient() && SystemClock.now() < until => last = Some(error),
             Ok(opened) => return opened,
             Err(_) => return Err(last.unwrap_or_else(|| not_connected(limit))),
         }

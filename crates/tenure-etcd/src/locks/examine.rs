@@ -25,7 +25,7 @@ impl Locks {
                 "no lock can be acquired or renewed while one member is down",
             ));
         }
-        if revokes_renewed_leases(&status.version) {
+        if voting > 1 && revokes_renewed_leases(&status.version) {
             findings.push(Finding::warning(
                 format!("etcd {} may end leases that were just renewed (fixed in 3.4.31 and 3.5.13)", status.version),
                 "after a leader was paused for longer than a lease, two clients may hold a lock until the older one \
