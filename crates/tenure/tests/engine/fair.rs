@@ -105,6 +105,30 @@ async fn a_try_leaves_no_claim_in_a_fair_only_store() {
     guard.unlock().await.unwrap();
 }
 
+/// The lease of such a store may be seconds old when a claim is granted. What counts is when the grant was found.
+#[tokio::test(start_paused = true)]
+async fn a_grant_on_an_old_lease_is_delivered_and_handed_over() {
+    let fixture = Fixture::new();
+    let (client, backend) = fixture.faulty_client_where(|profile| profile.mutex = Order::FifoForBoth);
+    backend.age_leases(5 * SECOND);
+    pass(6 * SECOND).await;
+    let first = fixture.client().mutex("k").lock().await.unwrap();
+    let waiting = queued(Box::pin(client.mutex("k").lock())).await;
+    first.unlock().await.unwrap();
+    let held = waiting.await.unwrap();
+    let placed = backend.placed.lock().len();
+    let next = queued(Box::pin(client.mutex("k").lock())).await;
+    held.unlock().await.unwrap();
+    let next = next.await.unwrap();
+    assert_eq!(placed, 3, "a try, and a claim that was placed and then polled");
+    assert_eq!(
+        backend.placed.lock().len(),
+        placed,
+        "the second was handed over in memory"
+    );
+    next.unlock().await.unwrap();
+}
+
 /// Callers that leave together leave nothing: the client withdraws the claim that waited for all of them.
 #[tokio::test(start_paused = true)]
 async fn callers_share_one_place_in_a_store_of_one_order() {
