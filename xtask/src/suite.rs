@@ -27,6 +27,7 @@ const ALONE: [&str; 4] = [
 const FIRST: [&str; 11] = [
     "interop/clients",
     "interop/databases",
+    "interop/etcd",
     APART,
     "tenure-quorum/redis",
     "tenure-redis/conformance",
@@ -87,7 +88,8 @@ pub(crate) fn interop_table() -> Result<(), Failure> {
     if let Some(skipped) = setup::run(true)?.first() {
         return Err(format!("{skipped}; the tables need every client").into());
     }
-    let mut command = cargo("test --package tenure-interop --all-features --test clients --test databases");
+    let mut command =
+        cargo("test --package tenure-interop --all-features --test clients --test databases --test etcd");
     command.env("TENURE_INTEROP_TABLE", "write");
     run_command(command)
 }
