@@ -24,7 +24,7 @@ const ALONE: [&str; 4] = [
 ];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
-const FIRST: [&str; 11] = [
+const FIRST: [&str; 12] = [
     "interop/clients",
     "interop/databases",
     "interop/etcd",
