@@ -115,7 +115,8 @@ async fn a_grant_on_an_old_lease_is_delivered_and_handed_over() {
     let first = fixture.client().mutex("k").lock().await.unwrap();
     let waiting = queued(Box::pin(client.mutex("k").lock())).await;
     first.unlock().await.unwrap();
-    let held = waiting.await.unwrap();
+    let held = tokio::time::timeout(60 * SECOND, waiting).await;
+    let held = held.expect("the waiter never gets the lock").unwrap();
     let placed = backend.placed.lock().len();
     let next = queued(Box::pin(client.mutex("k").lock())).await;
     held.unlock().await.unwrap();
