@@ -138,7 +138,7 @@ async fn open_within(url: &StoreUrl, settings: &Settings) -> Result<Arc<dyn Back
     let mut last = None;
     loop {
         match timeout(until - SystemClock.now(), open(url, settings)).await {
-            // An attempt that fails at its first poll ends before the time-out of zero does.
+            // `timeout` polls the attempt first, so an attempt that fails at once outlives a limit that has passed.
             Ok(Err(error)) if error.is_transient() && SystemClock.now() < until => last = Some(error),
             Ok(opened) => return opened,
             Err(_) => return Err(last.unwrap_or_else(|| not_connected(limit))),

@@ -8,8 +8,8 @@ use crate::guard::Guard;
 
 /// Writes a key in etcd, if the guard's claim still holds its lock in that etcd.
 ///
-/// etcd compares the claim's key and writes in one transaction, so no later holder can write before it. The write needs no
-/// column or key for a token, and uses the connection of the lock's store. For a transaction of your own, compare what
+/// etcd compares the claim's key and writes in one transaction, so nothing is written once another claim can hold the lock. The
+/// write needs no column or key for a token, and uses the connection of the lock's store. For a transaction of your own, compare what
 /// [`Guard::evidence`] names as a [`LockEvidence`].
 ///
 /// # Cancel safety

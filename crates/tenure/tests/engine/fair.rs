@@ -105,7 +105,8 @@ async fn a_try_leaves_no_claim_in_a_fair_only_store() {
     guard.unlock().await.unwrap();
 }
 
-/// The lease of such a store may be seconds old when a claim is granted. What counts is when the grant was found.
+/// A lease that claims share may be seconds old when one of them is granted. The time of local hand-overs counts from the
+/// request that found the grant.
 #[tokio::test(start_paused = true)]
 async fn a_grant_on_an_old_lease_is_delivered_and_handed_over() {
     let fixture = Fixture::new();

@@ -104,7 +104,7 @@ pub async fn waiters_stay_when_all_holders_are_evicted(fixture: Fixture) {
     let released = operator
         .send_release(eviction_request(ReleaseTarget::All(key.clone()), Duration::ZERO))
         .await;
-    // The repetition names no claim (B7), and such a store counts the next claim as a holder before it is polled.
+    // A repeated eviction names no claim (B7), and a store of one order counts the next claim as a holder before its poll.
     skip_if!(released.repeated && fixture.profile().mutex == Order::FifoForBoth);
     b.granted_soon(&waiting).await;
 }
