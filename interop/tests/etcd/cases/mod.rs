@@ -1,11 +1,13 @@
-//! The cases of this program, and the one that needs etcd.
+//! The cases of this program, and those that need etcd.
 
+mod election;
 mod eviction;
 
 use crate::shared::cases::{self, Case, case};
+use crate::shared::subject::Kind;
 
 /// Every case, in the order of the rows in the table of docs/interop.md.
-pub(crate) const CASES: [Case; 11] = [
+pub(crate) const CASES: [Case; 12] = [
     cases::EXCLUSION,
     cases::WE_WAKE,
     cases::THEY_WAKE,
@@ -16,6 +18,11 @@ pub(crate) const CASES: [Case; 11] = [
     case!(
         "Tenure evicts a holder of either side: the next waiter acquires the lock",
         eviction::an_eviction_lets_the_next_waiter_in
+    ),
+    case!(
+        "each side reads the value of the other's leader, and what a leader of theirs proclaims",
+        election::each_side_reads_the_value_of_the_others_leader,
+        |subject, _| subject.ours == Kind::Leader
     ),
     cases::ORDER,
     cases::COUNT,
