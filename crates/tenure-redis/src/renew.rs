@@ -8,7 +8,6 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use redis::Value;
 use tenure_backend::{BackendError, Batch, Effect, Fault, Instant, Loss, Phase, RenewReply, RenewRequest};
-use tokio::time::timeout;
 
 use crate::backend::RedisStore;
 use crate::claims::names::{COUNTER, Owner, client_key};
@@ -57,8 +56,11 @@ impl RedisStore {
         replies.into_iter().map(|(_, reply)| reply).collect()
     }
 
-    /// Renews one chunk, within [`time_limit`]. A call that was given up may still reach the server. That does no
-    /// harm: it renews only claims that are alive then.
+    /// Renews one chunk. Gives the call up if the server sends nothing for [`time_limit`], not even the reply to another
+    /// call; a server that answers earlier calls is only slow, and another renewal would add to its load. Also gives up
+    /// after twice that limit, a third of the lease, so that another attempt can come before the lease ends.
+    ///
+    /// A call that was given up may still reach the server. That does no harm: it renews only claims that are alive then.
     async fn renew_chunk(&self, chunk: &[Numbered<'_>]) -> Batch<RenewReply> {
         let Some((.., scripts)) = chunk.first() else {
             return Batch::new();
@@ -80,9 +82,10 @@ impl RedisStore {
         renewals: &[&RenewRequest],
         limit: Duration,
     ) -> Batch<RenewReply> {
-        let replies = match timeout(limit, self.renew_on(wire, scripts, renewals)).await {
-            Ok(replies) => replies,
-            Err(_) => Err(renewal_timed_out(limit)),
+        let replies = tokio::select! {
+            biased;
+            replies = self.renew_on(wire, scripts, renewals) => replies,
+            () = wire.traffic.silence(limit, 2 * limit) => Err(renewal_timed_out(limit)),
         };
         match replies {
             Ok(replies) => replies,
@@ -199,8 +202,8 @@ impl RedisStore {
     }
 }
 
-/// The time after which a renewal is given up: a sixth of the shortest lease, but at least [`MIN_TIMEOUT`]. So there is
-/// time for another attempt.
+/// The silence of the server after which a renewal is given up: a sixth of the shortest lease, but at least
+/// [`MIN_TIMEOUT`]. So there is time for another attempt.
 pub(crate) fn time_limit<'a>(renewals: impl Iterator<Item = &'a RenewRequest>) -> Duration {
     let shortest = renewals.map(|renewal| renewal.lease).min();
     (shortest.unwrap_or_default() / 6).max(MIN_TIMEOUT)

@@ -2,7 +2,7 @@
 //! come in the same order.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::connection::dial::Dialer;
 use crate::connection::driver::{Driver, log_in};
 use crate::connection::greeting::{Greeting, Role, time};
 use crate::connection::sentinel::Sentinels;
+use crate::connection::traffic::Traffic;
 use crate::error;
 
 /// Number of calls that can queue for the task that writes to the socket; further callers wait for space.
@@ -50,8 +51,8 @@ pub(crate) struct Wire {
     is_replica: bool,
     /// `ROLE` travels with each call that writes, because `REPLICAOF` closes no connection.
     tells_role: bool,
-    /// Number of callers that wait for a reply.
-    in_flight: Arc<AtomicUsize>,
+    /// The calls in flight, and the time at which the server last sent something.
+    pub(crate) traffic: Arc<Traffic>,
     /// Asks how many replicas have a write, if the URL sets `replicas`.
     acknowledger: Option<Acknowledger>,
     /// This client closed the connection, as after a failed call. Set at once, because the driver task ends later.
@@ -90,8 +91,8 @@ impl Wire {
     }
 
     async fn connect_to(dialer: &Dialer, server: Host) -> Result<Arc<Self>, ConnectError> {
-        let (config, in_flight) = (&dialer.config, Arc::default());
-        let stream = dialer.streams.open(&server, Some(&in_flight)).await?;
+        let (config, traffic) = (&dialer.config, Arc::default());
+        let stream = dialer.streams.open(&server, Some(&traffic)).await?;
         let login = dialer.handshake().await?;
         let settings = AsyncConnectionConfig::new().set_pipeline_buffer_size(PIPELINE_BUFFER);
         let begun = config.clock.now();
@@ -135,7 +136,7 @@ impl Wire {
             recovers_until: greeting.recovers_until,
             is_replica: dialect == Dialect::Alone && role == Role::Replica,
             tells_role,
-            in_flight,
+            traffic,
             acknowledger,
             broken: AtomicBool::new(false),
             driver,
@@ -160,13 +161,13 @@ impl Wire {
 
     /// Number of callers that wait for a reply.
     pub(crate) fn calls_in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
+        self.traffic.calls_in_flight()
     }
 
     /// Counts one more caller that waits for a reply, until the returned guard is dropped.
     pub(crate) fn count_call(&self) -> InFlight<'_> {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(&self.in_flight)
+        self.traffic.call_begins();
+        InFlight(&self.traffic)
     }
 
     /// Calls a script that writes nothing, which a replica may carry out too.
@@ -300,11 +301,11 @@ pub(crate) async fn dialect_of_node(connection: &mut MultiplexedConnection) -> R
 }
 
 /// Counts a caller as waiting for a reply while it lives.
-pub(crate) struct InFlight<'a>(&'a AtomicUsize);
+pub(crate) struct InFlight<'a>(&'a Traffic);
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.call_ends();
     }
 }
 
