@@ -74,7 +74,7 @@ impl Demand for LocalDemand {
         match self.queue.apply(PollerLooks) {
             PollerStep::Exit => Next::Exit,
             PollerStep::Rest(time) => Next::Rest(time),
-            PollerStep::Verify(hold) => Next::Verify(hold, self.queue.clone()),
+            PollerStep::Verify(hold) => Next::Verify(hold),
             PollerStep::Ask(SuccessorRequest { request, reserve }, pause) => {
                 let fairness = self.queue.context().waiting_fairness(request.mode);
                 let claim = self.queue.claim(&request, fairness, reserve);

@@ -15,9 +15,8 @@ use super::registry::Registry;
 use super::state::{Event, KeyQueue, Rules};
 use super::waiter::WaiterId;
 use crate::engine::context::Context;
-use crate::engine::hold::Hold;
+use crate::engine::hold::{Hold, HoldObserver};
 use crate::engine::releaser::{NamedSuccessor, Origin, Release, Releaser};
-use crate::engine::renewer::HoldObserver;
 use crate::engine::request::LockRequest;
 use crate::engine::services::Services;
 use crate::engine::timer::{sleep, sleep_until};
@@ -140,9 +139,9 @@ impl SharedQueue {
         request: &LockRequest,
     ) -> Option<Arc<Hold>> {
         let terms = request.options.terms;
-        let (context, now) = (self.context(), self.context().now());
-        let hold = Hold::new(context, self.meters.clone(), claim.clone(), grant, terms, now)?;
-        self.services.renewer.watch(&hold, self.clone(), now);
+        let now = self.context().now();
+        let hold = Hold::new(self.clone(), claim.clone(), grant, terms, now)?;
+        self.services.renewer.watch(&hold, now);
         Some(hold)
     }
 
@@ -304,6 +303,14 @@ impl Origin for SharedQueue {
 }
 
 impl HoldObserver for SharedQueue {
+    fn context(&self) -> &Arc<Context> {
+        SharedQueue::context(self)
+    }
+
+    fn meters(&self) -> &Meters {
+        SharedQueue::meters(self)
+    }
+
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>) {
         self.done_behind(hold);
     }
