@@ -4,14 +4,15 @@
 //!
 //! A timer wheel has each hold (a granted claim) at the time of its next renewal or check. The task takes out every
 //! hold that is due. It fills the last batch with holds that are due soon, within a twelfth of their lease, so that
-//! renewals share calls. It puts each hold back, due a sixth of the lease later, before the store has answered: a
-//! renewal without an answer is then tried again within the same third of the lease. Then the task sends the batches.
-//! It never waits for an answer itself. A failed renewal is due again after a thirtieth of the lease. The schedule then
-//! wakes the task, and renewals that failed together are retried in one batch.
+//! renewals share calls. It puts each hold back, due for its next renewal, before the store has answered: a renewal that
+//! is confirmed needs no further change of the schedule, and one without an answer is sent again only then, because a
+//! store that is slow would become slower by more calls. Then the task sends the batches. It never waits for an answer
+//! itself. A failed renewal is due again after a thirtieth of the lease. The schedule then wakes the task, and renewals
+//! that failed together are retried in one batch.
 //!
-//! A renewal is due a third of the lease after the last confirmation, less a random part of up to a tenth of that
-//! third, so that many clients do not renew at once. The local deadline is counted from the time at which the
-//! confirmed request was *sent*.
+//! A renewal is due a third of the lease after the last one was sent, less a random part of up to a tenth of that third,
+//! so that many clients do not renew at once. The claims of a batch have the same random part, so that they are renewed
+//! together again. The local deadline is counted from the time at which the confirmed request was *sent*.
 //!
 //! ```text
 //!  granted          due: a third of the lease
@@ -51,12 +52,34 @@ use crate::telemetry::renewing;
 #[derive(Clone)]
 pub(crate) struct Renewer(Arc<Shared>);
 
+/// When the claims of a batch were renewed, and the random part of the time until their next renewal.
+#[derive(Clone, Copy)]
+struct Round {
+    sent: Instant,
+    dice: u64,
+}
+
+impl Round {
+    fn new(sent: Instant, context: &Context) -> Self {
+        let dice = context.dice();
+        Round { sent, dice }
+    }
+
+    /// The time at which a claim of the batch is due next, according to its lease and deadline at present.
+    fn next(self, hold: &Hold) -> Instant {
+        next_look(hold, self.sent + renew_after(hold.lease(), self.dice))
+    }
+}
+
 struct Shared {
     context: Arc<Context>,
     tasks: Tasks,
     schedule: Schedule<Arc<Hold>>,
     invalidated: Invalidated,
 }
+
+/// A hold to renew, and the time at which the schedule has it next; `None` if the renewal is not the schedule's.
+type Due = (Arc<Hold>, Option<Instant>);
 
 impl Renewer {
     pub(crate) fn new(context: &Arc<Context>, tasks: &Tasks) -> Self {
@@ -110,7 +133,9 @@ impl Renewer {
         let alive = |hold: &&Arc<Hold>| hold.is_held(now) && !hold.has_departed();
         let alive: Vec<Arc<Hold>> = holds.iter().filter(alive).cloned().collect();
         if !alive.is_empty() {
-            self.0.renew(alive, false).await;
+            let round = Round::new(now, &self.0.context);
+            let alive = alive.into_iter().map(|hold| (hold, None)).collect();
+            self.0.renew(alive, round, false).await;
         }
     }
 
@@ -130,7 +155,8 @@ impl Renewer {
         let shared = self.0.clone();
         let hold = hold.clone();
         self.0.tasks.spawn(async move {
-            let failed = shared.renew(vec![hold], true).await;
+            let round = Round::new(shared.context.now(), &shared.context);
+            let failed = shared.renew(vec![(hold, None)], round, true).await;
             let _ = tell.send(failed);
         });
         match answer.await {
@@ -272,10 +298,10 @@ impl Shared {
         self.context.store.profile().limits.max_batch.get() as usize
     }
 
-    fn spawn_renewal(self: &Arc<Self>, batch: Vec<Arc<Hold>>) {
+    fn spawn_renewal(self: &Arc<Self>, batch: Vec<Due>, round: Round) {
         let shared = self.clone();
         self.tasks.spawn(async move {
-            shared.renew(batch, true).await;
+            shared.renew(batch, round, true).await;
         });
     }
 
@@ -301,11 +327,18 @@ impl Shared {
         if let Some(latest) = latest {
             context.renewal_meters().lateness.record(latest);
         }
-        let mut alive = Vec::with_capacity(due.len());
+        let round = Round::new(now, context);
+        let (mut alive, mut renewed) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
         for (hold, _) in due {
             let departed = hold.has_departed();
             match hold.check(now) {
-                Ok(()) if !departed => alive.push(hold),
+                Ok(()) if !departed => {
+                    let next = round.next(&hold);
+                    alive.push((hold.clone(), next));
+                    if hold.is_renewed() {
+                        renewed.push((hold, Some(next)));
+                    }
+                }
                 Err(lost) if !departed => {
                     warn_lost(&hold, &lost);
                     hold.observer.clone().deadline_passed(&hold);
@@ -313,16 +346,11 @@ impl Shared {
                 _ => {}
             }
         }
-        // Puts the claims back into the schedule at once, to retry an unanswered renewal within the same third of the
-        // lease.
-        self.schedule.insert_all(alive.iter().map(|hold| {
-            let again = next_look(hold, now + stall_after(hold.lease()));
-            (hold.clone(), again)
-        }));
-        alive.retain(|hold| hold.is_renewed());
-        let mut renewed = alive.into_iter().peekable();
+        // Puts the claims back into the schedule at once, so that a renewal that is never answered is sent again.
+        self.schedule.insert_all(alive.into_iter());
+        let mut renewed = renewed.into_iter().peekable();
         while renewed.peek().is_some() {
-            self.spawn_renewal(renewed.by_ref().take(most).collect());
+            self.spawn_renewal(renewed.by_ref().take(most).collect(), round);
         }
         self.schedule.next_wake(now)
     }
@@ -342,20 +370,20 @@ impl Shared {
 
     /// Renews a batch of claims. If it `refreshes` them, this lengthens the time of local hand-overs. Returns the first
     /// failure, if any.
-    async fn renew(&self, batch: Vec<Arc<Hold>>, refreshes: bool) -> Option<Error> {
+    async fn renew(&self, batch: Vec<Due>, round: Round, refreshes: bool) -> Option<Error> {
         let context = &self.context;
         let meters = context.renewal_meters();
         let limits = &context.store.profile().limits;
         let renewals: Batch<RenewRequest> = batch
             .iter()
             // The renewal of a fixed lease only checks the claim, and does not lengthen the lease.
-            .map(|hold| RenewRequest {
+            .map(|(hold, _)| RenewRequest {
                 downgrade: hold.is_downgrade_due(),
                 ..renewal(hold, hold.claim.lease, !hold.renewed)
             })
             .collect();
         let downgrades: Batch<bool> = renewals.iter().map(|renewal| renewal.downgrade).collect();
-        batch.iter().for_each(|hold| hold.renewal_sent());
+        batch.iter().for_each(|(hold, _)| hold.renewal_sent());
         let sent = context.now();
         let call = context.store.renew(renewals);
         let answers = call.instrument(renewing(batch.len())).await;
@@ -363,10 +391,10 @@ impl Shared {
         meters.renewal.record(now - sent);
         let (mut first, mut unknown) = (None, None);
         let mut renewed = 0;
-        let mut looks = Vec::with_capacity(batch.len());
+        let mut looks = Vec::new();
         let missing = std::iter::repeat_with(|| RenewReply::Unknown(no_answer()));
         let batch = batch.iter().zip(downgrades);
-        for ((hold, downgrades), answer) in batch.zip(answers.into_iter().chain(missing)) {
+        for (((hold, due), downgrades), answer) in batch.zip(answers.into_iter().chain(missing)) {
             let failed = match answer {
                 _ if hold.has_departed() => hold.check(now).err().map(Error::from),
                 RenewReply::Alive { held_from, lease } => {
@@ -379,8 +407,11 @@ impl Shared {
                         meters.margin.record(hold.deadline() - now);
                         hold.extend(held_from, lease, now, refreshes, limits);
                     }
-                    let renewal = now + renew_after(hold.lease(), context.dice());
-                    looks.push((hold, next_look(hold, renewal)));
+                    // Nearly always it is due then already: only a new lease or deadline changes this.
+                    let next = round.next(hold);
+                    if *due != Some(next) {
+                        looks.push((hold, next));
+                    }
                     hold.check(now).err().map(Error::from)
                 }
                 RenewReply::Gone(loss) => {
