@@ -67,7 +67,7 @@ struct LocalDemand {
 
 impl Demand for LocalDemand {
     fn signal(&self) -> &Notify {
-        &self.queue.signal
+        self.queue.signal()
     }
 
     fn next(&mut self) -> Next {

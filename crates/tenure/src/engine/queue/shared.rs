@@ -1,7 +1,7 @@
 //! A queue shared by its callers, its poller and its releases. Locks the state machine and carries out its effects.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tenure_backend::{AcquireReply, Cause, Claim, Fairness, Grant, Instant, Kind, LockKey, Mode};
@@ -29,8 +29,8 @@ pub(crate) struct SharedQueue {
     registry: Arc<Registry<SharedQueue>>,
     /// Metrics of this key, if keys have metrics of their own.
     meters: Option<Arc<Meters>>,
-    /// Wakes the poller of the local waiters.
-    pub(super) signal: Notify,
+    /// See [`signal`](Self::signal). Boxed, because most keys never have a poller.
+    signal: OnceLock<Box<Notify>>,
     state: Mutex<KeyQueue>,
 }
 
@@ -56,7 +56,7 @@ impl SharedQueue {
                 services: services.clone(),
                 registry: registry.clone(),
                 meters,
-                signal: Notify::new(),
+                signal: OnceLock::new(),
                 state: Mutex::new(KeyQueue::new(rules.clone(), is_closed)),
             }
         })
@@ -97,7 +97,7 @@ impl SharedQueue {
     fn carry_out(self: &Arc<Self>, mut effects: Effects) {
         match effects.poller {
             Some(PollerEffect::Start) => self.start_poller(),
-            Some(PollerEffect::Notify) => self.signal.notify_one(),
+            Some(PollerEffect::Notify) => self.signal().notify_one(),
             None => {}
         }
         for signal in &effects.notify {
@@ -116,6 +116,11 @@ impl SharedQueue {
         for waker in effects.wakes.drain(..) {
             waker.wake();
         }
+    }
+
+    /// Wakes the poller of the local waiters.
+    pub(super) fn signal(&self) -> &Notify {
+        self.signal.get_or_init(Box::default)
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {
