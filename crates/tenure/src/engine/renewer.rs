@@ -11,8 +11,9 @@
 //! that failed together are retried in one batch.
 //!
 //! A renewal is due a third of the lease after the last one was sent, less a random part of up to a tenth of that third,
-//! so that many clients do not renew at once. The claims of a batch have the same random part, so that they are renewed
-//! together again. The local deadline is counted from the time at which the confirmed request was *sent*.
+//! so that many clients do not renew at once. The first renewals of all claims of a client have the same random part, and so
+//! have later ones that are due together. So claims that were granted one after the other are renewed in that order, and
+//! what is known about them lies close together in memory. The local deadline is counted from the time at which the confirmed request was *sent*.
 //!
 //! ```text
 //!  granted          due: a third of the lease
@@ -75,6 +76,8 @@ struct Shared {
     context: Arc<Context>,
     tasks: Tasks,
     schedule: Schedule<Arc<Hold>>,
+    /// Sets the random part of first renewals.
+    first_dice: u64,
     invalidated: Invalidated,
 }
 
@@ -87,6 +90,7 @@ impl Renewer {
             context: context.clone(),
             tasks: tasks.clone(),
             schedule: Schedule::new(context.now()),
+            first_dice: context.dice(),
             invalidated: Invalidated::default(),
         }))
     }
@@ -99,7 +103,7 @@ impl Renewer {
             true => Duration::ZERO,
             false => wanted,
         };
-        let renewal = now + renew_after(hold.lease(), context.dice()).min(wanted);
+        let renewal = now + renew_after(hold.lease(), self.0.first_dice).min(wanted);
         let due = next_look(hold, renewal);
         self.0.schedule.insert(hold.clone(), due);
         self.0.invalidated.claim_held();
