@@ -135,7 +135,7 @@ impl RedisStore {
         write_client(&mut command, claim.at.id.client());
         write_placement(&mut command, placement, &wire.clock, self.format().is_string());
         let sent = self.now();
-        let reply = session.call_limited(&command).await?;
+        let reply = session.call_limited(command).await?;
         let placed = numbers(&reply).and_then(|reply| self.placed(reply, claim, sent, wire));
         placed.ok_or_else(unexpected_reply)?
     }

@@ -135,7 +135,7 @@ impl RedisStore {
         };
         let count = renewals.len();
         let client = first.claim.id.client();
-        let mut command = scripts.renew.command(2 + count, 1 + 6 * count, 192 * (1 + count));
+        let mut command = scripts.renew.command(2 + count, 1 + 6 * count, 128 * (1 + count));
         // If this name is empty, the script raises not one common token counter, but that of each lock.
         let per_lock = self.link.dialer.config.redisson_fencing;
         command
@@ -169,7 +169,7 @@ impl RedisStore {
             command.arg(record.as_deref().unwrap_or_default());
         }
         let held_from = self.now();
-        let reply = wire.call(&command).await?;
+        let reply = wire.call(command).await?;
         let parts = list(&reply).ok_or_else(unexpected_reply)?;
         if parts
             .iter()
