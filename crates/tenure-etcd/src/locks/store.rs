@@ -29,6 +29,9 @@ use crate::config::Config;
 /// The pause before a key that could not be removed is removed again.
 const REMOVE_AGAIN: Duration = Duration::from_secs(1);
 
+/// The shortest pause between two looks for claims whose leases have ended: a call may hold up the end of one.
+const MIN_PAUSE: Duration = Duration::from_millis(5);
+
 /// The longest pause between two looks for claims whose leases have ended: a renewal may have shortened one.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
@@ -303,7 +306,7 @@ async fn end_claims(locks: Weak<Locks>, placed: Arc<Notify>) {
         let next = held.table.next_end().map(|end| end - held.now());
         drop(held);
         match next {
-            Some(left) => sleep(left.min(MAX_PAUSE)).await,
+            Some(left) => sleep(left.clamp(MIN_PAUSE, MAX_PAUSE)).await,
             None => placed.notified().await,
         }
     }

@@ -69,6 +69,11 @@ impl Entry {
         let placed = self.placed.as_ref().map(|placed| placed.ends);
         placed.or(self.in_flight_until)
     }
+
+    /// Whether a call is under way for a claim without a key: it may be about to find the key.
+    fn is_asked(&self) -> bool {
+        self.placed.is_none() && self.turn.try_lock().is_err()
+    }
 }
 
 /// What is known of a claim.
@@ -229,7 +234,7 @@ impl Table {
         let mut expired = Vec::new();
         let mut ids = Vec::new();
         for (id, entry) in &mut state.claims {
-            if entry.ends().is_some_and(|ends| ends <= now) {
+            if entry.ends().is_some_and(|ends| ends <= now) && !entry.is_asked() {
                 let (placed, reserved) = (entry.placed.take(), entry.spot.take());
                 entry.in_flight_until = None;
                 let spot = placed.map(|placed| placed.spot).or(reserved);
