@@ -6,17 +6,20 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use tenure_servers::{
-    Disk, Etcd, EtcdCluster, MariaDb, PgBouncer, Postgres, Redis, RedisCluster, Replicated,
+    Disk, Etcd, EtcdCluster, MariaDb, PgBouncer, Postgres, Redis, RedisCluster, Replicated, ZooKeeper,
 };
 
 /// Time of the failover, after the start of the command.
 const FAILOVER: Duration = Duration::from_secs(20);
 
+/// ZooKeeper's own default.
+const TICK: Duration = Duration::from_secs(2);
+
 fn main() -> io::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [topology, program, args @ ..] = &args[..] else {
         let usage = "with_store TOPOLOGY COMMAND…: redis, quorum-3, quorum-5, quorum-3-dead, cluster, sentinel, failover, postgres, pgbouncer, \
-                     mariadb, etcd, etcd-3";
+                     mariadb, etcd, etcd-3, zookeeper";
         return Err(io::Error::other(usage));
     };
     let run = |url: String| {
@@ -58,6 +61,10 @@ fn main() -> io::Result<ExitCode> {
         "etcd-3" => {
             let cluster = EtcdCluster::start(&[])?;
             run(cluster.url())
+        }
+        "zookeeper" => {
+            let server = ZooKeeper::start(TICK)?;
+            run(server.url())
         }
         "sentinel" => {
             let group = Replicated::start(&[])?;
