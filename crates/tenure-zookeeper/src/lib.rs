@@ -1,0 +1,11 @@
+#![doc = include_str!("docs.md")]
+
+#[doc(hidden)]
+pub mod client;
+mod config;
+mod error;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub use config::{Config, Tls};
+pub use tenure_endpoint::{Credentials, Host, Secret, StoreUrl};
