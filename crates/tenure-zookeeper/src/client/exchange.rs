@@ -158,3 +158,6 @@ impl Exchange {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

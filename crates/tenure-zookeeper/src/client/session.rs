@@ -53,8 +53,8 @@ pub(super) struct Driver {
 enum End {
     /// It broke.
     Broken {
-        /// Whether the server had answered anything.
-        is_proven: bool,
+        /// Whether it broke at once, before the server had answered a request.
+        at_once: bool,
     },
     /// The session was closed, or the client was dropped.
     Finished,
@@ -64,10 +64,10 @@ impl Driver {
     /// Serves the session until it ends. `alive` ends when the client is closed.
     pub(super) async fn run(mut self, first: Connection, mut alive: mpsc::Receiver<Infallible>) {
         let mut connection = first;
-        while let End::Broken { is_proven } = self.serve(connection, &mut alive).await {
+        while let End::Broken { at_once } = self.serve(connection, &mut alive).await {
             self.info.send_modify(|info| info.state = State::Disconnected);
             let opened = tokio::select! {
-                opened = self.reconnect(is_proven) => opened,
+                opened = self.reconnect(at_once) => opened,
                 _ = alive.recv() => None,
             };
             let Some((server, opened)) = opened else {
@@ -93,7 +93,8 @@ impl Driver {
     /// Serves one connection.
     async fn serve(&mut self, connection: Connection, alive: &mut mpsc::Receiver<Infallible>) -> End {
         let Connection { mut reader, writer } = connection;
-        let mut exchange = Exchange::new(writer, self.identity.timeout, Instant::now());
+        let opened_at = Instant::now();
+        let mut exchange = Exchange::new(writer, self.identity.timeout, opened_at);
         let last_zxid = &mut self.identity.last_zxid;
         let cause = loop {
             let deadline = exchange.deadline();
@@ -128,15 +129,15 @@ impl Driver {
                 }
             }
         };
-        let is_proven = exchange.is_proven;
+        let at_once = !exchange.is_proven && opened_at.elapsed() < PAUSE;
         exchange.fail(&cause);
-        End::Broken { is_proven }
+        End::Broken { at_once }
     }
 
-    /// Tries the hosts in turn until one serves the session. Returns `None` if the session has ended. Pauses first
-    /// if the last connection broke before the server answered anything: it may refuse this client.
-    async fn reconnect(&mut self, is_proven: bool) -> Option<(String, Connection)> {
-        let mut failures = if is_proven { 0 } else { self.connector.hosts() };
+    /// Tries the hosts in turn until one serves the session. Returns `None` if the session has ended. Pauses first if the
+    /// last connection broke at once: the servers may do so again.
+    async fn reconnect(&mut self, at_once: bool) -> Option<(String, Connection)> {
+        let mut failures = if at_once { self.connector.hosts() } else { 0 };
         loop {
             if failures >= self.connector.hosts() {
                 sleep(PAUSE).await;
