@@ -74,6 +74,12 @@ impl ZooKeeper {
         );
         let mut server = Self::launch_with(tick_time, &settings, Some(port), None)?;
         server.wait_until_it_serves()?;
+        // The server listens for clients with TLS last.
+        server
+            .process
+            .wait_until("ZooKeeper does not listen for TLS", |_| {
+                TcpStream::connect_timeout(&address, ANSWER_LIMIT).is_ok()
+            })?;
         Ok(server)
     }
 
