@@ -60,7 +60,8 @@ impl Client {
         let mut identity = Identity {
             id: 0,
             password: vec![0; 16],
-            timeout: session_timeout,
+            // No server has granted one yet, so it limits no connect.
+            timeout: Duration::MAX,
             last_zxid: 0,
         };
         let mut left = connector.hosts();
