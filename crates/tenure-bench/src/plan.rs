@@ -32,7 +32,7 @@ pub(crate) enum Store {
     Memory,
     Sqlite,
     Redis,
-    /// The layout `version`; the server writes to no disk
+    /// The layout `version`, on a server without `fsync`
     Postgres,
 }
 

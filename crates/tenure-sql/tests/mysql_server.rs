@@ -122,6 +122,31 @@ async fn a_server_that_cuts_texts_or_stops_its_clock_is_refused() {
     assert_refused(&case.url(case.address()), Fault::Store, "STRICT_TRANS_TABLES").await;
 }
 
+/// The table that ShedLock's documentation shows has columns of the type TIMESTAMP. ShedLock writes UTC, or its own zone's
+/// time, into them, and each session reads another time from them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timestamp_is_refused_unless_all_sessions_are_in_utc() {
+    const AS_DOCUMENTED: &str = "ALTER TABLE shedlock MODIFY lock_until TIMESTAMP(3) NOT NULL,
+        MODIFY locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)";
+    let in_utc = Case::on(start(&["--default-time-zone=+00:00"], &[]), "shedlock");
+    in_utc.ask(AS_DOCUMENTED);
+    let url = in_utc.url(in_utc.address());
+    open(config(&url)).await.expect("all sessions are in UTC");
+    let elsewhere = format!("{url}&time_zone=%2B05:30");
+    assert_refused(&elsewhere, Fault::Store, "unless it is in UTC").await;
+
+    let case = Case::on(start(&["--default-time-zone=+02:00"], &[]), "shedlock");
+    let url = case.url(case.address());
+    open(config(&url))
+        .await
+        .expect("the layout's own table has no zone");
+    case.ask(AS_DOCUMENTED);
+    let refused = assert_refused(&url, Fault::Store, "unless it is in UTC").await;
+    let (_, cure) = refused.split_once("This mends it: ").expect("it names the cure");
+    case.ask(cure.trim_end_matches(" ()"));
+    open(config(&url)).await.expect("it is mended");
+}
+
 /// Each textbook's table is refused with the statement that mends it: most fold letters, so that two keys are one (R21).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_of_another_form_is_refused_with_its_cure() {

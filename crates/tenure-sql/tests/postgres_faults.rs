@@ -170,6 +170,25 @@ async fn a_repeated_acquire_returns_the_same_tokens() {
     }
 }
 
+/// R13: the reply to an acquire is lost, and the lease has ended before the claim is polled.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_expired_unnoticed_is_not_granted_again() {
+    for layout in LAYOUTS {
+        let case = Case::new(layout).await;
+        let (proxy, far, _, key) = behind_a_proxy(&case).await;
+        let claim = far.claim(&key, Mode::Exclusive);
+        proxy.cut_after(Way::ToClient, 0);
+        acquire(far.backend(), &claim)
+            .await
+            .expect_err("the reply is lost");
+        case.pass(claim.lease + Duration::from_millis(10)).await;
+        // Opens the next connection.
+        assert_eq!(far.status(&key).await, None);
+        let answer = acquire(far.backend(), &claim).await;
+        assert!(matches!(answer, Ok(AcquireReply::Ended)), "{layout}: {answer:?}");
+    }
+}
+
 /// R6: the reply to a renewal, a release or an eviction is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_whose_reply_is_lost_may_be_repeated() {

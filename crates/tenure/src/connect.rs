@@ -193,11 +193,14 @@ pub async fn create_schema(url: &str) -> Result<(), Error> {
     schema(url)?;
     let parsed = StoreUrl::parse(url)?;
     match parsed.scheme() {
-        // It creates its tables when it opens the file. Nothing is held, so closing waits for nothing.
-        "sqlite" => connect(url).await?.close(Duration::ZERO).await,
+        // It creates its tables when it opens the file. Nothing is held, so closing waits for the file alone.
+        "sqlite" => connect(url).await?.close(CLOSING).await,
         _ => create_sql_schema(&parsed).await,
     }
 }
+
+/// Time limit for closing a file that was opened to create its tables.
+const CLOSING: Duration = Duration::from_secs(10);
 
 fn unsupported(message: impl Into<String>) -> Error {
     BackendError::unsupported(message.into()).into()

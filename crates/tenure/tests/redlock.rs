@@ -234,10 +234,13 @@ async fn load(client: &Client) -> (u32, usize) {
 async fn a_dead_server_costs_few_tasks_and_keys() {
     let mut servers = servers();
     let client = open(&servers).await;
-    let (_, usual) = load(&client).await;
+    let (usual_locks, usual) = load(&client).await;
     servers[0].process().kill();
     let (locks, tasks) = load(&client).await;
-    assert!(locks > 500, "{locks}");
+    assert!(
+        locks > usual_locks / 5,
+        "{locks} locks, {usual_locks} without a dead server"
+    );
     assert!(
         tasks <= usual + 100,
         "{tasks} tasks after {locks} locks, {usual} without a dead server"
@@ -253,13 +256,17 @@ async fn a_silent_server_costs_few_tasks() {
     let mut servers = servers();
     let client = connect(&url(&servers, "?durable=true&member_timeout=100ms")).await;
     let client = client.expect("all answer");
-    let (_, usual) = load(&client).await;
+    let (usual_locks, usual) = load(&client).await;
     servers[0].process().pause();
     for _ in 0..3 {
         load(&client).await;
     }
     let (locks, tasks) = load(&client).await;
-    assert!(locks > 500, "{locks}");
+    // A client that waits for the silent server has at most 20 locks a second and task.
+    assert!(
+        locks > usual_locks / 5,
+        "{locks} locks, {usual_locks} without a silent server"
+    );
     assert!(
         tasks <= usual + 100,
         "{tasks} tasks after {locks} locks, {usual} without a silent server"

@@ -32,8 +32,8 @@ pub(crate) fn postgres(subject: &Subject) -> Option<Arc<dyn Store>> {
 }
 
 pub(crate) fn mariadb(subject: &Subject) -> Option<Arc<dyn Store>> {
-    // The zone in which sessions write `NOW()`, and in which ShedLock's columns of the type TIMESTAMP hold its times.
-    let options = ["--default-time-zone=+00:00"];
+    // The zone in which sessions write `NOW()`. ShedLock's times do not depend on it.
+    let options = ["--default-time-zone=+02:00"];
     let start = || Server::MariaDb(MariaDb::start_with(&options, &[], None).unwrap());
     needs("mariadbd", "mariadb-server").then(|| LockTable::create(shared(&MARIADB, start), subject))
 }
@@ -86,6 +86,8 @@ impl LockTable {
             _ => ("shedlock", &["name", "lock_until", "locked_at", "locked_by"]),
         };
         let now = match (&*server, subject.kind) {
+            (Server::MariaDb(_), "unique" | "version") => "NOW(6)",
+            (Server::MariaDb(_), "client-time") => "UTC_TIMESTAMP(6) + INTERVAL 330 MINUTE",
             (Server::MariaDb(_), _) => "UTC_TIMESTAMP(6)",
             (_, "server-time") => "timezone('UTC', clock_timestamp())",
             (_, "client-time") => "timezone(interval '+05:30', clock_timestamp())",

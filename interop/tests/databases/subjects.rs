@@ -50,7 +50,7 @@ const VERSION: Subject = Subject {
 };
 
 /// Every layout and program, in the order of the table.
-pub(crate) const SUBJECTS: [Subject; 8] = [
+pub(crate) const SUBJECTS: [Subject; 9] = [
     Subject {
         name: "ShedLock with `usingDbTime`, PostgreSQL",
         ..SHEDLOCK
@@ -68,6 +68,14 @@ pub(crate) const SUBJECTS: [Subject; 8] = [
         ..SHEDLOCK
     },
     Subject {
+        name: "ShedLock with the JVM's time and zone, MariaDB",
+        server: "mariadb::",
+        kind: "client-time",
+        store: server::mariadb,
+        options: "?layout=shedlock&time_zone=%2B05:30",
+        ..SHEDLOCK
+    },
+    Subject {
         name: "ShedLock with `forceUtcTimeZone`, MariaDB",
         server: "mariadb::",
         kind: "client-time-utc",
@@ -81,6 +89,7 @@ pub(crate) const SUBJECTS: [Subject; 8] = [
     Subject {
         name: "plain SQL, `unique`, MariaDB",
         drivers: &[Driver::PyMySql],
+        options: "?layout=unique&time_zone=%2B02:00",
         server: "mariadb::",
         store: server::mariadb,
         ..UNIQUE
@@ -92,6 +101,7 @@ pub(crate) const SUBJECTS: [Subject; 8] = [
     Subject {
         name: "plain SQL, `version`, MariaDB",
         drivers: &[Driver::PyMySql],
+        options: "?layout=version&time_zone=%2B02:00",
         server: "mariadb::",
         store: server::mariadb,
         ..VERSION

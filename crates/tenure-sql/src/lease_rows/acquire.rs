@@ -29,13 +29,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         let id = claim.at.id;
         match self.claims.begin(&claim, self.now()) {
             Known::Ended => return Ok(AcquireReply::Ended),
-            Known::Granted(tokens) => {
-                let reply = self.poll_granted(&claim, tokens).await?;
-                if matches!(reply, AcquireReply::Ended) {
-                    self.ended(&claim.at);
-                }
-                return Ok(reply);
-            }
+            Known::Granted(tokens) => return self.poll_granted(&claim, tokens).await,
             Known::Nothing => {}
         }
         let reply = self.place(&claim, not_after).await;
@@ -80,10 +74,8 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
             let mut leased = self.pool.lease().await?;
             values.until = i64::try_from(leased.session.clock().at(not_after)).unwrap_or(i64::MAX);
             let sent = self.now();
-            let taken = self
-                .pool
-                .within(leased.session.take(&self.statements, &values))
-                .await;
+            let work = leased.session.take(&self.statements, &values);
+            let taken = self.pool.within(work).await;
             match leased.end(taken) {
                 // The time limit was computed from a lower bound of the server's clock, which this reply has raised.
                 Ok(Taken::Late) if first && sent < not_after => first = false,
@@ -99,11 +91,11 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
             Taken::Late => AcquireReply::TooLate,
             Taken::Busy(left) => {
                 let pause = self.claims.poll_after(claim.at.id, self.now());
+                let left = left.filter(|left| !left.is_zero());
+                let poll_after = left.map_or(pause, |left| pause.min(left));
                 AcquireReply::Waiting {
                     ahead: None,
-                    poll_after: left
-                        .filter(|left| !left.is_zero())
-                        .map_or(pause, |left| pause.min(left)),
+                    poll_after,
                 }
             }
         })
@@ -153,8 +145,5 @@ fn run(last: Option<i64>, tokens: Option<u32>) -> Result<Option<TokenRange>, Bac
     };
     let first = u64::try_from(last - i64::from(tokens) + 1).ok();
     let run = first.and_then(|first| TokenRange::new(first.try_into().ok()?, tokens.try_into().ok()?));
-    match run {
-        Some(run) => Ok(Some(run)),
-        None => Err(unexpected_reply()),
-    }
+    run.map(Some).ok_or_else(unexpected_reply)
 }

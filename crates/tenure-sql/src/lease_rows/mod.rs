@@ -18,10 +18,15 @@ mod rows;
 mod session;
 mod statement;
 mod store;
+mod table;
 
+#[cfg(feature = "mysql")]
 pub(crate) use holder::LONGEST_ID;
 pub(crate) use layout::Layout;
 pub(crate) use reply::{Outcome, Row, Taken};
-pub(crate) use session::{LeaseSession, Widths};
-pub(crate) use statement::{Dialect, Param, Statement, Statements, Value, Values};
-pub(crate) use store::LeaseRowStore;
+pub(crate) use session::LeaseSession;
+pub(crate) use statement::{Dialect, Statement, Statements, Value, Values};
+pub(crate) use store::{create, open};
+pub(crate) use table::{Column, Kinds, Widths, check_table, schema};
+#[cfg(feature = "mysql")]
+pub(crate) use table::{Complaint, Cure, definitions};

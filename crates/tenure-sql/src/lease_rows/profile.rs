@@ -29,10 +29,7 @@ pub(crate) fn profile(config: &Config) -> Profile {
             Database::MySql => Duration::from_millis(2),
         };
     }
-    let store = match config.database {
-        Database::Postgres => "postgres",
-        Database::MySql => "mysql",
-    };
+    let store = config.database.names().scheme;
     let liveness = Liveness::Lease(LeaseClock::ServerWall);
     let mut profile = Profile::new(store, config.layout.name(), liveness, HAZARDS, limits);
     profile.reach = Reach::Network;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, BackendError, Cause, ClaimRef, Effect, HolderId, LockKey, MAX_NOT_AFTER, ReleaseReply,
+    AcquireReply, BackendError, Cause, ClaimRef, Effect, HolderId, MAX_NOT_AFTER, ReleaseReply,
     ReleaseRequest, ReleaseTarget, TURN,
 };
 use tokio::time::sleep;
@@ -27,28 +27,10 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
             self.check(successor)?;
         }
         let freed = match (&request.target, &request.cause) {
-            (ReleaseTarget::Claim(claim), Cause::Evicted { by }) => {
-                self.evict(
-                    &claim.key,
-                    Some(&HolderId::Claim(claim.id)),
-                    by.as_deref(),
-                    request.cooldown,
-                )
-                .await?
+            (ReleaseTarget::Claim(claim), cause) if !matches!(cause, Cause::Evicted { .. }) => {
+                self.release_own(claim).await?
             }
-            (ReleaseTarget::Claim(claim), _) => self.release_own(claim).await?,
-            (ReleaseTarget::Foreign { key, id }, cause) => {
-                self.evict(
-                    key,
-                    Some(&HolderId::Foreign(id.clone())),
-                    evictor(cause),
-                    request.cooldown,
-                )
-                .await?
-            }
-            (ReleaseTarget::All(key), cause) => {
-                self.evict(key, None, evictor(cause), request.cooldown).await?
-            }
+            (target, cause) => self.evict(target, cause, request.cooldown).await?,
         };
         let successor = match request.successor {
             None => None,
@@ -110,13 +92,21 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
     }
 
     /// Takes a key from its holder, or from this one only.
-    pub(super) async fn evict(
+    async fn evict(
         &self,
-        key: &LockKey,
-        target: Option<&HolderId>,
-        by: Option<&str>,
+        target: &ReleaseTarget,
+        cause: &Cause,
         cooldown: Duration,
     ) -> Result<Option<HolderId>, BackendError> {
+        let (key, only) = match target {
+            ReleaseTarget::Claim(claim) => (&claim.key, Some(HolderId::Claim(claim.id))),
+            ReleaseTarget::Foreign { key, id } => (key, Some(HolderId::Foreign(id.clone()))),
+            ReleaseTarget::All(key) => (key, None),
+        };
+        let by = match cause {
+            Cause::Evicted { by } => by.as_deref(),
+            _ => None,
+        };
         let cooldown = cooldown.max(MIN_COOLDOWN);
         let look = Values {
             key: key.as_str(),
@@ -126,7 +116,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
             let Some((row, is)) = self.held(self.run(&self.statements.look, &look).await?.rows.pop()) else {
                 return Ok(None);
             };
-            if target.is_some_and(|target| is.id != *target) {
+            if only.as_ref().is_some_and(|only| is.id != *only) {
                 return Ok(None);
             }
             let holder = holder::write_evicted(&is.id, by, self.widths.holder);
@@ -150,12 +140,5 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
                 return Ok(Some(is.id));
             }
         }
-    }
-}
-
-fn evictor(cause: &Cause) -> Option<&str> {
-    match cause {
-        Cause::Evicted { by } => by.as_deref(),
-        _ => None,
     }
 }

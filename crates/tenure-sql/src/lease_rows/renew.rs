@@ -24,27 +24,26 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
             request.mode(Mode::Exclusive)?;
         }
         let renewed = self.renew_claim(&request).await?;
-        match (&renewed, request.raise) {
-            (RenewReply::Gone(_), _) => {
-                self.claims.lose(request.claim.id, self.now());
-                self.pool.keep_one(self.claims.holds_any());
-            }
+        if let (RenewReply::Alive { .. }, Some(tokens)) = (&renewed, request.raise)
+            && self.config.layout.has_tokens()
+        {
             // The row tells the number of tokens as it was before: the caller raises as many.
-            (RenewReply::Alive { .. }, Some(tokens)) if self.statements.layout.has_tokens() => {
-                self.claims.raise(request.claim.id, tokens);
-            }
-            _ => {}
+            self.claims.raise(request.claim.id, tokens);
         }
         Ok(renewed)
     }
 
+    /// Renews a claim, and notes if this client no longer has it.
     pub(super) async fn renew_claim(&self, request: &RenewRequest) -> Result<RenewReply, BackendError> {
         let mut leased = self.pool.lease().await?;
-        let renewed = self
-            .pool
-            .within(self.renew_row(&mut leased.session, request))
-            .await;
-        leased.end(renewed).map_err(Failure::into_error)
+        let work = self.renew_row(&mut leased.session, request);
+        let renewed = self.pool.within(work).await;
+        let renewed = leased.end(renewed).map_err(Failure::into_error)?;
+        if matches!(renewed, RenewReply::Gone(_)) {
+            self.claims.lose(request.claim.id, self.now());
+            self.pool.keep_one(self.claims.holds_any());
+        }
+        Ok(renewed)
     }
 
     /// Renews a claim's row. A row that another session has locked is tried again, and is never taken for lost.

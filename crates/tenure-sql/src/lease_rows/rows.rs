@@ -10,8 +10,9 @@ use tokio::time::sleep;
 use super::holder;
 use super::own_claims::OwnClaims;
 use super::reply::{Outcome, Row};
-use super::session::{LeaseSession, Widths};
+use super::session::LeaseSession;
 use super::statement::{Statement, Statements, Values};
+use super::table::Widths;
 use crate::server::Config;
 use crate::server::dial::Dial;
 use crate::server::error::{Failure, invalid};
@@ -60,7 +61,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
 
     /// Number of tokens that a claim reserves; `None` on a layout without tokens.
     pub(super) fn tokens(&self, claim: &Claim) -> Option<u32> {
-        let has_tokens = self.statements.layout.has_tokens();
+        let has_tokens = self.config.layout.has_tokens();
         has_tokens.then(|| self.profile.limits.grants(claim.grants).get())
     }
 
@@ -91,7 +92,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
     /// Reads the holder of a row; `None` if the row is free.
     pub(super) fn held(&self, row: Option<Row>) -> Option<(Row, holder::Holder)> {
         let row = row.filter(|row| row.is_held && !row.is_of(holder::EVICTED))?;
-        let is = holder::read(row.holder.as_deref()?, self.statements.layout.has_tokens());
+        let is = holder::read(row.holder.as_deref()?, self.config.layout.has_tokens());
         Some((row, is))
     }
 }

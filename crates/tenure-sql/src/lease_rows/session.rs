@@ -6,12 +6,22 @@ use tenure_backend::{Finding, ServerClock};
 
 use super::reply::{Outcome, Taken};
 use super::statement::{Statement, Statements, Values};
+use super::table::Widths;
 use crate::server::Config;
 use crate::server::dial::Session;
 use crate::server::error::Failure;
 
 /// A connection that runs the statements of lease rows.
 pub(crate) trait LeaseSession: Session {
+    /// The statements that the server understands.
+    fn statements(&self, config: &Config) -> Statements;
+
+    /// Checks the table. Returns how much text its columns hold.
+    fn check(&mut self, config: &Config) -> impl Future<Output = Result<Widths, Failure>> + Send;
+
+    /// Runs statements without parameters.
+    fn script(&mut self, script: &str) -> impl Future<Output = Result<(), Failure>> + Send;
+
     /// A lower bound of the server's clock, from the replies on this connection.
     fn clock(&self) -> &ServerClock;
 
@@ -30,11 +40,4 @@ pub(crate) trait LeaseSession: Session {
 
     /// Looks for settings of the server that weaken the locks.
     fn examine(&mut self, config: &Config) -> impl Future<Output = Result<Vec<Finding>, Failure>> + Send;
-}
-
-/// How much text the columns hold, in characters.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Widths {
-    pub(crate) key: usize,
-    pub(crate) holder: usize,
 }

@@ -1,61 +1,8 @@
 //! Statements with named parameters and columns, from which the text for each kind of database is made.
 
+use std::collections::HashMap;
+
 use super::layout::Layout;
-
-/// A parameter of a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Param {
-    Key,
-    /// A claim's ID, the first word of its text.
-    Id,
-    /// The text that becomes the row's holder.
-    Holder,
-    /// The text of the holder that loses the row.
-    Target,
-    /// Number of tokens of a run.
-    Tokens,
-    /// Microseconds.
-    Lease,
-    /// The server's time after which the statement has no effect, in microseconds since 1970.
-    Until,
-    /// 1 if a renewal must not lengthen the lease.
-    Shorten,
-    /// The least token that a renewal leaves.
-    Raise,
-    /// The token that the row had.
-    Seen,
-    /// Beginning of keys, for a listing.
-    Prefix,
-    /// The key behind which a listing goes on.
-    After,
-    Limit,
-    /// Microseconds for which a row must have been expired before it is removed.
-    Idle,
-}
-
-const PARAMS: [(&str, Param); 14] = [
-    ("key", Param::Key),
-    ("id", Param::Id),
-    ("holder", Param::Holder),
-    ("target", Param::Target),
-    ("tokens", Param::Tokens),
-    ("lease", Param::Lease),
-    ("until", Param::Until),
-    ("shorten", Param::Shorten),
-    ("raise", Param::Raise),
-    ("seen", Param::Seen),
-    ("prefix", Param::Prefix),
-    ("after", Param::After),
-    ("limit", Param::Limit),
-    ("idle", Param::Idle),
-];
-
-#[cfg(feature = "postgres")]
-impl Param {
-    pub(crate) fn is_text(self) -> bool {
-        matches!(Values::default().get(self), Value::Text(_))
-    }
-}
 
 /// A value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,43 +11,57 @@ pub(crate) enum Value<'a> {
     Number(i64),
 }
 
-/// The values of a statement's parameters.
+/// The values of a statement's parameters. A template calls a parameter by the name of its field.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Values<'a> {
     pub(crate) key: &'a str,
+    /// A claim's ID, the first word of its text.
     pub(crate) id: &'a str,
+    /// The text that becomes the row's holder.
     pub(crate) holder: &'a str,
+    /// The text of the holder that loses the row.
     pub(crate) target: &'a str,
+    /// Number of tokens of a run.
     pub(crate) tokens: i64,
+    /// Microseconds.
     pub(crate) lease: i64,
+    /// The server's time after which the statement has no effect, in microseconds since 1970.
     pub(crate) until: i64,
+    /// Whether a renewal must not lengthen the lease.
     pub(crate) shorten: bool,
+    /// The least token that a renewal leaves.
     pub(crate) raise: i64,
+    /// The token that the row had.
     pub(crate) seen: i64,
+    /// Beginning of keys, for a listing.
     pub(crate) prefix: &'a str,
+    /// The key behind which a listing goes on.
     pub(crate) after: &'a str,
     pub(crate) limit: i64,
+    /// Microseconds for which a row must have been expired before it is removed.
     pub(crate) idle: i64,
 }
 
 impl<'a> Values<'a> {
-    pub(crate) fn get(&self, param: Param) -> Value<'a> {
-        match param {
-            Param::Key => Value::Text(self.key),
-            Param::Id => Value::Text(self.id),
-            Param::Holder => Value::Text(self.holder),
-            Param::Target => Value::Text(self.target),
-            Param::Prefix => Value::Text(self.prefix),
-            Param::After => Value::Text(self.after),
-            Param::Tokens => Value::Number(self.tokens),
-            Param::Lease => Value::Number(self.lease),
-            Param::Until => Value::Number(self.until),
-            Param::Shorten => Value::Number(self.shorten.into()),
-            Param::Raise => Value::Number(self.raise),
-            Param::Seen => Value::Number(self.seen),
-            Param::Limit => Value::Number(self.limit),
-            Param::Idle => Value::Number(self.idle),
-        }
+    /// The value of the parameter with this name, if there is one.
+    fn get(&self, name: &str) -> Option<Value<'a>> {
+        Some(match name {
+            "key" => Value::Text(self.key),
+            "id" => Value::Text(self.id),
+            "holder" => Value::Text(self.holder),
+            "target" => Value::Text(self.target),
+            "tokens" => Value::Number(self.tokens),
+            "lease" => Value::Number(self.lease),
+            "until" => Value::Number(self.until),
+            "shorten" => Value::Number(self.shorten.into()),
+            "raise" => Value::Number(self.raise),
+            "seen" => Value::Number(self.seen),
+            "prefix" => Value::Text(self.prefix),
+            "after" => Value::Text(self.after),
+            "limit" => Value::Number(self.limit),
+            "idle" => Value::Number(self.idle),
+            _ => return None,
+        })
     }
 }
 
@@ -108,26 +69,97 @@ impl<'a> Values<'a> {
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) sql: String,
-    /// The parameters in the order in which the text names them.
-    pub(crate) params: Vec<Param>,
+    /// The names of the parameters, in the order in which the text has them.
+    params: Vec<String>,
 }
 
-/// How a kind of database writes what the layouts have in common.
-pub(crate) trait Dialect {
-    /// The name `$1`, or `?`, of the parameter with this index, with its type.
-    fn placeholder(&self, index: usize, param: Param) -> String;
+impl Statement {
+    /// The values in the order in which the text has their parameters.
+    pub(crate) fn bind<'a>(&self, values: &Values<'a>) -> Vec<Value<'a>> {
+        let params = self.params.iter();
+        params.filter_map(|name| values.get(name)).collect()
+    }
+}
 
-    /// Whether a parameter that stands twice in a text is sent once.
-    const SHARES_PARAMETERS: bool;
-
+/// How a kind of database writes the statements of a layout.
+pub(crate) struct Dialect {
+    /// Writes a parameter with its number and type; it is sent once, however often it stands in the text. `None`: each is
+    /// a `?` of its own.
+    numbered: Option<fn(usize, Value<'_>) -> String>,
     /// Expressions by their names in templates. An expression may contain others.
-    fn expression(&self, name: &str) -> Option<String>;
+    expressions: HashMap<&'static str, String>,
+}
+
+impl Dialect {
+    /// Adds the columns that all layouts have to the expressions.
+    pub(crate) fn new(
+        layout: Layout,
+        numbered: Option<fn(usize, Value<'_>) -> String>,
+        expressions: &[(&'static str, &str)],
+    ) -> Dialect {
+        let columns = layout.columns();
+        let columns = [
+            ("key", columns.key),
+            ("holder", columns.holder),
+            ("ends", columns.ends),
+            ("changed", columns.changed),
+        ];
+        let all = columns.iter().chain(expressions);
+        Dialect {
+            numbered,
+            expressions: all.map(|(name, text)| (*name, (*text).to_owned())).collect(),
+        }
+    }
+
+    /// Makes a statement from a template: `:name` is a parameter, `{name}` an expression.
+    pub(crate) fn statement(&self, template: &str) -> Statement {
+        let text = self.expand(template);
+        let mut params: Vec<String> = Vec::new();
+        let mut sql = String::new();
+        let mut rest = text.as_str();
+        while let Some(at) = rest.find(':') {
+            sql.push_str(&rest[..at]);
+            rest = &rest[at + 1..];
+            let len = rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len());
+            let (name, behind) = rest.split_at(len);
+            let Some(value) = Values::default().get(name) else {
+                // The colons of `::type`, and of a time zone.
+                sql.push(':');
+                continue;
+            };
+            rest = behind;
+            let known = params.iter().position(|param| param == name);
+            let index = known.filter(|_| self.numbered.is_some()).unwrap_or(params.len());
+            if index == params.len() {
+                params.push(name.to_owned());
+            }
+            let parameter = self.numbered.map(|write| write(index + 1, value));
+            sql.push_str(parameter.as_deref().unwrap_or("?"));
+        }
+        sql.push_str(rest);
+        Statement {
+            sql: sql.split_ascii_whitespace().collect::<Vec<_>>().join(" "),
+            params,
+        }
+    }
+
+    /// Writes the expressions out.
+    pub(crate) fn expand(&self, template: &str) -> String {
+        let mut text = template.to_owned();
+        while let Some((before, rest)) = text.split_once('{')
+            && let Some((name, after)) = rest.split_once('}')
+        {
+            let expression = self.expressions.get(name);
+            debug_assert!(expression.is_some(), "a template names `{name}`");
+            text = [before, expression.map_or("", String::as_str), after].concat();
+        }
+        text
+    }
 }
 
 /// All statements of a layout.
 #[derive(Debug)]
 pub(crate) struct Statements {
-    pub(crate) layout: Layout,
     /// Takes a row if it is free.
     pub(crate) take: Statement,
     /// Inserts a missing row; only for a database whose `take` does not.
@@ -150,51 +182,19 @@ pub(crate) struct Statements {
     pub(crate) sweep: Option<Statement>,
 }
 
-impl Statement {
-    /// Makes a statement from a template: `:name` is a parameter, `{name}` an expression of the dialect.
-    pub(crate) fn new<D: Dialect>(dialect: &D, template: &str) -> Statement {
-        let text = expand(dialect, template);
-        let mut params: Vec<Param> = Vec::new();
-        let mut sql = String::new();
-        let mut rest = text.as_str();
-        while let Some(at) = rest.find(':') {
-            sql.push_str(&rest[..at]);
-            rest = &rest[at + 1..];
-            let len = rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len());
-            let Some((_, param)) = PARAMS.iter().find(|(name, _)| *name == &rest[..len]) else {
-                // The colons of `::type`, and of a time zone.
-                sql.push(':');
-                continue;
-            };
-            let known = params
-                .iter()
-                .position(|one| one == param)
-                .filter(|_| D::SHARES_PARAMETERS);
-            let index = known.unwrap_or_else(|| {
-                params.push(*param);
-                params.len() - 1
-            });
-            sql.push_str(&dialect.placeholder(index, *param));
-            rest = &rest[len..];
-        }
-        sql.push_str(rest);
-        Statement {
-            sql: sql.split_ascii_whitespace().collect::<Vec<_>>().join(" "),
-            params,
-        }
+#[cfg(feature = "mysql")]
+impl Statements {
+    /// All statements that the driver may send.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Statement> {
+        let always = [
+            &self.take,
+            &self.look,
+            &self.renew,
+            &self.release,
+            &self.evict,
+            &self.list,
+        ];
+        let others = [&self.insert, &self.clear, &self.settle, &self.sweep];
+        always.into_iter().chain(others.into_iter().flatten())
     }
-}
-
-fn expand<D: Dialect>(dialect: &D, template: &str) -> String {
-    let mut text = template.to_owned();
-    while let Some((start, end)) = text
-        .find('{')
-        .and_then(|start| Some((start, start + text[start..].find('}')?)))
-    {
-        let name = &text[start + 1..end];
-        let expression = dialect.expression(name).unwrap_or_default();
-        debug_assert!(!expression.is_empty(), "a template names `{name}`");
-        text.replace_range(start..=end, &expression);
-    }
-    text
 }

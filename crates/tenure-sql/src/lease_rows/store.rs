@@ -17,11 +17,9 @@ use tokio::runtime::Handle;
 use super::own_claims::OwnClaims;
 use super::profile::profile;
 use super::rows::LeaseRows;
-use super::session::{LeaseSession, Widths};
-use super::statement::Statements;
-use crate::server::Config;
+use super::session::LeaseSession;
 use crate::server::dial::Dial;
-use crate::server::error::runtime_ended;
+use crate::server::error::{Failure, runtime_ended};
 use crate::server::pool::Pool;
 
 /// Locks in the rows of a table.
@@ -32,30 +30,45 @@ pub(crate) struct LeaseRowStore<D: Dial<Session: LeaseSession>> {
     process: u32,
 }
 
-impl<D: Dial<Session: LeaseSession>> LeaseRowStore<D> {
-    /// Creates a store, on the runtime of the caller.
-    pub(crate) fn new(
-        pool: Arc<Pool<D>>,
-        statements: Statements,
-        widths: Widths,
-        config: Config,
-    ) -> Arc<Self> {
-        let rows = LeaseRows {
-            pool,
-            statements,
-            widths,
-            profile: profile(&config),
-            swept: Mutex::new(config.clock.now()),
-            config,
-            claims: OwnClaims::default(),
-        };
-        Arc::new(LeaseRowStore {
-            rows: Arc::new(rows),
-            runtime: Handle::current(),
-            process: std::process::id(),
-        })
-    }
+/// Connects once, to check the server and the table, and returns the store. It runs on the runtime of the caller.
+pub(crate) async fn open<D: Dial<Session: LeaseSession>>(
+    dialer: D,
+) -> Result<Arc<dyn Backend>, BackendError> {
+    let config = dialer.config().clone();
+    let pool = Pool::new(dialer);
+    let mut leased = pool.lease().await?;
+    let statements = leased.session.statements(&config);
+    let checked = pool.within(leased.session.check(&config)).await;
+    let rows = LeaseRows {
+        widths: leased.end(checked).map_err(Failure::into_error)?,
+        pool,
+        statements,
+        profile: profile(&config),
+        swept: Mutex::new(config.clock.now()),
+        config,
+        claims: OwnClaims::default(),
+    };
+    Ok(Arc::new(LeaseRowStore {
+        rows: Arc::new(rows),
+        runtime: Handle::current(),
+        process: std::process::id(),
+    }))
+}
 
+/// Connects once, and creates a table.
+pub(crate) async fn create<D: Dial<Session: LeaseSession>>(
+    dialer: D,
+    script: &str,
+) -> Result<(), BackendError> {
+    let pool = Pool::new(dialer);
+    let mut leased = pool.lease().await?;
+    let created = pool.within(leased.session.script(script)).await;
+    let created = leased.end(created).map_err(Failure::into_error);
+    pool.close();
+    created
+}
+
+impl<D: Dial<Session: LeaseSession>> LeaseRowStore<D> {
     /// Runs work to its end on the store's runtime, even if its caller stops. Keeps the store until then: dropping it closes
     /// its connections.
     fn spawn<T: Send + 'static>(

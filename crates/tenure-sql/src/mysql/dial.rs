@@ -10,14 +10,14 @@ use mysql_async::{Conn, Error, OptsBuilder, from_row_opt};
 use tenure_backend::{BackendError, ServerClock};
 use tenure_endpoint::Host;
 
-use super::error::{not_writable, refused_login, still_clock, weak_sql_mode};
+use super::error::{refused_login, still_clock, weak_sql_mode};
 use super::session::MySqlSession;
 use super::statements::{now, now_us};
 #[cfg(feature = "tls")]
 use super::tls;
 use crate::server::Config;
 use crate::server::dial::{Dial, look_up, user};
-use crate::server::error::unexpected_reply;
+use crate::server::error::{not_writable, unexpected_reply};
 #[cfg(feature = "tls")]
 use crate::server::{Place, TlsMode};
 
@@ -91,7 +91,8 @@ impl Dialer {
         let greeting: (i64, bool, String, String, bool) = greeting.ok_or_else(unexpected_reply)?;
         let (time, stands_still, version, sql_mode, is_writable) = greeting;
         if !is_writable {
-            return Err(not_writable(&config.address()));
+            let why = "each is read-only; name the primary server";
+            return Err(not_writable(&config.address(), why));
         }
         if !sql_mode.contains("STRICT_TRANS_TABLES") && !sql_mode.contains("STRICT_ALL_TABLES") {
             return Err(weak_sql_mode());

@@ -5,7 +5,7 @@ use std::io;
 use mysql_async::{DriverError, Error, IoError, ServerError};
 use tenure_backend::{BackendError, Effect, Fault};
 
-use crate::server::error::Failure;
+use crate::server::error::{Failure, Refusal, connection_broke, no_tls, offers_no_tls, unreachable};
 
 /// Another session is at the row, or at the table's definition: a wait that was too long or not allowed, a deadlock, an
 /// automatic number that another session draws, and a row or a definition that has changed since it was read.
@@ -20,8 +20,7 @@ const UNSURE: [u16; 15] = [
 /// The failure of a statement. The server undoes a statement that it refuses, so a refusal has no effect.
 pub(super) fn failure(error: &Error) -> Failure {
     let Error::Server(refusal) = error else {
-        let message = "the server did not answer: the connection broke";
-        return BackendError::because(Fault::Unavailable, Effect::Unknown, message, cause_of(error)).into();
+        return connection_broke(cause_of(error)).into();
     };
     if BUSY.contains(&refusal.code) {
         return Failure::Busy;
@@ -30,8 +29,7 @@ pub(super) fn failure(error: &Error) -> Failure {
         true => Effect::Unknown,
         false => Effect::None,
     };
-    let (fault, message) = explain(refusal.code);
-    BackendError::because(fault, effect, message, cause(refusal)).into()
+    explain(refusal.code).into_error(effect, cause(refusal)).into()
 }
 
 /// The failure to read a row, after another statement that may have taken it.
@@ -43,40 +41,24 @@ pub(super) fn unconfirmed(failure: Failure) -> Failure {
 
 /// The error of an attempt to connect.
 pub(super) fn refused_login(error: &Error, address: &str) -> BackendError {
-    let refused =
-        |fault, message: String| BackendError::because(fault, Effect::None, message, cause_of(error));
+    let why = cause_of(error);
     match error {
-        Error::Server(refusal) => {
-            let (fault, message) = explain(refusal.code);
-            BackendError::because(fault, Effect::None, message, cause(refusal))
+        Error::Server(refusal) => explain(refusal.code).into_error(Effect::None, why),
+        Error::Driver(DriverError::NoClientSslFlagFromServer) => {
+            let cure = "set `ssl_cert` and `ssl_key` there, or write `ssl-mode=preferred`";
+            offers_no_tls(address, cure, why)
         }
-        Error::Driver(DriverError::NoClientSslFlagFromServer) => refused(
-            Fault::Store,
-            format!(
-                "the server at {address} does not offer TLS: set `ssl_cert` and `ssl_key` there, or write `ssl-mode=preferred`"
-            ),
-        ),
         Error::Driver(
             DriverError::UnknownAuthPlugin { .. }
             | DriverError::MysqlOldPasswordDisabled
             | DriverError::CleartextPluginDisabled,
-        ) => refused(
-            Fault::Unsupported,
-            "this user logs in by a method that Tenure does not know: let it use `mysql_native_password` or \
-             `caching_sha2_password`"
-                .to_owned(),
-        ),
-        _ if is_tls(error) => refused(
-            Fault::Store,
-            format!(
-                "no TLS can be spoken with the server at {address}: see which authority signed its certificate (`ca`), for \
-                 which host, and whether it asks for one of ours (`cert`, `key`)"
-            ),
-        ),
-        _ => refused(
-            Fault::Unavailable,
-            format!("the server at {address} cannot be reached: see whether it runs there"),
-        ),
+        ) => {
+            let message = "this user logs in by a method that Tenure does not know: let it use `mysql_native_password` or \
+                           `caching_sha2_password`";
+            BackendError::because(Fault::Unsupported, Effect::None, message, why)
+        }
+        error if is_tls(error) => no_tls(address, why),
+        _ => unreachable(address, why),
     }
 }
 
@@ -104,96 +86,52 @@ fn cause_of(error: &Error) -> String {
     }
 }
 
-/// The fault of a refusal, and what to do about it.
-fn explain(code: u16) -> (Fault, &'static str) {
+fn explain(code: u16) -> Refusal {
     match code {
-        1045 | 1698 => (
-            Fault::Denied,
+        1045 | 1698 => Refusal::denied(
             "the server refuses the user or its password: correct them in the URL or the password file, and see from which \
              hosts, and whether with TLS alone, the user may log in",
         ),
-        1130 => (
-            Fault::Denied,
+        1130 => Refusal::denied(
             "the server accepts no login from this host: create the user for it, as `'user'@'host'`",
         ),
-        1129 => (
-            Fault::Unavailable,
+        1129 => Refusal::unavailable(
             "the server has blocked this host after connections that broke: `FLUSH HOSTS` there, and see what breaks them",
         ),
-        3159 | 4151 => (
-            Fault::Denied,
-            "the server accepts encrypted connections only: write `ssl-mode=required`",
-        ),
-        1049 => (
-            Fault::Invalid,
-            "the server has no such database: correct the path of the URL, or create the database",
-        ),
-        1044 => (
-            Fault::Denied,
+        3159 | 4151 => {
+            Refusal::denied("the server accepts encrypted connections only: write `ssl-mode=required`")
+        }
+        1049 => Refusal::NO_DATABASE,
+        1044 => Refusal::denied(
             "the user may not use this database, or there is none of this name: correct the path of the URL, or grant \
              what `tenure schema` lists for this layout",
         ),
-        1142 | 1143 | 1227 | 1370 => (
-            Fault::Denied,
-            "the user lacks a permission: grant what `tenure schema` lists for this layout",
-        ),
-        1146 => (
-            Fault::Store,
-            "the table of locks is not there: create it with `tenure schema --apply`, or name it with `table` and `schema`",
-        ),
-        1054 | 1048 | 1364 | 1366 => (
-            Fault::Store,
-            "the table has not the columns of this layout: compare it with what `tenure schema` prints",
-        ),
-        1406 => (
-            Fault::Limit,
-            "the key or the holder's name is longer than the table's column: use a shorter key",
-        ),
-        1290 | 1792 | 1836 => (
-            Fault::Unavailable,
-            "the server is read-only: name the primary server",
-        ),
-        1040 | 1203 | 1226 | 1461 => (
-            Fault::Unavailable,
+        1142 | 1143 | 1227 | 1370 => Refusal::NO_PERMISSION,
+        1146 => Refusal::NO_TABLE,
+        1054 | 1048 | 1364 | 1366 => Refusal::OTHER_COLUMNS,
+        1406 => Refusal::TOO_LONG,
+        1290 | 1792 | 1836 => Refusal::unavailable("the server is read-only: name the primary server"),
+        1040 | 1203 | 1226 | 1461 => Refusal::unavailable(
             "the server has too many connections or prepared statements: lower `connections` of its clients, or raise \
              `max_connections`, the user's own limit, or `max_prepared_stmt_count`",
         ),
-        1053 | 1927 | 4031 => (
-            Fault::Unavailable,
-            "the server has ended this connection, or is shutting down: the client connects again",
-        ),
-        1317 | 1969 | 3024 => (
-            Fault::Unavailable,
+        1053 | 1927 | 4031 => Refusal::SESSION_ENDED,
+        1317 | 1969 | 3024 => Refusal::unavailable(
             "the server has ended the statement: see who killed it, and the server's `max_statement_time`",
         ),
-        1047 => (
-            Fault::Unavailable,
-            "the server has lost its cluster, so it carries out no statement: try again",
-        ),
-        1152 | 1158 | 1159 | 1160 | 1161 | 1184 | 9001 => (
-            Fault::Unavailable,
-            "the server, or a proxy before it, has lost the connection",
-        ),
-        3 | 1021 | 1026 | 1114 => (
-            Fault::Store,
-            "the server's disk is full, or cannot be written: free some space",
-        ),
-        1298 => (
-            Fault::Invalid,
+        1047 => {
+            Refusal::unavailable("the server has lost its cluster, so it carries out no statement: try again")
+        }
+        1152 | 1158 | 1159 | 1160 | 1161 | 1184 | 9001 => Refusal::CONNECTION_LOST,
+        3 | 1021 | 1026 | 1114 => Refusal::DISK_FULL,
+        1298 => Refusal::invalid(
             "the server does not know this time zone: write an offset such as `+00:00`, or load its table of time zones",
         ),
-        1665 => (
-            Fault::Store,
+        1665 => Refusal::store(
             "the server's binary log takes whole rows or no changes: set `binlog_format` to `ROW` or `MIXED` there",
         ),
-        _ => (Fault::Store, "the server refuses the statement"),
+        _ => Refusal::OTHER,
     }
-}
-
-pub(super) fn not_writable(address: &str) -> BackendError {
-    let message =
-        format!("no server of {address} accepts writes: each is read-only; name the primary server");
-    BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
 /// Error for a server that cuts long texts, so that two long keys would be one lock.

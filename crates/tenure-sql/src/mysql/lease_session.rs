@@ -1,15 +1,29 @@
 //! The driver's requests on one connection.
 
+use mysql_async::prelude::Queryable;
 use tenure_backend::{Finding, ServerClock};
 
-use super::error::unconfirmed;
-use super::examine;
+use super::error::{failure, unconfirmed};
 use super::session::MySqlSession;
-use crate::lease_rows::{LeaseSession, Outcome, Statement, Statements, Taken, Values};
+use super::{examine, statements, table};
+use crate::lease_rows::{LeaseSession, Outcome, Statement, Statements, Taken, Values, Widths};
 use crate::server::Config;
 use crate::server::error::Failure;
 
 impl LeaseSession for MySqlSession {
+    fn statements(&self, config: &Config) -> Statements {
+        statements::statements(config, self.returns_rows())
+    }
+
+    async fn check(&mut self, config: &Config) -> Result<Widths, Failure> {
+        table::check(self, config).await
+    }
+
+    async fn script(&mut self, script: &str) -> Result<(), Failure> {
+        let ran = self.conn.query_drop(script).await;
+        ran.map_err(|error| failure(&error))
+    }
+
     fn clock(&self) -> &ServerClock {
         &self.server_clock
     }

@@ -53,14 +53,6 @@ impl MySqlSession {
         self.is_mariadb && self.conn.server_version() >= (10, 5, 0)
     }
 
-    /// Runs statements without parameters, as a script.
-    pub(super) async fn create(&mut self, script: &str) -> Result<(), Failure> {
-        self.conn
-            .query_drop(script)
-            .await
-            .map_err(|error| failure(&error))
-    }
-
     /// Runs a query, and decodes the rows that it returns.
     pub(super) async fn ask<T: FromRow>(
         &mut self,
@@ -71,12 +63,12 @@ impl MySqlSession {
         decode(rows.map_err(|error| failure(&error))?)
     }
 
-    pub(super) async fn exec(
+    async fn exec(
         &mut self,
         statement: &Statement,
         values: &Values<'_>,
     ) -> Result<Vec<mysql_async::Row>, Error> {
-        let params = statement.params.iter().map(|param| match values.get(*param) {
+        let params = statement.bind(values).into_iter().map(|value| match value {
             Value::Text(text) => text.into(),
             Value::Number(number) => number.into(),
         });
@@ -86,8 +78,9 @@ impl MySqlSession {
     }
 
     /// Decodes locks' rows, and learns the server's time from them.
-    pub(super) fn seen(&self, rows: Vec<mysql_async::Row>) -> Result<Vec<Seen>, Failure> {
-        let rows: Vec<Seen> = decode(rows)?.into_iter().map(seen).collect();
+    fn seen(&self, rows: Result<Vec<mysql_async::Row>, Error>) -> Result<Vec<Seen>, Failure> {
+        let rows = decode(rows.map_err(|error| failure(&error))?)?;
+        let rows: Vec<Seen> = rows.into_iter().map(seen).collect();
         if let Some((_, now)) = rows.last() {
             self.server_clock.learn(now.unsigned_abs(), self.clock.now());
         }
@@ -99,10 +92,7 @@ impl MySqlSession {
         statement: &Statement,
         values: &Values<'_>,
     ) -> Result<Vec<Seen>, Failure> {
-        let rows = self
-            .exec(statement, values)
-            .await
-            .map_err(|error| failure(&error))?;
+        let rows = self.exec(statement, values).await;
         self.seen(rows)
     }
 
@@ -125,7 +115,7 @@ impl MySqlSession {
     ) -> Result<Option<Seen>, Failure> {
         match self.exec(statement, values).await {
             Err(Error::Server(refusal)) if refusal.code == KEY_IS_NULL => Ok(None),
-            inserted => Ok(self.seen(inserted.map_err(|error| failure(&error))?)?.pop()),
+            inserted => Ok(self.seen(inserted)?.pop()),
         }
     }
 }

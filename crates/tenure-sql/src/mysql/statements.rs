@@ -4,7 +4,7 @@
 //! lock wait of its connection is 0 s on MariaDB and 1 s, the least, on MySQL. Assignments take place from left to right, so a
 //! condition is computed once, in the first one.
 
-use crate::lease_rows::{Dialect, Layout, Param, Statement, Statements};
+use crate::lease_rows::{Dialect, Layout, Statements};
 use crate::server::Config;
 
 /// Returns the server's time even if there is no row.
@@ -42,89 +42,78 @@ const VERSION_CLEAR: &str =
     "UPDATE {table} SET locked = 0, {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = NULL
     WHERE {key} = :key AND locked AND {mine}";
 
+const VERSION_EVICT: &str =
+    "UPDATE {table} SET {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = {later}
+    WHERE {key} = :key AND {holder} = :target AND version = :seen AND {held}";
+
+/// A textbook client does not know the end of a lease. So the row is freed after the cooldown.
+const VERSION_SETTLE: &str = "UPDATE {table} SET locked = 0, version = version + 1, {ends} = NULL
+    WHERE {key} = :key AND version = :seen AND locked AND {holder} IS NULL";
+
+const UNIQUE_CLEAR: &str = "DELETE FROM {table} WHERE {key} = :key AND {mine}";
+
+const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - INTERVAL :idle MICROSECOND LIMIT 500";
+
+/// Half a millisecond, because MySQL rounds to the next one, and the key would stay held until then.
+const SHEDLOCK_RELEASE: &str = "UPDATE {table} SET {ends} = LEAST({ends}, {now} - INTERVAL 500 MICROSECOND)
+    WHERE {key} = :key AND {mine} AND {held}";
+
+const ROW_EVICT: &str = "UPDATE {table} SET {holder} = :holder, {changed} = {now}, {ends} = {later}
+    WHERE {key} = :key AND {holder} = :target AND {held}";
+
 /// Makes the statements of a layout. `returns`: the server knows `INSERT … RETURNING`.
 pub(super) fn statements(config: &Config, returns: bool) -> Statements {
-    let dialect = MySql::new(config);
-    let statement = |template: &str| Statement::new(&dialect, template);
-    let layout = config.layout;
-    let is_version = layout == Layout::Version;
+    let dialect = dialect(config);
+    let statement = |template: &str| dialect.statement(template);
     let insert = |template: &str| match returns {
         true => statement(&format!("{template} RETURNING {{row}}")),
         false => statement(template),
     };
+    let (take, new, raise) = match config.layout {
+        Layout::Version => (
+            statement(VERSION_TAKE),
+            Some(insert(VERSION_INSERT)),
+            ", version = GREATEST(version, :raise)",
+        ),
+        Layout::Unique | Layout::ShedLock => (insert(ROW_TAKE), None, ""),
+    };
+    let (release, clear, evict) = match config.layout {
+        Layout::Version => (
+            format!("{VERSION_CLEAR} AND {{held}}"),
+            Some(VERSION_CLEAR),
+            VERSION_EVICT,
+        ),
+        Layout::Unique => (
+            format!("{UNIQUE_CLEAR} AND {{held}}"),
+            Some(UNIQUE_CLEAR),
+            ROW_EVICT,
+        ),
+        Layout::ShedLock => (SHEDLOCK_RELEASE.to_owned(), None, ROW_EVICT),
+    };
     Statements {
-        layout,
-        take: if is_version { statement(VERSION_TAKE) } else { insert(ROW_TAKE) },
-        insert: is_version.then(|| insert(VERSION_INSERT)),
+        take,
+        insert: new,
         look: statement(LOOK),
-        renew: statement(match layout {
-            Layout::Version => {
-                "UPDATE {table} SET {ends} = IF(:shorten = 1, LEAST({ends}, {later}), {later}),
-                 version = GREATEST(version, :raise) WHERE {key} = :key AND {mine} AND {held}"
-            }
-            Layout::Unique | Layout::ShedLock => {
-                "UPDATE {table} SET {ends} = IF(:shorten = 1, LEAST({ends}, {later}), {later})
-                 WHERE {key} = :key AND {mine} AND {held}"
-            }
-        }),
-        release: statement(&match layout {
-            Layout::Unique => "DELETE FROM {table} WHERE {key} = :key AND {mine} AND {held}".to_owned(),
-            Layout::ShedLock => {
-                // Half a millisecond, because MySQL rounds to the next one, and the key would stay held until then.
-                "UPDATE {table} SET {ends} = LEAST({ends}, {now} - INTERVAL 500 MICROSECOND)
-                 WHERE {key} = :key AND {mine} AND {held}"
-                    .to_owned()
-            }
-            Layout::Version => format!("{VERSION_CLEAR} AND {{held}}"),
-        }),
+        renew: statement(&format!(
+            "UPDATE {{table}} SET {{ends}} = IF(:shorten = 1, LEAST({{ends}}, {{later}}), {{later}}){raise} \
+             WHERE {{key}} = :key AND {{mine}} AND {{held}}"
+        )),
+        release: statement(&release),
         // The release after the lease's end: a textbook client does not take a row whose lease has ended.
-        clear: match layout {
-            Layout::Version => Some(statement(VERSION_CLEAR)),
-            Layout::Unique => Some(statement("DELETE FROM {table} WHERE {key} = :key AND {mine}")),
-            Layout::ShedLock => None,
-        },
-        evict: statement(match layout {
-            Layout::Version => {
-                "UPDATE {table} SET {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = {later}
-                 WHERE {key} = :key AND {holder} = :target AND version = :seen AND {held}"
-            }
-            Layout::Unique | Layout::ShedLock => {
-                "UPDATE {table} SET {holder} = :holder, {changed} = {now}, {ends} = {later}
-                 WHERE {key} = :key AND {holder} = :target AND {held}"
-            }
-        }),
-        // A textbook client does not know the end of a lease. So the row is freed after the cooldown.
-        settle: is_version.then(|| {
-            statement(
-                "UPDATE {table} SET locked = 0, version = version + 1, {ends} = NULL
-                 WHERE {key} = :key AND version = :seen AND locked AND {holder} IS NULL",
-            )
-        }),
+        clear: clear.map(statement),
+        evict: statement(evict),
+        settle: (config.layout == Layout::Version).then(|| statement(VERSION_SETTLE)),
         list: statement(LIST),
-        sweep: (layout == Layout::Unique)
-            .then(|| statement("DELETE FROM {table} WHERE {ends} < {now} - INTERVAL :idle MICROSECOND LIMIT 500")),
+        sweep: (config.layout == Layout::Unique).then(|| statement(UNIQUE_SWEEP)),
     }
 }
 
-/// How MySQL writes the expressions of a layout.
-struct MySql {
-    layout: Layout,
-    table: String,
-    now: String,
-}
-
-impl MySql {
-    fn new(config: &Config) -> Self {
-        MySql {
-            layout: config.layout,
-            table: table(config),
-            now: now(config),
-        }
-    }
-}
+/// The collations that tell all keys apart, also those that differ in case or in trailing blanks.
+pub(super) const EXACT_ON_MARIADB: &str = "utf8mb4_nopad_bin";
+pub(super) const EXACT_ON_MYSQL: &str = "utf8mb4_0900_bin";
 
 /// The table with its database, quoted because either may be a reserved word, such as `lock`.
-pub(super) fn table(config: &Config) -> String {
+fn table(config: &Config) -> String {
     format!("`{}`", config.table_name().replace('.', "`.`"))
 }
 
@@ -141,41 +130,56 @@ pub(super) fn now_us(now: &str) -> String {
     format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now})")
 }
 
-impl Dialect for MySql {
-    const SHARES_PARAMETERS: bool = false;
-
-    fn placeholder(&self, _: usize, _: Param) -> String {
-        "?".to_owned()
-    }
-
-    fn expression(&self, name: &str) -> Option<String> {
-        let columns = self.layout.columns();
-        Some(match (name, self.layout) {
-            ("table", _) => self.table.clone(),
-            ("key", _) => columns.key.to_owned(),
-            ("holder", _) => columns.holder.to_owned(),
-            ("ends", _) => columns.ends.to_owned(),
-            ("changed", _) => columns.changed.to_owned(),
-            ("now", _) => self.now.clone(),
-            ("now_us", _) => now_us("{now}"),
-            // Its times have milliseconds, and MariaDB cuts off what is between two: the end is rounded up.
-            ("later", Layout::ShedLock) => "({now} + INTERVAL :lease + 999 MICROSECOND)".to_owned(),
-            ("later", _) => "({now} + INTERVAL :lease MICROSECOND)".to_owned(),
-            ("key_in_time", _) => "IF({now_us} < :until, :key, NULL)".to_owned(),
-            ("mine", _) => "COALESCE(SUBSTRING_INDEX({holder}, ' ', 1) = :id, FALSE)".to_owned(),
-            ("held", Layout::Version) => {
-                "(locked AND NOT COALESCE({ends} > {changed} AND {ends} <= {now}, FALSE))".to_owned()
-            }
-            ("held", _) => "({ends} > {now})".to_owned(),
-            ("token", Layout::Version) => "version".to_owned(),
-            ("token", _) => "NULL".to_owned(),
-            // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
-            ("left", Layout::Version) => {
-                "IF({ends} > {changed}, TIMESTAMPDIFF(MICROSECOND, {now}, {ends}), NULL)".to_owned()
-            }
-            ("left", _) => "TIMESTAMPDIFF(MICROSECOND, {now}, {ends})".to_owned(),
-            ("row", _) => "{key}, {holder}, {token}, {held}, {left}, {now_us}".to_owned(),
-            _ => return None,
-        })
-    }
+/// How MySQL and MariaDB write the expressions of a layout.
+pub(crate) fn dialect(config: &Config) -> Dialect {
+    let layout = config.layout;
+    let (held, token, left) = match layout {
+        // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
+        Layout::Version => (
+            "(locked AND NOT COALESCE({ends} > {changed} AND {ends} <= {now}, FALSE))",
+            "version",
+            "IF({ends} > {changed}, TIMESTAMPDIFF(MICROSECOND, {now}, {ends}), NULL)",
+        ),
+        Layout::Unique | Layout::ShedLock => (
+            "({ends} > {now})",
+            "NULL",
+            "TIMESTAMPDIFF(MICROSECOND, {now}, {ends})",
+        ),
+    };
+    let (later, time, default) = match layout {
+        // Its times have milliseconds, and MariaDB cuts off what is between two: the end is rounded up.
+        Layout::ShedLock => (
+            "({now} + INTERVAL :lease + 999 MICROSECOND)",
+            "DATETIME(3)",
+            " DEFAULT CURRENT_TIMESTAMP(3)",
+        ),
+        Layout::Unique | Layout::Version => (
+            "({now} + INTERVAL :lease MICROSECOND)",
+            "DATETIME(6)",
+            " DEFAULT CURRENT_TIMESTAMP(6)",
+        ),
+    };
+    // MariaDB reads the comment that begins with `/*M!`, MySQL that with its version.
+    let text =
+        format!(" CHARACTER SET utf8mb4 COLLATE /*M! {EXACT_ON_MARIADB} */ /*!80017 {EXACT_ON_MYSQL} */");
+    let expressions = [
+        ("table", &*table(config)),
+        ("now", &now(config)),
+        ("now_us", &now_us("{now}")),
+        ("later", later),
+        ("key_in_time", "IF({now_us} < :until, :key, NULL)"),
+        ("mine", "COALESCE(SUBSTRING_INDEX({holder}, ' ', 1) = :id, FALSE)"),
+        ("held", held),
+        ("token", token),
+        ("left", left),
+        ("row", "{key}, {holder}, {token}, {held}, {left}, {now_us}"),
+        ("user", "user"),
+        ("numbered", "NOT NULL AUTO_INCREMENT"),
+        ("exact", "{text}"),
+        ("text", &text),
+        ("time", time),
+        ("now_by_default", default),
+        ("with", "ENGINE = InnoDB COMMENT = "),
+    ];
+    Dialect::new(layout, None, &expressions)
 }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +18,10 @@ use tokio_postgres::{AsyncMessage, Connection};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::either::Either;
 
-use super::error::{is_of_commit, not_writable, refused_login, unreachable};
+use super::error::{is_of_commit, refused_login};
 use super::session::PgSession;
 use crate::server::dial::{Dial, look_up, user};
+use crate::server::error::{not_writable, unreachable};
 use crate::server::{Config, Place, TlsMode, tls};
 
 /// Opens connections with the settings of a store.
@@ -61,18 +61,16 @@ impl Dialer {
     ) -> Result<PgSession, BackendError> {
         let credentials = self.config.login.credentials().await?;
         let settings = self.settings(&credentials)?;
-        let warned = Arc::new(AtomicBool::new(false));
         #[cfg(feature = "tls")]
-        if let (Some(tls), false) = (&self.tls, matches!(peer, Peer::Socket(..))) {
+        if let (Some(tls), Place::Hosts(_)) = (&self.tls, &self.config.place) {
             use tokio_postgres::tls::MakeTlsConnect;
 
             let mut tls = tls.clone();
             let connector = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls, host);
-            let connector = connector.map_err(|error| unreachable(host, &error))?;
-            return self.greet(settings, stream, connector, peer, warned).await;
+            let connector = connector.map_err(|error| unreachable(host, error.to_string()))?;
+            return self.greet(settings, stream, connector, peer).await;
         }
-        self.greet(settings, stream, tokio_postgres::NoTls, peer, warned)
-            .await
+        self.greet(settings, stream, tokio_postgres::NoTls, peer).await
     }
 
     fn settings(&self, credentials: &Credentials) -> Result<tokio_postgres::Config, BackendError> {
@@ -88,14 +86,11 @@ impl Dialer {
         if let Some(options) = &config.options {
             settings.options(options);
         }
-        settings.ssl_mode(match config.tls {
-            TlsMode::Disable => SslMode::Disable,
-            TlsMode::Prefer => SslMode::Prefer,
-            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+        settings.ssl_mode(match (&config.place, config.tls) {
+            (Place::Socket(..), _) | (_, TlsMode::Disable) => SslMode::Disable,
+            (_, TlsMode::Prefer) => SslMode::Prefer,
+            (_, TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull) => SslMode::Require,
         });
-        if matches!(config.place, Place::Socket(..)) {
-            settings.ssl_mode(SslMode::Disable);
-        }
         Ok(settings)
     }
 
@@ -106,16 +101,15 @@ impl Dialer {
         stream: Stream,
         tls: T,
         peer: Peer,
-        warned: Arc<AtomicBool>,
     ) -> Result<PgSession, BackendError>
     where
         T: TlsConnect<Stream> + Send,
         T::Stream: Send + 'static,
         T::Future: Send,
     {
-        let address = self.config.address();
         let opened = settings.connect_raw(stream, tls).await;
         let (client, connection) = opened.map_err(|error| refused_login(&error, &self.config))?;
+        let warned = Arc::new(AtomicBool::new(false));
         let driver = tokio::spawn(drive(connection, warned.clone()));
         let mut session = PgSession {
             server_clock: ServerClock::new(0, self.config.clock.now()),
@@ -126,22 +120,22 @@ impl Dialer {
             driver,
             client,
         };
-        let answer = session.client.query_typed_one(&self.greeting(), &[]).await;
+        let greeting = match &self.config.server_clock {
+            Some(clock) => &GREETING.replace("clock_timestamp()", clock),
+            None => GREETING,
+        };
+        let answer = session.client.query_typed_one(greeting, &[]).await;
         let answer = answer.map_err(|error| refused_login(&error, &self.config))?;
         if answer.try_get::<_, bool>("read_only").unwrap_or(true) {
-            return Err(not_writable(&address));
+            let why = "each is a standby, or the role may only read; name the primary server, or see the role's \
+                       `default_transaction_read_only`";
+            return Err(not_writable(&self.config.address(), why));
         }
         let time: i64 = answer.try_get("time").unwrap_or_default();
         session.server_clock = ServerClock::new(time.unsigned_abs(), self.config.clock.now());
-        session.is_pooled = !peer.is_seen_by(&answer);
+        let seen: Option<i32> = answer.try_get(peer.0).ok().flatten();
+        session.is_pooled = seen != Some(peer.1.into());
         Ok(session)
-    }
-
-    fn greeting(&self) -> String {
-        match &self.config.server_clock {
-            Some(clock) => GREETING.replace("clock_timestamp()", clock),
-            None => GREETING.to_owned(),
-        }
     }
 }
 
@@ -162,16 +156,16 @@ impl Dial for Dialer {
         };
         let (stream, own) = opened
             .await
-            .map_err(|error| unreachable(&host.to_string(), &error))?;
-        self.log_in(Either::Left(stream), host.name(), Peer::Port(own))
+            .map_err(|error| unreachable(&host.to_string(), error.to_string()))?;
+        self.log_in(Either::Left(stream), host.name(), ("client_port", own.port()))
             .await
     }
 
     async fn socket(&self, folder: &Path, port: u16) -> Result<PgSession, BackendError> {
         let path = folder.join(format!(".s.PGSQL.{port}"));
         let stream = UnixStream::connect(&path).await;
-        let stream = stream.map_err(|error| unreachable(&path.display().to_string(), &error))?;
-        self.log_in(Either::Right(stream), "localhost", Peer::Socket(port))
+        let stream = stream.map_err(|error| unreachable(&path.display().to_string(), error.to_string()))?;
+        self.log_in(Either::Right(stream), "localhost", ("port", port))
             .await
     }
 }
@@ -190,23 +184,9 @@ where
     }
 }
 
-/// How the server sees this client if nothing stands between them.
-enum Peer {
-    /// The port of our end of the connection.
-    Port(SocketAddr),
-    /// The number in the socket's name. A pooler's socket has another number than the server's.
-    Socket(u16),
-}
-
-impl Peer {
-    fn is_seen_by(&self, greeting: &tokio_postgres::Row) -> bool {
-        let number = |name| greeting.try_get::<_, Option<i32>>(name).ok().flatten();
-        match self {
-            Peer::Port(own) => number("client_port") == Some(i32::from(own.port())),
-            Peer::Socket(port) => number("port") == Some(i32::from(*port)),
-        }
-    }
-}
+/// A column of the greeting, and what it has if nothing stands between the client and the server: the port of our end of the
+/// connection, or the number in the socket's name. A pooler's socket has another number than the server's.
+type Peer = (&'static str, u16);
 
 /// A stream of bytes to and from a server.
 type Stream = Either<TcpStream, UnixStream>;

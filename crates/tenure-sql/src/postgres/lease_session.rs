@@ -4,54 +4,61 @@ use std::time::Duration;
 
 use tenure_backend::{Finding, ServerClock};
 
-use super::examine;
+use super::error::failure;
 use super::session::PgSession;
-use crate::lease_rows::{LeaseSession, Outcome, Row, Statement, Statements, Taken, Values};
+use super::{examine, statements, table};
+use crate::lease_rows::{LeaseSession, Outcome, Row, Statement, Statements, Taken, Values, Widths};
 use crate::server::Config;
 use crate::server::error::{Failure, unexpected_reply};
 
 impl LeaseSession for PgSession {
+    fn statements(&self, config: &Config) -> Statements {
+        statements::statements(config)
+    }
+
+    async fn check(&mut self, config: &Config) -> Result<Widths, Failure> {
+        table::check(self, config).await
+    }
+
+    async fn script(&mut self, script: &str) -> Result<(), Failure> {
+        let ran = self.client.batch_execute(script).await;
+        ran.map_err(|error| failure(&error))
+    }
+
     fn clock(&self) -> &ServerClock {
         &self.server_clock
     }
 
     async fn run(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Outcome, Failure> {
         let (rows, changed) = self.raw(statement, values).await?;
-        let rows = rows
-            .iter()
-            .map(row)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|_| unexpected_reply())?;
+        let rows: Result<Vec<Row>, _> = rows.iter().map(row).collect();
+        let rows = rows.map_err(|_| unexpected_reply())?;
         Ok(Outcome { changed, rows })
     }
 
     async fn take(&mut self, statements: &Statements, values: &Values<'_>) -> Result<Taken, Failure> {
         let (rows, _) = self.raw(&statements.take, values).await?;
-        let decoded = rows.first().ok_or_else(unexpected_reply).and_then(|answer| {
-            let number = |name| answer.try_get::<_, i64>(name).map_err(|_| unexpected_reply());
-            let before = answer
-                .try_get::<_, Option<&str>>("key")
-                .map_err(|_| unexpected_reply())?;
-            let before = before
-                .map(|_| row(answer))
-                .transpose()
-                .map_err(|_| unexpected_reply())?;
-            let last = answer
-                .try_get::<_, Option<i64>>("last")
-                .map_err(|_| unexpected_reply())?;
-            Ok((number("granted")?, last, number("now")?, before))
-        });
-        let (granted, last, now, before) = decoded?;
+        let answer = rows.first().ok_or_else(unexpected_reply)?;
+        let (taken, now) = taken(answer, values).map_err(|_| unexpected_reply())?;
         self.learn(now);
-        Ok(match granted {
-            0 => Taken::refused(before.as_ref(), values.id, now >= values.until),
-            _ => Taken::Granted(last),
-        })
+        Ok(taken)
     }
 
     async fn examine(&mut self, config: &Config) -> Result<Vec<Finding>, Failure> {
         examine::examine(self, config).await
     }
+}
+
+/// Decodes the answer to a statement that takes a row, and the server's time.
+fn taken(answer: &tokio_postgres::Row, values: &Values<'_>) -> Result<(Taken, i64), tokio_postgres::Error> {
+    let now: i64 = answer.try_get("now")?;
+    if answer.try_get::<_, i64>("granted")? > 0 {
+        return Ok((Taken::Granted(answer.try_get("last")?), now));
+    }
+    let key: Option<&str> = answer.try_get("key")?;
+    let before = key.map(|_| row(answer)).transpose()?;
+    let refused = Taken::refused(before.as_ref(), values.id, now >= values.until);
+    Ok((refused, now))
 }
 
 /// Decodes a lock's row.

@@ -12,7 +12,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, RowStream};
 
 use super::error::{failure, uncertain};
-use crate::lease_rows::{Param, Statement, Value, Values};
+use crate::lease_rows::{Statement, Value, Values};
 use crate::server::dial::Session;
 use crate::server::error::Failure;
 
@@ -50,13 +50,12 @@ impl PgSession {
         statement: &Statement,
         values: &Values<'_>,
     ) -> Result<RowStream, tokio_postgres::Error> {
-        let owned: Vec<Bound<'_>> = statement
-            .params
-            .iter()
-            .map(|param| Bound::new(*param, values))
-            .collect();
+        let values = statement.bind(values);
         if self.is_pooled {
-            let typed = owned.iter().map(|bound| (bound.as_sql(), bound.kind()));
+            let typed = values.iter().map(|value| match value {
+                Value::Text(_) => (as_sql(value), Type::TEXT),
+                Value::Number(_) => (as_sql(value), Type::INT8),
+            });
             return self.client.query_typed_raw(&statement.sql, typed).await;
         }
         if !self.prepared.contains_key(&statement.sql) {
@@ -64,9 +63,7 @@ impl PgSession {
             self.prepared.insert(statement.sql.clone(), prepared);
         }
         let prepared = &self.prepared[&statement.sql];
-        self.client
-            .query_raw(prepared, owned.iter().map(Bound::as_sql))
-            .await
+        self.client.query_raw(prepared, values.iter().map(as_sql)).await
     }
 
     /// Runs a statement. Returns the rows of its answer as the server sent them, and the number of changed ones.
@@ -94,17 +91,9 @@ impl PgSession {
         self.server_clock.learn(time.unsigned_abs(), self.clock.now());
     }
 
-    /// Runs statements without parameters, as a script.
-    pub(super) async fn create(&mut self, script: &str) -> Result<(), Failure> {
-        self.client
-            .batch_execute(script)
-            .await
-            .map_err(|error| failure(&error))
-    }
-
-    /// Runs a query of the examination, without preparing it.
+    /// Runs a query without preparing it.
     pub(super) async fn ask(
-        &mut self,
+        &self,
         sql: &str,
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<tokio_postgres::Row>, Failure> {
@@ -115,31 +104,9 @@ impl PgSession {
     }
 }
 
-/// A parameter as it is sent.
-enum Bound<'a> {
-    Text(&'a str),
-    Number(i64),
-}
-
-impl<'a> Bound<'a> {
-    fn new(param: Param, values: &Values<'a>) -> Self {
-        match values.get(param) {
-            Value::Text(text) => Bound::Text(text),
-            Value::Number(number) => Bound::Number(number),
-        }
-    }
-
-    fn as_sql(&self) -> &(dyn ToSql + Sync) {
-        match self {
-            Bound::Text(text) => text,
-            Bound::Number(number) => number,
-        }
-    }
-
-    fn kind(&self) -> Type {
-        match self {
-            Bound::Text(_) => Type::TEXT,
-            Bound::Number(_) => Type::INT8,
-        }
+fn as_sql<'a>(value: &'a Value<'_>) -> &'a (dyn ToSql + Sync) {
+    match value {
+        Value::Text(text) => text,
+        Value::Number(number) => number,
     }
 }

@@ -4,7 +4,7 @@
 //! statement's snapshot and decides nothing. The row is then locked without waiting, and PostgreSQL checks the conditions
 //! again on its newest version, with a fresh clock.
 
-use crate::lease_rows::{Dialect, Layout, Param, Statement, Statements};
+use crate::lease_rows::{Dialect, Layout, Statements, Value};
 use crate::server::Config;
 
 /// A wait for another session's uncommitted row ends after this time: such a session knows nothing of our advisory locks.
@@ -33,8 +33,8 @@ const OWN_ROW: &str = "own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l
 
 /// Makes the statements of a layout.
 pub(super) fn statements(config: &Config) -> Statements {
-    let dialect = Postgres::new(config);
-    let statement = |template: &str| Statement::new(&dialect, template);
+    let dialect = dialect(config);
+    let statement = |template: &str| dialect.statement(template);
     let layout = config.layout;
     let raise = match layout {
         Layout::Version => ", version = greatest(l.version, :raise)",
@@ -51,7 +51,6 @@ pub(super) fn statements(config: &Config) -> Statements {
         Layout::ShedLock => (ROW_TAKE, SHEDLOCK_RELEASE, ROW_EVICT),
     };
     Statements {
-        layout,
         take: statement(&format!(
             "WITH {SETTINGS}, look AS MATERIALIZED ({LOOK}), {take} {TAKEN}"
         )),
@@ -136,86 +135,56 @@ const VERSION_SETTLE: &str = "UPDATE {table} l SET locked = false, version = l.v
 WHERE l.{key} = :key AND l.version = :seen AND l.locked AND l.{holder} IS NULL";
 
 /// How PostgreSQL writes the expressions of a layout. `l` is the row.
-struct Postgres {
-    layout: Layout,
-    table: String,
-    /// The server's time with its zone.
-    clock: String,
-    /// The server's time as the columns have it.
-    now: String,
-}
-
-impl Postgres {
-    fn new(config: &Config) -> Self {
-        let clock = config.server_clock.clone();
-        let clock = clock.unwrap_or_else(|| "clock_timestamp()".to_owned());
-        Postgres {
-            layout: config.layout,
-            table: config.table_name(),
-            now: match config.layout {
-                // ShedLock's columns have no zone.
-                Layout::ShedLock => {
-                    let zone = config.time_zone.as_deref().unwrap_or("UTC");
-                    // A name that begins with a sign would be counted westwards, as POSIX does.
-                    let kind = if zone.starts_with(['+', '-']) {
-                        "interval "
-                    } else {
-                        ""
-                    };
-                    format!("timezone({kind}'{zone}', {clock})")
-                }
-                Layout::Unique | Layout::Version => clock.clone(),
-            },
-            clock,
-        }
-    }
-}
-
-impl Dialect for Postgres {
-    const SHARES_PARAMETERS: bool = true;
-
-    fn placeholder(&self, index: usize, param: Param) -> String {
-        let number = index + 1;
-        match param.is_text() {
-            true => format!("${number}::text"),
-            false => format!("${number}::bigint"),
-        }
-    }
-
-    fn expression(&self, name: &str) -> Option<String> {
-        let columns = self.layout.columns();
-        let micros = |time: &str| format!("(extract(epoch FROM {time}) * 1000000)::bigint");
-        Some(match (name, self.layout) {
-            ("table", _) => self.table.clone(),
-            ("key", _) => columns.key.to_owned(),
-            ("holder", _) => columns.holder.to_owned(),
-            ("ends", _) => columns.ends.to_owned(),
-            ("changed", _) => columns.changed.to_owned(),
-            ("wait", _) => INSERT_WAIT.to_owned(),
-            ("now", _) => self.now.clone(),
-            ("now_us", _) => micros(&self.clock),
-            ("later", _) => "({now} + :lease * interval '1 microsecond')".to_owned(),
-            ("mine", _) => "(split_part(coalesce(l.{holder}, ''), ' ', 1) = :id)".to_owned(),
-            ("held", Layout::Version) => {
-                "(l.locked AND NOT coalesce(l.{ends} > l.{changed} AND l.{ends} <= {now}, false))".to_owned()
-            }
-            ("held", _) => "(l.{ends} > {now})".to_owned(),
-            ("token", Layout::Version) => "l.version".to_owned(),
-            ("token", _) => "NULL::bigint".to_owned(),
-            // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
-            ("left", Layout::Version) => {
-                format!(
-                    "CASE WHEN l.{{ends}} > l.{{changed}} THEN {} END",
-                    micros("(l.{ends} - {now})")
-                )
-            }
-            ("left", _) => micros("(l.{ends} - {now})"),
-            ("row", _) => {
-                "l.{key}::text AS key, l.{holder}::text AS holder, {token} AS token, {held} AS held, \
-                           {left} AS left_us, {now_us} AS time"
-                    .to_owned()
-            }
-            _ => return None,
-        })
-    }
+pub(crate) fn dialect(config: &Config) -> Dialect {
+    let layout = config.layout;
+    let zone = config.time_zone.as_deref().unwrap_or("UTC");
+    // A name that begins with a sign would be counted westwards, as POSIX does.
+    let kind = if zone.starts_with(['+', '-']) {
+        "interval "
+    } else {
+        ""
+    };
+    // The server's time with its zone, and as the columns have it. ShedLock's have no zone.
+    let clock = config.server_clock.as_deref().unwrap_or("clock_timestamp()");
+    let (now, time, default) = match layout {
+        Layout::ShedLock => (format!("timezone({kind}'{zone}', {clock})"), "timestamp", ""),
+        Layout::Unique | Layout::Version => (clock.to_owned(), "timestamptz", " DEFAULT now()"),
+    };
+    let micros = |time: &str| format!("(extract(epoch FROM {time}) * 1000000)::bigint");
+    let left = micros("(l.{ends} - {now})");
+    let (held, token, left) = match layout {
+        // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
+        Layout::Version => (
+            "(l.locked AND NOT coalesce(l.{ends} > l.{changed} AND l.{ends} <= {now}, false))",
+            "l.version",
+            format!("CASE WHEN l.{{ends}} > l.{{changed}} THEN {left} END"),
+        ),
+        Layout::Unique | Layout::ShedLock => ("(l.{ends} > {now})", "NULL::bigint", left),
+    };
+    let placeholder = |number, value: Value<'_>| match value {
+        Value::Text(_) => format!("${number}::text"),
+        Value::Number(_) => format!("${number}::bigint"),
+    };
+    let row = "l.{key}::text AS key, l.{holder}::text AS holder, {token} AS token, {held} AS held, {left} AS left_us, \
+               {now_us} AS time";
+    let expressions = [
+        ("table", &*config.table_name()),
+        ("wait", INSERT_WAIT),
+        ("now", &now),
+        ("now_us", &micros(clock)),
+        ("later", "({now} + :lease * interval '1 microsecond')"),
+        ("mine", "(split_part(coalesce(l.{holder}, ''), ' ', 1) = :id)"),
+        ("held", held),
+        ("token", token),
+        ("left", &left),
+        ("row", row),
+        ("user", "role"),
+        ("numbered", "GENERATED BY DEFAULT AS IDENTITY"),
+        ("exact", " COLLATE \"C\""),
+        ("text", ""),
+        ("time", time),
+        ("now_by_default", default),
+        ("with", "WITH (fillfactor = 70);\nCOMMENT ON TABLE {table} IS "),
+    ];
+    Dialect::new(layout, Some(placeholder), &expressions)
 }

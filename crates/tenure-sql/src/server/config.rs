@@ -34,21 +34,6 @@ const COMMON: [Known; 15] = [
     Known::one_of("target_session_attrs", &["read-write", "primary", "any"]),
 ];
 
-const POSTGRES_TLS: Known = Known::one_of(
-    "sslmode",
-    &["disable", "prefer", "require", "verify-ca", "verify-full"],
-);
-const MYSQL_TLS: Known = Known::one_of(
-    "ssl-mode",
-    &[
-        "disabled",
-        "preferred",
-        "required",
-        "verify_ca",
-        "verify_identity",
-    ],
-);
-
 /// The database server that keeps the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Database {
@@ -56,21 +41,44 @@ pub(crate) enum Database {
     MySql,
 }
 
+/// How a kind of database, and its own client, name things.
+pub(crate) struct Names {
+    /// In URLs, in profiles, and as the feature of this crate.
+    pub(crate) scheme: &'static str,
+    port: u16,
+    tls_option: &'static str,
+    /// The values of that option, in the order of [`TlsMode::ALL`].
+    tls_modes: &'static [&'static str; 5],
+}
+
 impl Database {
-    /// The name that messages use.
-    #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn names(self) -> &'static Names {
         match self {
-            Database::Postgres => "PostgreSQL",
-            Database::MySql => "MySQL",
+            Database::Postgres => &Names {
+                scheme: "postgres",
+                port: 5432,
+                tls_option: "sslmode",
+                tls_modes: &["disable", "prefer", "require", "verify-ca", "verify-full"],
+            },
+            Database::MySql => &Names {
+                scheme: "mysql",
+                port: 3306,
+                tls_option: "ssl-mode",
+                tls_modes: &[
+                    "disabled",
+                    "preferred",
+                    "required",
+                    "verify_ca",
+                    "verify_identity",
+                ],
+            },
         }
     }
 
-    fn port(self) -> u16 {
-        match self {
-            Database::Postgres => 5432,
-            Database::MySql => 3306,
-        }
+    /// The option of the URL that sets this mode, such as `sslmode=prefer`.
+    pub(crate) fn tls_option(self, mode: TlsMode) -> String {
+        let names = self.names();
+        format!("{}={}", names.tls_option, names.tls_modes[mode as usize])
     }
 }
 
@@ -85,6 +93,16 @@ pub(crate) enum TlsMode {
     VerifyCa,
     /// It must also be the certificate of this host.
     VerifyFull,
+}
+
+impl TlsMode {
+    const ALL: [TlsMode; 5] = [
+        TlsMode::Disable,
+        TlsMode::Prefer,
+        TlsMode::Require,
+        TlsMode::VerifyCa,
+        TlsMode::VerifyFull,
+    ];
 }
 
 /// Where the server is.
@@ -154,10 +172,12 @@ impl Config {
             "postgres" | "postgresql" => Database::Postgres,
             _ => Database::MySql,
         };
-        let known = match database {
-            Database::Postgres => [&COMMON[..], &[POSTGRES_TLS, Known::text("options")]].concat(),
-            Database::MySql => [&COMMON[..], &[MYSQL_TLS]].concat(),
-        };
+        let names = database.names();
+        let mut known = COMMON.to_vec();
+        known.push(Known::one_of(names.tls_option, names.tls_modes));
+        if database == Database::Postgres {
+            known.push(Known::text("options"));
+        }
         let options = url.options(&known).map_err(invalid)?;
         let layout = layout(&options)?;
         let path = |name| options.path(name).map(Path::to_owned);
@@ -168,13 +188,13 @@ impl Config {
         };
         let config = Config {
             database,
-            place: place(url, &options, database)?,
+            place: place(url, &options, names.port)?,
             login: Login::new(url.user(), url.password(), options.path("password_file"))?,
             dbname: Some(url.path().to_owned()).filter(|name| !name.is_empty()),
             schema: identifier(&options, "schema")?,
             table: identifier(&options, "table")?.unwrap_or_else(|| layout.table().to_owned()),
             layout,
-            tls: tls_mode(&options, database),
+            tls: tls_mode(&options, names),
             ca: path("ca"),
             identity,
             application_name: options.text("application_name").unwrap_or("tenure").to_owned(),
@@ -202,14 +222,11 @@ impl Config {
             ));
         }
         if self.tls < TlsMode::Require && (self.ca.is_some() || self.identity.is_some()) {
-            return Err(invalid(match self.database {
-                Database::Postgres => {
-                    "`ca`, `cert` and `key` are for TLS: add `sslmode=verify-full`, or at least `sslmode=require`"
-                }
-                Database::MySql => {
-                    "`ca`, `cert` and `key` are for TLS: add `ssl-mode=verify_identity`, or at least `ssl-mode=required`"
-                }
-            }));
+            return Err(invalid(format!(
+                "`ca`, `cert` and `key` are for TLS: add `{}`, or at least `{}`",
+                self.database.tls_option(TlsMode::VerifyFull),
+                self.database.tls_option(TlsMode::Require)
+            )));
         }
         Ok(())
     }
@@ -308,42 +325,28 @@ fn layout(options: &Options) -> Result<Layout, BackendError> {
     }
 }
 
-fn place(url: &StoreUrl, options: &Options, database: Database) -> Result<Place, BackendError> {
-    let hosts = url.hosts().iter().cloned();
-    Ok(match options.text("host") {
-        Some(path) if !path.starts_with('/') => {
-            return Err(invalid(
-                "`host` is a Unix socket, or the folder of PostgreSQL's socket, and begins with `/`: write a host's name \
-                 before the database, `://HOST/DATABASE`",
-            ));
-        }
-        Some(path) => {
-            let port = url
-                .hosts()
-                .first()
-                .map_or(database.port(), |host| host.port_or(database.port()));
-            Place::Socket(PathBuf::from(path), port)
-        }
-        None => Place::Hosts(
-            hosts
-                .map(|host| host.with_default_port(database.port()))
-                .collect(),
-        ),
-    })
+fn place(url: &StoreUrl, options: &Options, port: u16) -> Result<Place, BackendError> {
+    let Some(path) = options.text("host") else {
+        let hosts = url.hosts().iter().cloned();
+        return Ok(Place::Hosts(
+            hosts.map(|host| host.with_default_port(port)).collect(),
+        ));
+    };
+    if !path.starts_with('/') {
+        return Err(invalid(
+            "`host` is a Unix socket, or the folder of PostgreSQL's socket, and begins with `/`: write a host's name before \
+             the database, `://HOST/DATABASE`",
+        ));
+    }
+    let port = url.hosts().first().map_or(port, |host| host.port_or(port));
+    Ok(Place::Socket(path.into(), port))
 }
 
-fn tls_mode(options: &Options, database: Database) -> TlsMode {
-    let word = match database {
-        Database::Postgres => options.one_of("sslmode"),
-        Database::MySql => options.one_of("ssl-mode"),
-    };
-    match word {
-        Some("disable" | "disabled") => TlsMode::Disable,
-        Some("require" | "required") => TlsMode::Require,
-        Some("verify-ca" | "verify_ca") => TlsMode::VerifyCa,
-        Some("verify-full" | "verify_identity") => TlsMode::VerifyFull,
-        _ => TlsMode::Prefer,
-    }
+fn tls_mode(options: &Options, names: &Names) -> TlsMode {
+    let given = options.one_of(names.tls_option);
+    let mut modes = TlsMode::ALL.into_iter().zip(names.tls_modes);
+    let mode = modes.find(|(_, word)| Some(**word) == given);
+    mode.map_or(TlsMode::Prefer, |(mode, _)| mode)
 }
 
 /// Reads the name of a table or schema. It is written into statements, so it may contain only letters, digits and `_`.
@@ -367,20 +370,18 @@ fn time_zone(options: &Options) -> Result<Option<String>, BackendError> {
     let Some(text) = options.text("time_zone") else {
         return Ok(None);
     };
-    let is_offset = match text.as_bytes() {
+    let bytes = text.as_bytes();
+    let is_offset = match bytes {
         [b'+' | b'-', hours @ .., b':', tens, ones] if hours.len() == 2 => {
             hours.iter().chain([tens, ones]).all(u8::is_ascii_digit)
         }
         _ => false,
     };
-    let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-/_".contains(&byte))
-        && !text
-            .split('-')
-            .skip(1)
-            .any(|part| part.starts_with(|first: char| first.is_ascii_digit()));
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-/_".contains(byte);
+    let is_sign_of_offset = |two: &[u8]| two[0] == b'-' && two[1].is_ascii_digit();
+    let is_name = bytes.first().is_some_and(u8::is_ascii_alphabetic)
+        && bytes.iter().all(is_allowed)
+        && !bytes.windows(2).any(is_sign_of_offset);
     match is_offset || is_name {
         true => Ok(Some(text.to_owned())),
         false => Err(invalid(

@@ -9,7 +9,7 @@ use tenure_backend::{BackendError, Effect, Fault};
 use tenure_endpoint::{Credentials, Host, addresses};
 use tokio::time::timeout;
 
-use super::config::{Config, Database, Place};
+use super::config::{Config, Place};
 use super::error::{invalid, not_connected};
 
 /// Opens connections to one kind of database.
@@ -83,10 +83,7 @@ pub(crate) fn user(config: &Config, credentials: &Credentials) -> Result<String,
     };
     let user = credentials.user_name().map(str::to_owned).or_else(own_name);
     user.filter(|user| !user.is_empty()).ok_or_else(|| {
-        let scheme = match config.database {
-            Database::Postgres => "postgres",
-            Database::MySql => "mysql",
-        };
+        let scheme = config.database.names().scheme;
         invalid(format!(
             "the URL names no user: write `{scheme}://USER:PASSWORD@HOST/DATABASE`"
         ))

@@ -1,49 +1,117 @@
-//! What `tenure doctor` finds on each kind of database.
+//! What `tenure doctor` finds: facts about a server, and checks that look for weaknesses in them.
 
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use tenure_backend::Finding;
+use tenure_backend::{Finding, Severity};
 
-use super::config::{Config, Database, Place, TlsMode};
+use super::config::{Config, Place, TlsMode};
 
-/// The server's clock beside this machine's.
-pub(crate) fn clock(server_us: i64) -> Option<Finding> {
+/// What is known of a server, by name. A kind of server that lacks a fact leaves it out.
+#[derive(Debug, Default)]
+pub(crate) struct Facts(HashMap<String, String>);
+
+impl Facts {
+    pub(crate) fn add(&mut self, name: &str, value: impl ToString) {
+        self.0.insert(name.to_lowercase(), value.to_string());
+    }
+
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        ["ON", "on", "1", "true"].contains(&self.text(name))
+    }
+
+    pub(crate) fn is_off(&self, name: &str) -> bool {
+        ["OFF", "off", "0", "false"].contains(&self.text(name))
+    }
+
+    pub(crate) fn number(&self, name: &str) -> i64 {
+        self.text(name).parse().unwrap_or_default()
+    }
+
+    /// Runs checks.
+    pub(crate) fn find(&self, checks: &[Check]) -> Vec<Finding> {
+        let found = checks.iter().filter(|Check(_, applies, ..)| applies(self));
+        found
+            .map(|Check(severity, _, what, why)| Finding::new(*severity, self.fill(what), self.fill(why)))
+            .collect()
+    }
+
+    /// Puts facts in the place of their names in braces.
+    fn fill(&self, template: &str) -> String {
+        let mut text = String::new();
+        let mut rest = template;
+        while let Some((before, after)) = rest.split_once('{')
+            && let Some((name, after)) = after.split_once('}')
+        {
+            text.extend([before, self.text(name)]);
+            rest = after;
+        }
+        text + rest
+    }
+}
+
+/// A weakness that a server may have: how serious it is, whether it is there, what it is, and its consequence.
+pub(crate) struct Check(Severity, Applies, &'static str, &'static str);
+
+type Applies = fn(&Facts) -> bool;
+
+/// `{name}` in the words stands for the fact of this name.
+impl Check {
+    pub(crate) const fn danger(applies: Applies, what: &'static str, consequence: &'static str) -> Self {
+        Check(Severity::Danger, applies, what, consequence)
+    }
+
+    pub(crate) const fn warning(applies: Applies, what: &'static str, consequence: &'static str) -> Self {
+        Check(Severity::Warning, applies, what, consequence)
+    }
+
+    pub(crate) const fn note(applies: Applies, what: &'static str, consequence: &'static str) -> Self {
+        Check(Severity::Note, applies, what, consequence)
+    }
+}
+
+/// The checks for each kind of database.
+const COMMON: [Check; 3] = [
+    Check::warning(
+        |server| server.number("connections") * 10 > server.number("max_connections") * 9,
+        "{connections} of {max_connections} connections are in use",
+        "clients that need another one are refused",
+    ),
+    Check::note(
+        |server| !server.text("clock_difference").is_empty(),
+        "the server's clock differs from this machine's by {clock_difference} s",
+        "leases end by the server's clock; if a server with this machine's clock took over, they would end early or late",
+    ),
+    Check::warning(
+        |server| server.is_on("is_readable_by_others"),
+        "the connection is not encrypted: the server does not offer TLS, and `{does_without_tls}` does without",
+        "anyone who reads the network sees the keys of the locks; add `{verifies_tls}`",
+    ),
+];
+
+/// Runs the checks of a kind of database, and those for each kind. Expects `time`, in microseconds since 1970, and
+/// `is_encrypted` among the facts, and adds those that the settings tell.
+pub(crate) fn find(mut facts: Facts, checks: &[Check], config: &Config) -> Vec<Finding> {
     let here = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    let there = Duration::from_micros(server_us.unsigned_abs());
+    let there = Duration::from_micros(facts.number("time").unsigned_abs());
     let difference = here.abs_diff(there).as_secs_f64();
-    (difference > 1.0).then(|| {
-        Finding::note(
-            format!("the server's clock differs from this machine's by {difference:.1} s"),
-            "leases end by the server's clock; if a server with this machine's clock took over, they would end early or late",
-        )
-    })
-}
-
-/// The connections of all clients beside the greatest number that the server allows.
-pub(crate) fn connections(used: i64, most: i64) -> Option<Finding> {
-    (used * 10 > most * 9).then(|| {
-        Finding::warning(
-            format!("{used} of {most} connections are in use"),
-            "clients that need another one are refused",
-        )
-    })
-}
-
-/// A connection through a network that others may read.
-pub(crate) fn encryption(config: &Config, is_encrypted: bool) -> Option<Finding> {
+    if difference > 1.0 {
+        facts.add("clock_difference", format!("{difference:.1}"));
+    }
     let is_local = |name: &str| ["localhost", "127.0.0.1", "::1"].contains(&name);
     let is_remote = match &config.place {
         Place::Socket(..) => false,
         Place::Hosts(hosts) => !hosts.iter().all(|host| is_local(host.name())),
     };
-    let (does_without, verifies) = match config.database {
-        Database::Postgres => ("sslmode=prefer", "sslmode=verify-full"),
-        Database::MySql => ("ssl-mode=preferred", "ssl-mode=verify_identity"),
-    };
-    (is_remote && !is_encrypted && config.tls == TlsMode::Prefer).then(|| {
-        Finding::warning(
-            format!("the connection is not encrypted: the server does not offer TLS, and `{does_without}` does without"),
-            format!("anyone who reads the network sees the keys of the locks; add `{verifies}`"),
-        )
-    })
+    let is_readable = is_remote && !facts.is_on("is_encrypted") && config.tls == TlsMode::Prefer;
+    facts.add("is_readable_by_others", is_readable);
+    facts.add("does_without_tls", config.database.tls_option(TlsMode::Prefer));
+    facts.add("verifies_tls", config.database.tls_option(TlsMode::VerifyFull));
+    facts.add("layout", config.layout.name());
+    facts.add("table", config.table_name());
+    [facts.find(checks), facts.find(&COMMON)].concat()
 }

@@ -5,6 +5,11 @@ use std::sync::Arc;
 use tenure_backend::{Backend, BackendError};
 
 use super::config::{Config, Database};
+use crate::lease_rows;
+#[cfg(feature = "mysql")]
+use crate::mysql;
+#[cfg(feature = "postgres")]
+use crate::postgres;
 
 /// Connects to the server, and checks its table. Writes nothing. Idle connections are closed after 10 s.
 ///
@@ -32,9 +37,9 @@ use super::config::{Config, Database};
 pub async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
     match config.database {
         #[cfg(feature = "postgres")]
-        Database::Postgres => crate::postgres::open(config).await,
+        Database::Postgres => lease_rows::open(postgres::Dialer::new(&config)?).await,
         #[cfg(feature = "mysql")]
-        Database::MySql => crate::mysql::open(config).await,
+        Database::MySql => lease_rows::open(mysql::Dialer::new(&config)?).await,
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         other => Err(left_out(other)),
     }
@@ -50,9 +55,12 @@ pub async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
 pub async fn create(config: Config) -> Result<(), BackendError> {
     match config.database {
         #[cfg(feature = "postgres")]
-        Database::Postgres => crate::postgres::create(config).await,
+        Database::Postgres => {
+            let script = [postgres::ONE_AT_A_TIME, &schema(&config)?].concat();
+            lease_rows::create(postgres::Dialer::new(&config)?, &script).await
+        }
         #[cfg(feature = "mysql")]
-        Database::MySql => crate::mysql::create(config).await,
+        Database::MySql => lease_rows::create(mysql::Dialer::new(&config)?, &schema(&config)?).await,
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         other => Err(left_out(other)),
     }
@@ -63,18 +71,21 @@ pub async fn create(config: Config) -> Result<(), BackendError> {
 /// # Errors
 /// `Unsupported` if the database was left out of this build.
 pub fn schema(config: &Config) -> Result<String, BackendError> {
-    match config.database {
+    let dialect = match config.database {
         #[cfg(feature = "postgres")]
-        Database::Postgres => Ok(crate::postgres::schema(config)),
+        Database::Postgres => postgres::dialect(config),
         #[cfg(feature = "mysql")]
-        Database::MySql => Ok(crate::mysql::schema(config)),
+        Database::MySql => mysql::dialect(config),
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        other => Err(left_out(other)),
-    }
+        other => return Err(left_out(other)),
+    };
+    Ok(lease_rows::schema(config.layout, &dialect))
 }
 
 #[cfg(not(all(feature = "postgres", feature = "mysql")))]
 fn left_out(database: Database) -> BackendError {
-    let name = database.name();
-    BackendError::unsupported(format!("{name} was left out of this build: enable its feature"))
+    let feature = database.names().scheme;
+    BackendError::unsupported(format!(
+        "`{feature}` was left out of this build: enable this feature"
+    ))
 }

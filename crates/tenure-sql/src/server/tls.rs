@@ -9,8 +9,6 @@ use tenure_endpoint::{Verification, tls_config_verifying};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConfig;
 
-#[cfg(not(feature = "tls"))]
-use super::config::Database;
 use super::config::{Config, TlsMode};
 #[cfg(feature = "tls")]
 use super::error::invalid;
@@ -51,10 +49,7 @@ pub(crate) fn refuse(config: &Config) -> Result<(), BackendError> {
     if config.tls <= TlsMode::Prefer {
         return Ok(());
     }
-    let option = match config.database {
-        Database::Postgres => "sslmode=disable",
-        Database::MySql => "ssl-mode=disabled",
-    };
+    let option = config.database.tls_option(TlsMode::Disable);
     Err(BackendError::unsupported(format!(
         "TLS was left out of this build: enable the feature `tls`, or write `{option}`"
     )))
