@@ -53,7 +53,15 @@ impl ZooKeeper {
     /// # Errors
     /// The system's error, or one with the server's output if it does not serve requests within 30 s.
     pub fn start(tick_time: Duration) -> io::Result<ZooKeeper> {
-        let mut server = Self::launch_with(tick_time, "", None, None)?;
+        Self::start_with(tick_time, "")
+    }
+
+    /// Starts a lone server. `settings` are further lines of its file `zoo.cfg`, such as those that limit sessions.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(tick_time: Duration, settings: &str) -> io::Result<ZooKeeper> {
+        let mut server = Self::launch_with(tick_time, settings, None, None)?;
         server.wait_until_it_serves()?;
         Ok(server)
     }

@@ -7,9 +7,13 @@ use std::time::Duration;
 use tenure_backend::BackendError;
 use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl};
 
-use crate::error::invalid;
+use crate::client::Acl;
+use crate::error::{colon_in_user, invalid};
 
 const OPTIONS: &[Known] = &[
+    Known::one_of("layout", &["curator", "kazoo", "ephemeral"]),
+    Known::one_of("acl", &["open", "creator"]),
+    Known::duration("tick_time"),
     Known::duration("connect_timeout"),
     Known::duration("command_timeout"),
     Known::path("password_file"),
@@ -42,6 +46,30 @@ pub struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) tls: Option<Tls>,
+    pub(crate) layout: Layout,
+    pub(crate) acl: Acl,
+    pub(crate) tick_time: Duration,
+}
+
+/// How locks are kept as nodes.
+///
+/// # Examples
+/// ```
+/// use tenure_zookeeper::{Config, Layout, StoreUrl};
+///
+/// let config = Config::from_url(&StoreUrl::parse("zookeeper://zk.example?layout=kazoo")?)?;
+/// assert_eq!(config.layout(), Layout::Kazoo);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Curator's: mutexes, read-write locks and semaphores, first come, first served.
+    #[default]
+    Curator,
+    /// Kazoo's: mutexes and read-write locks, first come, first served.
+    Kazoo,
+    /// The textbook's: one ephemeral node for each mutex, in no order.
+    Ephemeral,
 }
 
 /// TLS settings: the trusted authorities, and the certificate of the client.
@@ -75,6 +103,9 @@ impl Config {
                 "the URL names a user and no password: write `zookeeper://USER:PASSWORD@HOST`, or name a file with `password_file`",
             ));
         }
+        if url.user().is_some_and(|user| user.contains(':')) {
+            return Err(colon_in_user());
+        }
         if url.user().is_none() && url.password().is_some() {
             return Err(invalid(
                 "the URL has a password and no user: write `zookeeper://USER:PASSWORD@HOST`",
@@ -88,6 +119,16 @@ impl Config {
             connect_timeout: limit(&options, "connect_timeout", Duration::from_secs(5))?,
             command_timeout: limit(&options, "command_timeout", Duration::from_secs(3))?,
             tls: tls(url, &options)?,
+            layout: match options.one_of("layout") {
+                Some("kazoo") => Layout::Kazoo,
+                Some("ephemeral") => Layout::Ephemeral,
+                _ => Layout::Curator,
+            },
+            acl: match options.one_of("acl") {
+                Some("creator") => Acl::Creator,
+                _ => Acl::Open,
+            },
+            tick_time: limit(&options, "tick_time", Duration::from_secs(2))?,
         })
     }
 
@@ -127,6 +168,11 @@ impl Config {
     pub fn address(&self) -> String {
         let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
         hosts.join(",")
+    }
+
+    /// How locks are kept.
+    pub fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// The path of the node that all locks are below, without the slash at its start; empty for the root.
@@ -195,6 +241,7 @@ mod tests {
     fn a_url_that_contradicts_itself_is_refused() {
         for (url, words) in [
             ("zookeeper://s3cr3t@a", "a user and no password"),
+            ("zookeeper://ada%3Ab:s3cr3t@a", "contains a colon"),
             ("zookeeper://:s3cr3t@a", "a password and no user"),
             ("zookeeper://a?ca=/ca.pem", "write `zookeepers://`"),
             ("zookeepers://a?cert=/cert.pem", "belong together"),

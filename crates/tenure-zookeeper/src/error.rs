@@ -127,6 +127,13 @@ pub(crate) fn invalid(message: impl fmt::Display) -> BackendError {
     BackendError::new(Fault::Invalid, Effect::None, message.to_string())
 }
 
+/// Error for a user whose name ZooKeeper would cut.
+pub(crate) fn colon_in_user() -> BackendError {
+    invalid(
+        "the user's name contains a colon, at which ZooKeeper ends it (scheme `digest`): use another user",
+    )
+}
+
 /// Error for a request that is longer than ZooKeeper reads.
 pub(crate) fn too_large(limit: usize) -> BackendError {
     let message =

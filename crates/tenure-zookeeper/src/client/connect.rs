@@ -11,7 +11,8 @@ use super::frames::{FrameReader, FrameWriter, Stream, frames};
 use super::messages::{ConnectReply, ReplyHeader, connect, digest, opcode, request, xid};
 use crate::config::Config;
 use crate::error::{
-    Code, broken, malformed, not_connected, not_greeted, refused, session_ended, unknown_host, unreachable,
+    Code, broken, colon_in_user, malformed, not_connected, not_greeted, refused, session_ended, unknown_host,
+    unreachable,
 };
 
 /// What a session needs to go on with another connection. It is not printed: the password takes the session over.
@@ -132,6 +133,9 @@ impl Connector {
         let Some(user) = credentials.user_name() else {
             return Ok(());
         };
+        if user.contains(':') {
+            return Err(Failure::Session(colon_in_user()));
+        }
         let password = credentials.secret().map_or("", |secret| secret.expose());
         let message = request(xid::AUTH, opcode::AUTH, &digest(user, password));
         let answer = connection.exchange(&message).await;

@@ -1,0 +1,149 @@
+//! Requests that several verbs send: creating nodes with the containers above them, and finding a claim's nodes.
+
+use tenure_backend::{BackendError, ClaimId, Effect, Fault, Instant};
+
+use super::contenders::{Contender, contenders};
+use super::names::{LEASES, parent, uuid_of};
+use super::store::Locks;
+use super::table::Spot;
+use super::value::Value;
+use crate::client::{Client, Code, Created, Mode, code};
+use crate::config::Layout;
+
+/// How often a request is repeated that had no effect, because other clients have changed the lock meanwhile.
+pub(super) const MAX_REPEATS: u32 = 8;
+
+/// Error for a request that was repeated too often. None of them had an effect.
+pub(super) fn unsettled() -> BackendError {
+    let message = "other clients of ZooKeeper change this lock all the time: try again";
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}
+
+/// Error for a lock whose node, or one above it, cannot have children.
+fn is_ephemeral() -> BackendError {
+    let message = "the lock's node, or one above it, is an ephemeral node of ZooKeeper: another program, or the layout `ephemeral`, \
+         holds a lock there";
+    BackendError::new(Fault::UnknownKind, Effect::None, message)
+}
+
+/// Error for a claim that was placed before a request failed.
+pub(super) fn placed_but(error: BackendError) -> BackendError {
+    let message = "the claim was placed, but its state could not be read";
+    BackendError::because(error.fault(), Effect::Unknown, message, error)
+}
+
+/// The nodes of a claim, as they were found.
+pub(super) struct Found {
+    pub(super) nodes: Vec<String>,
+    pub(super) czxid: i64,
+    pub(super) version: i32,
+}
+
+impl Locks {
+    /// Creates a node, and missing containers above it. Returns when the request was sent that created it.
+    pub(super) async fn create(
+        &self,
+        client: &Client,
+        path: &str,
+        data: &[u8],
+        mode: Mode,
+    ) -> Result<(Created, Instant), BackendError> {
+        for _ in 0..MAX_REPEATS {
+            let sent = self.now();
+            let created = client.create(path, data, mode, self.config.acl).await;
+            let refused = created.as_ref().err().and_then(code);
+            match refused {
+                Some(Code::NO_NODE) => self.create_containers(client, parent(path)).await?,
+                Some(Code::NO_CHILDREN_FOR_EPHEMERALS) => return Err(is_ephemeral()),
+                _ => return created.map(|created| (created, sent)),
+            }
+        }
+        Err(unsettled())
+    }
+
+    /// Creates a container, and those above it that are missing.
+    pub(super) async fn create_containers(&self, client: &Client, path: &str) -> Result<(), BackendError> {
+        let mut missing = vec![path];
+        // Begins with the lowest one: a user may lack the permission to create nodes further up.
+        while let Some(path) = missing.last().filter(|path| !path.is_empty())
+            && !self.create_container(client, path).await?
+        {
+            missing.push(parent(path));
+        }
+        missing.pop();
+        while let Some(path) = missing.pop() {
+            self.create_container(client, path).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates a container. Returns false if its parent is missing.
+    async fn create_container(&self, client: &Client, path: &str) -> Result<bool, BackendError> {
+        let created = client.create_container(path, self.config.acl).await;
+        let refused = created.as_ref().err().and_then(code);
+        match refused {
+            Some(Code::NO_NODE) => Ok(false),
+            Some(Code::NODE_EXISTS) => Ok(true),
+            Some(Code::NO_CHILDREN_FOR_EPHEMERALS) => Err(is_ephemeral()),
+            _ => created.map(|_| true),
+        }
+    }
+
+    /// Reads the contenders below a node, the oldest first, and all names. There are none if the node is missing.
+    pub(super) async fn children(
+        &self,
+        client: &Client,
+        folder: &str,
+    ) -> Result<(Vec<Contender>, Vec<String>), BackendError> {
+        match client.get_children(folder).await {
+            Ok((children, _)) => Ok((contenders(folder, children.clone()), children)),
+            Err(error) if code(&error) == Some(Code::NO_NODE) => Ok((Vec::new(), Vec::new())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Finds the nodes of a claim, after a request of its session was not answered. An earlier request cannot create a node
+    /// after that: the leader has put it before the `sync`, or refuses it because the session has moved.
+    pub(super) async fn find(&self, id: ClaimId, spot: &Spot) -> Result<Option<Found>, BackendError> {
+        let client = &spot.session.client;
+        client.sync(&spot.folder).await?;
+        let permits = format!("{}/{LEASES}", parent(&spot.folder));
+        for folder in [&permits, &spot.folder] {
+            let nodes = match self.config.layout {
+                Layout::Ephemeral => vec![spot.folder.clone()],
+                _ => self.of_claim(client, folder, id).await?,
+            };
+            let Some(first) = nodes.first() else { continue };
+            match client.get_data(first).await {
+                Ok((data, stat)) => {
+                    let is_other = Value::read(&data).is_some_and(|value| value.id != id);
+                    if stat.ephemeral_owner == spot.session.id && !is_other {
+                        let (czxid, version) = (stat.czxid, stat.version);
+                        return Ok(Some(Found {
+                            nodes,
+                            czxid,
+                            version,
+                        }));
+                    }
+                }
+                Err(error) if code(&error) == Some(Code::NO_NODE) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The nodes below a node whose names say that they belong to a claim.
+    pub(super) async fn of_claim(
+        &self,
+        client: &Client,
+        folder: &str,
+        id: ClaimId,
+    ) -> Result<Vec<String>, BackendError> {
+        let (contenders, _) = self.children(client, folder).await?;
+        let own = contenders
+            .into_iter()
+            .filter(|one| one.name.uuid == Some(uuid_of(id)));
+        Ok(own.map(|one| one.path).collect())
+    }
+}
