@@ -17,6 +17,7 @@ mod process;
 mod proxy;
 mod redis;
 mod sentinel;
+mod shim;
 mod tree;
 mod zookeeper;
 mod zookeeper_ensemble;

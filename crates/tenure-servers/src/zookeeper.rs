@@ -34,6 +34,13 @@ const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 /// Time limit for one answer of a server.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
+/// What a server of an ensemble has besides.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) number: usize,
+    pub(crate) environment: Vec<(String, String)>,
+}
+
 /// A ZooKeeper server on free ports. Dropping this ends the server.
 #[derive(Debug)]
 pub struct ZooKeeper {
@@ -42,8 +49,7 @@ pub struct ZooKeeper {
     secure: Option<Port>,
     /// The content of `zoo.cfg`.
     settings: String,
-    /// The number of the server in its ensemble.
-    number: Option<usize>,
+    member: Option<Member>,
     process: Process,
 }
 
@@ -96,7 +102,7 @@ impl ZooKeeper {
         tick_time: Duration,
         settings: &str,
         secure: Option<Port>,
-        number: Option<usize>,
+        member: Option<Member>,
     ) -> io::Result<ZooKeeper> {
         let folder = tempfile::tempdir()?;
         let clients = Port::reserve()?;
@@ -109,13 +115,13 @@ impl ZooKeeper {
         );
         all += "admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n";
         all += settings;
-        let process = launch(&folder, &all, number)?;
+        let process = launch(&folder, &all, member.as_ref())?;
         Ok(ZooKeeper {
             folder,
             clients,
             secure,
             settings: all,
-            number,
+            member,
             process,
         })
     }
@@ -158,7 +164,7 @@ impl ZooKeeper {
         if data == Data::Lost {
             std::fs::remove_dir_all(self.folder.path().join("data"))?;
         }
-        self.process = launch(&self.folder, &self.settings, self.number)?;
+        self.process = launch(&self.folder, &self.settings, self.member.as_ref())?;
         Ok(())
     }
 
@@ -187,11 +193,11 @@ impl ZooKeeper {
 }
 
 /// Writes the settings, and starts a server on them.
-fn launch(folder: &TempDir, settings: &str, number: Option<usize>) -> io::Result<Process> {
+fn launch(folder: &TempDir, settings: &str, member: Option<&Member>) -> io::Result<Process> {
     let folder = folder.path();
     std::fs::create_dir_all(folder.join("data"))?;
-    if let Some(number) = number {
-        std::fs::write(folder.join("data/myid"), number.to_string())?;
+    if let Some(member) = member {
+        std::fs::write(folder.join("data/myid"), member.number.to_string())?;
     }
     let file = folder.join("zoo.cfg");
     std::fs::write(&file, settings)?;
@@ -204,7 +210,8 @@ fn launch(folder: &TempDir, settings: &str, number: Option<usize>) -> io::Result
     let file = file.display().to_string();
     let args = ["-cp".to_owned(), jars, MAIN.to_owned(), file];
     let args = [&options[..], &args].concat();
-    Process::start("java", &args, &[], &folder.join("zookeeper.log"))
+    let environment = member.map_or(&[][..], |member| &member.environment);
+    Process::start("java", &args, environment, &folder.join("zookeeper.log"))
 }
 
 /// The server's answer to a command of four letters.

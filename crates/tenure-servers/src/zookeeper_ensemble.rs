@@ -5,10 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use crate::port::Port;
 use crate::process::Data;
 use crate::proxy::{Proxy, Way};
-use crate::zookeeper::ZooKeeper;
+use crate::shim::{compile, preload};
+use crate::zookeeper::{Member, ZooKeeper};
 
 /// The number of servers.
 const SIZE: usize = 3;
@@ -21,12 +24,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// limit is short. A server repeats its vote at the latest after a second: by default it may wait a minute.
 const LIMITS: &str = "initLimit=6\nsyncLimit=5\nfastleader.maxNotificationInterval=1000\n";
 
+/// The library that keeps the servers' own ports on the loopback: a server has to be told to listen at all addresses.
+const LOOPBACK: &str = include_str!("../shim/loopback.c");
+
 /// Three ZooKeeper servers with a leader. Dropping this ends them.
 #[derive(Debug)]
 pub struct ZooKeeperEnsemble {
     servers: Vec<ZooKeeper>,
     links: Vec<Vec<Link>>,
     _ports: Vec<[Port; 2]>,
+    _shim: TempDir,
 }
 
 /// The network by which a server connects to another one: the other's port for followers, and that for elections.
@@ -45,6 +52,20 @@ impl ZooKeeperEnsemble {
     /// On a runtime with one thread: this blocks until the servers have a leader, and another thread must serve the
     /// proxies.
     pub async fn start(tick_time: Duration) -> io::Result<ZooKeeperEnsemble> {
+        Self::start_with(tick_time, "").await
+    }
+
+    /// As [`start`](Self::start). `further` are more lines of each server's file `zoo.cfg`, such as those that limit sessions.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the servers.
+    ///
+    /// # Errors
+    /// As [`ZooKeeper::start`].
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub async fn start_with(tick_time: Duration, further: &str) -> io::Result<ZooKeeperEnsemble> {
         let ports: io::Result<Vec<_>> = (0..SIZE)
             .map(|_| Ok([Port::reserve()?, Port::reserve()?]))
             .collect();
@@ -59,15 +80,22 @@ impl ZooKeeperEnsemble {
             links.push(of_server);
         }
         tokio::task::block_in_place(|| {
+            let shim = tempfile::tempdir()?;
+            let library = compile(shim.path(), "loopback", LOOPBACK)?;
             let start = |number| {
-                let settings = settings(number, &ports, &links[number]);
-                ZooKeeper::launch_with(tick_time, &settings, None, Some(number + 1))
+                let settings = settings(number, &ports, &links[number]) + further;
+                let member = Member {
+                    number: number + 1,
+                    environment: vec![preload(&library)],
+                };
+                ZooKeeper::launch_with(tick_time, &settings, None, Some(member))
             };
             let servers: io::Result<Vec<_>> = (0..SIZE).map(start).collect();
             let mut ensemble = ZooKeeperEnsemble {
                 servers: servers?,
                 links,
                 _ports: ports,
+                _shim: shim,
             };
             for server in &mut ensemble.servers {
                 server.wait_until_it_serves()?;

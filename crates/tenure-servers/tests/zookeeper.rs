@@ -25,6 +25,46 @@ fn a_server_keeps_its_port_over_restarts() {
     assert!(server.mode().is_some());
 }
 
+/// The addresses at which a process listens, as the system writes them.
+fn listens_at(process: u32) -> Vec<String> {
+    let sockets = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    let target = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.unwrap().path()).ok();
+    let sockets: Vec<_> = sockets.filter_map(target).collect();
+    let mut addresses = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        let table = std::fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap();
+        for line in table.lines() {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let socket = format!("socket:[{}]", fields[9]);
+            if fields[3] == "0A" && sockets.iter().any(|own| own.as_os_str() == &*socket) {
+                addresses.push(fields[1].to_owned());
+            }
+        }
+    }
+    addresses
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ensemble_listens_on_the_loopback_only() {
+    if !needs("zookeeper", "zookeeper") {
+        return;
+    }
+    let mut ensemble = ZooKeeperEnsemble::start(TICK).await.unwrap();
+    let mut count = 0;
+    for number in 0..3 {
+        for address in listens_at(ensemble.server_mut(number).process().pid()) {
+            let is_loopback = address
+                .split(':')
+                .next()
+                .is_some_and(|host| host.ends_with("0100007F"));
+            assert!(is_loopback, "{address}");
+            count += 1;
+        }
+    }
+    // Each has a port for clients and one for elections, and the leader one for followers.
+    assert_eq!(count, 7);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn another_server_leads_after_a_death_and_a_cut() {
     if !needs("zookeeper", "zookeeper") {
