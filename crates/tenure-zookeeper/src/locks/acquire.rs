@@ -15,7 +15,7 @@ use super::requests::{Found, placed_but};
 use super::store::Locks;
 use super::table::{Known, Placed, Spot};
 use super::targets::Target;
-use crate::client::{Code, Mode as NodeMode, code};
+use crate::client::Mode as NodeMode;
 use crate::config::Layout;
 
 /// Proof of a grant, for a transaction of your own: check in it that the node exists, and it has no effect after the claim has
@@ -107,17 +107,11 @@ impl Locks {
 
     /// Creates the node of a claim. `None` if another claim has the node, in the layout `ephemeral`.
     async fn place(&self, claim: &Claim, spot: Spot) -> Result<Option<(Placed, Instant)>, BackendError> {
-        let (path, mode) = match self.config.layout {
-            Layout::Ephemeral => (spot.folder.clone(), NodeMode::Ephemeral),
-            _ => (
-                format!(
-                    "{}/{}",
-                    spot.folder,
-                    self.names.contender(claim.at.id, claim.mode)
-                ),
-                NodeMode::EphemeralSequential,
-            ),
-        };
+        if self.config.layout == Layout::Ephemeral {
+            return self.place_node(claim, spot).await;
+        }
+        let name = self.names.contender(claim.at.id, claim.mode);
+        let (path, mode) = (format!("{}/{name}", spot.folder), NodeMode::EphemeralSequential);
         let data = self.value(claim).write();
         match self.create(&spot.session.client, &path, &data, mode).await {
             Ok((created, sent)) => {
@@ -128,7 +122,6 @@ impl Locks {
                 };
                 Ok(Some((self.put(claim, spot, found), sent)))
             }
-            Err(error) if code(&error) == Some(Code::NODE_EXISTS) => Ok(None),
             Err(error) => {
                 self.table.not_placed(claim.at.id, &error);
                 Err(error)

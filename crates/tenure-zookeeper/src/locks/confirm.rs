@@ -3,7 +3,7 @@
 use tenure_backend::{BackendError, ClaimId, HANDOVER_WINDOW, Loss};
 use tokio::time::sleep;
 
-use super::requests::{MAX_REPEATS, unsettled};
+use super::requests::{MAX_REPEATS, delete_all, unsettled};
 use super::sessions::marks;
 use super::store::Locks;
 use super::table::Placed;
@@ -16,7 +16,7 @@ impl Locks {
     pub(super) async fn confirm(&self, id: ClaimId, placed: &Placed) -> Result<Option<Placed>, BackendError> {
         let mut known = placed.clone();
         for _ in 0..MAX_REPEATS {
-            match known.spot.session.client.multi(&[known.unchanged()]).await {
+            match known.spot.session.client.multi(&known.unchanged()).await {
                 Ok(Outcome::Done { .. }) => return Ok(Some(known)),
                 Ok(Outcome::Refused { .. }) => match self.own(id, &known).await? {
                     Some(own) => known = own,
@@ -45,12 +45,8 @@ impl Locks {
                         loss = Some(Loss::Evicted { by: mark.evictor() });
                     }
                     None => {
-                        return Ok(self.adopt(
-                            id,
-                            placed,
-                            placed.nodes.clone(),
-                            (placed.czxid, stat.version),
-                        ));
+                        let stat = (placed.czxid, stat.version);
+                        return Ok(Some(self.adopt(id, placed, placed.nodes.clone(), stat)));
                     }
                 }
             }
@@ -62,7 +58,8 @@ impl Locks {
         if loss.is_none() {
             // A request that was not answered may have replaced the node.
             if let Some(found) = self.find(id, &placed.spot).await? {
-                return Ok(self.adopt(id, placed, found.nodes, (found.czxid, found.version)));
+                let stat = (found.czxid, found.version);
+                return Ok(Some(self.adopt(id, placed, found.nodes, stat)));
             }
             loss = Some(self.loss(id, placed).await?);
         }
@@ -70,24 +67,24 @@ impl Locks {
         Ok(None)
     }
 
-    /// Records the nodes of a claim as they were found. `None` if the claim has ended meanwhile.
+    /// Records the nodes of a claim as they were found.
     fn adopt(
         &self,
         id: ClaimId,
         placed: &Placed,
         nodes: Vec<String>,
         (czxid, version): (i64, i32),
-    ) -> Option<Placed> {
+    ) -> Placed {
         let adopted = Placed {
             nodes,
             czxid,
             version,
             ..placed.clone()
         };
-        let is_there = self
-            .table
+        // A claim that is being released stays as it is.
+        self.table
             .update(id, placed.czxid, |placed| *placed = adopted.clone());
-        is_there.then_some(adopted)
+        adopted
     }
 
     /// Finds out why a claim was lost whose node is gone: the session's bell names the evictor.
@@ -108,14 +105,12 @@ impl Locks {
 
     /// Removes the nodes of an evicted claim, because its evictor may have died before it could.
     fn remove_after_cooldown(&self, placed: &Placed) {
-        let (client, nodes) = (placed.spot.session.client.clone(), placed.nodes.clone());
+        let placed = placed.clone();
         tokio::spawn(async move {
             // sleep: the cooldown of the eviction.
             sleep(HANDOVER_WINDOW).await;
-            for node in nodes {
-                // If it fails, the node ends with its session.
-                let _ = client.delete(&node, None).await;
-            }
+            // If it fails, the nodes end with their session.
+            let _ = delete_all(&placed.spot.session.client, &placed.nodes).await;
         });
     }
 

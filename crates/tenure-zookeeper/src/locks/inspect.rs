@@ -144,11 +144,7 @@ impl Locks {
         };
         let is_semaphore = |child: &String| matches!(&**child, LOCKS | LEASES);
         if is_ephemeral {
-            return Ok(self
-                .holder(client, lock.to_owned(), Mode::Exclusive, None)
-                .await?
-                .into_iter()
-                .collect());
+            return Ok(self.holder_of_node(client, lock).await?.into_iter().collect());
         }
         let mut found = match children.iter().any(is_semaphore) {
             true => self.permits_of(client, lock).await?,
@@ -173,6 +169,28 @@ impl Locks {
             found.extend(try_join_all(read).await?.into_iter().flatten());
         }
         Ok(found)
+    }
+
+    /// Reads the holder of a lock that is one ephemeral node: what it wrote to its own node counts, because an eviction marks
+    /// that.
+    async fn holder_of_node(&self, client: &Client, lock: &str) -> Result<Option<Holder>, BackendError> {
+        let holder = self
+            .holder(client, lock.to_owned(), Mode::Exclusive, None)
+            .await?;
+        let Some(Holder {
+            id: HolderId::Claim(id),
+            ..
+        }) = holder
+        else {
+            return Ok(holder);
+        };
+        let own = self
+            .holder(client, self.names.own(id), Mode::Exclusive, None)
+            .await?;
+        Ok(own.map(|own| Holder {
+            nodes: vec![self.names.own(id), lock.to_owned()],
+            ..own
+        }))
     }
 
     /// Reads the holders and waiters of a semaphore.

@@ -5,13 +5,14 @@ use std::num::NonZeroU32;
 use tenure_backend::{BackendError, Claim, Effect, Fault, Instant, Kind, LockKey};
 
 use super::contenders::{Contender, Standing};
-use super::names::{LEASES, LOCKS, Names};
-use super::requests::placed_but;
+use super::names::{LEASES, LOCKS, Names, parent};
+use super::requests::{Found, MAX_REPEATS, is_ephemeral, placed_but, unsettled};
 use super::store::Locks;
-use super::table::Placed;
+use super::table::{Placed, Spot};
 use super::value::Value;
 use crate::client::{Client, Code, Done, Mode, Op, Outcome, code};
 use crate::config::Layout;
+use crate::error::refused;
 
 /// The most permits that a claim takes: all are taken in one request.
 const MAX_TAKE: u32 = 1_000;
@@ -36,6 +37,42 @@ impl Locks {
                 return Err(BackendError::new(Fault::UnknownKind, Effect::None, message));
             }
         })
+    }
+
+    /// Creates the lock's node in the layout `ephemeral`, and one of the claim's own. `None` if another claim has the lock.
+    pub(super) async fn place_node(
+        &self,
+        claim: &Claim,
+        spot: Spot,
+    ) -> Result<Option<(Placed, Instant)>, BackendError> {
+        let nodes = [self.names.own(claim.at.id), spot.folder.clone()];
+        let client = &spot.session.client;
+        let data = self.value(claim).write();
+        let create = |node: &String| Op::Create(node.clone(), data.clone(), Mode::Ephemeral, self.config.acl);
+        for _ in 0..MAX_REPEATS {
+            let sent = self.now();
+            match client.multi(&nodes.each_ref().map(create)).await {
+                Ok(Outcome::Done { zxid, .. }) => {
+                    let found = Found {
+                        nodes: nodes.into(),
+                        czxid: zxid,
+                        version: 0,
+                    };
+                    return Ok(Some((self.put(claim, spot, found), sent)));
+                }
+                Ok(Outcome::Refused { index, code }) => match code {
+                    Code::NODE_EXISTS => return Ok(None),
+                    Code::NO_NODE => self.create_containers(client, parent(&nodes[index])).await?,
+                    Code::NO_CHILDREN_FOR_EPHEMERALS => return Err(is_ephemeral()),
+                    code => return Err(refused(code)),
+                },
+                Err(error) => {
+                    self.table.not_placed(claim.at.id, &error);
+                    return Err(error);
+                }
+            }
+        }
+        Err(unsettled())
     }
 
     /// The kind of a lock, as far as its contenders' names do not say it.
@@ -138,7 +175,7 @@ impl Locks {
             )
         };
         let mut waiting = placed.clone();
-        for _ in 0..super::requests::MAX_REPEATS {
+        for _ in 0..MAX_REPEATS {
             let mut ops = waiting.deletes();
             ops.extend((0..take.get()).map(|_| create()));
             let sent = self.now();
@@ -170,7 +207,7 @@ impl Locks {
                         .await
                         .map_err(placed_but)?;
                 }
-                Ok(Outcome::Refused { code, .. }) => return Err(placed_but(crate::error::refused(code))),
+                Ok(Outcome::Refused { code, .. }) => return Err(placed_but(refused(code))),
                 Err(error) => {
                     if error.effect() == Effect::Unknown {
                         self.table.not_placed(id, &error);
@@ -179,7 +216,7 @@ impl Locks {
                 }
             }
         }
-        Err(placed_but(super::requests::unsettled()))
+        Err(placed_but(unsettled()))
     }
 }
 

@@ -65,6 +65,12 @@ impl Names {
         format!("{}/{BELLS}/{session:x}", self.root)
     }
 
+    /// The own node of a claim of the layout `ephemeral`. It is created and deleted with the lock's node, which another claim may
+    /// have later.
+    pub(super) fn own(&self, id: ClaimId) -> String {
+        format!("{}/{BELLS}/{}", self.root, uuid(id))
+    }
+
     /// The beginning of the name of a claim's node. With the number that ZooKeeper appends, it is the whole name.
     pub(super) fn contender(&self, id: ClaimId, mode: Mode) -> String {
         let uuid = uuid(id);

@@ -9,11 +9,14 @@ use tenure_backend::{
 };
 use tokio::time::sleep;
 
+use super::contenders::Name;
 use super::inspect::Holder;
-use super::requests::{Found, MAX_REPEATS, unsettled};
+use super::names::{name, uuid_of};
+use super::requests::{Found, MAX_REPEATS, delete_all, unsettled};
 use super::sessions::add_mark;
 use super::store::Locks;
 use super::table::{Known, Placed, Spot};
+use super::value::Value;
 use crate::client::{Client, Code, Done, Mode, Op, Outcome, code, is_session_end};
 use crate::config::Layout;
 
@@ -123,21 +126,9 @@ impl Locks {
         Err(unsettled())
     }
 
-    /// Removes the nodes of a claim, whatever was written to them. Returns whether there were some.
+    /// Removes the nodes of a claim, whatever was written to them. Returns whether they were there.
     pub(super) async fn remove(&self, placed: &Placed) -> Result<bool, BackendError> {
-        self.delete_all(&placed.spot.session.client, &placed.nodes).await
-    }
-
-    async fn delete_all(&self, client: &Client, nodes: &[String]) -> Result<bool, BackendError> {
-        let mut was_there = false;
-        for node in nodes {
-            match client.delete(node, None).await {
-                Ok(()) => was_there = true,
-                Err(error) if code(&error) == Some(Code::NO_NODE) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(was_there)
+        delete_all(&placed.spot.session.client, &placed.nodes).await
     }
 
     /// Removes the nodes that a request may have created which was not answered. Returns whether there were some. Looks for them
@@ -166,7 +157,7 @@ impl Locks {
 
     async fn remove_found(&self, id: ClaimId, spot: &Spot) -> Result<bool, BackendError> {
         match self.find(id, spot).await? {
-            Some(Found { nodes, .. }) => self.delete_all(&spot.session.client, &nodes).await,
+            Some(Found { nodes, .. }) => delete_all(&spot.session.client, &nodes).await,
             None => Ok(false),
         }
     }
@@ -237,9 +228,22 @@ impl Locks {
         // The last contender that held the lock at first: those that follow when it has left are not evicted.
         let mut last_holder = None;
         for _ in 0..MAX_REPEATS {
-            let all = self
+            let mut all = self
                 .contenders_of(&client, &self.names.lock(target.key()))
                 .await?;
+            if let ReleaseTarget::Claim(claim) = target {
+                // Curator's request to revoke the claim may have replaced what was written to its node.
+                for one in all.iter_mut().filter(|one| one.value.is_none()) {
+                    if Name::read(name(&one.nodes[0]))
+                        .is_some_and(|name| name.uuid == Some(uuid_of(claim.id)))
+                    {
+                        (one.id, one.value) = (
+                            HolderId::Claim(claim.id),
+                            Some(Value::unknown(claim.id, one.mode)),
+                        );
+                    }
+                }
+            }
             let last_holder = *last_holder.get_or_insert_with(|| {
                 let holders = all.iter().filter(|one| one.behind.is_none());
                 holders.map(|one| one.czxid).max()
@@ -267,7 +271,7 @@ impl Locks {
             }
             for one in marked {
                 // If the holder has removed it first, this eviction was the reason.
-                self.delete_all(&client, &one.nodes).await?;
+                delete_all(&client, &one.nodes).await?;
                 released.freed.push(one.id.clone());
             }
             if !has_changed || !released.freed.is_empty() {
@@ -281,7 +285,7 @@ impl Locks {
     /// Removes a foreign contender at once, and one that waits behind another. Returns false if one of these has left or changed.
     async fn mark(&self, client: &Client, one: &Holder, by: Option<Arc<str>>) -> Result<bool, BackendError> {
         let Some(value) = &one.value else {
-            return self.delete_all(client, &one.nodes).await;
+            return delete_all(client, &one.nodes).await;
         };
         let mark = value.clone().evicted(by);
         let bell = self.names.bell(one.session);

@@ -123,10 +123,8 @@ impl Locks {
         // Each round that is refused ends or changes at least one claim.
         while let Some(first) = renewals.first() {
             let session = first.placed.spot.session.clone();
-            let checks: Vec<Op> = renewals
-                .iter()
-                .map(|renewal| renewal.placed.unchanged())
-                .collect();
+            let checks_of = |renewal: &Renewal| renewal.placed.unchanged();
+            let checks: Vec<Op> = renewals.iter().flat_map(checks_of).collect();
             let sent = self.now();
             match session.client.multi(&checks).await {
                 Ok(Outcome::Done { .. }) => {
@@ -136,8 +134,14 @@ impl Locks {
                     replies.extend(renewed);
                     return replies;
                 }
-                Ok(Outcome::Refused { index, .. }) if index < renewals.len() => {
-                    let mut renewal = renewals.swap_remove(index);
+                Ok(Outcome::Refused { index, .. }) => {
+                    let positions = renewals.iter().enumerate();
+                    let mut position =
+                        positions.flat_map(|(at, renewal)| checks_of(renewal).into_iter().map(move |_| at));
+                    let Some(refused) = position.nth(index) else {
+                        return replies;
+                    };
+                    let mut renewal = renewals.swap_remove(refused);
                     let id = renewal.request.claim.id;
                     match self.own(id, &renewal.placed).await {
                         Ok(Some(own)) => {
@@ -148,7 +152,6 @@ impl Locks {
                         Err(error) => replies.push((renewal.at, RenewReply::Unknown(error))),
                     }
                 }
-                Ok(Outcome::Refused { .. }) => return replies,
                 Err(error) => {
                     let is_end = is_session_end(&error);
                     replies.extend(renewals.into_iter().map(|renewal| {

@@ -6,9 +6,9 @@ use super::contenders::{Contender, contenders};
 use super::names::{LEASES, parent, uuid_of};
 use super::store::Locks;
 use super::table::Spot;
-use super::value::Value;
-use crate::client::{Client, Code, Created, Mode, code};
+use crate::client::{Client, Code, Created, Mode, Op, Outcome, code};
 use crate::config::Layout;
+use crate::error::refused;
 
 /// How often a request is repeated that had no effect, because other clients have changed the lock meanwhile.
 pub(super) const MAX_REPEATS: u32 = 8;
@@ -20,7 +20,7 @@ pub(super) fn unsettled() -> BackendError {
 }
 
 /// Error for a lock whose node, or one above it, cannot have children.
-fn is_ephemeral() -> BackendError {
+pub(super) fn is_ephemeral() -> BackendError {
     let message = "the lock's node, or one above it, is an ephemeral node of ZooKeeper: another program, or the layout `ephemeral`, \
          holds a lock there";
     BackendError::new(Fault::UnknownKind, Effect::None, message)
@@ -110,22 +110,20 @@ impl Locks {
         let permits = format!("{}/{LEASES}", parent(&spot.folder));
         for folder in [&permits, &spot.folder] {
             let nodes = match self.config.layout {
-                Layout::Ephemeral => vec![spot.folder.clone()],
+                Layout::Ephemeral => vec![self.names.own(id), spot.folder.clone()],
                 _ => self.of_claim(client, folder, id).await?,
             };
             let Some(first) = nodes.first() else { continue };
             match client.get_data(first).await {
-                Ok((data, stat)) => {
-                    let is_other = Value::read(&data).is_some_and(|value| value.id != id);
-                    if stat.ephemeral_owner == spot.session.id && !is_other {
-                        let (czxid, version) = (stat.czxid, stat.version);
-                        return Ok(Some(Found {
-                            nodes,
-                            czxid,
-                            version,
-                        }));
-                    }
+                Ok((_, stat)) if stat.ephemeral_owner == spot.session.id => {
+                    let (czxid, version) = (stat.czxid, stat.version);
+                    return Ok(Some(Found {
+                        nodes,
+                        czxid,
+                        version,
+                    }));
                 }
+                Ok(_) => {}
                 Err(error) if code(&error) == Some(Code::NO_NODE) => {}
                 Err(error) => return Err(error),
             }
@@ -146,4 +144,25 @@ impl Locks {
             .filter(|one| one.name.uuid == Some(uuid_of(id)));
         Ok(own.map(|one| one.path).collect())
     }
+}
+
+/// Deletes the nodes of a claim in one step. Returns false if the first one is missing: the claim has left.
+pub(super) async fn delete_all(client: &Client, nodes: &[String]) -> Result<bool, BackendError> {
+    let mut deletes: Vec<Op> = nodes.iter().map(|node| Op::Delete(node.clone(), None)).collect();
+    while !deletes.is_empty() {
+        match client.multi(&deletes).await? {
+            Outcome::Done { .. } => return Ok(true),
+            Outcome::Refused {
+                index: 0,
+                code: Code::NO_NODE,
+            } => return Ok(false),
+            // A permit that was deleted by hand.
+            Outcome::Refused {
+                index,
+                code: Code::NO_NODE,
+            } => _ = deletes.remove(index),
+            Outcome::Refused { code, .. } => return Err(refused(code)),
+        }
+    }
+    Ok(false)
 }

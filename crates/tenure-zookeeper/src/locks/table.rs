@@ -29,7 +29,8 @@ pub(super) struct Spot {
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) spot: Spot,
-    /// The claim's nodes: one, or one for each permit that it holds. An eviction marks the first.
+    /// The claim's nodes: one; or one for each permit that it holds; or its own one, and the lock's node. An eviction marks the
+    /// first.
     pub(super) nodes: Vec<String>,
     /// Version of the first node, as this client knows it. An eviction changes it.
     pub(super) version: i32,
@@ -50,18 +51,25 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// The condition that the claim was not evicted.
-    pub(super) fn unchanged(&self) -> Op {
-        Op::Check(self.nodes[0].clone(), Some(self.version))
+    /// The conditions that the claim was not evicted, and that its nodes were not deleted. Two nodes are enough: only by hand are
+    /// they deleted one by one.
+    pub(super) fn unchanged(&self) -> Vec<Op> {
+        let nodes = self.nodes.iter().take(2).enumerate();
+        nodes
+            .map(|(at, node)| Op::Check(node.clone(), self.version_of(at)))
+            .collect()
     }
 
     /// Deletes the nodes, if the claim was not evicted.
     pub(super) fn deletes(&self) -> Vec<Op> {
-        let version = |at| (at == 0).then_some(self.version);
         let nodes = self.nodes.iter().enumerate();
         nodes
-            .map(|(at, node)| Op::Delete(node.clone(), version(at)))
+            .map(|(at, node)| Op::Delete(node.clone(), self.version_of(at)))
             .collect()
+    }
+
+    fn version_of(&self, at: usize) -> Option<i32> {
+        (at == 0).then_some(self.version)
     }
 }
 

@@ -37,6 +37,18 @@ impl Value {
         }
     }
 
+    /// The value of a claim of which only its ID is known.
+    pub(super) fn unknown(id: ClaimId, mode: Mode) -> Self {
+        Value {
+            mode,
+            id,
+            grants: 1,
+            granted_at: None,
+            text: None,
+            is_evicted: false,
+        }
+    }
+
     /// The value that marks the claim as evicted.
     pub(super) fn evicted(self, by: Option<Arc<str>>) -> Self {
         Value {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -28,10 +29,12 @@ fn config(url: &str) -> Config {
 pub(crate) struct Case {
     pub(crate) server: Arc<Mutex<ZooKeeper>>,
     pub(crate) node: String,
+    /// Where clients connect to, if not to the server itself.
+    pub(crate) via: Option<SocketAddr>,
     /// Options of the URL.
     pub(crate) options: &'static str,
     /// Whether the case is alone on its server.
-    restarts: bool,
+    pub(crate) restarts: bool,
 }
 
 impl Case {
@@ -41,13 +44,20 @@ impl Case {
         Case {
             server,
             node,
+            via: None,
             options: "tick_time=500ms",
             restarts,
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("{}/{}?{}", self.server.lock().url(), self.node, self.options)
+        let address = self.via.unwrap_or_else(|| self.server.lock().address());
+        format!("zookeeper://{address}/{}?{}", self.node, self.options)
+    }
+
+    /// The path of a node.
+    pub(crate) fn path(&self, below: &str) -> String {
+        format!("/{}/{below}", self.node)
     }
 }
 
