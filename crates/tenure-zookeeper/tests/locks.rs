@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use case::{Case, alone, shared};
 use futures_util::{FutureExt, StreamExt};
 use tenure_backend::{
-    AcquireReply, Cause, Claim, Effect, Fault, HolderId, Invalidation, LockKey, Loss, Mode, Phase,
-    ReleaseRequest, ReleaseTarget,
+    AcquireReply, Cause, Claim, Effect, Fault, HANDOVER_WINDOW, HolderId, Invalidation, LockKey, Loss, Mode,
+    Phase, ReleaseRequest, ReleaseTarget,
 };
 use tenure_servers::{Proxy, Way};
 use tenure_testkit::suite::{Fixture, TestClient};
-use tenure_zookeeper::client::{Acl, Client, Mode as NodeMode};
+use tenure_zookeeper::client::{Acl, Client, Event, Mode as NodeMode};
 use tenure_zookeeper::{Config, LockEvidence, StoreUrl};
 
 /// Time limit for what a test waits for.
@@ -332,7 +332,10 @@ async fn the_end_of_a_session_is_reported_at_once() {
     let client = Fixture::new(through).await.client().await;
     let raw = raw(&case).await;
     for _ in 0..5 {
-        let claim = client.claim(&key("k"), Mode::Exclusive);
+        // The only session has this length, so no hint comes from another one.
+        let claim = client.claim_as(&key("k"), Mode::Exclusive, |claim| {
+            claim.lease = Duration::from_secs(30);
+        });
         let node = node_of(&client, &claim).await.path;
         let stat = raw.exists(&node).await.expect("a reply").expect("a node");
         let hints = client.backend().clone().invalidations(claim.at.id.client());
@@ -380,6 +383,40 @@ async fn a_holder_learns_of_its_eviction_at_once() {
     }
     learned.sort();
     assert!(learned[4] < Duration::from_millis(100), "{learned:?}");
+}
+
+#[tokio::test]
+async fn an_eviction_marks_10_ms_before_it_deletes() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        let claim = clients[0].claim(&key("k"), Mode::Exclusive);
+        let node = node_of(&clients[0], &claim).await.path;
+        let mut marked = raw.get_data_watched(&node).await.expect("data").2;
+        let mut deleted = raw.get_children_watched(&node).await.expect("children").2;
+        let eviction = clients[1].send_release(ReleaseRequest {
+            target: ReleaseTarget::Claim(claim.at.clone()),
+            cause: Cause::Evicted { by: None },
+            successor: None,
+            cooldown: HANDOVER_WINDOW,
+        });
+        let pause = async {
+            assert_eq!(marked.fired().await, Event::DataChanged);
+            let marked = Instant::now();
+            assert_eq!(deleted.fired().await, Event::Deleted);
+            marked.elapsed()
+        };
+        let (released, pause) = tokio::join!(eviction, pause);
+        released.freed_it(&claim);
+        pauses.push(pause);
+    }
+    pauses.sort();
+    assert!(
+        pauses[4] >= HANDOVER_WINDOW - Duration::from_millis(1),
+        "{pauses:?}"
+    );
 }
 
 #[tokio::test]
