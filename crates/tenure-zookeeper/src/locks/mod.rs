@@ -10,6 +10,7 @@ mod examine;
 mod inspect;
 mod kinds;
 mod names;
+mod pool;
 mod profile;
 mod release;
 mod renew;

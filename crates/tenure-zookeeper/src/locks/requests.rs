@@ -3,7 +3,7 @@
 use tenure_backend::{BackendError, ClaimId, Effect, Fault, Instant};
 
 use super::contenders::{Contender, contenders};
-use super::names::{LEASES, parent, uuid_of};
+use super::names::{LEASES, LOCKS, name, parent, uuid_of};
 use super::store::Locks;
 use super::table::Spot;
 use crate::client::{Client, Code, Created, Mode, Op, Outcome, code};
@@ -107,8 +107,11 @@ impl Locks {
     pub(super) async fn find(&self, id: ClaimId, spot: &Spot) -> Result<Option<Found>, BackendError> {
         let client = &spot.session.client;
         client.sync(&spot.folder).await?;
-        let permits = format!("{}/{LEASES}", parent(&spot.folder));
-        for folder in [&permits, &spot.folder] {
+        let mut folders = vec![spot.folder.clone()];
+        if name(&spot.folder) == LOCKS {
+            folders.insert(0, format!("{}/{LEASES}", parent(&spot.folder)));
+        }
+        for folder in &folders {
             let nodes = match self.config.layout {
                 Layout::Ephemeral => vec![self.names.own(id), spot.folder.clone()],
                 _ => self.of_claim(client, folder, id).await?,
