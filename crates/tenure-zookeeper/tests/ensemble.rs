@@ -4,14 +4,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tenure_backend::{
     AcquireReply, Backend, Call, Claim, ClaimId, ClaimRef, ClientId, Clock, LockKey, RenewReply, RenewRequest,
 };
-use tenure_servers::ZooKeeperEnsemble;
+use tenure_servers::{Data, ZooKeeperEnsemble};
 use tenure_testkit::Subject;
+use tenure_testkit::suite::Fixture;
+use tenure_testkit::suite::mutual::competing_clients_never_hold_at_the_same_time;
 use tenure_zookeeper::{Config, StoreUrl, ZookeeperStore};
 use tokio::runtime::Runtime;
 
@@ -25,7 +27,7 @@ tenure_testkit::conformance!(case, groups: [mutual, claim]);
 
 /// The servers, and the runtime of the proxies between them.
 struct Servers {
-    ensemble: ZooKeeperEnsemble,
+    ensemble: Mutex<ZooKeeperEnsemble>,
     runtime: Option<Runtime>,
 }
 
@@ -36,7 +38,7 @@ impl Servers {
             let runtime = Runtime::new().expect("a runtime");
             let ensemble = runtime.block_on(runtime.spawn(ZooKeeperEnsemble::start_with(TICK, LONG)));
             Arc::new(Servers {
-                ensemble: ensemble.expect("no panic").expect("it starts"),
+                ensemble: Mutex::new(ensemble.expect("no panic").expect("it starts")),
                 runtime: Some(runtime),
             })
         };
@@ -55,7 +57,8 @@ impl Drop for Servers {
 
 /// A node of its own on the ensemble that the cases share.
 struct Case {
-    servers: Arc<Servers>,
+    _servers: Arc<Servers>,
+    hosts: Vec<String>,
     node: usize,
     clients: AtomicUsize,
 }
@@ -69,27 +72,51 @@ async fn case() -> Case {
         *shared = Arc::downgrade(&started);
         started
     });
-    Case {
-        servers,
-        node: NUMBER.fetch_add(1, Ordering::Relaxed),
-        clients: AtomicUsize::new(0),
+    Case::on(servers, NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Case {
+    fn on(servers: Arc<Servers>, node: usize) -> Self {
+        let hosts = hosts(&servers.ensemble.lock());
+        Case {
+            hosts,
+            _servers: servers,
+            node,
+            clients: AtomicUsize::new(0),
+        }
     }
 }
 
+fn hosts(ensemble: &ZooKeeperEnsemble) -> Vec<String> {
+    let servers = ensemble.servers().iter();
+    servers.map(|server| server.address().to_string()).collect()
+}
+
 /// The settings of a client that begins with this server.
-fn config(ensemble: &ZooKeeperEnsemble, first: usize, node: &str) -> Config {
-    let servers = ensemble.servers();
-    let hosts = (0..servers.len()).map(|at| servers[(first + at) % servers.len()].address().to_string());
-    let hosts = hosts.collect::<Vec<_>>().join(",");
-    let url = format!("zookeeper://{hosts}/{node}?tick_time=500ms");
+fn config(hosts: &[String], first: usize, node: &str) -> Config {
+    let mut hosts = hosts.to_vec();
+    let count = hosts.len();
+    hosts.rotate_left(first % count);
+    let url = format!("zookeeper://{}/{node}?tick_time=500ms", hosts.join(","));
     Config::from_url(&StoreUrl::parse(&url).expect("a URL")).expect("settings")
 }
 
 impl Subject for Case {
     fn client(&self) -> Call<Arc<dyn Backend>> {
         let first = self.clients.fetch_add(1, Ordering::Relaxed);
-        let config = config(&self.servers.ensemble, first, &format!("case-{}", self.node));
-        Call::new(ZookeeperStore::open(config))
+        let config = config(&self.hosts, first, &format!("case-{}", self.node));
+        Call::new(async move {
+            let end = Instant::now() + Duration::from_secs(30);
+            loop {
+                match ZookeeperStore::open(config.clone()).await {
+                    // There is no leader at present.
+                    Err(error) if error.is_transient() && Instant::now() < end => {}
+                    opened => return opened,
+                }
+                // sleep: no event tells when the servers have a leader.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
     }
 
     fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -107,7 +134,7 @@ async fn a_held_lock_outlives_the_death_of_the_leader() {
     let mut ensemble = ZooKeeperEnsemble::start_with(TICK, LONG)
         .await
         .expect("it starts");
-    let store = ZookeeperStore::open(config(&ensemble, 0, "locks")).await;
+    let store = ZookeeperStore::open(config(&hosts(&ensemble), 0, "locks")).await;
     let store = store.expect("a server answers");
     let at = ClaimRef {
         key: LockKey::new("k").expect("a name"),
@@ -140,4 +167,29 @@ async fn a_held_lock_outlives_the_death_of_the_leader() {
         // sleep: the engine, too, renews at intervals.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn competitors_exclude_each_other_while_leaders_die() {
+    let servers = Servers::start();
+    let fixture = Fixture::new(Case::on(servers.clone(), 0)).await;
+    let observer = fixture.client().await;
+    let competing = tokio::spawn(async move {
+        for _ in 0..3 {
+            competing_clients_never_hold_at_the_same_time(fixture.clone()).await;
+        }
+    });
+    let killing = tokio::task::spawn_blocking(move || {
+        let mut ensemble = servers.ensemble.lock();
+        while !competing.is_finished() {
+            let leader = ensemble.leader().expect("a leader");
+            ensemble.server_mut(leader).process().kill();
+            ensemble.restart(leader, Data::Kept).expect("it starts again");
+        }
+        competing
+    });
+    let competing = killing.await.expect("the servers start again");
+    competing.await.expect("no two hold the lock");
+    let left = observer.list("", 10).await;
+    assert_eq!(left, [], "no contender is left");
 }
