@@ -1,7 +1,6 @@
 //! Releasing: removes the nodes of a claim of this client, or evicts other contenders.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, BackendError, Cause, ClaimId, ClaimRef, Effect, HANDOVER_WINDOW, HolderId, Kind, Loss,
@@ -37,9 +36,9 @@ impl Locks {
             successor.check(&self.profile.limits)?;
         }
         let released = match (&request.target, &request.cause) {
-            (target, Cause::Evicted { by }) => self.evict(target, by.clone(), request.cooldown).await?,
+            (target, Cause::Evicted { by }) => self.evict(target, by.clone()).await?,
             (ReleaseTarget::Claim(claim), _) => self.release_own(claim, request.successor.as_ref()).await?,
-            (target, _) => self.evict(target, None, request.cooldown).await?,
+            (target, _) => self.evict(target, None).await?,
         };
         let successor = match (request.successor, released.successor) {
             (Some(successor), None) => Some(self.acquire(successor.claim, successor.not_after).await),
@@ -220,7 +219,6 @@ impl Locks {
         self: &Arc<Self>,
         target: &ReleaseTarget,
         by: Option<Arc<str>>,
-        cooldown: Duration,
     ) -> Result<Released, BackendError> {
         let client = self.any_session().await?.client.clone();
         // The server may not have seen yet what is to be evicted.
@@ -265,9 +263,9 @@ impl Locks {
                 }
             }
             if !marked.is_empty() {
-                // sleep: the cooldown. A claim at the head of the queue is marked like a holder: only its client knows whether it
-                // was granted.
-                sleep(cooldown.min(HANDOVER_WINDOW)).await;
+                // sleep: the cooldown, also if none is asked for: an acquire relies on it that was answered meanwhile. A claim at
+                // the head of the queue is marked like a holder: only its client knows whether it was granted.
+                sleep(HANDOVER_WINDOW).await;
             }
             for one in marked {
                 // If the holder has removed it first, this eviction was the reason.
