@@ -18,6 +18,9 @@ const MAX_SESSIONS: usize = 4;
 /// The length of the session that is opened first: the lease that claims usually have.
 const USUAL_LEASE: Duration = Duration::from_secs(30);
 
+/// The pause after an attempt to open a session.
+const OPEN_AGAIN: Duration = Duration::from_millis(100);
+
 /// The pause before a bell is read again after an error.
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
@@ -53,7 +56,16 @@ impl Locks {
         if let Some(session) = self.choose(lease) {
             return Ok(session);
         }
-        let session = Arc::new(Session::open(self.config.clone(), &self.names, &*self.clock, lease).await?);
+        let opened = Session::open(self.config.clone(), &self.names, &*self.clock, lease).await;
+        let session = match (opened, self.last_resort(lease)) {
+            (Ok(session), _) => Arc::new(session),
+            (Err(error), Some(session)) if error.is_transient() => return Ok(session),
+            (Err(error), _) => {
+                // sleep: servers without a leader refuse at once, and callers try again at once.
+                sleep(OPEN_AGAIN).await;
+                return Err(error);
+            }
+        };
         self.create_bell(&session).await?;
         if self.is_closed() {
             return Err(BackendError::closed());
@@ -69,6 +81,13 @@ impl Locks {
         tasks.spawn(keep);
         tasks.spawn(listen(Arc::downgrade(self), session.clone(), heard));
         Ok(session)
+    }
+
+    /// A session of this length that is not fresh. Its requests wait for the next connection.
+    fn last_resort(&self, lease: Duration) -> Option<Arc<Session>> {
+        let pool = self.sessions.pool.lock();
+        let is_usable = |session: &&Arc<Session>| session.is_alive() && session.asked == lease;
+        pool.iter().find(is_usable).cloned()
     }
 
     /// Returns the session that was opened for this length of lease, or `None` to open one. With the most sessions open, takes
