@@ -1,22 +1,34 @@
-// redsync, driven line by line by Tenure's tests. interop/src/peer.rs describes the requests.
+// Lock clients, driven line by line by Tenure's tests. interop/src/peer.rs describes the requests. The URL of the request
+// `open` chooses the client.
 package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
-	"math"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/go-redsync/redsync/v4"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/redis/go-redis/v9"
 )
+
+// A client of one project on one server.
+type client interface {
+	// A lock for one owner.
+	lock(kind, key string) (lock, error)
+	close() error
+}
+
+// A lock, used by one owner.
+type lock interface {
+	acquire() error
+	try() (bool, error)
+	release() error
+	// Increments a number by reading and then writing it, so that two holders at a time lose an increment.
+	raise(counter string) error
+}
 
 var output sync.Mutex
 
@@ -31,23 +43,21 @@ func answer(id int, fields map[string]any) {
 	os.Stdout.Write(append(line, '\n'))
 }
 
-// A client of redsync on one server.
+// A connected client and its owners.
 type peer struct {
-	redis  *redis.Client
-	sync   *redsync.Redsync
-	lease  time.Duration
+	client client
 	owners map[string]*owner
 }
 
-// A goroutine that does one thing at a time, with one mutex for each key.
+// A goroutine that does one thing at a time, with one lock for each key.
 type owner struct {
-	peer    *peer
-	mutexes map[string]*redsync.Mutex
-	work    chan func()
+	client client
+	locks  map[string]lock
+	work   chan func()
 }
 
-func connect(url, leaseMs string) (*peer, error) {
-	options, err := redis.ParseURL(url)
+func connect(address, leaseMs string) (client, error) {
+	parsed, err := url.Parse(address)
 	if err != nil {
 		return nil, err
 	}
@@ -55,18 +65,16 @@ func connect(url, leaseMs string) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := redis.NewClient(options)
-	return &peer{
-		redis:  client,
-		sync:   redsync.New(goredis.NewPool(client)),
-		lease:  time.Duration(ms) * time.Millisecond,
-		owners: map[string]*owner{},
-	}, nil
+	lease := time.Duration(ms) * time.Millisecond
+	if parsed.Scheme == "etcd" {
+		return connectEtcd(parsed, lease)
+	}
+	return connectRedis(address, lease)
 }
 
 func (peer *peer) owner(name string) *owner {
 	if peer.owners[name] == nil {
-		created := &owner{peer, map[string]*redsync.Mutex{}, make(chan func(), 1024)}
+		created := &owner{peer.client, map[string]lock{}, make(chan func(), 1024)}
 		go func() {
 			for work := range created.work {
 				work()
@@ -77,72 +85,49 @@ func (peer *peer) owner(name string) *owner {
 	return peer.owners[name]
 }
 
-func (owner *owner) acquire(key string, tries int) error {
-	mutex := owner.peer.sync.NewMutex(key, redsync.WithExpiry(owner.peer.lease), redsync.WithTries(tries))
-	if err := mutex.Lock(); err != nil {
-		return err
+func (owner *owner) serve(verb, kind, key string, rest []string) (any, error) {
+	lock := owner.locks[key]
+	if lock == nil {
+		created, err := owner.client.lock(kind, key)
+		if err != nil {
+			return nil, err
+		}
+		lock, owner.locks[key] = created, created
 	}
-	owner.mutexes[key] = mutex
-	return nil
-}
-
-func (owner *owner) serve(verb, key string, rest []string) (any, error) {
 	switch verb {
 	case "acquire":
-		return nil, owner.acquire(key, math.MaxInt32)
+		return nil, lock.acquire()
 	case "try":
-		return owner.acquire(key, 1) == nil, nil
-	case "count":
-		return owner.count(key, rest[0], rest[1])
-	}
-	mutex := owner.mutexes[key]
-	if verb == "state" {
-		if mutex != nil && mutex.Until().After(time.Now()) {
-			return 1, nil
-		}
-		return 0, nil
-	}
-	if mutex == nil {
-		return nil, fmt.Errorf("%s was never acquired", key)
-	}
-	switch verb {
+		return lock.try()
 	case "release":
-		released, err := mutex.Unlock()
-		if err == nil && !released {
-			err = fmt.Errorf("%s is not held", key)
-		}
-		return nil, err
+		return nil, lock.release()
 	case "extend":
-		return mutex.Extend()
+		return lock.(interface{ extend() (bool, error) }).extend()
+	case "count":
+		return count(lock, rest[0], rest[1])
 	}
 	return nil, fmt.Errorf("no such verb: %s", verb)
 }
 
-// Increments by reading and then writing, so that two holders at a time lose an increment. Returns the longest wait in
-// ms.
-func (owner *owner) count(key, counter, turns string) (any, error) {
+// Returns the longest wait in ms.
+func count(lock lock, counter, turns string) (any, error) {
 	number, err := strconv.Atoi(turns)
 	if err != nil {
 		return nil, err
 	}
-	background := context.Background()
 	var longest time.Duration
 	for turn := 0; turn < number; turn++ {
 		asked := time.Now()
-		if _, err := owner.serve("acquire", key, nil); err != nil {
+		if err := lock.acquire(); err != nil {
 			return nil, err
 		}
 		if waited := time.Since(asked); waited > longest {
 			longest = waited
 		}
-		before, err := owner.peer.redis.Get(background, counter).Int()
-		if err != nil && err != redis.Nil {
+		if err := lock.raise(counter); err != nil {
 			return nil, err
 		}
-		if err := owner.peer.redis.Set(background, counter, before+1, 0).Err(); err != nil {
-			return nil, err
-		}
-		if _, err := owner.serve("release", key, nil); err != nil {
+		if err := lock.release(); err != nil {
 			return nil, err
 		}
 	}
@@ -166,20 +151,20 @@ func main() {
 		if err != nil {
 			panic(err)
 		}
-		verb, client, rest := words[1], words[2], words[3:]
+		verb, name, rest := words[1], words[2], words[3:]
 		switch verb {
 		case "open":
 			connected, err := connect(rest[0], rest[1])
-			peers[client] = connected
+			peers[name] = &peer{connected, map[string]*owner{}}
 			reply(id, "", err)
 		case "close":
-			reply(id, nil, peers[client].redis.Close())
-			delete(peers, client)
+			reply(id, nil, peers[name].client.close())
+			delete(peers, name)
 		default:
-			owner := peers[client].owner(rest[0])
-			key, arguments := rest[2], rest[3:]
+			owner := peers[name].owner(rest[0])
+			kind, key, arguments := rest[1], rest[2], rest[3:]
 			owner.work <- func() {
-				value, err := owner.serve(verb, key, arguments)
+				value, err := owner.serve(verb, kind, key, arguments)
 				reply(id, value, err)
 			}
 		}

@@ -28,6 +28,10 @@ pub enum Driver {
     Psycopg,
     /// The textbook's SQL, on MariaDB.
     PyMySql,
+    /// Processes of `etcdctl lock`.
+    Etcdctl,
+    /// The package `concurrency` of etcd's client for Go.
+    GoEtcd,
 }
 
 /// A tool that a driver needs. Columns: name in `PATH`, Debian package.
@@ -36,6 +40,7 @@ type Tool = [&'static str; 2];
 const JAVA: &[Tool] = &[["mvn", "maven"], ["javac", "default-jdk-headless"]];
 const PYTHON: &[Tool] = &[["python3", "python3"], ["pip3", "python3-pip"]];
 const GO: &[Tool] = &[["go", "golang-go"]];
+const ETCDCTL: &[Tool] = &[["go", "golang-go"], ["etcdctl", "etcd-client"]];
 const NODE: &[Tool] = &[["node", "nodejs"], ["npm", "npm"]];
 
 impl Driver {
@@ -43,7 +48,7 @@ impl Driver {
     pub const REDISSON: [Driver; 2] = [Driver::Redisson, Driver::RedissonOld];
 
     /// Every driver, in the order of the variants.
-    pub const ALL: [Driver; 9] = [
+    pub const ALL: [Driver; 11] = [
         Driver::Redisson,
         Driver::RedissonOld,
         Driver::Spring,
@@ -53,6 +58,8 @@ impl Driver {
         Driver::ShedLock,
         Driver::Psycopg,
         Driver::PyMySql,
+        Driver::Etcdctl,
+        Driver::GoEtcd,
     ];
 
     /// The client's name and release.
@@ -67,6 +74,8 @@ impl Driver {
             Driver::ShedLock => "ShedLock 7.10.1",
             Driver::Psycopg => "psycopg 3.3.9",
             Driver::PyMySql => "PyMySQL 1.2.4",
+            Driver::Etcdctl => "etcdctl 3.4.23",
+            Driver::GoEtcd => "client/v3 3.5.9",
         }
     }
 
@@ -132,13 +141,18 @@ impl Driver {
             }
             Driver::RedisPy => (PYTHON, python(), "python3 driver.py redis_lock"),
             Driver::Psycopg | Driver::PyMySql => (PYTHON, python(), "python3 driver.py textbook"),
-            Driver::Redsync => (GO, Build::new("go", "driver", "go build -o driver ."), "./driver"),
+            Driver::Redsync | Driver::GoEtcd => (GO, go(), "./driver"),
+            Driver::Etcdctl => (ETCDCTL, go(), "./driver"),
             Driver::NodeRedlock => {
                 let npm = "npm ci --silent --prefer-offline --no-audit --no-fund";
                 (NODE, Build::new("node", "driver", npm), "node driver.mjs")
             }
         }
     }
+}
+
+fn go() -> Build {
+    Build::new("go", "driver", "go build -o driver .")
 }
 
 fn python() -> Build {

@@ -11,8 +11,7 @@
 //! ```
 //!
 //! Every request except `open` and `close` names a client, an owner, a kind of lock, a key, and what its verb needs:
-//! `acquire`, `try`, `release`, `extend`, `state` (the number of holds), `count` (increments a number under the lock),
-//! and verbs that only one driver knows. To let a driver die, a test kills its process.
+//! `acquire`, `try`, `release`, `count` (increments a number under the lock), and verbs that only some drivers know. To let a driver die, a test kills its process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -201,8 +200,8 @@ impl Lock {
     }
 
     /// Repeats `turns` times: locks, reads the number `counter`, writes it plus 1, unlocks. Returns the longest wait in
-    /// milliseconds. Without mutual exclusion, increments are lost. `counter` is a string in Redis, or a table with the
-    /// column `value` in a database.
+    /// milliseconds. Without mutual exclusion, increments are lost. `counter` is a string in Redis, a table with the
+    /// column `value` in a database, or a file.
     pub fn count(&self, counter: &str, turns: u32) -> Reply<u64> {
         self.ask("count", &[counter, &turns.to_string()])
     }

@@ -22,14 +22,14 @@ pgbouncer    | pgbouncer            | shares that server's connections among cli
 mariadbd     | mariadb-server       | is a server that the tests start
 mariadb      | mariadb-client       | reads what is in that server
 etcd         | etcd-server          | is a server that the tests start
-etcdctl      | etcd-client          | reads what is in that server
+etcdctl      | etcd-client          | reads what is in that server, and locks there next to Tenure
 zookeeper    | zookeeper            | is a server that the tests start
 openssl      | openssl              | makes the certificates of a server with TLS
 python3      | python3              | starts commands with unusual signal masks, and drives redis-py, psycopg and PyMySQL
 pip3         | python3-pip          | fetches redis-py, psycopg and PyMySQL
 javac        | default-jdk-headless | compiles the drivers of Redisson, Spring and ShedLock, and brings their Java
 mvn          | maven                | fetches Redisson, Spring and ShedLock
-go           | golang-go            | fetches redsync, and builds its driver
+go           | golang-go            | fetches redsync and etcd's client, and builds their driver
 node         | nodejs               | drives node-redlock
 npm          | npm                  | fetches node-redlock
 prometheus   | prometheus           | reads the metrics that the example exports

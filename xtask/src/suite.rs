@@ -24,13 +24,15 @@ const ALONE: [&str; 4] = [
 ];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
-const FIRST: [&str; 10] = [
+const FIRST: [&str; 12] = [
     "interop/clients",
     "interop/databases",
+    "interop/etcd",
     APART,
     "tenure-quorum/redis",
     "tenure-redis/conformance",
     "tenure-redis/string_conformance",
+    "tenure-etcd/conformance",
     "tenure-faults/topologies",
     "tenure-redis/cluster_conformance",
     "tenure-redis/sentinel",
@@ -86,7 +88,8 @@ pub(crate) fn interop_table() -> Result<(), Failure> {
     if let Some(skipped) = setup::run(true)?.first() {
         return Err(format!("{skipped}; the tables need every client").into());
     }
-    let mut command = cargo("test --package tenure-interop --all-features --test clients --test databases");
+    let mut command =
+        cargo("test --package tenure-interop --all-features --test clients --test databases --test etcd");
     command.env("TENURE_INTEROP_TABLE", "write");
     run_command(command)
 }

@@ -72,6 +72,9 @@ pub struct Grant {
     /// A store that ties claims to a session or shared lease sets the time of the last confirmed keep-alive. A quorum
     /// of stores sets the earliest `held_from` in its majority.
     pub held_from: Instant,
+    /// The moment before the request was sent that found the claim granted: `held_from`, or later in a store with shared
+    /// leases. Local hand-overs within [`HANDOVER_WINDOW`](crate::HANDOVER_WINDOW) of it are safe.
+    pub confirmed_from: Instant,
     /// Length of the lease from `held_from` on, after rounding to the store's limits.
     pub lease: Duration,
     /// Proof of the grant, for functions of the backend that write only while the claim holds the key.
@@ -84,6 +87,7 @@ impl Grant {
         Grant {
             tokens,
             held_from,
+            confirmed_from: held_from,
             lease,
             evidence: None,
         }

@@ -74,10 +74,15 @@ impl RenewRequest {
     /// Checks what a store with this profile can refuse before it looks at the claim.
     ///
     /// # Errors
-    /// [`Fault::Limit`] if the lease is longer than `max_lease`. For a downgrade also [`Fault::Unsupported`] if the store
-    /// has no read-write locks, and [`Fault::Invalid`] if the request may renew a waiter.
+    /// [`Fault::Limit`] if the lease is longer than `max_lease`; [`Fault::Unsupported`] if the request raises tokens that the
+    /// store cannot raise. For a downgrade also [`Fault::Unsupported`] if the store has no read-write locks, and
+    /// [`Fault::Invalid`] if the request may renew a waiter.
     pub fn check(&self, profile: &Profile) -> Result<(), BackendError> {
         profile.limits.check_lease(self.lease)?;
+        if self.raise.is_some() && !profile.raises_tokens {
+            let message = "this store cannot raise its tokens, so it cannot be a member of a quorum";
+            return refused(Fault::Unsupported, message);
+        }
         if self.downgrade && profile.read_write == Order::None {
             let message = "this store has no read-write locks, so it cannot downgrade one";
             return refused(Fault::Unsupported, message);

@@ -145,8 +145,7 @@ impl fmt::Display for Kind {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fairness {
-    /// No order. A claim that is not granted leaves nothing in the store, unless the store serves unfair claims as
-    /// fair ones ([`Order::FifoForBoth`](crate::Order::FifoForBoth)).
+    /// No order. A claim that is not granted leaves nothing in the store.
     #[default]
     Unfair,
     /// First come, first served. The claim waits in the store's queue, with its own lease. A queue with a live

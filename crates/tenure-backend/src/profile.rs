@@ -62,6 +62,8 @@ pub struct Profile {
     pub replicas: u64,
     /// Through which failures the store's fencing tokens keep rising.
     pub fencing: Fencing,
+    /// Whether a renewal can raise the tokens ([`RenewRequest::raise`](crate::RenewRequest::raise)), which a quorum needs.
+    pub raises_tokens: bool,
     /// How a waiter learns that its claim can be granted.
     pub wake_up: WakeUp,
     /// Whether the store remembers ended claims until their `not_after` has passed (B5).
@@ -126,7 +128,7 @@ pub enum Order {
     Fifo,
     /// Fair and unfair claims.
     Both,
-    /// The store has only one order: it serves unfair claims as fair ones.
+    /// Fair and unfair claims, in one order: an unfair claim is granted only if no claim waits, and is not queued.
     FifoForBoth,
 }
 
@@ -437,6 +439,7 @@ impl Profile {
             server_death: ServerDeath::Outage,
             replicas: 0,
             fencing: Fencing::None,
+            raises_tokens: false,
             wake_up: WakeUp::Poll,
             remembers_ended: false,
             reports_waiters: false,

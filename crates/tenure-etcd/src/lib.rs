@@ -4,8 +4,10 @@
 pub mod client;
 mod config;
 mod error;
+mod locks;
 #[cfg(feature = "tls")]
 mod tls;
 
 pub use config::{Config, Tls};
+pub use locks::{EtcdStore, LockEvidence};
 pub use tenure_endpoint::{Credentials, Host, Secret, StoreUrl};

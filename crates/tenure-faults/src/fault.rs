@@ -83,7 +83,7 @@ pub(crate) enum StoreFault {
     Replace(usize),
     /// A replica takes over without a failure of the master, or a slot moves to another node.
     Move(usize),
-    /// All clients of a server are disconnected.
+    /// All clients of a server are disconnected; a member of etcd is cut off from the others.
     Cut(Target),
     /// The server's clock is set forward or back by this many milliseconds.
     Step(i64),
@@ -100,6 +100,8 @@ pub(crate) struct Allowed {
     pub(crate) forgets: bool,
     /// Replicas take over from masters.
     pub(crate) replicated: bool,
+    /// Masters are not paused: etcd 3.4.23 then ends leases that were just renewed.
+    pub(crate) spares_masters: bool,
     /// The store promises that no injected fault makes two clients hold a key.
     pub(crate) withstands_all: bool,
 }
@@ -174,8 +176,12 @@ impl StoreFault {
         let step = 100 + dice.below(4_900) as i64;
         let (master, number) = (dice.chance(60), dice.below(1_000) as usize);
         let target = Target { master, number };
+        let paused = Target {
+            master: master && !allowed.spares_masters,
+            number,
+        };
         let fault = match dice.below(7) {
-            0 | 1 => StoreFault::Pause(target, millis(dice, 50, 3_000)),
+            0 | 1 => StoreFault::Pause(paused, millis(dice, 50, 3_000)),
             2 if allowed.loses && behind == 0 => StoreFault::Restart(target, Data::Lost, down),
             // A master that may forget its data is replaced, so that it comes back as a replica: as the master, it
             // would make its replicas forget too.
@@ -183,7 +189,7 @@ impl StoreFault {
                 StoreFault::Replace(number)
             }
             2 | 3 if behind == 0 || !allowed.forgets => StoreFault::Restart(target, Data::Kept, down),
-            2 | 3 => StoreFault::Pause(target, down),
+            2 | 3 => StoreFault::Pause(paused, down),
             // A step forward always goes beyond the largest offset so far: random steps would rarely reach that.
             4 if allowed.steps => StoreFault::Step(behind + step),
             5 if allowed.steps => StoreFault::Step(-step),
@@ -218,6 +224,7 @@ mod tests {
         loses: true,
         forgets: false,
         replicated: false,
+        spares_masters: false,
         withstands_all: false,
     };
 

@@ -35,9 +35,18 @@ pub(crate) const KEYS: [Key; 10] = [
 
 const PERMITS: NonZeroU32 = NonZeroU32::new(3).expect("three is more than none");
 
-pub(crate) const LEASES_MS: [u64; 3] = [500, 1_000, 2_000];
+/// The leases of a run, the longest last.
+pub(crate) fn leases(profile: &Profile) -> [Duration; 3] {
+    match profile.store {
+        // A lease has whole seconds there, and must outlive the election of a leader.
+        "etcd" => [5, 6, 8].map(Duration::from_secs),
+        _ => [500, 1_000, 2_000].map(Duration::from_millis),
+    }
+}
 
-pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(2);
+pub(crate) fn longest_lease(profile: &Profile) -> Duration {
+    leases(profile)[2]
+}
 
 impl Key {
     pub(crate) fn served(profile: &Profile) -> Vec<Key> {

@@ -10,7 +10,7 @@ use tenure::Client;
 use crate::control::{Workers, a_dead_holder_is_succeeded, every_task_gets_a_lock, inject, nothing_is_left};
 use crate::fault::FaultSet;
 use crate::judge::{Finding, Law, Report, judge};
-use crate::keys::KEYS;
+use crate::keys::{KEYS, longest_lease};
 use crate::store::Store;
 use crate::worker::{Args, PlantedBug, Resources};
 
@@ -88,6 +88,7 @@ impl Run {
             plant: self.plant,
         };
         let args = store.link(PROCESSES).await?.into_iter().map(args).collect();
+        let longest = longest_lease(client.profile());
         let mut workers = Workers::start(&self.worker, args)?;
 
         let (mut fault_log, mut findings, mut takeovers) = (Vec::new(), Vec::new(), Vec::new());
@@ -95,7 +96,7 @@ impl Run {
             findings.push(finding);
         } else {
             fault_log = inject(self.seed, self.fault_set, self.span, &mut workers, &mut store).await?;
-            findings.extend(self.check_liveness(&mut workers, &mut takeovers).await?);
+            findings.extend(self.check_liveness(&mut workers, longest, &mut takeovers).await?);
         }
         findings.extend(self.end(&mut workers, &client, &mut store).await?);
         fault_log.extend(store.unexpected_failover().await?);
@@ -106,7 +107,14 @@ impl Run {
             notes.extend_from_slice(&log.notes);
             runs.push(run);
         }
-        let mut verdict = judge(events, &notes, &runs, &fault_log, client.profile().hazards);
+        let mut verdict = judge(
+            events,
+            &notes,
+            &runs,
+            &fault_log,
+            client.profile().hazards,
+            longest,
+        );
         verdict.findings.extend(findings);
         Ok(Report {
             seed: self.seed,
@@ -124,13 +132,16 @@ impl Run {
     async fn check_liveness(
         &self,
         workers: &mut Workers,
+        longest_lease: Duration,
         takeovers: &mut Vec<Duration>,
     ) -> io::Result<Option<Finding>> {
         let mut found = every_task_gets_a_lock(workers, TASKS, self.patience).await?;
         let kills = if self.fault_set.successions { TAKEOVERS } else { 0 };
         for number in 0..kills {
             if found.is_none() {
-                found = a_dead_holder_is_succeeded(workers, number % workers.seats(), takeovers).await?;
+                found =
+                    a_dead_holder_is_succeeded(workers, number % workers.seats(), longest_lease, takeovers)
+                        .await?;
             }
         }
         match found {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure::Instant;
 use tenure::backend::Hazard;
 use tenure_servers::{
-    Data, MASTER, MariaDb, Postgres, Process, Redis, RedisCluster, Replicated, SteppedClock,
+    Data, EtcdCluster, MASTER, MariaDb, Postgres, Process, Redis, RedisCluster, Replicated, SteppedClock,
 };
 use tokio::task::block_in_place;
 use tokio::time::sleep;
@@ -29,6 +29,9 @@ const SECOND_MASTER_TIME: Duration = Duration::from_secs(1);
 /// are divided between both nodes.
 const STEP: Duration = Duration::from_millis(300);
 
+/// Time for which a member of etcd is cut off from the others: longer than an election takes.
+const CUT_OFF_TIME: Duration = Duration::from_secs(3);
+
 /// Ends the sessions of all clients but this one.
 const END_SESSIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
@@ -44,12 +47,13 @@ pub(crate) enum Group {
     /// A master, its replicas and sentinels. The sentinels have the last server numbers.
     Sentinel(Replicated),
     Cluster(RedisCluster),
+    Etcd(EtcdCluster),
     Postgres(Postgres),
     MariaDb(MariaDb),
 }
 
 impl Group {
-    /// The Redis server with this number; `None` for a database.
+    /// The Redis server with this number; `None` for another kind of server.
     fn redis(&mut self, number: usize) -> Option<&mut Redis> {
         match self {
             Group::Members(members) => members.get_mut(number),
@@ -58,7 +62,7 @@ impl Group {
                 None => &mut group.servers()[number],
             }),
             Group::Cluster(cluster) => Some(cluster.node_mut(number)),
-            Group::Postgres(_) | Group::MariaDb(_) => None,
+            Group::Etcd(_) | Group::Postgres(_) | Group::MariaDb(_) => None,
         }
     }
 }
@@ -86,17 +90,19 @@ impl Servers {
             Group::Members(members) => members.len(),
             Group::Sentinel(group) => group.servers().len() + group.sentinels().len(),
             Group::Cluster(cluster) => cluster.nodes().len(),
+            Group::Etcd(cluster) => cluster.members().len(),
             Group::Postgres(_) | Group::MariaDb(_) => 1,
         }
     }
 
-    /// The Redis server with this number; `None` for a database.
+    /// The Redis server with this number; `None` for another kind of server.
     pub(crate) fn redis(&mut self, number: usize) -> Option<&mut Redis> {
         self.group.redis(number)
     }
 
     fn process(&mut self, number: usize) -> io::Result<&mut Process> {
         match &mut self.group {
+            Group::Etcd(cluster) => Ok(cluster.member_mut(number).process()),
             Group::Postgres(server) => Ok(server.process()),
             Group::MariaDb(server) => Ok(server.process()),
             redis => Ok(redis.redis(number).ok_or_else(no_server)?.process()),
@@ -105,14 +111,21 @@ impl Servers {
 
     fn restart(&mut self, number: usize, data: Data) -> io::Result<()> {
         block_in_place(|| match &mut self.group {
+            Group::Etcd(cluster) => cluster.restart(number, data),
             Group::Postgres(server) => server.restart(data),
             Group::MariaDb(server) => server.restart(data),
             redis => redis.redis(number).ok_or_else(no_server)?.restart(data),
         })
     }
 
-    /// Ends the connections of all clients.
-    fn disconnect(&mut self, number: usize) -> io::Result<()> {
+    /// Ends the connections of all clients. Cuts a member of etcd off from the others for a time.
+    async fn disconnect(&mut self, number: usize) -> io::Result<()> {
+        if let Group::Etcd(cluster) = &self.group {
+            cluster.cut_off(number);
+            sleep(CUT_OFF_TIME).await;
+            cluster.heal();
+            return Ok(());
+        }
         block_in_place(|| match &mut self.group {
             Group::Postgres(server) => server.ask(END_SESSIONS).map(drop),
             Group::MariaDb(server) => {
@@ -146,6 +159,7 @@ impl Servers {
             Group::Members(members) => Ok((0..members.len()).collect()),
             Group::Sentinel(group) => Ok(vec![group.master()?]),
             Group::Cluster(cluster) => Ok(cluster.masters()),
+            Group::Etcd(cluster) => Ok(vec![cluster.leader()?]),
             Group::Postgres(_) | Group::MariaDb(_) => Ok(vec![0]),
         })
     }
@@ -158,6 +172,7 @@ impl Servers {
                 Group::Members(_) | Group::Postgres(_) | Group::MariaDb(_) => Ok(true),
                 Group::Sentinel(group) => group.settle(),
                 Group::Cluster(cluster) => cluster.is_settled(),
+                Group::Etcd(cluster) => Ok(cluster.is_settled()),
             });
             if let (Ok(true), Ok(masters)) = (&settled, self.masters()) {
                 return Ok(masters);
@@ -239,7 +254,7 @@ impl Servers {
             StoreFault::Move(number) => what += &self.rearrange(number, &masters).await?,
             StoreFault::Cut(target) => {
                 let number = self.choose(target, &masters);
-                self.disconnect(number)?;
+                self.disconnect(number).await?;
             }
             StoreFault::Step(by) => {
                 let none = || io::Error::other("the server has no clock that steps");
@@ -264,6 +279,7 @@ impl Servers {
                 Group::Members(_) | Group::Postgres(_) | Group::MariaDb(_) => Ok(true),
                 Group::Sentinel(group) => group.master().map(|other| other != master),
                 Group::Cluster(cluster) => Ok(cluster.masters().len() == masters),
+                Group::Etcd(cluster) => cluster.leader().map(|other| other != master),
             });
             if let Ok(true) = taken_over {
                 return Ok(());
@@ -278,7 +294,7 @@ impl Servers {
     /// Lets a replica take over in an orderly way, or moves the slot of a key to another node of a cluster.
     async fn rearrange(&mut self, number: usize, masters: &[usize]) -> io::Result<String> {
         match &mut self.group {
-            Group::Members(_) | Group::Postgres(_) | Group::MariaDb(_) => Ok(String::new()),
+            Group::Members(_) | Group::Etcd(_) | Group::Postgres(_) | Group::MariaDb(_) => Ok(String::new()),
             Group::Sentinel(group) => {
                 let ordered = block_in_place(|| group.sentinels()[0].ask(&["SENTINEL", "FAILOVER", MASTER]));
                 // The command fails if the sentinel does not know a replica that can take over.

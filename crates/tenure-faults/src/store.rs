@@ -3,7 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use tenure_servers::{Disk, MariaDb, Postgres, Proxy, Redis, RedisCluster, Replicated, SteppedClock};
+use tenure_servers::{
+    Disk, Etcd, EtcdCluster, MariaDb, Postgres, Proxy, Redis, RedisCluster, Replicated, SteppedClock,
+};
 
 use crate::fault::{Allowed, InjectedFault};
 use crate::servers::{Group, Servers};
@@ -124,6 +126,20 @@ impl Store {
         Ok(Store::of(cluster.url(), Group::Cluster(cluster), allowed))
     }
 
+    /// Starts a cluster of three members of etcd, whose network can be cut. No fault makes two clients hold a key.
+    ///
+    /// # Errors
+    /// Returns an error if the members cannot be started.
+    pub async fn etcd() -> io::Result<Store> {
+        let cluster = EtcdCluster::start_divisible(&[]).await?;
+        let allowed = Allowed {
+            spares_masters: true,
+            withstands_all: true,
+            ..Allowed::default()
+        };
+        Ok(Store::of(cluster.url(), Group::Etcd(cluster), allowed))
+    }
+
     /// Starts a PostgreSQL server, whose clock can be set, with the table of a layout.
     ///
     /// # Errors
@@ -187,6 +203,7 @@ impl Store {
                 Group::Members(members) => members.iter().map(Redis::address).collect(),
                 Group::Postgres(server) => vec![server.address()],
                 Group::MariaDb(server) => vec![server.address()],
+                Group::Etcd(cluster) => cluster.members().iter().map(Etcd::address).collect(),
                 Group::Sentinel(_) | Group::Cluster(_) => Vec::new(),
             };
             for address in addresses {
@@ -206,12 +223,16 @@ impl Store {
         Ok(urls)
     }
 
-    /// Redis keys without a time to live, other than token counters.
+    /// Keys that would stay for ever: on Redis those without a time to live, other than token counters; on etcd those without
+    /// a lease.
     pub(crate) fn kept_for_ever(&mut self) -> io::Result<Vec<String>> {
         let mut kept = Vec::new();
         let Some(servers) = &mut self.servers else {
             return Ok(kept);
         };
+        if let Group::Etcd(cluster) = &servers.group {
+            return cluster.members()[0].keys_without_lease();
+        }
         for master in servers.masters()? {
             let Some(server) = servers.redis(master) else {
                 return Ok(kept);

@@ -19,6 +19,7 @@ pub(crate) static PROFILE: Profile = {
     profile.read_write = Order::Both;
     profile.semaphore = Order::Both;
     profile.fencing = Fencing::Process;
+    profile.raises_tokens = true;
     profile.wake_up = WakeUp::Reliable;
     profile.remembers_ended = true;
     profile.reports_waiters = true;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::future::join_all;
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Effect, Fairness,
-    Fault, Finding, Instant, Invalidations, LockStatus, Mode, Page, Profile, Query, ReleaseReply,
+    Fault, Fencing, Finding, Instant, Invalidations, LockStatus, Mode, Page, Profile, Query, ReleaseReply,
     ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 use tokio::runtime::Handle;
@@ -45,7 +45,8 @@ impl Quorum {
     /// Creates a quorum of these stores. Requests to them run on the current tokio runtime.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] without members, with members of different kinds, or outside of a tokio runtime.
+    /// [`Fault::Invalid`] without members, with members of different kinds or whose tokens cannot be raised, or outside of a
+    /// tokio runtime.
     pub fn new(members: Vec<Arc<dyn Backend>>, config: Config) -> Result<Arc<Self>, BackendError> {
         let invalid = |message| BackendError::new(Fault::Invalid, Effect::None, message);
         let Some((first, others)) = members.split_first() else {
@@ -59,6 +60,11 @@ impl Quorum {
         if !others.iter().all(|other| is_alike(first.profile(), other)) {
             return Err(invalid(
                 "all servers of a quorum must be of one kind, with the same layout",
+            ));
+        }
+        if first.profile().fencing != Fencing::None && !first.profile().raises_tokens {
+            return Err(invalid(
+                "the servers of a quorum must agree on a token, and those of this kind cannot raise theirs",
             ));
         }
         Ok(Arc::new(Quorum {

@@ -38,6 +38,7 @@ pub(crate) fn profile<'a>(
         count += 1;
         all.replicas = all.replicas.min(member.replicas);
         all.fencing = all.fencing.min(member.fencing);
+        all.raises_tokens &= member.raises_tokens;
         all.wake_up = all.wake_up.min(member.wake_up);
         all.remembers_ended &= member.remembers_ended;
         all.mutex = both(all.mutex, member.mutex);

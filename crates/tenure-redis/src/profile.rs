@@ -76,6 +76,7 @@ const fn profile(layout: &'static str) -> Profile {
     let mut profile = Profile::new("redis", layout, liveness, HAZARDS, LIMITS);
     profile.reach = Reach::Network;
     profile.fencing = Fencing::UntilDataLossAndBackwardClock;
+    profile.raises_tokens = true;
     profile.wake_up = WakeUp::Lossy;
     profile.remembers_ended = true;
     profile.inspection = Inspection::ALL;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -137,17 +137,51 @@ impl Etcd {
     /// # Errors
     /// The error of the system or the server.
     pub fn ask(&self, args: &[&str]) -> io::Result<String> {
-        let output = Command::new(program("etcdctl"))
+        self.ask_with(args, "")
+    }
+
+    /// As [`ask`](Etcd::ask), with a text that `etcdctl` reads, as the transactions of `etcdctl txn`.
+    ///
+    /// # Errors
+    /// The error of the system or the server.
+    pub fn ask_with(&self, args: &[&str], input: &str) -> io::Result<String> {
+        let mut child = Command::new(program("etcdctl"))
             .env("ETCDCTL_API", "3")
             .args(["--endpoints", &client_url(&self.ports, &self.options)])
             .args(args)
-            .output()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .map_err(|error| cannot_start("etcdctl", error))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(input.as_bytes())?;
+        }
+        let output = child.wait_with_output()?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
         match output.status.success() {
             true => Ok(text(&output.stdout)),
             false => Err(io::Error::other(text(&output.stdout) + &text(&output.stderr))),
         }
+    }
+
+    /// The keys that are on no lease, so that they stay until they are deleted.
+    ///
+    /// # Errors
+    /// As [`ask`](Etcd::ask).
+    pub fn keys_without_lease(&self) -> io::Result<Vec<String>> {
+        // A lease that ends meanwhile takes its keys with it, so the keys are listed last.
+        let leases = self.ask(&["lease", "list"])?;
+        let of_lease = |lease| self.ask(&["lease", "timetolive", "--keys", lease]);
+        let leased: io::Result<String> = leases.lines().skip(1).map(of_lease).collect();
+        let (leased, all) = (leased?, self.ask(&["get", "", "--prefix", "--keys-only"])?);
+        let mut kept: Vec<String> = all
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect();
+        kept.retain(|key| !leased.contains(key.as_str()));
+        Ok(kept)
     }
 
     /// The value of one of the member's metrics, such as `etcd_server_is_leader`.
@@ -284,6 +318,15 @@ impl EtcdCluster {
     /// A member, to pause, continue or kill it.
     pub fn member_mut(&mut self, number: usize) -> &mut Etcd {
         &mut self.members[number]
+    }
+
+    /// Whether all members run, know a leader, and agree on it.
+    pub fn is_settled(&self) -> bool {
+        let count = |name| {
+            let is_set = |member: &&Etcd| member.metric(name).is_ok_and(|value| value > 0.0);
+            self.members.iter().filter(is_set).count()
+        };
+        count("etcd_server_has_leader") == self.members.len() && count("etcd_server_is_leader") == 1
     }
 
     /// Number of the first member that takes itself for the leader, once two members know a leader. Members that do not

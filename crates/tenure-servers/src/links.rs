@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, spawn_blocking};
 
 use crate::proxy::{Proxy, Way};
 
@@ -81,24 +81,24 @@ impl Drop for Links {
 /// Leads each connection to the proxy for the member that opened it.
 async fn accept(listener: TcpListener, ways: Vec<SocketAddr>, processes: Arc<Mutex<Vec<u32>>>) {
     while let Ok((mut from, address)) = listener.accept().await {
-        let processes = processes.lock().clone();
-        let Some(member) = processes.iter().position(|process| owns(*process, address)) else {
-            continue;
-        };
-        let way = ways[member];
+        let (processes, ways) = (processes.lock().clone(), ways.clone());
         tokio::spawn(async move {
-            let mut to = TcpStream::connect(way).await?;
+            // The system's table is long after many tests, so reading it must not hold up the other connections.
+            let opener = spawn_blocking(move || opener(&processes, address)).await;
+            let Ok(Some(member)) = opener else {
+                return Ok((0, 0));
+            };
+            let mut to = TcpStream::connect(ways[member]).await?;
             let _ = (from.set_nodelay(true), to.set_nodelay(true));
             tokio::io::copy_bidirectional(&mut from, &mut to).await
         });
     }
 }
 
-/// Returns whether a process has a connection with this local address.
-fn owns(process: u32, local: SocketAddr) -> bool {
-    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
+/// The process among these that has a connection with this local address.
+fn opener(processes: &[u32], local: SocketAddr) -> Option<usize> {
     let SocketAddr::V4(local) = local else {
-        return false;
+        return None;
     };
     // The system shows the address as a number of this machine, and the port as its digits.
     let local = format!(
@@ -106,13 +106,15 @@ fn owns(process: u32, local: SocketAddr) -> bool {
         u32::from_ne_bytes(local.ip().octets()),
         local.port()
     );
+    let table = std::fs::read_to_string("/proc/self/net/tcp").ok()?;
     let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let mut lines = table.lines().map(columns);
-    let Some(line) = lines.find(|columns| columns.get(1) == Some(&local)) else {
-        return false;
+    let line = lines.find(|columns| columns.get(1) == Some(&local))?;
+    let socket = format!("socket:[{}]", line.get(9)?);
+    let owns = |process: &u32| {
+        let open = std::fs::read_dir(format!("/proc/{process}/fd"));
+        let mut open = open.into_iter().flatten().flatten();
+        open.any(|file| std::fs::read_link(file.path()).is_ok_and(|target| target.as_os_str() == &*socket))
     };
-    let socket = format!("socket:[{}]", line.get(9).map_or("", String::as_str));
-    let open = std::fs::read_dir(format!("/proc/{process}/fd"));
-    let mut open = open.into_iter().flatten().flatten();
-    open.any(|file| std::fs::read_link(file.path()).is_ok_and(|target| target.as_os_str() == &*socket))
+    processes.iter().position(owns)
 }

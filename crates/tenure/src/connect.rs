@@ -19,7 +19,7 @@ use crate::settings::Settings;
 pub(crate) use tenure_memory::{Memory, MemoryStore};
 
 /// The schemes of stores that ROADMAP.md announces.
-const PLANNED: [&str; 4] = ["etcd", "etcds", "zookeeper", "zk"];
+const PLANNED: [&str; 2] = ["zookeeper", "zk"];
 
 /// Pause after the first failed attempt to connect. Each pause is twice the one before, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -61,6 +61,24 @@ pub mod redis {
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub mod sql {
     pub use tenure_sql::server::{Config, Credentials, Secret, StoreUrl, open};
+}
+
+/// Locks in etcd, for programs that build the [`Config`](etcd::Config) themselves, and the evidence for transactions of their
+/// own.
+///
+/// # Examples
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::etcd::{Config, Credentials, EtcdStore, StoreUrl};
+///
+/// let config = Config::from_url(&StoreUrl::parse("etcd://a.example,b.example,c.example/locks")?)?;
+/// let config = config.credentials(async || Ok(Credentials::user("ada", "from the vault")));
+/// let client = tenure::Client::new(EtcdStore::open(config).await?, tenure::Settings::default());
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "etcd")]
+pub mod etcd {
+    pub use tenure_etcd::{Config, Credentials, EtcdStore, Host, LockEvidence, Secret, StoreUrl, Tls};
 }
 
 /// Connects to the store at `url`, with default settings. The runtime must have timers and I/O enabled, unless
@@ -120,7 +138,8 @@ async fn open_within(url: &StoreUrl, settings: &Settings) -> Result<Arc<dyn Back
     let mut last = None;
     loop {
         match timeout(until - SystemClock.now(), open(url, settings)).await {
-            Ok(Err(error)) if error.is_transient() => last = Some(error),
+            // `timeout` polls the attempt first, so an attempt that fails at once outlives a limit that has passed.
+            Ok(Err(error)) if error.is_transient() && SystemClock.now() < until => last = Some(error),
             Ok(opened) => return opened,
             Err(_) => return Err(last.unwrap_or_else(|| not_connected(limit))),
         }
@@ -144,6 +163,7 @@ async fn open(url: &StoreUrl, settings: &Settings) -> Result<Arc<dyn Backend>, E
         "redlock" | "redlocks" => redlock(url).await,
         "postgres" | "postgresql" => postgres(url).await,
         "mysql" | "mariadb" => mysql(url).await,
+        "etcd" | "etcds" => etcd(url).await,
         scheme => Err(left_out_or_unknown(scheme)),
     }
 }
@@ -166,7 +186,7 @@ pub fn schema(url: &str) -> Result<String, Error> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
         store @ ("memory" | "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
-        | "rediss+cluster" | "redlock" | "redlocks") => {
+        | "rediss+cluster" | "redlock" | "redlocks" | "etcd" | "etcds") => {
             Err(unsupported(format!("the store `{store}:` has no tables")))
         }
         "sqlite" => sqlite_schema(&url),
@@ -341,6 +361,16 @@ async fn mysql(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("mysql"))
 }
 
+#[cfg(feature = "etcd")]
+async fn etcd(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Ok(tenure_etcd::EtcdStore::open(tenure_etcd::Config::from_url(url)?).await?)
+}
+
+#[cfg(not(feature = "etcd"))]
+async fn etcd(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Err(missing("etcd"))
+}
+
 #[cfg(not(feature = "quorum"))]
 async fn redlock(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("quorum"))
@@ -358,6 +388,7 @@ fn left_out_or_unknown(scheme: &str) -> Error {
         ("redlock", cfg!(feature = "quorum")),
         ("postgres", cfg!(feature = "postgres")),
         ("mysql", cfg!(feature = "mysql")),
+        ("etcd", cfg!(feature = "etcd")),
     ];
     let built = stores
         .iter()
@@ -385,7 +416,8 @@ fn left_out_or_unknown(scheme: &str) -> Error {
     feature = "redis",
     feature = "quorum",
     feature = "postgres",
-    feature = "mysql"
+    feature = "mysql",
+    feature = "etcd"
 )))]
 fn missing(feature: &str) -> Error {
     unsupported(format!(

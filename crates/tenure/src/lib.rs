@@ -29,7 +29,9 @@
 //! | `sqlite-bundled` | | `sqlite` with a SQLite that is compiled in, which needs a C compiler |
 //! | `redis` | | the store `redis:` |
 //! | `quorum` | | `redis`, and the store `redlock:`: a majority of several Redis servers |
-//! | `tls` | | with `redis`: the store `rediss:`; with `quorum`: `redlocks:` |
+//! | `postgres`, `mysql` | | the stores `postgres:`, and `mysql:` and `mariadb:` |
+//! | `etcd` | | the store `etcd:` |
+//! | `tls` | | with `redis`: the store `rediss:`; with `quorum`: `redlocks:`; with `etcd`: `etcds:`; encrypted connections to databases |
 //! | `metrics` | yes | the [metrics](telemetry) of each client; without it nothing is recorded |
 //! | `serde` | | `Serialize` for what [`inspect`], [`Changes`] and [`Client::profile`] return, in the shape of the command's `--json`; `Deserialize` too for names, tokens, findings and the enums of a [`Profile`] |
 //! | `blocking` | | the module `blocking`: the API without async |
@@ -77,6 +79,8 @@ pub mod testing;
 pub use acquire::Acquire;
 pub use changes::{Change, Changes};
 pub use client::Client;
+#[cfg(feature = "etcd")]
+pub use connect::etcd;
 #[cfg(feature = "redis")]
 pub use connect::redis;
 #[cfg(any(feature = "postgres", feature = "mysql"))]

@@ -67,3 +67,14 @@ async fn a_wrong_password_is_refused_at_once() {
     let refused = refused.expect("it is not repeated").expect_err("it is wrong");
     assert!(!refused.is_transient(), "{refused}");
 }
+
+/// etcd's client fails at its first poll if a port refuses the connection, so the time-out alone never ended the attempts.
+#[cfg(feature = "etcd")]
+#[tokio::test]
+async fn refused_connections_end_at_the_limit() {
+    // No server listens on port 1.
+    let refused = connect("etcd://127.0.0.1:1", Duration::from_millis(100));
+    let refused = timeout(LONG, refused).await.expect("the limit ends it");
+    let refused = refused.expect_err("nothing listens");
+    assert!(refused.to_string().contains("cannot be reached"), "{refused}");
+}

@@ -92,6 +92,9 @@ async fn guarantees_md_is_what_the_profiles_say() {
         profile(&url).await
     };
     let (postgres, mysql) = (postgres.url(), mysql.url() + "locks");
+    tenure_servers::needs("etcd", "etcd-server");
+    let cluster = tenure_servers::EtcdCluster::start(&[]).unwrap();
+    let (etcd, alone) = (cluster.url(), cluster.members()[0].url());
     let columns = [
         ("memory (claims)", profile("memory:").await),
         ("sqlite (claims)", profile(&sqlite).await),
@@ -109,6 +112,7 @@ async fn guarantees_md_is_what_the_profiles_say() {
         ("redlock (plain)", profile(&quorum).await),
         ("postgres (version)", rows(&postgres, "version").await),
         ("postgres (unique)", rows(&postgres, "unique").await),
+        ("etcd (concurrency)", profile(&etcd).await),
     ];
     let [
         _,
@@ -121,6 +125,7 @@ async fn guarantees_md_is_what_the_profiles_say() {
         redlock,
         version,
         unique,
+        etcd,
     ] = &columns;
     let left = [
         (
@@ -162,6 +167,7 @@ async fn guarantees_md_is_what_the_profiles_say() {
         ("mysql (version)", rows(&mysql, "version").await, version),
         ("mysql (unique)", rows(&mysql, "unique").await, unique),
         ("mysql (shedlock)", rows(&mysql, "shedlock").await, unique),
+        ("etcd (concurrency) on one member", profile(&alone).await, etcd),
     ];
     let text = render(&columns, one, &left);
     if std::env::var_os("TENURE_WRITE").is_some() {
@@ -335,7 +341,7 @@ fn order(order: Order) -> &'static str {
         Order::Unfair => "unfair",
         Order::Fifo => "fair",
         Order::Both => "unfair and fair",
-        Order::FifoForBoth => "fair, also when unfair is asked for",
+        Order::FifoForBoth => "fair, also for other callers",
         _ => panic!("describe it here"),
     }
 }

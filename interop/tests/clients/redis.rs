@@ -48,6 +48,13 @@ impl Store for Redis {
         lines
     }
 
+    /// The waiters of Redisson's fair lock.
+    fn queued(&self) -> usize {
+        let queue = |line: &String| line.starts_with("redisson_lock_queue:{k} list");
+        let queue = self.data().into_iter().find(queue).unwrap_or_default();
+        queue.matches(" ID").count()
+    }
+
     fn counter(&self, _: &Lock) -> Box<dyn FnMut() + Send> {
         let stream = TcpStream::connect(self.address()).unwrap();
         stream.set_nodelay(true).unwrap();

@@ -35,8 +35,18 @@ pub(crate) trait Store: Send + Sync {
     /// The locks in the store, without Tenure's own records. What differs between two runs is replaced by a word.
     fn data(&self) -> Vec<String>;
 
-    /// Returns a function that increments a number in the store by reading and then writing it, on a connection of its
-    /// own, or on that of a lock of the other client. The other client increments it as `counter`.
+    /// Number of waiters in the lock's queue, in a store that has one.
+    fn queued(&self) -> usize {
+        unreachable!("this store has no queue")
+    }
+
+    /// The name of a number for the other client.
+    fn number(&self) -> String {
+        "counter".to_owned()
+    }
+
+    /// Returns a function that increments that number by reading and then writing it, on a connection of its
+    /// own, or on that of a lock of the other client.
     fn counter(&self, theirs: &Lock) -> Box<dyn FnMut() + Send>;
 
     /// Reads the number.
@@ -96,13 +106,14 @@ impl Fixture {
 
     /// Waits until the store has only data that satisfies `is_expected`.
     pub(crate) async fn until_data(&self, is_expected: impl Fn(&[String]) -> bool) {
+        self.until(|store| is_expected(&store.data())).await;
+    }
+
+    /// Waits until the store satisfies `is_expected`.
+    pub(crate) async fn until(&self, is_expected: impl Fn(&dyn Store) -> bool) {
         let end = Instant::now() + LIMIT;
-        loop {
-            let data = self.data();
-            if is_expected(&data) {
-                return;
-            }
-            assert!(Instant::now() < end, "the store still has {data:?}");
+        while !is_expected(&*self.store) {
+            assert!(Instant::now() < end, "the store still has {:?}", self.data());
             // sleep: stores do not say when a key changes.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::{Client, Error, Guard, Lock, Multi, MultiGuard};
+use tenure::{Client, Election, Error, Guard, Lock, Multi, MultiGuard};
 use tenure_interop::Driver;
 
 use super::fixture::Store;
@@ -50,6 +50,8 @@ pub(crate) enum Kind {
     Mutex,
     Fair,
     Multi,
+    /// The leader of an election.
+    Leader,
     /// The writers of a read-write lock.
     Write,
     /// The only permit of a semaphore.
@@ -72,6 +74,7 @@ pub(crate) enum Renewal {
 pub(crate) enum Ours {
     One(Lock),
     Several(Multi),
+    Lead(Election),
 }
 
 /// A guard of any kind.
@@ -94,6 +97,7 @@ impl Subject {
             Kind::Fair => Ours::One(client.mutex(self.key).fair().into()),
             Kind::Write => Ours::One(client.rwlock(self.key).writer()),
             Kind::Permit => Ours::One(client.semaphore(self.key, 1).permits(1)),
+            Kind::Leader => Ours::Lead(client.election(self.key)),
             Kind::Multi => Ours::Several(tenure::multi(self.key.split(',').map(|key| client.mutex(key)))),
         }
     }
@@ -104,6 +108,7 @@ impl Ours {
         match self {
             Ours::One(lock) => lock.lock().await.map(Held::One),
             Ours::Several(multi) => multi.lock().await.map(Held::Several),
+            Ours::Lead(election) => Ok(Held::One(election.campaign().await?.into())),
         }
     }
 
@@ -111,6 +116,11 @@ impl Ours {
         match self {
             Ours::One(lock) => Ok(lock.try_lock().await?.map(Held::One)),
             Ours::Several(multi) => Ok(multi.try_lock().await?.map(Held::Several)),
+            Ours::Lead(election) => match election.campaign_within(Duration::ZERO).await {
+                Ok(leader) => Ok(Some(Held::One(leader.into()))),
+                Err(Error::Timeout) => Ok(None),
+                Err(error) => Err(error),
+            },
         }
     }
 }

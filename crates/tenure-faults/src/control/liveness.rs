@@ -10,7 +10,7 @@ use tenure::inspect::Query;
 
 use super::workers::{Workers, within};
 use crate::judge::{Finding, Law};
-use crate::keys::LONGEST_LEASE;
+use crate::keys::longest_lease;
 use crate::log::now;
 use crate::store::Store;
 
@@ -52,6 +52,7 @@ pub(crate) async fn every_task_gets_a_lock(
 pub(crate) async fn a_dead_holder_is_succeeded(
     workers: &mut Workers,
     seat: usize,
+    longest_lease: Duration,
     takeovers: &mut Vec<Duration>,
 ) -> io::Result<Option<Finding>> {
     let killed = within(HOLDER_TIME_LIMIT, async || {
@@ -68,7 +69,7 @@ pub(crate) async fn a_dead_holder_is_succeeded(
         let what = format!("seat {seat} held no lock for {HOLDER_TIME_LIMIT:?} without faults");
         return Ok(Some(Finding { law: Law::L2, what }));
     };
-    let limit = LONGEST_LEASE + GRACE;
+    let limit = longest_lease + GRACE;
     let granted = within(limit, async || {
         let granted = workers.any_log(|log| log.granted_since(&key, dead))?;
         Ok(granted.then(|| now() - dead))
@@ -85,7 +86,7 @@ pub(crate) async fn a_dead_holder_is_succeeded(
 /// counters have a time to live.
 pub(crate) async fn nothing_is_left(client: &Client, store: &mut Store) -> io::Result<Option<Finding>> {
     let mut what = String::new();
-    let emptied = within(LONGEST_LEASE + GRACE, async || {
+    let emptied = within(longest_lease(client.profile()) + GRACE, async || {
         let all = Query::Prefix {
             prefix: "".into(),
             after: None,

@@ -10,17 +10,11 @@ use tenure_testkit::{Event, EventKind};
 use super::attempts::Attempt;
 use crate::control::WorkerRun;
 use crate::fault::{InjectedFault, Scope};
-use crate::keys::LONGEST_LEASE;
 use crate::log::{Observation, ObservationKind, process_of};
 
 /// For this time after a stall of its process, a waiter may be overtaken: a grant that the waiter does not take within
 /// 100 ms goes to the next waiter.
 const STALL_EXEMPTION: Duration = Duration::from_millis(200);
-
-/// Longest silence of the store in which no fair waiter's claim expires: each has the longest lease, and was polled
-/// at most a third of it before the silence. A disk that needs seconds for a write causes a longer silence. The
-/// compiler evaluates the `unwrap`, so it cannot panic.
-const LONGEST_SILENCE: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
 /// Time within which a Redis client detects a silent connection: 1.25 times the default `command_timeout` (3 s),
 /// rounded up. Until then, the client's waiters may lose their places in the queue.
@@ -60,9 +54,10 @@ impl Exemptions {
         notes: &[Observation],
         runs: &[WorkerRun],
         fault_log: &[InjectedFault],
+        longest_lease: Duration,
     ) {
-        let mut spans = disturbances(notes, runs, fault_log);
-        for silence in silences(events) {
+        let mut spans = disturbances(notes, runs, fault_log, longest_lease);
+        for silence in silences(events, longest_lease) {
             spans.values_mut().for_each(|spans| spans.push(silence));
         }
         for (number, attempt) in attempts {
@@ -139,8 +134,11 @@ impl Exemptions {
     }
 }
 
-/// Periods longer than `LONGEST_SILENCE` without a reply of the store, each extended by a lease.
-fn silences(events: &[Event]) -> Vec<Span> {
+/// Periods without a reply of the store in which fair waiters' claims may expire, each extended by a lease.
+///
+/// Each claim has the longest lease, and was polled at most a third of it before, so none expires in half of it. A disk that
+/// needs seconds for a write causes a longer silence.
+fn silences(events: &[Event], longest_lease: Duration) -> Vec<Span> {
     let answers = |event: &&Event| {
         matches!(
             event.kind,
@@ -151,8 +149,8 @@ fn silences(events: &[Event]) -> Vec<Span> {
     answered.sort();
     let gaps = answered
         .windows(2)
-        .filter(|gap| gap[1] - gap[0] > LONGEST_SILENCE);
-    gaps.map(|gap| (gap[0], gap[1] + LONGEST_LEASE)).collect()
+        .filter(|gap| gap[1] - gap[0] > longest_lease / 2);
+    gaps.map(|gap| (gap[0], gap[1] + longest_lease)).collect()
 }
 
 /// For each worker, the periods in which its waiters may have lost their places.
@@ -160,12 +158,13 @@ fn disturbances(
     notes: &[Observation],
     runs: &[WorkerRun],
     fault_log: &[InjectedFault],
+    longest_lease: Duration,
 ) -> HashMap<u64, Vec<Span>> {
     let mut spans: HashMap<u64, Vec<Span>> = HashMap::new();
     for run in runs {
         let scope = [Scope::AllWaiters, Scope::Seat(run.seat)];
         let own = fault_log.iter().filter(|fault| scope.contains(&fault.scope));
-        let own = own.map(|fault| (fault.from, fault.to + detection_delay(fault) + LONGEST_LEASE));
+        let own = own.map(|fault| (fault.from, fault.to + detection_delay(fault) + longest_lease));
         let death = run.died.map(|died| (died, Instant::NEVER));
         spans.insert(run.number, own.chain(death).collect());
     }

@@ -11,6 +11,8 @@ use crate::control::WorkerRun;
 use crate::fault::{InjectedFault, Scope};
 use crate::log::{Observation, ObservationKind, first_attempt};
 
+const LONGEST_LEASE: Duration = Duration::from_secs(2);
+
 fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
 }
@@ -45,7 +47,15 @@ fn broken(
         seat: number as usize - 1,
         died: died.filter(|_| number == 1),
     });
-    let findings = judge(events, notes, &runs, fault_log, &[Hazard::DataLoss]).findings;
+    let findings = judge(
+        events,
+        notes,
+        &runs,
+        fault_log,
+        &[Hazard::DataLoss],
+        LONGEST_LEASE,
+    )
+    .findings;
     let rule = |finding: super::Finding| match finding.law {
         Law::History(rule) => rule,
         law => panic!("{law:?} is not checked here"),

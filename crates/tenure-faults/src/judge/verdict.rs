@@ -1,5 +1,7 @@
 //! Removes from the merged history of all workers what the injected faults excuse, then runs the checker.
 
+use std::time::Duration;
+
 use tenure::backend::Hazard;
 use tenure_testkit::{Event, EventKind, check};
 
@@ -32,13 +34,14 @@ pub struct Verdict {
     pub(crate) exempted: usize,
 }
 
-/// Checks the logs of the workers. `hazards` are those that the store's profile lists.
+/// Checks the logs of the workers. `hazards` are those that the store's profile lists. `longest_lease` is that of the run.
 pub(crate) fn judge(
     mut events: Vec<Event>,
     notes: &[Observation],
     runs: &[WorkerRun],
     fault_log: &[InjectedFault],
     hazards: &[Hazard],
+    longest_lease: Duration,
 ) -> Verdict {
     let some = |is: fn(&EventKind) -> bool| events.iter().filter(|event| is(&event.kind)).count();
     let noted = |what: ObservationKind| notes.iter().filter(|note| note.what == what).count();
@@ -53,7 +56,7 @@ pub(crate) fn judge(
     end_dead_attempts(&mut events, runs);
     let attempts = attempts(&events, notes);
     let mut exemptions = Exemptions::default();
-    exemptions.places(&attempts, &events, notes, runs, fault_log);
+    exemptions.places(&attempts, &events, notes, runs, fault_log, longest_lease);
     exemptions.holding_periods(&attempts, fault_log, hazards);
     exemptions.apply(&mut events);
     verdict.waits = attempts

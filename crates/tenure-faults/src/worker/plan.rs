@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::Mode;
 use tenure_testkit::Dice;
 
-use crate::keys::{Key, LEASES_MS};
+use crate::keys::Key;
 
 /// How long a task waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +37,13 @@ pub(crate) struct LockPlan {
 }
 
 impl LockPlan {
-    pub(crate) fn make(keys: &[Key], dice: &mut Dice) -> LockPlan {
+    pub(crate) fn make(keys: &[Key], leases: &[Duration; 3], dice: &mut Dice) -> LockPlan {
         let key = keys[dice.below(keys.len() as u64) as usize];
         let mode = key.choose_mode(dice);
         // A fair waiter keeps its place by polling within each lease. With short leases, a busy machine would cost
         // waiters their places.
-        let leases = if key.fair { &LEASES_MS[2..] } else { &LEASES_MS[..] };
-        let lease = Duration::from_millis(leases[dice.below(leases.len() as u64) as usize]);
+        let leases = if key.fair { &leases[2..] } else { &leases[..] };
+        let lease = leases[dice.below(leases.len() as u64) as usize];
         let millis = |dice: &mut Dice, bound| Duration::from_millis(dice.below(bound));
         let patience = match dice.below(10) {
             0 => Patience::None,

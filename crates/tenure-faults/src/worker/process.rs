@@ -14,7 +14,7 @@ use super::args::{Args, PlantedBug};
 use super::attempt_log::Entry;
 use super::resources::Resources;
 use super::task::Task;
-use crate::keys::Key;
+use crate::keys::{Key, leases};
 use crate::log::{ObservationKind, first_attempt, now};
 
 /// Pause before the next attempt to connect to a store that could not be reached.
@@ -81,6 +81,7 @@ async fn run_tasks(args: Args, entry: Entry, mut ends: watch::Receiver<bool>) ->
             owner: client.owner(format!("task {number}")),
             client: client.clone(),
             keys: Key::served(client.profile()),
+            leases: leases(client.profile()),
             last: entry.with_number(first - 1),
             resources: Resources::of(&args.folder, first, client.profile().offers(Guarantee::Fencing)),
             dice: Dice::new(args.seed ^ first),

@@ -24,6 +24,8 @@ pub(crate) struct Task {
     pub(crate) owner: Owner,
     /// Keys that the task chooses from: those whose kind of lock and fairness the store supports.
     pub(crate) keys: Vec<Key>,
+    /// Leases that the task chooses from, the longest last.
+    pub(crate) leases: [Duration; 3],
     /// Logs the task's latest attempt.
     pub(crate) last: Entry,
     pub(crate) resources: Resources,
@@ -34,7 +36,7 @@ pub(crate) struct Task {
 impl Task {
     pub(crate) async fn run(mut self) -> io::Result<()> {
         while !*self.ends.borrow() {
-            let plan = LockPlan::make(&self.keys, &mut self.dice);
+            let plan = LockPlan::make(&self.keys, &self.leases, &mut self.dice);
             let lock = AnyLock::new(&self.client, &self.owner, &plan, self.last.plant);
             let entry = self.entry();
             if let Some(guard) = self.acquire(&plan, &lock, &entry).await? {

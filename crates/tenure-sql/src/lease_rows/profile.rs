@@ -40,6 +40,7 @@ pub(crate) fn profile(config: &Config) -> Profile {
     };
     if config.layout.has_tokens() {
         profile.fencing = Fencing::Durable;
+        profile.raises_tokens = true;
     }
     profile.inspection = Inspection::ALL;
     profile.inspection.queue = false;

@@ -22,6 +22,7 @@ pub(super) static SQLITE: Profile = {
     profile.read_write = Order::Both;
     profile.semaphore = Order::Both;
     profile.fencing = Fencing::Durable;
+    profile.raises_tokens = true;
     profile.wake_up = WakeUp::Lossy;
     profile.remembers_ended = true;
     profile.reports_waiters = true;

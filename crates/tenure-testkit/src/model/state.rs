@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimRef, Effect, Fairness, Fault, Fencing, Grant, HolderId, Instant,
-    Liveness, LockKey, LockStatus, Order, Profile, Query, TURN, TokenRange,
+    Liveness, LockKey, LockStatus, Profile, Query, TURN, TokenRange,
 };
 
 use super::key_state::{CallTimes, ExpiryRange, KeyState, Phase, PlacedClaim};
@@ -268,7 +268,7 @@ impl ModelState {
 
     /// Returns whether the store queues the claim if it cannot grant it.
     fn queues(&self, claim: &Claim) -> bool {
-        claim.fairness == Fairness::Fifo || self.profile.order(claim.mode) == Order::FifoForBoth
+        claim.fairness == Fairness::Fifo
     }
 
     fn check_granted(

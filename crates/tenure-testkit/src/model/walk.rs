@@ -156,7 +156,8 @@ impl Walk<'_> {
                 let mut renewal = renew_request(&named.claim, only);
                 (renewal.lease, renewal.shorten_only) = (lease, shorten_only);
                 renewal.downgrade = downgrade;
-                renewal.raise = raise.then(|| self.state.range_beyond(&renewal)).flatten();
+                let raises = raise && self.fixture.profile().raises_tokens;
+                renewal.raise = raises.then(|| self.state.range_beyond(&renewal)).flatten();
                 Some((named.client, Request::Renew(renewal)))
             }
             Step::Release {

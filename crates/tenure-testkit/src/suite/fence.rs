@@ -112,6 +112,7 @@ pub async fn a_grant_reserves_the_requested_token_range(fixture: Fixture) {
 /// A renewal with `raise` lifts the key's token counter and replaces the claim's tokens. `inspect` then shows the
 /// first of the new tokens.
 pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(fixture: Fixture) {
+    skip_if!(!fixture.profile().raises_tokens);
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
     let Some(run) = holder.granted(&claim).await.tokens else {
@@ -131,6 +132,7 @@ pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(fixture: Fixture) {
 
 /// A renewal with `raise` of a waiting claim lifts the token counter too, and does not grant the claim.
 pub async fn a_raise_of_a_waiter_lifts_the_counter(fixture: Fixture) {
+    skip_if!(!fixture.profile().raises_tokens);
     skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter], key) = (fixture.two().await, fixture.key());
     let held = holder.fair(&key, Mode::Exclusive);
@@ -153,6 +155,7 @@ pub async fn a_raise_of_a_waiter_lifts_the_counter(fixture: Fixture) {
 
 /// A renewal with `raise` below the token counter does not lower it.
 pub async fn a_raise_never_lowers_the_counter(fixture: Fixture) {
+    skip_if!(!fixture.profile().raises_tokens);
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let first = holder.claim(&key, Mode::Exclusive);
     let Some(old) = holder.granted(&first).await.tokens else {
@@ -172,6 +175,7 @@ pub async fn a_raise_never_lowers_the_counter(fixture: Fixture) {
 /// A renewal with `raise` does not lift the token counter if the claim has ended, or is in another phase than the
 /// renewal asks for.
 pub async fn a_raise_of_an_ended_claim_has_no_effect(fixture: Fixture) {
+    skip_if!(!fixture.profile().raises_tokens);
     let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
     let Some(run) = holder.granted(&claim).await.tokens else {

@@ -249,6 +249,7 @@ impl Locks {
             return AcquireReply::Ended;
         }
         let mut grant = Grant::new(tokens, from, lease);
+        grant.confirmed_from = sent;
         grant.evidence = Some(Evidence::new(LockEvidence {
             path: placed.nodes[0].clone(),
             czxid: placed.czxid,

@@ -59,10 +59,6 @@ impl Locks {
     /// not renewed.
     async fn begin_renewal(&self, request: &RenewRequest) -> Result<Placed, RenewReply> {
         request.check(&self.profile).map_err(RenewReply::Unknown)?;
-        if request.raise.is_some() {
-            let message = "the numbers of changes are ZooKeeper's tokens, and cannot be raised: leave it out of the quorum";
-            return Err(RenewReply::Unknown(BackendError::unsupported(message)));
-        }
         let id = request.claim.id;
         let gone = || RenewReply::Gone(self.table.loss(id));
         let placed = self.table.placed(id).ok_or_else(gone)?;

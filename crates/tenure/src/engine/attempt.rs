@@ -236,7 +236,7 @@ impl Attempt {
         let fairness = match self.request.options.fairness {
             // A try does not join the store's queue, unless the store has only fair locks of this mode.
             Fairness::Fifo if self.tries() && profile.serves(mode, Fairness::Unfair) => Fairness::Unfair,
-            fairness => context.fairness(mode, fairness),
+            fairness => fairness,
         };
         let arrived = Arrived {
             request: &self.request,

@@ -116,11 +116,12 @@ impl Context {
         std::num::NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The fairness that a claim of `mode` gets. It is `Fifo` if the store queues unfair claims like fair ones.
-    pub(crate) fn fairness(&self, mode: Mode, wanted: Fairness) -> Fairness {
+    /// The fairness of the claim with which a client waits for all its unfair callers. It is `Fifo` if the store grants no
+    /// other claim while one waits.
+    pub(crate) fn waiting_fairness(&self, mode: Mode) -> Fairness {
         match self.store.profile().order(mode) {
             Order::FifoForBoth => Fairness::Fifo,
-            _ => wanted,
+            _ => Fairness::Unfair,
         }
     }
 

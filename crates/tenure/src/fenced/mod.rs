@@ -20,7 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! On Redis, a script does the same: [`RedisFence`].
+//! On Redis, a script does the same: [`RedisFence`]. In etcd, a transaction compares the claim's key: with the feature `etcd`,
+//! `put_in_etcd` writes only while the lock is held.
 //!
 //! # What it gives, and what not
 //! - **Old holders do not interleave.** Once a token has written a row, no smaller token writes it again, even if
@@ -41,6 +42,8 @@
 
 mod cell;
 mod dialect;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod fence;
 mod name;
 mod redis;
@@ -50,6 +53,8 @@ mod trigger;
 
 pub use cell::FencedCell;
 pub use dialect::{Dialect, Placeholders};
+#[cfg(feature = "etcd")]
+pub use etcd::put_in_etcd;
 pub use fence::{Fence, InvalidStatement};
 pub use name::InvalidName;
 pub use redis::{InvalidRedisKey, RedisFence, RedisWrite};

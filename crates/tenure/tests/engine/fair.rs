@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tenure_backend::Order;
 
 use crate::faulty_backend::Verb;
@@ -101,5 +102,50 @@ async fn a_try_leaves_no_claim_in_a_fair_only_store() {
         settle().await;
         assert_eq!(fixture.queue("k").await.len(), 0);
     }
+    guard.unlock().await.unwrap();
+}
+
+/// A lease that claims share may be seconds old when one of them is granted. The time of local hand-overs counts from the
+/// request that found the grant.
+#[tokio::test(start_paused = true)]
+async fn a_grant_on_an_old_lease_is_delivered_and_handed_over() {
+    let fixture = Fixture::new();
+    let (client, backend) = fixture.faulty_client_where(|profile| profile.mutex = Order::FifoForBoth);
+    backend.age_leases(5 * SECOND);
+    pass(6 * SECOND).await;
+    let first = fixture.client().mutex("k").lock().await.unwrap();
+    let waiting = queued(Box::pin(client.mutex("k").lock())).await;
+    first.unlock().await.unwrap();
+    let held = tokio::time::timeout(60 * SECOND, waiting).await;
+    let held = held.expect("the waiter never gets the lock").unwrap();
+    let placed = backend.placed.lock().len();
+    let next = queued(Box::pin(client.mutex("k").lock())).await;
+    held.unlock().await.unwrap();
+    let next = next.await.unwrap();
+    assert_eq!(placed, 3, "a try, and a claim that was placed and then polled");
+    assert_eq!(
+        backend.placed.lock().len(),
+        placed,
+        "the second was handed over in memory"
+    );
+    next.unlock().await.unwrap();
+}
+
+/// Callers that leave together leave nothing: the client withdraws the claim that waited for all of them.
+#[tokio::test(start_paused = true)]
+async fn callers_share_one_place_in_a_store_of_one_order() {
+    let fixture = Fixture::new();
+    let (client, _) = fixture.faulty_client_where(|profile| profile.mutex = Order::FifoForBoth);
+    let guard = fixture.client().mutex("k").lock().await.unwrap();
+    let mutex = client.mutex("k");
+    let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(mutex.lock())).collect();
+    for waiter in &mut waiting {
+        assert!(waiter.now_or_never().is_none());
+    }
+    settle().await;
+    assert_eq!(fixture.queue("k").await.len(), 1);
+    drop(waiting);
+    settle().await;
+    assert_eq!(fixture.queue("k").await.len(), 0);
     guard.unlock().await.unwrap();
 }

@@ -39,6 +39,7 @@ pub(crate) fn faulty_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> 
         subscriptions: AtomicUsize::new(0),
         least_lease: Mutex::default(),
         renewed_lease: Mutex::default(),
+        lease_age: Mutex::default(),
         keeps_writers: AtomicBool::new(false),
         placed: Mutex::default(),
         reserved: Mutex::default(),
@@ -55,6 +56,7 @@ pub(crate) struct CallControls {
     subscriptions: AtomicUsize,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
+    lease_age: Mutex<Duration>,
     /// True if the store refuses to downgrade claims.
     pub(crate) keeps_writers: AtomicBool,
     /// For each `acquire` call, the number of tokens that its claim reserves.
@@ -99,6 +101,11 @@ impl CallControls {
     /// Makes the store keep renewed claims for at most this lease from now on.
     pub(crate) fn renew_for(&self, lease: Duration) {
         *self.renewed_lease.lock() = Some(lease);
+    }
+
+    /// Makes the leases of grants count from this time before the request, as those of shared leases do.
+    pub(crate) fn age_leases(&self, age: Duration) {
+        *self.lease_age.lock() = age;
     }
 
     /// Reports to the engine that the connection to the store was replaced.
@@ -322,7 +329,10 @@ impl Faults for CallControls {
                 (Err(error), _) => element.fail(error.clone()),
                 // The lease counts from the engine's call, although a held call reaches the store later.
                 (Ok(()), Some(Ok(Reply::Acquire(AcquireReply::Granted(grant))))) => {
-                    grant.held_from = grant.held_from.min(element.asked);
+                    grant.confirmed_from = grant.confirmed_from.min(element.asked);
+                    let age = self.lease_age.lock().as_nanos() as u64;
+                    let held_from = grant.held_from.min(element.asked).as_nanos();
+                    grant.held_from = tenure_backend::Instant::from_nanos(held_from.saturating_sub(age));
                 }
                 (Ok(()), _) => {}
             }

@@ -1,6 +1,5 @@
 //! The cases of this program, and those that need Redis.
 
-mod fairness;
 mod sharing;
 
 use tenure_interop::Driver;
@@ -24,7 +23,7 @@ pub(crate) const CASES: [Case; 15] = [
             Kind::Fair => driver == Driver::Redisson,
             // This case runs `tenure hold` with one key.
             Kind::Multi => false,
-            Kind::Mutex | Kind::Write | Kind::Permit => true,
+            Kind::Mutex | Kind::Leader | Kind::Write | Kind::Permit => true,
         },
         ..cases::OUR_DEATH
     },
@@ -34,16 +33,12 @@ pub(crate) const CASES: [Case; 15] = [
         |subject, _| subject.is_reentrant
     ),
     cases::RENEWAL,
-    case!(
-        "waiters of both sides are served in the order of arrival",
-        fairness::waiters_of_both_sides_are_served_in_order,
-        |subject, _| subject.ours == Kind::Fair
-    ),
+    Case {
+        is_about: |subject, _| subject.ours == Kind::Fair,
+        ..cases::ORDER
+    },
     cases::COUNT,
-    case!(
-        "their waiter gets turns next to 64 tasks of Tenure",
-        fairness::their_waiter_gets_turns_next_to_64_tasks
-    ),
+    cases::TURNS,
     case!(
         "neither side keeps one of two locks while it waits for the other",
         exclusion::no_side_keeps_one_of_two_locks_while_it_waits,

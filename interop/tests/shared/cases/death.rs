@@ -47,11 +47,17 @@ pub(crate) fn hold_of_tenure(fixture: &Fixture) -> Hold {
     let folder = Folder::new();
     let mut command = folder.command(tenure_command());
     command.env("TENURE_URL", fixture.url());
-    command.args(["hold", fixture.subject.key, "--lease", "3s"]);
+    let verb = match fixture.subject.ours {
+        Kind::Leader => "elect",
+        _ => "hold",
+    };
+    command.args([verb, fixture.subject.key, "--lease", "3s"]);
     match fixture.subject.ours {
         Kind::Fair => _ = command.arg("--fair"),
         Kind::Write => _ = command.arg("--exclusive"),
         Kind::Permit => _ = command.args(["--permits", "1", "--of", "1"]),
+        // The leader's command prints a line like that of `hold`.
+        Kind::Leader => _ = command.args(["--", "sh", "-c", "echo '{\"acquired\"}'; exec tail -f /dev/null"]),
         Kind::Mutex | Kind::Multi => (),
     }
     let process = Process::start(command);

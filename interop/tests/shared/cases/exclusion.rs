@@ -47,7 +47,7 @@ pub(crate) async fn no_increment_is_lost(setting: Setting) {
     let Some(fixture) = setting.fixture(LONG).await else {
         return;
     };
-    let theirs = ["anna", "berta"].map(|owner| fixture.theirs(owner).count("counter", TURNS));
+    let theirs = ["anna", "berta"].map(|owner| fixture.theirs(owner).count(&fixture.store.number(), TURNS));
     let mut tasks = JoinSet::new();
     for client in [
         fixture.client.clone(),

@@ -1,7 +1,8 @@
-//! A case: what is tried with each kind of lock, and the kinds that the case is about. Here are those of both programs.
+//! A case: what is tried with each kind of lock, and the kinds that the case is about. Here are those of several programs.
 
 pub(crate) mod death;
 pub(crate) mod exclusion;
+pub(crate) mod fairness;
 pub(crate) mod format;
 pub(crate) mod waking;
 
@@ -93,4 +94,14 @@ pub(crate) const RENEWAL: Case = case!(
 pub(crate) const COUNT: Case = case!(
     "no increment of a counter is lost",
     exclusion::no_increment_is_lost
+);
+
+pub(crate) const ORDER: Case = case!(
+    "waiters of both sides are served in the order of arrival",
+    fairness::waiters_of_both_sides_are_served_in_order
+);
+
+pub(crate) const TURNS: Case = case!(
+    "their waiter gets turns next to 64 tasks of Tenure",
+    fairness::their_waiter_gets_turns_next_to_64_tasks
 );

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use futures_util::{FutureExt, StreamExt};
 use tenure_backend::{
-    Cause, Fairness, HANDOVER_WINDOW, HolderId, Invalidation, Loss, Mode, Phase, ReleaseTarget, WakeUp,
+    Cause, Fairness, HANDOVER_WINDOW, HolderId, Invalidation, Loss, Mode, Order, Phase, ReleaseTarget, WakeUp,
 };
 
 use crate::suite::client::WAKE_UP_LIMIT;
@@ -101,9 +101,11 @@ pub async fn waiters_stay_when_all_holders_are_evicted(fixture: Fixture) {
     let ([a, b, operator], key) = (fixture.three().await, fixture.key());
     a.granted(&a.fair(&key, Mode::Exclusive)).await;
     let waiting = b.queues(&key, Mode::Exclusive).await;
-    operator
+    let released = operator
         .send_release(eviction_request(ReleaseTarget::All(key.clone()), Duration::ZERO))
         .await;
+    // A repeated eviction names no claim (B7), and a store of one order counts the next claim as a holder before its poll.
+    skip_if!(released.repeated && fixture.profile().mutex == Order::FifoForBoth);
     b.granted_soon(&waiting).await;
 }
 

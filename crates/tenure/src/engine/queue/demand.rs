@@ -46,6 +46,18 @@ impl SharedQueue {
     }
 }
 
+impl SharedQueue {
+    /// Withdraws a claim for which a poller asks no longer: a fair one may have a place in the store's queue, and an unanswered
+    /// call may have placed any.
+    fn give_up(self: &Arc<Self>, claim: Arc<Claim>, is_uncertain: bool) {
+        if is_uncertain {
+            self.withdraw_unanswered(claim);
+        } else if claim.fairness == Fairness::Fifo {
+            self.withdraw(claim);
+        }
+    }
+}
+
 /// The local waiters of a key. The poller asks for one after the other.
 struct LocalDemand {
     queue: Arc<SharedQueue>,
@@ -64,7 +76,8 @@ impl Demand for LocalDemand {
             PollerStep::Rest(time) => Next::Rest(time),
             PollerStep::Verify(hold) => Next::Verify(hold, self.queue.clone()),
             PollerStep::Ask(SuccessorRequest { request, reserve }, pause) => {
-                let claim = self.queue.claim(&request, Fairness::Unfair, reserve);
+                let fairness = self.queue.context().waiting_fairness(request.mode);
+                let claim = self.queue.claim(&request, fairness, reserve);
                 self.request = Some(request);
                 Next::Ask(claim, pause)
             }
@@ -87,11 +100,12 @@ impl Demand for LocalDemand {
                 queue.withdraw_unanswered(claim);
                 false
             }
-            Found::Unwanted => true,
+            Found::Unwanted => {
+                queue.give_up(claim, is_uncertain);
+                true
+            }
             Found::Failed(error) => {
-                if is_uncertain {
-                    queue.withdraw_unanswered(claim);
-                }
+                queue.give_up(claim, is_uncertain);
                 queue.apply(PollFailed {
                     request: &request,
                     error: error.into(),
@@ -160,12 +174,7 @@ impl Demand for StoreDemand {
             Found::Failed(error) => error.into(),
             Found::Unwanted => queue.services.tasks.closed(),
         };
-        // Withdraws the claim also if the last call failed, because an earlier call may have placed the claim.
-        if is_uncertain {
-            queue.withdraw_unanswered(claim);
-        } else {
-            queue.withdraw(claim);
-        }
+        queue.give_up(claim, is_uncertain);
         self.fail(error);
         true
     }

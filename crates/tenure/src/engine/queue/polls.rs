@@ -205,7 +205,7 @@ impl KeyQueue {
     /// A waiter that arrived after the grant's request was sent gets the grant only within 10 ms of that sending:
     /// after 10 ms the claim may have been evicted, and a greater token granted, before the waiter arrived.
     pub(super) fn deliver(&mut self, now: Instant, grant: Granted, effects: &mut Effects) -> bool {
-        let confirmed = grant.hold.confirmed();
+        let confirmed = grant.hold.fresh_from();
         let is_fresh = now - confirmed < HANDOVER_WINDOW;
         let contention = self.contention.as_ref();
         let first = contention.and_then(|contention| contention.waiters.first());

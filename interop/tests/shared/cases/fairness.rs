@@ -4,22 +4,11 @@
 use tenure_interop::{Lock, Reply};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::shared::fixture::{Fixture, LIMIT, LONG, PROMPT, Setting, within};
-use crate::shared::subject::Held;
+use crate::shared::fixture::{LIMIT, LONG, PROMPT, Setting, within};
+use crate::shared::subject::{Held, Kind};
 
-/// Waits until that many waiters are in the queue of Redisson's fair lock.
-async fn until_queued(fixture: &Fixture, waiters: usize) {
-    let queue = format!(
-        "redisson_lock_queue:{{k}} list{}, for ever",
-        " ID".repeat(waiters)
-    );
-    let queue_with_end = queue.trim_end_matches(", for ever").to_owned();
-    fixture
-        .until_data(|data| data.iter().any(|line| *line == queue || *line == queue_with_end))
-        .await;
-}
-
-/// Eight waiters: threads of the other client, and tasks of two Tenure clients.
+/// Eight waiters: threads of the other client, and tasks of two Tenure clients. If the locks of Tenure are not fair,
+/// each task has a client of its own, because a client queues with one claim for all of its tasks.
 pub(crate) async fn waiters_of_both_sides_are_served_in_order(setting: Setting) {
     const QUEUE: &str = "theirs ours ours theirs ours theirs theirs ours";
     let Some(fixture) = setting.fixture(LONG).await else {
@@ -39,11 +28,15 @@ pub(crate) async fn waiters_of_both_sides_are_served_in_order(setting: Setting) 
                 Turn::Theirs(lock.clone(), lock.lock())
             }
             _ => {
-                let ours = fixture.subject.ours(&clients[place % 2]);
+                let client = match fixture.subject.ours {
+                    Kind::Mutex => tenure::connect(&fixture.url()).await.unwrap(),
+                    _ => clients[place % 2].clone(),
+                };
+                let ours = fixture.subject.ours(&client);
                 Turn::Ours(tokio::spawn(async move { ours.lock().await }))
             }
         });
-        until_queued(&fixture, place + 1).await;
+        fixture.until(|store| store.queued() == place + 1).await;
     }
     holder.unlock().await.unwrap();
     for (place, turn) in queue.into_iter().enumerate() {
@@ -82,7 +75,7 @@ pub(crate) async fn their_waiter_gets_turns_next_to_64_tasks(setting: Setting) {
             }
         });
     }
-    let turns = fixture.theirs("anna").count("counter", TURNS);
+    let turns = fixture.theirs("anna").count(&fixture.store.number(), TURNS);
     within(LIMIT, "its turns", turns).await.unwrap();
     tasks.shutdown().await;
 }

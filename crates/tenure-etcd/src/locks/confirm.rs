@@ -1,0 +1,127 @@
+//! Confirming: proves that a claim's key and lease are alive, or finds out why the claim was lost.
+
+use std::sync::Arc;
+
+use tenure_backend::{BackendError, ClaimId, Effect, Fault, HANDOVER_WINDOW, Instant, Loss};
+use tokio::time::sleep;
+
+use super::leases::{Kept, Lease};
+use super::names;
+use super::requests::{Reply, read, remove, txn};
+use super::store::Locks;
+use super::table::Placed;
+use super::value::Value;
+use crate::client::{KeyValue, Op, RangeRequest};
+
+/// How often a request is repeated that had no effect: its lease had ended, or its epoch, or a leader was elected.
+pub(super) const MAX_REPEATS: u32 = 8;
+
+/// Reads that prove the last keep-alive of a lease.
+pub(super) struct Confirmed {
+    pub(super) kept: Kept,
+    /// When the reads were sent.
+    pub(super) sent: Instant,
+    pub(super) reply: Reply,
+}
+
+/// Error for a request that was repeated too often. None of them had an effect.
+pub(super) fn unsettled() -> BackendError {
+    let message = "etcd has elected leaders, or ended leases, again and again during this request: see whether its members run";
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}
+
+impl Locks {
+    /// Sends reads after a keep-alive of the lease, and returns their replies if both prove that the lease was prolonged. `None`
+    /// if the lease has ended. With `restart`, the keep-alive is sent even if the last one is recent.
+    pub(super) async fn confirmed(
+        &self,
+        lease: &Arc<Lease>,
+        mut restart: bool,
+        reads: impl Fn() -> Vec<Op>,
+    ) -> Result<Option<Confirmed>, BackendError> {
+        for _ in 0..MAX_REPEATS {
+            match restart {
+                true => self.leases.keep(std::slice::from_ref(lease)).await?,
+                false => self.leases.refresh(lease).await?,
+            }
+            if !lease.is_alive() {
+                return Ok(None);
+            }
+            let (kept, sent) = (lease.kept(), self.now());
+            let reply = txn(&self.client, Vec::new(), reads(), Vec::new()).await?;
+            if kept.is_proved_by(&reply.header) {
+                return Ok(Some(Confirmed { kept, sent, reply }));
+            }
+            restart = true;
+        }
+        Err(unsettled())
+    }
+
+    /// Returns whether a claim's key, as it was read, is as this client wrote it last. Otherwise the claim is lost, and its end
+    /// is recorded.
+    pub(super) async fn is_own(
+        &self,
+        id: ClaimId,
+        placed: &Placed,
+        own: Option<&KeyValue>,
+    ) -> Result<bool, BackendError> {
+        let is_created = |own: &KeyValue| own.create_revision == placed.created;
+        if let Some(own) = own.filter(|own| is_created(own)) {
+            if own.mod_revision == placed.modified {
+                return Ok(true);
+            }
+            let now = self
+                .client
+                .range(RangeRequest::key(&*placed.spot.key))
+                .await?
+                .kvs
+                .pop();
+            let value = now.as_ref().and_then(|now| Value::read(&now.value));
+            // A downgrade by this client has changed the key meanwhile.
+            if let (Some(now), Some(value)) = (now.filter(is_created), value)
+                && value.id == id
+                && !value.is_evicted
+            {
+                return Ok(self.table.update(id, placed.created, |placed| {
+                    (placed.modified, placed.value) = (now.mod_revision, value);
+                }));
+            }
+        }
+        let loss = self.loss(id, placed).await?;
+        self.lose(id, placed, loss);
+        Ok(false)
+    }
+
+    /// Finds out why a claim was lost: its key or its note names the evictor.
+    pub(super) async fn loss(&self, id: ClaimId, placed: &Placed) -> Result<Loss, BackendError> {
+        let note = names::note(id.client(), placed.spot.lease.id, id.number());
+        let reads = vec![read(&*placed.spot.key), read(note)];
+        let found = txn(&self.client, Vec::new(), reads, Vec::new()).await?;
+        for kv in found.reads.into_iter().flatten() {
+            let mark = Value::read(&kv.value).filter(|mark| mark.is_evicted && mark.id == id);
+            let Some(mark) = mark else { continue };
+            if kv.create_revision == placed.created {
+                self.remove_after_cooldown(placed);
+            }
+            return Ok(Loss::Evicted { by: mark.evictor() });
+        }
+        let is_expired = placed.ends <= self.now();
+        Ok(if is_expired { Loss::Expired } else { Loss::Missing })
+    }
+
+    /// Removes the key of an evicted claim, because its evictor may have died before it could.
+    fn remove_after_cooldown(&self, placed: &Placed) {
+        let (client, key, created) = (self.client.clone(), placed.spot.key.clone(), placed.created);
+        tokio::spawn(async move {
+            sleep(HANDOVER_WINDOW).await;
+            // If it fails, the key ends with its lease.
+            let _ = remove(&client, &key, created).await;
+        });
+    }
+
+    /// Records the loss of a claim.
+    pub(super) fn lose(&self, id: ClaimId, placed: &Placed, loss: Loss) {
+        let remembered = placed.spot.lease.ttl;
+        self.table.end(id, self.now(), Some((loss, remembered)));
+    }
+}

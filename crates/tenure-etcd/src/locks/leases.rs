@@ -1,0 +1,288 @@
+//! Leases, which claims share, and their keep-alives.
+//!
+//! A lease carries at most [`MAX_CLAIMS`] claims of one client, all of one lease time and each on another lock, because
+//! Go's layout names a contender's key by its lease. A shared lease is never revoked: it ends when no claim is renewed.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_backend::{BackendError, ClientId, Clock, Instant, LockKey};
+use tokio::time::timeout;
+
+use super::names;
+use super::requests::{put, txn};
+use crate::client::{Client, KeepAlives, LeaseGrantRequest, LeaseKeepAliveResponse, ResponseHeader};
+use crate::error::{ended, unanswered};
+
+/// The most claims on a lease. One transaction confirms them all (etcd's limit is 128 operations), and the end of a lease
+/// ends no more.
+const MAX_CLAIMS: usize = 100;
+
+/// The longest wait for a keep-alive. A member may hang for seconds while the leader is paused; another one does not.
+const MAX_WAIT: Duration = Duration::from_millis(500);
+
+/// The most streams on which one round of keep-alives is tried.
+const MAX_STREAMS: u32 = 4;
+
+/// A lease of one client.
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) id: i64,
+    pub(super) bell: String,
+    pub(super) ttl: Duration,
+    client: ClientId,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    kept: Kept,
+    epoch: u64,
+    locks: HashSet<LockKey>,
+    /// Whether claims may be placed on the lease.
+    is_open: bool,
+    is_alive: bool,
+}
+
+/// The last confirmed keep-alive of a lease, or its grant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Kept {
+    /// When the request was sent: the lease lasts at least its length from then on, if a transaction that is sent after the
+    /// reply has the same term.
+    pub(super) at: Instant,
+    term: u64,
+}
+
+impl Kept {
+    /// Returns whether a transaction that was sent after the keep-alive's reply proves that the lease was prolonged. If
+    /// another leader was elected in between, the reply may come from one that was already replaced.
+    pub(super) fn is_proved_by(&self, header: &ResponseHeader) -> bool {
+        header.raft_term == self.term
+    }
+}
+
+impl Lease {
+    pub(super) fn kept(&self) -> Kept {
+        self.state.lock().kept
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.state.lock().is_alive
+    }
+
+    /// The lease's epoch, which its bell's value says.
+    pub(super) fn epoch(&self) -> u64 {
+        self.state.lock().epoch
+    }
+
+    pub(super) fn set_epoch(&self, epoch: u64) {
+        let mut state = self.state.lock();
+        state.epoch = state.epoch.max(epoch);
+    }
+
+    /// Places no further claims on the lease.
+    pub(super) fn retire(&self) {
+        self.state.lock().is_open = false;
+    }
+
+    /// Records that the lease does not exist.
+    pub(super) fn end(&self) {
+        let mut state = self.state.lock();
+        (state.is_open, state.is_alive) = (false, false);
+    }
+
+    /// Allows another claim on the lock.
+    pub(super) fn free(&self, key: &LockKey) {
+        self.state.lock().locks.remove(key);
+    }
+
+    fn reserve(&self, client: ClientId, ttl: Duration, key: &LockKey) -> bool {
+        let mut state = self.state.lock();
+        let has_room = state.is_open && state.locks.len() < MAX_CLAIMS;
+        (self.client, self.ttl) == (client, ttl) && has_room && state.locks.insert(key.clone())
+    }
+
+    fn answered(&self, reply: &LeaseKeepAliveResponse, sent: Instant) {
+        if reply.ttl <= 0 {
+            return self.end();
+        }
+        let term = reply.header.map_or(0, |header| header.raft_term);
+        self.state.lock().kept = Kept { at: sent, term };
+    }
+}
+
+/// The leases of a store.
+pub(super) struct Leases {
+    client: Arc<Client>,
+    clock: Arc<dyn Clock>,
+    pool: Mutex<Vec<Arc<Lease>>>,
+    /// Locked while a lease is created, so that claims that come meanwhile share it.
+    creating: tokio::sync::Mutex<()>,
+    stream: tokio::sync::Mutex<Option<KeepAlives>>,
+}
+
+impl Leases {
+    pub(super) fn new(client: Arc<Client>, clock: Arc<dyn Clock>) -> Self {
+        Leases {
+            client,
+            clock,
+            pool: Mutex::default(),
+            creating: tokio::sync::Mutex::default(),
+            stream: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Reserves a place for a claim on a lease that was kept alive lately. Creates a lease if none has a place.
+    pub(super) async fn reserve(
+        &self,
+        client: ClientId,
+        ttl: Duration,
+        key: &LockKey,
+    ) -> Result<Arc<Lease>, BackendError> {
+        loop {
+            let lease = match self.reserve_in_pool(client, ttl, key) {
+                Some(lease) => lease,
+                None => {
+                    let _creating = self.creating.lock().await;
+                    match self.reserve_in_pool(client, ttl, key) {
+                        Some(lease) => lease,
+                        None => {
+                            let lease = self.create(client, ttl).await?;
+                            lease.reserve(client, ttl, key);
+                            self.pool.lock().push(lease.clone());
+                            lease
+                        }
+                    }
+                }
+            };
+            match self.refresh(&lease).await {
+                Ok(()) if lease.is_alive() => return Ok(lease),
+                Ok(()) => {}
+                Err(error) => {
+                    lease.free(key);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn reserve_in_pool(&self, client: ClientId, ttl: Duration, key: &LockKey) -> Option<Arc<Lease>> {
+        let now = self.clock.now();
+        let mut pool = self.pool.lock();
+        pool.retain(|lease| {
+            let state = lease.state.lock();
+            let may_exist = now < state.kept.at + lease.ttl || !state.locks.is_empty();
+            state.is_alive && may_exist
+        });
+        pool.iter().find(|lease| lease.reserve(client, ttl, key)).cloned()
+    }
+
+    async fn create(&self, client: ClientId, ttl: Duration) -> Result<Arc<Lease>, BackendError> {
+        let sent = self.clock.now();
+        let asked = LeaseGrantRequest {
+            ttl: i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX),
+            id: 0,
+        };
+        let granted = self.client.grant(asked).await?;
+        let lease = Lease {
+            id: granted.id,
+            bell: names::bell(client, granted.id),
+            ttl,
+            client,
+            state: Mutex::new(State {
+                kept: Kept {
+                    at: sent,
+                    term: granted.header.map_or(0, |header| header.raft_term),
+                },
+                epoch: 1,
+                locks: HashSet::new(),
+                is_open: true,
+                is_alive: true,
+            }),
+        };
+        let bell = put(&*lease.bell, lease.epoch().to_string(), Some(lease.id));
+        txn(&self.client, Vec::new(), vec![bell], Vec::new()).await?;
+        Ok(Arc::new(lease))
+    }
+
+    /// Prolongs a lease, unless its last keep-alive is recent enough for a new claim, or for the poll of one that waits.
+    pub(super) async fn refresh(&self, lease: &Arc<Lease>) -> Result<(), BackendError> {
+        match self.clock.now() - lease.kept().at < lease.ttl / 3 {
+            true => Ok(()),
+            false => self.keep(std::slice::from_ref(lease)).await,
+        }
+    }
+
+    /// Prolongs leases. Records those that do not exist.
+    ///
+    /// If a member does not answer in time, the others are asked on new streams. Replies on the old stream are not read: the
+    /// new requests prolong the leases, too.
+    pub(super) async fn keep(&self, leases: &[Arc<Lease>]) -> Result<(), BackendError> {
+        let asked = self.clock.now();
+        let mut stream = self.stream.lock().await;
+        // Another call may have prolonged them meanwhile.
+        let mut waiting: VecDeque<_> = leases.iter().filter(|lease| lease.kept().at < asked).collect();
+        let mut tried = 0;
+        while !waiting.is_empty() {
+            let open = match stream.take() {
+                Some(open) => open,
+                None => self.client.keep_alives().await?,
+            };
+            tried += 1;
+            match self.keep_on(open, &mut waiting).await {
+                Ok(open) => *stream = Some(open),
+                Err(error) if tried == MAX_STREAMS || !error.is_transient() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Prolongs the leases in `waiting` on a stream, and takes out those that were answered. Returns the stream.
+    async fn keep_on(
+        &self,
+        mut open: KeepAlives,
+        waiting: &mut VecDeque<&Arc<Lease>>,
+    ) -> Result<KeepAlives, BackendError> {
+        let sent = self.clock.now();
+        for lease in &*waiting {
+            open.send(lease.id)?;
+        }
+        while let Some(lease) = waiting.front() {
+            let limit = MAX_WAIT.min(lease.ttl / 6);
+            let Ok(reply) = timeout(limit, open.next()).await else {
+                open.leave();
+                return Err(unanswered(limit));
+            };
+            let reply = reply?;
+            if reply.id != lease.id {
+                return Err(ended());
+            }
+            lease.answered(&reply, sent);
+            waiting.pop_front();
+        }
+        Ok(open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_of_another_term_proves_nothing() {
+        let kept = Kept {
+            at: Instant::ORIGIN,
+            term: 7,
+        };
+        for (raft_term, expected) in [(6, false), (7, true), (8, false)] {
+            let header = ResponseHeader {
+                raft_term,
+                ..ResponseHeader::default()
+            };
+            assert_eq!(kept.is_proved_by(&header), expected);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Wake-ups of waiting claims, and invalidations of held ones.
+//!
+//! A watch has no start revision: from an earlier revision on, etcd serves a watch only every 100 ms. So a waiter looks again
+//! once its watch was created, unless nothing was written meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    Claim, ClaimId, ClientId, Fault, Invalidation, InvalidationQueue, Invalidations, LockKey, Mode,
+    WakeSignal, Wakes,
+};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::names;
+use super::store::Locks;
+use super::targets::{Found, Target};
+use crate::client::{Event, EventType, Filter, Update, WatchCreateRequest, range_of_prefix};
+
+/// The pause before a watch that has failed is opened again.
+const OPEN_AGAIN: Duration = Duration::from_millis(200);
+
+impl Locks {
+    /// Wakes a claim when what it waits for has changed.
+    pub(super) fn watch(self: Arc<Self>, claim: &Claim) -> Wakes {
+        let (id, signal) = (claim.at.id, WakeSignal::default());
+        let folder = self.names.folder(&claim.at.key);
+        let found = self.table.placed(id).map(|placed| placed.found);
+        let targets = self.watched.begin(id, found.unwrap_or_default());
+        // Only readers are let in by a write: a writer's downgrade.
+        let filters = match claim.mode {
+            Mode::Read => Vec::new(),
+            _ => vec![Filter::NoPut.into()],
+        };
+        let task = tokio::spawn(self.clone().follow((folder, filters), targets, signal.clone()));
+        signal.wakes(move || {
+            task.abort();
+            self.watched.end(id);
+        })
+    }
+
+    async fn follow(
+        self: Arc<Self>,
+        (folder, filters): (String, Vec<i32>),
+        mut targets: watch::Receiver<Found>,
+        signal: WakeSignal,
+    ) {
+        loop {
+            let (target, _) = targets.borrow_and_update().clone();
+            let (key, range_end) = match target {
+                Target::Key(key) => (key, Vec::new()),
+                Target::Folder => range_of_prefix(&*folder),
+            };
+            let mut watch = self.client.watches().watch(WatchCreateRequest {
+                key,
+                range_end,
+                filters: filters.clone(),
+                ..WatchCreateRequest::default()
+            });
+            loop {
+                let update = tokio::select! {
+                    update = watch.next() => update,
+                    changed = targets.changed() => match changed {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                };
+                match update {
+                    Ok(Update::Created(header)) if header.revision == targets.borrow().1 => {}
+                    Ok(Update::Created(_) | Update::Events(..)) => signal.notify(),
+                    Ok(Update::Progress(_)) => {}
+                    Err(error) if error.fault() == Fault::Closed => return,
+                    Ok(Update::Compacted(_)) | Err(_) => {
+                        signal.notify();
+                        sleep(OPEN_AGAIN).await;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reports the claims of a client that may be gone, by the bells of its leases and the notes of evictors.
+    pub(super) fn invalidations(self: Arc<Self>, client: ClientId, runtime: &Handle) -> Invalidations {
+        let queue = InvalidationQueue::default();
+        let task = runtime.spawn(self.report(client, queue.clone()));
+        queue.invalidations(move || task.abort())
+    }
+
+    async fn report(self: Arc<Self>, client: ClientId, queue: InvalidationQueue) {
+        loop {
+            let (key, range_end) = range_of_prefix(names::client_folder(client));
+            let mut watch = self.client.watches().watch(WatchCreateRequest {
+                key,
+                range_end,
+                ..WatchCreateRequest::default()
+            });
+            loop {
+                match watch.next().await {
+                    // Events may have been missed before.
+                    Ok(Update::Created(_)) => queue.push(Invalidation::All),
+                    Ok(Update::Events(_, events)) => {
+                        for lock in events.into_iter().flat_map(|event| self.changed(client, event)) {
+                            queue.push(Invalidation::Key(lock));
+                        }
+                    }
+                    Ok(Update::Progress(_) | Update::Compacted(_)) => {}
+                    Err(error) if error.fault() == Fault::Closed => return,
+                    Err(_) => break,
+                }
+            }
+            sleep(OPEN_AGAIN).await;
+        }
+    }
+
+    /// The locks whose claims may be gone after a change of a key in the client's folder.
+    fn changed(&self, client: ClientId, event: Event) -> Vec<LockKey> {
+        let is_deleted = event.r#type() == EventType::Delete;
+        let key = event.kv.unwrap_or_default().key;
+        match names::noted_claim(&key) {
+            Some(number) if !is_deleted => {
+                let lock = self.table.lock_of(ClaimId::new(client, number));
+                lock.into_iter().collect()
+            }
+            None if is_deleted => self.table.on_lease(&String::from_utf8_lossy(&key)),
+            _ => Vec::new(),
+        }
+    }
+}

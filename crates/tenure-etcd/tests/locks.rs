@@ -1,0 +1,291 @@
+//! What the conformance suite cannot see: the keys and leases in etcd, and other programs that use them.
+
+mod case;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use case::{Case, alone, shared};
+use futures_util::StreamExt;
+use tenure_backend::{
+    AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, HolderId, Invalidation, LockKey, Loss, Mode,
+    Phase, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
+};
+use tenure_etcd::client::{Client, DeleteRangeRequest, LeaseGrantRequest, LeaseId, PutRequest, RangeRequest};
+use tenure_etcd::{Config, EtcdStore, LockEvidence, StoreUrl};
+use tenure_servers::EtcdCluster;
+use tenure_testkit::suite::{Fixture, TestClient};
+
+/// Time limit for what a test waits for.
+const SOON: Duration = Duration::from_secs(10);
+
+fn key(name: &str) -> LockKey {
+    LockKey::new(name).expect("a name")
+}
+
+fn raw(case: &Case) -> Client {
+    let url = StoreUrl::parse(&case.url()).expect("a URL");
+    Client::new(Config::from_url(&url).expect("settings")).expect("a client")
+}
+
+/// The key and the lease of a granted claim.
+async fn key_of(raw: &Client, client: &TestClient, claim: &Arc<Claim>) -> (LockEvidence, i64) {
+    let grant = client.granted(claim).await;
+    let evidence = grant.evidence.expect("etcd proves its grants");
+    let evidence = evidence.get::<LockEvidence>().expect("of this type").clone();
+    let found = raw
+        .range(RangeRequest::key(&*evidence.key))
+        .await
+        .expect("a reply");
+    assert_eq!(found.kvs[0].create_revision, evidence.create_revision);
+    (evidence, found.kvs[0].lease)
+}
+
+/// A contender as Go's client writes it.
+async fn foreign(raw: &Client, case: &Case, name: &str) -> String {
+    let lease = raw
+        .grant(LeaseGrantRequest { ttl: 60, id: 0 })
+        .await
+        .expect("a lease")
+        .id;
+    let put = PutRequest {
+        key: format!("{}/{name}/{lease:x}", case.prefix).into(),
+        lease,
+        ..PutRequest::default()
+    };
+    raw.put(put).await.expect("it is written");
+    format!("{lease:x}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn etcdctl_and_tenure_exclude_each_other() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let client = fixture.client().await;
+    let held = client.holds(&key("k"), Mode::Exclusive).await;
+    let (server, name) = (case.server.clone(), format!("{}/k", case.prefix));
+    let other = tokio::task::spawn_blocking(move || {
+        server.lock().ask(&["lock", &name, "--", "sh", "-c", "echo held"])
+    });
+    let queue = async {
+        loop {
+            let status = client.status(&key("k")).await.expect("it is held");
+            if status.waiters.is_some_and(|waiters| waiters.len() == 1) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, queue).await.expect("etcdctl queues");
+    assert!(!other.is_finished());
+    client.release(&held).await.freed_it(&held);
+    assert_eq!(other.await.expect("no panic").expect("etcdctl runs"), "held");
+    client.finds_free(&key("k"), Mode::Exclusive).await;
+}
+
+#[tokio::test]
+async fn a_foreign_holder_excludes_and_can_be_evicted() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    let id = foreign(&raw, &case, "k").await;
+    let claim = client.queues(&key("k"), Mode::Exclusive).await;
+    let status = client.status(&key("k")).await.expect("it is held");
+    let holder = HolderId::Foreign(id.as_str().into());
+    assert_eq!(status.holders[0].id, holder);
+    let reader = client.try_acquire(&client.claim(&key("k"), Mode::Read)).await;
+    assert!(reader.is_err(), "a foreign contender is a mutex: {reader:?}");
+    let evicted = client.send_release(ReleaseRequest {
+        target: ReleaseTarget::Foreign {
+            key: key("k"),
+            id: id.into(),
+        },
+        cause: Cause::Evicted { by: None },
+        successor: None,
+        cooldown: Duration::ZERO,
+    });
+    assert_eq!(evicted.await.freed, [holder]);
+    client.granted(&claim).await;
+}
+
+#[tokio::test]
+async fn nested_names_do_not_exclude_each_other() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    foreign(&raw, &case, "a/b").await;
+    let tried = client.holds(&key("a"), Mode::Exclusive).await;
+    client.release(&tried).await.freed_it(&tried);
+    let fair = client.fair(&key("a"), Mode::Exclusive);
+    client.granted(&fair).await;
+    client.finds_busy(&key("a"), Mode::Exclusive).await;
+    assert_eq!(client.list("a", 10).await.len(), 2);
+}
+
+#[tokio::test]
+async fn claims_share_a_lease_and_end_by_themselves() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    let [renewed, silent] = ["a", "b"].map(|name| client.short_lease(&key(name), Mode::Exclusive));
+    let (_, lease) = key_of(&raw, &client, &renewed).await;
+    let (evidence, other) = key_of(&raw, &client, &silent).await;
+    assert_eq!(lease, other);
+    let again = client.claim_as(&key("a"), Mode::Read, |claim| claim.lease = silent.lease);
+    assert!(client.try_acquire(&again).await.is_err(), "the lock is a mutex");
+    for _ in 0..3 {
+        fixture.pass(Duration::from_secs(1)).await;
+        client.stays_alive(&renewed, Phase::Granted).await;
+    }
+    let left = raw.range(RangeRequest::key(evidence.key)).await.expect("a reply");
+    assert_eq!(left.kvs, [], "it was not renewed");
+    assert_eq!(client.is_gone(&silent, Phase::Granted).await, Loss::Expired);
+}
+
+#[tokio::test]
+async fn a_revoked_lease_is_reported_at_once() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    let claim = client.claim(&key("k"), Mode::Exclusive);
+    let (_, id) = key_of(&raw, &client, &claim).await;
+    let hints = client.backend().clone().invalidations(claim.at.id.client());
+    let mut hints = hints.expect("etcd reports losses");
+    let next = tokio::time::timeout(SOON, hints.next()).await.expect("soon");
+    assert_eq!(next, Some(Invalidation::All));
+    raw.revoke(LeaseId { id }).await.expect("it ends");
+    let next = tokio::time::timeout(SOON, hints.next()).await.expect("soon");
+    assert_eq!(next, Some(Invalidation::Key(key("k"))));
+    assert_eq!(client.is_gone(&claim, Phase::Granted).await, Loss::Session);
+    client.finds_free(&key("k"), Mode::Exclusive).await;
+}
+
+/// R19: etcd's own lock service lets such a waiter hold the lock.
+#[tokio::test]
+async fn a_waiter_whose_lease_has_ended_is_not_granted() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case));
+    let held = clients[0].holds(&key("k"), Mode::Exclusive).await;
+    let waiting = clients[1].queues(&key("k"), Mode::Exclusive).await;
+    let contenders = RangeRequest::prefix(format!("{}/k/", case.prefix));
+    let contenders = raw.range(contenders).await.expect("a reply").kvs;
+    let last = contenders.iter().max_by_key(|one| one.create_revision);
+    let lease = last.expect("the waiter has a key").lease;
+    raw.revoke(LeaseId { id: lease }).await.expect("it ends");
+    clients[0].release(&held).await;
+    clients[1].has_ended(&waiting).await;
+    clients[0].finds_free(&key("k"), Mode::Exclusive).await;
+}
+
+#[tokio::test]
+async fn a_hundred_claims_share_one_lease() {
+    let case = alone().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let client = fixture.client().await;
+    for number in 0..201 {
+        client.holds(&key(&number.to_string()), Mode::Exclusive).await;
+    }
+    let leases = case.server.lock().ask(&["lease", "list"]).expect("a reply");
+    assert_eq!(leases.lines().next(), Some("found 3 leases"));
+}
+
+#[tokio::test]
+async fn a_refused_try_writes_nothing() {
+    let case = alone().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case));
+    let held = clients[0].claim(&key("k"), Mode::Exclusive);
+    clients[0].granted(&held).await;
+    let warm_up = clients[1].claim(&key("k"), Mode::Exclusive);
+    let revision = async || {
+        let reply = raw.range(RangeRequest::key("k")).await.expect("a reply");
+        reply.header.expect("a header").revision
+    };
+    // The first attempt creates the lease with its bell.
+    clients[1].waits(&warm_up).await;
+    let before = revision().await;
+    let tried = clients[1].claim(&key("k"), Mode::Exclusive);
+    let reply = clients[1].acquire(&tried).await;
+    assert!(matches!(reply, AcquireReply::Waiting { .. }), "{reply:?}");
+    assert_eq!(revision().await, before);
+}
+
+#[tokio::test]
+async fn a_holder_removes_its_key_if_its_evictor_died() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case));
+    let claim = clients[0].claim(&key("k"), Mode::Exclusive);
+    let (evidence, _) = key_of(&raw, &clients[0], &claim).await;
+    let mark = PutRequest {
+        key: evidence.key,
+        value: format!("tenure1-evicted mutex {} 1 alice", claim.at.id).into(),
+        ignore_lease: true,
+        ..PutRequest::default()
+    };
+    raw.put(mark).await.expect("it is written");
+    assert_eq!(clients[1].status(&key("k")).await, None, "it counts as gone");
+    let by = Some("alice".into());
+    assert_eq!(
+        clients[0].is_gone(&claim, Phase::Granted).await,
+        Loss::Evicted { by }
+    );
+    clients[1]
+        .granted_soon(&clients[1].claim(&key("k"), Mode::Exclusive))
+        .await;
+}
+
+#[tokio::test]
+async fn a_lease_without_a_bell_gets_no_further_claims() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    let first = client.claim(&key("a"), Mode::Exclusive);
+    let (_, lease) = key_of(&raw, &client, &first).await;
+    let bell = format!("\u{1}tenure/{}/{lease:x}", first.at.id.client());
+    let deleted = raw.delete_range(DeleteRangeRequest {
+        key: bell.into(),
+        range_end: Vec::new(),
+    });
+    assert_eq!(deleted.await.expect("a reply").deleted, 1);
+    let second = client.claim(&key("b"), Mode::Exclusive);
+    let (_, other) = key_of(&raw, &client, &second).await;
+    assert_ne!(lease, other);
+    client.stays_alive(&first, Phase::Granted).await;
+    client.release(&first).await.freed_it(&first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_lock_outlives_the_death_of_the_leader() {
+    let mut cluster = EtcdCluster::start(&[]).expect("it starts");
+    let url = StoreUrl::parse(&format!("{}/locks", cluster.url())).expect("a URL");
+    let store = EtcdStore::open(Config::from_url(&url).expect("settings"));
+    let store = store.await.expect("a member answers");
+    let at = ClaimRef {
+        key: key("k"),
+        id: ClaimId::new(ClientId::from_random([7; 16]), 1),
+    };
+    let claim = Arc::new(Claim::of(at, Duration::from_secs(8)));
+    let not_after = store.clock().now() + Duration::from_secs(5);
+    let reply = store.clone().acquire(claim.clone(), not_after).await;
+    let Ok(AcquireReply::Granted(grant)) = reply else {
+        panic!("the lock is free, but the answer is {reply:?}")
+    };
+    let leader = cluster.leader().expect("a leader");
+    cluster.member_mut(leader).process().kill();
+    let killed = store.clock().now();
+    loop {
+        let renewal = [RenewRequest::of(&claim)].into_iter().collect();
+        match store.clone().renew(renewal).await.pop() {
+            Some(RenewReply::Alive { held_from, .. }) if held_from > killed => break,
+            Some(RenewReply::Unknown(error)) => assert!(error.is_transient(), "{error:?}"),
+            other => panic!("the lock is held, but the answer is {other:?}"),
+        }
+        assert!(
+            store.clock().now() < grant.held_from + grant.lease,
+            "it is renewed in time"
+        );
+        tokio::task::yield_now().await;
+    }
+}
