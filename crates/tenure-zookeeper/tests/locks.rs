@@ -256,7 +256,7 @@ async fn a_refused_try_creates_no_node() {
     assert_eq!(cversion().await, before);
 }
 
-/// A create whose reply is lost leaves no node behind, whether its claim is withdrawn or acquired again.
+/// R18: a create whose reply is lost leaves no node behind, whether its claim is withdrawn or acquired again.
 #[tokio::test]
 async fn a_lost_reply_to_a_create_leaves_no_node() {
     let case = shared().await;

@@ -5,7 +5,9 @@
     feature = "sqlite",
     feature = "quorum",
     feature = "postgres",
-    feature = "mysql"
+    feature = "mysql",
+    feature = "etcd",
+    feature = "zookeeper"
 ))]
 
 use std::fmt::Write;
@@ -64,7 +66,7 @@ type Column = (&'static str, Profile);
 /// A profile without a column of its own: its name, its profile, and the column that it resembles.
 type Left<'a> = (&'static str, Profile, &'a Column);
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn guarantees_md_is_what_the_profiles_say() {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = format!("sqlite:{}", folder.path().join("locks.db").display());
@@ -95,6 +97,11 @@ async fn guarantees_md_is_what_the_profiles_say() {
     tenure_servers::needs("etcd", "etcd-server");
     let cluster = tenure_servers::EtcdCluster::start(&[]).unwrap();
     let (etcd, alone) = (cluster.url(), cluster.members()[0].url());
+    tenure_servers::needs("zookeeper", "zookeeper");
+    let tick = std::time::Duration::from_millis(500);
+    let ensemble = tokio::spawn(tenure_servers::ZooKeeperEnsemble::start(tick));
+    let ensemble = ensemble.await.unwrap().unwrap();
+    let (zookeeper, lone) = (ensemble.url(), ensemble.servers()[0].url());
     let columns = [
         ("memory (claims)", profile("memory:").await),
         ("sqlite (claims)", profile(&sqlite).await),
@@ -113,6 +120,7 @@ async fn guarantees_md_is_what_the_profiles_say() {
         ("postgres (version)", rows(&postgres, "version").await),
         ("postgres (unique)", rows(&postgres, "unique").await),
         ("etcd (concurrency)", profile(&etcd).await),
+        ("zookeeper (curator)", profile(&zookeeper).await),
     ];
     let [
         _,
@@ -126,6 +134,7 @@ async fn guarantees_md_is_what_the_profiles_say() {
         version,
         unique,
         etcd,
+        curator,
     ] = &columns;
     let left = [
         (
@@ -168,6 +177,17 @@ async fn guarantees_md_is_what_the_profiles_say() {
         ("mysql (unique)", rows(&mysql, "unique").await, unique),
         ("mysql (shedlock)", rows(&mysql, "shedlock").await, unique),
         ("etcd (concurrency) on one member", profile(&alone).await, etcd),
+        (
+            "zookeeper (kazoo)",
+            profile(&with(&zookeeper, "layout=kazoo")).await,
+            curator,
+        ),
+        (
+            "zookeeper (ephemeral)",
+            profile(&with(&zookeeper, "layout=ephemeral")).await,
+            curator,
+        ),
+        ("zookeeper (curator) on one server", profile(&lone).await, curator),
     ];
     let text = render(&columns, one, &left);
     if std::env::var_os("TENURE_WRITE").is_some() {

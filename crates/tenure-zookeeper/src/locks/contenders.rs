@@ -222,6 +222,7 @@ mod tests {
         }
     }
 
+    /// R18: after the largest number ZooKeeper goes on with the smallest.
     #[test]
     fn numbers_that_wrap_around_keep_their_order() {
         let numbers = [i32::MIN, i32::MAX, i32::MIN + 1, i32::MAX - 1];
