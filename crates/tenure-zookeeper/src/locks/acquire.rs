@@ -8,6 +8,7 @@ use tenure_backend::{
 };
 
 use super::contenders::{Standing, standing};
+use super::evidence::LockEvidence;
 use super::kinds::check_take;
 use super::names::LEASES;
 use super::profile::tokens;
@@ -17,24 +18,6 @@ use super::table::{Known, Placed, Spot};
 use super::targets::Target;
 use crate::client::Mode as NodeMode;
 use crate::config::Layout;
-
-/// Proof of a grant, for a transaction of your own: check in it that the node exists, and it has no effect after the claim has
-/// ended. A downgrade replaces the node.
-///
-/// # Examples
-/// ```
-/// use tenure_zookeeper::LockEvidence;
-///
-/// let evidence = LockEvidence { path: "/locks/order:42/lock-0000000007".to_owned(), czxid: 7 };
-/// assert_eq!(evidence.czxid, 7);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockEvidence {
-    /// The path of the claim's node.
-    pub path: String,
-    /// Number of the change that created the node.
-    pub czxid: i64,
-}
 
 impl Locks {
     pub(super) async fn acquire(
@@ -151,7 +134,7 @@ impl Locks {
     /// Answers by the state of a claim whose node was created by a request that was sent at `sent`. Removes the node if the claim
     /// must not wait, or came too late.
     pub(super) async fn settle(
-        &self,
+        self: &Arc<Self>,
         claim: &Claim,
         placed: Placed,
         sent: Instant,
@@ -168,7 +151,7 @@ impl Locks {
     }
 
     /// Asks for the state of a claim that has its node, which restarts its lease.
-    async fn poll(&self, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
+    async fn poll(self: &Arc<Self>, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
         let standing = match placed.granted {
             Some(_) => Some(Standing::Granted),
             None => self.look(claim, &placed.spot, Some(&placed)).await?,
@@ -179,7 +162,7 @@ impl Locks {
     /// Answers by the state of a claim, which is `None` if its node is missing. `proved_at` is when the last request was sent
     /// whose reply proves that the claim was not evicted.
     async fn conclude(
-        &self,
+        self: &Arc<Self>,
         claim: &Claim,
         mut placed: Placed,
         standing: Option<Standing>,
@@ -228,7 +211,7 @@ impl Locks {
     }
 
     /// Answers a claim that holds its lock, as a request has proved that was sent at `sent`.
-    fn grant(&self, id: ClaimId, placed: &Placed, sent: Instant) -> AcquireReply {
+    fn grant(self: &Arc<Self>, id: ClaimId, placed: &Placed, sent: Instant) -> AcquireReply {
         let (mut from, mut lease) = self.lease(placed, placed.asked, sent, true);
         let ends = from + lease;
         if placed.granted.is_none() {
@@ -250,10 +233,7 @@ impl Locks {
         }
         let mut grant = Grant::new(tokens, from, lease);
         grant.confirmed_from = sent;
-        grant.evidence = Some(Evidence::new(LockEvidence {
-            path: placed.nodes[0].clone(),
-            czxid: placed.czxid,
-        }));
+        grant.evidence = Some(Evidence::new(LockEvidence::new(id, placed, self)));
         AcquireReply::Granted(grant)
     }
 

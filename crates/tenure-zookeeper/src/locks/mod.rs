@@ -6,6 +6,7 @@
 mod acquire;
 mod confirm;
 mod contenders;
+mod evidence;
 mod examine;
 mod inspect;
 mod kinds;
@@ -22,5 +23,5 @@ mod targets;
 mod value;
 mod watch;
 
-pub use acquire::LockEvidence;
+pub use evidence::LockEvidence;
 pub use store::ZookeeperStore;
