@@ -24,7 +24,7 @@ const ALONE: [&str; 4] = [
 ];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 14] = [
     "interop/clients",
     "interop/databases",
     "interop/etcd",
@@ -33,6 +33,8 @@ const FIRST: [&str; 12] = [
     "tenure-redis/conformance",
     "tenure-redis/string_conformance",
     "tenure-etcd/conformance",
+    "tenure-zookeeper/conformance",
+    "tenure-faults/zookeeper",
     "tenure-faults/topologies",
     "tenure-redis/cluster_conformance",
     "tenure-redis/sentinel",

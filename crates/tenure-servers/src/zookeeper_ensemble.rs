@@ -149,6 +149,12 @@ impl ZooKeeperEnsemble {
         }
     }
 
+    /// Whether all servers serve requests, and one of them leads.
+    pub fn is_settled(&self) -> bool {
+        let modes: Option<Vec<String>> = self.servers.iter().map(ZooKeeper::mode).collect();
+        modes.is_some_and(|modes| modes.iter().filter(|mode| *mode == "leader").count() == 1)
+    }
+
     /// Kills a server if it runs, starts it again on the same ports, and waits until it serves requests, which needs a
     /// majority.
     ///
