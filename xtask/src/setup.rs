@@ -25,10 +25,10 @@ etcd         | etcd-server          | is a server that the tests start
 etcdctl      | etcd-client          | reads what is in that server, and locks there next to Tenure
 zookeeper    | zookeeper            | is a server that the tests start
 openssl      | openssl              | makes the certificates of a server with TLS
-python3      | python3              | starts commands with unusual signal masks, and drives redis-py, psycopg and PyMySQL
-pip3         | python3-pip          | fetches redis-py, psycopg and PyMySQL
-javac        | default-jdk-headless | compiles the drivers of Redisson, Spring and ShedLock, and brings their Java
-mvn          | maven                | fetches Redisson, Spring and ShedLock
+python3      | python3              | starts commands with unusual signal masks, and drives redis-py, psycopg, PyMySQL and kazoo
+pip3         | python3-pip          | fetches redis-py, psycopg, PyMySQL and kazoo
+javac        | default-jdk-headless | compiles the drivers of Redisson, Spring, ShedLock and Curator, and brings their Java
+mvn          | maven                | fetches Redisson, Spring, ShedLock and Curator
 go           | golang-go            | fetches redsync and etcd's client, and builds their driver
 node         | nodejs               | drives node-redlock
 npm          | npm                  | fetches node-redlock

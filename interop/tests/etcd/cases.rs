@@ -1,8 +1,6 @@
-//! The cases of this program, and the one that needs etcd.
+//! The cases of this program, all of them shared.
 
-mod eviction;
-
-use crate::shared::cases::{self, Case, case};
+use crate::shared::cases::{self, Case};
 
 /// Every case, in the order of the rows in the table of docs/interop.md.
 pub(crate) const CASES: [Case; 11] = [
@@ -13,10 +11,7 @@ pub(crate) const CASES: [Case; 11] = [
     cases::THEIR_DEATH,
     cases::OUR_DEATH,
     cases::RENEWAL,
-    case!(
-        "Tenure evicts a holder of either side: the next waiter acquires the lock",
-        eviction::an_eviction_lets_the_next_waiter_in
-    ),
+    cases::EVICTION,
     cases::ORDER,
     cases::COUNT,
     cases::TURNS,
