@@ -16,7 +16,7 @@ use tenure_backend::{
 use tenure_servers::{Proxy, Way};
 use tenure_testkit::suite::{Fixture, TestClient};
 use tenure_zookeeper::client::{Acl, Client, Event, Mode as NodeMode};
-use tenure_zookeeper::{Config, LockEvidence, StoreUrl};
+use tenure_zookeeper::{Config, LockEvidence, StoreUrl, ZookeeperStore};
 
 /// Time limit for what a test waits for.
 const SOON: Duration = Duration::from_secs(10);
@@ -513,6 +513,34 @@ async fn an_eviction_works_without_a_bell() {
         clients[1].evict(&claim, "alice").await.freed_it(&claim);
         clients[0].is_gone(&claim, Phase::Granted).await;
         clients[1].finds_free(&key("k"), Mode::Exclusive).await;
+    }
+}
+
+#[tokio::test]
+async fn the_examination_compares_the_servers_tick() {
+    let case = shared().await;
+    let address = case.server.lock().address();
+    let examine = async |hosts: String, tick: &str| {
+        let url = format!("zookeeper://{hosts}/{}?tick_time={tick}", case.node);
+        let config = Config::from_url(&StoreUrl::parse(&url).expect("a URL")).expect("settings");
+        let store = ZookeeperStore::open(config).await.expect("a server answers");
+        format!("{:?}", store.examine().await.expect("a reply"))
+    };
+    let right = examine(address.to_string(), "500ms").await;
+    assert!(!right.contains("tickTime"), "{right}");
+    let longer = examine(address.to_string(), "400ms").await;
+    assert!(
+        longer.contains("Warning") && longer.contains("`tickTime` of 500ms"),
+        "{longer}"
+    );
+    // No server listens on port 1.
+    let unsafe_and_down = examine(format!("{address},127.0.0.1:1"), "200ms").await;
+    for expected in [
+        "Danger",
+        "more than twice the 200ms",
+        "127.0.0.1:1 cannot be reached",
+    ] {
+        assert!(unsafe_and_down.contains(expected), "{unsafe_and_down}");
     }
 }
 

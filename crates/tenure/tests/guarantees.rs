@@ -58,6 +58,9 @@ When a replica takes over, behind Sentinel or in Cluster, held locks are renewed
 [Redis Cluster](docs/guides/redis-cluster.md) refuses the layout `spring`. There `replicas` does not cover a slot whose master
 fails while the slot is being moved. Clients that know of the move grant nothing in the slot until the leases of that time have
 ended. A client that connects after the failover can acquire a lock until its holder learns of the loss, usually within two seconds.
+
+On ZooKeeper these promises need a `?tick_time=` in the URL that is at least half of the servers' `tickTime`. Both are 2 s by default, and
+`tenure doctor` compares them if the servers allow it: [what to know](crates/tenure-zookeeper/src/docs.md#what-to-know).
 ";
 
 /// The columns of the tables: the name, which is the scheme of the URL and the layout, and the profile.

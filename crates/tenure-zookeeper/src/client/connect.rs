@@ -114,7 +114,8 @@ impl Connector {
         Ok(connection)
     }
 
-    async fn dial(&self, host: &Host) -> Result<Box<dyn Stream>, BackendError> {
+    /// Connects to a host, and sends nothing but the handshake of TLS.
+    pub(super) async fn dial(&self, host: &Host) -> Result<Box<dyn Stream>, BackendError> {
         let found = addresses(host).await;
         let found = found.map_err(|error| unknown_host(host, &error))?;
         let opened = TcpStream::connect(&*found).await;

@@ -9,9 +9,11 @@ mod messages;
 mod order;
 mod session;
 mod watch;
+mod words;
 
 pub use crate::error::{Code, code, is_session_end};
 pub use calls::Client;
 pub use messages::{Acl, Created, Done, Mode, Op, Outcome, Stat};
 pub use session::{SessionInfo, State};
 pub use watch::{Event, Watch};
+pub(crate) use words::ask;

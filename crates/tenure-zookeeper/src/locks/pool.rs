@@ -16,7 +16,7 @@ use crate::client::{Code, Event, Mode, code, is_session_end};
 const MAX_SESSIONS: usize = 4;
 
 /// The length of the session that is opened first: the lease that claims usually have.
-const USUAL_LEASE: Duration = Duration::from_secs(30);
+pub(super) const USUAL_LEASE: Duration = Duration::from_secs(30);
 
 /// The pause after an attempt to open a session.
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
