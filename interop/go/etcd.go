@@ -90,6 +90,17 @@ func (candidate *candidate) release() error {
 	return candidate.Resign(context.Background())
 }
 
+// Returns the value of the leader.
+func (candidate *candidate) observe() (string, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	leader, ok := <-candidate.Observe(ctx)
+	if !ok {
+		return "", errors.New("the observation has ended")
+	}
+	return string(leader.Kvs[0].Value), nil
+}
+
 func (candidate *candidate) raise(counter string) error {
 	return raiseIn(counter)
 }
@@ -110,6 +121,14 @@ type contender interface {
 
 func (waiter *waiter) acquire() error {
 	return waiter.wait(context.Background())
+}
+
+func (waiter *waiter) observe() (string, error) {
+	return waiter.contender.(*candidate).observe()
+}
+
+func (waiter *waiter) proclaim(value string) error {
+	return waiter.contender.(*candidate).Proclaim(context.Background(), value)
 }
 
 // Joins the queue, and leaves it if another contender is the first.

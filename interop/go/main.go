@@ -103,6 +103,10 @@ func (owner *owner) serve(verb, kind, key string, rest []string) (any, error) {
 		return nil, lock.release()
 	case "extend":
 		return lock.(interface{ extend() (bool, error) }).extend()
+	case "observe":
+		return lock.(interface{ observe() (string, error) }).observe()
+	case "proclaim":
+		return nil, lock.(interface{ proclaim(string) error }).proclaim(rest[0])
 	case "count":
 		return count(lock, rest[0], rest[1])
 	}
@@ -143,6 +147,10 @@ func reply(id int, value any, err error) {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "bench" {
+		bench(os.Args[2:])
+		return
+	}
 	peers := map[string]*peer{}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

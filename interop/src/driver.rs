@@ -128,6 +128,17 @@ impl Driver {
         Some(command)
     }
 
+    /// The command, without arguments, of a tenure-bench worker process that uses etcd's client for Go. `None` if
+    /// `TENURE_SKIP` names Go.
+    ///
+    /// # Panics
+    /// If a tool is missing, or cannot build the driver.
+    pub fn etcd_bench() -> Option<Command> {
+        let mut command = Driver::GoEtcd.command()?;
+        command.arg("bench");
+        Some(command)
+    }
+
     /// The tools of this driver, its build, and the command line that starts it in the folder of the build.
     fn recipe(self) -> (&'static [Tool], Build, &'static str) {
         match self {

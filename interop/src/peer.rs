@@ -206,6 +206,16 @@ impl Lock {
         self.ask("count", &[counter, &turns.to_string()])
     }
 
+    /// The value of an election's leader: `Observe`.
+    pub fn observe(&self) -> Reply<String> {
+        self.ask("observe", &[])
+    }
+
+    /// Changes the value of an election's leader, who is this owner: `Proclaim`.
+    pub fn proclaim(&self, value: &str) -> Reply<()> {
+        self.ask("proclaim", &[value])
+    }
+
     /// Increments the number `counter` by reading and then writing it, without the lock.
     pub fn raise(&self, counter: &str) -> Reply<()> {
         self.ask("raise", &[counter])

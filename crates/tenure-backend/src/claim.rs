@@ -60,6 +60,9 @@ pub struct Claim {
     pub lease: Duration,
     /// Number of fencing tokens that a grant reserves: one for the grant, and one for each local hand-over.
     pub grants: NonZeroU32,
+    /// Whether the claim is a candidate's in an election. A store that shares elections with other programs shows them the
+    /// label as the candidate's value, alone and as it is.
+    pub is_candidate: bool,
 }
 
 impl Claim {
@@ -73,6 +76,7 @@ impl Claim {
             fairness: Fairness::Unfair,
             lease,
             grants: NonZeroU32::MIN,
+            is_candidate: false,
         }
     }
 }

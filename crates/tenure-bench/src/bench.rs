@@ -14,21 +14,27 @@ use crate::row::Row;
 use crate::site::Sites;
 use crate::{contest, report, site};
 
+/// The tools that build clients in other languages.
+const TOOLS: [(Client, &[&str]); 2] = [(Client::Redisson, &["mvn", "javac"]), (Client::Go, &["go"])];
+
 pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     let selection = &args.selection;
     let (pace, distance) = (selection.pace(usual), selection.distance);
     let (mut made, mut notes) = pairings(&selection.workloads, &selection.stores, distance);
-    let has_java = ["mvn", "javac"].into_iter().all(is_installed);
-    if !has_java {
-        notes.push(
-            "redisson is left out: it needs `mvn` and `javac`, which `cargo xtask setup` brings.".to_owned(),
-        );
-    }
+    let left_out: Vec<Client> = TOOLS
+        .into_iter()
+        .filter(|(_, tools)| !tools.iter().copied().all(is_installed))
+        .map(|(client, tools)| {
+            let (client_name, tools) = (name(client), tools.join("` and `"));
+            notes.push(format!(
+                "{client_name} is left out: it needs `{tools}`, which `cargo xtask setup` brings."
+            ));
+            client
+        })
+        .collect();
     for pairing in &mut made {
         pairing.only(&args.clients);
-        pairing
-            .clients
-            .retain(|client| has_java || *client != Client::Redisson);
+        pairing.clients.retain(|client| !left_out.contains(client));
     }
     for pairing in &made {
         site::check(pairing.store)?;

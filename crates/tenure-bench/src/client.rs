@@ -5,6 +5,7 @@ pub(crate) mod peers;
 pub(crate) mod polling;
 pub(crate) mod rows;
 pub(crate) mod statements;
+pub(crate) mod transactions;
 pub(crate) mod waiting;
 
 use std::future::Future;

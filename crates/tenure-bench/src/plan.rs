@@ -34,6 +34,8 @@ pub(crate) enum Store {
     Redis,
     /// The layout `version`, on a server without `fsync`
     Postgres,
+    /// One member, on the machine's disk
+    Etcd,
 }
 
 /// Distance between the clients and the store's server.
@@ -68,6 +70,8 @@ pub(crate) enum Client {
     Rlock,
     /// Java's Redisson on Redis, for comparison; each process is a JVM, and each task a thread
     Redisson,
+    /// `concurrency.Mutex` of etcd's client for Go, for comparison; each task is a goroutine
+    Go,
     /// The upper bound of the store: its own statements or scripts, without a library
     Bare,
 }
@@ -188,6 +192,9 @@ fn clients(workload: Workload, store: Store, distance: Distance) -> Vec<Client> 
     if store == Store::Redis && !matches!(workload, Workload::Many | Workload::LoneWaiter) {
         clients.push(Client::Redisson);
     }
+    if store == Store::Etcd {
+        clients.push(Client::Go);
+    }
     // The databases and Redis have no well-known statements for read-write locks and semaphores.
     if store == Store::Memory || workload.is_exclusive() {
         clients.push(Client::Bare);
@@ -199,7 +206,7 @@ fn impossible(workload: Workload, store: Store, distance: Distance) -> Option<&'
     if !store.can_be(distance) {
         return Some("it has no server that could be elsewhere");
     }
-    if matches!(store, Store::Sqlite | Store::Postgres) && !workload.is_exclusive() {
+    if matches!(store, Store::Sqlite | Store::Postgres | Store::Etcd) && !workload.is_exclusive() {
         return Some("no other client has such a lock there to compare with");
     }
     (store == Store::Memory && workload.tasks().len() > 1).then_some("memory is not shared between processes")
@@ -212,14 +219,15 @@ mod tests {
     #[test]
     fn every_workload_is_paired_with_every_store_and_bare() {
         let (made, notes) = pairings(&[], &[], Distance::Near);
-        assert_eq!(made.len(), 25);
+        assert_eq!(made.len(), 31);
         let processes = ["pair", "hot-processes", "lone-waiter"];
         let left_out = |store: &'static str, why: &'static str| {
             move |workload| format!("{workload} on {store} is left out: {why}.")
         };
         let unshared = processes.map(left_out("memory", "memory is not shared between processes"));
         let no_peer = "no other client has such a lock there to compare with";
-        let shared = ["sqlite", "postgres"].map(|store| ["readers", "permits"].map(left_out(store, no_peer)));
+        let shared =
+            ["sqlite", "postgres", "etcd"].map(|store| ["readers", "permits"].map(left_out(store, no_peer)));
         assert_eq!(notes, [&unshared[..], shared.as_flattened()].concat());
         for pairing in &made {
             assert_eq!(pairing.clients.first(), Some(&Client::Tenure));
@@ -229,6 +237,10 @@ mod tests {
             assert_eq!(has_handover_off, pairing.workload == Workload::Hot);
             let lingers = pairing.clients.contains(&Client::TenureLinger);
             assert_eq!(lingers, pairing.workload == Workload::Solo);
+            assert_eq!(
+                pairing.clients.contains(&Client::Go),
+                pairing.store == Store::Etcd
+            );
             for peer in [Client::Rslock, Client::Rlock] {
                 let has_peer = pairing.store == Store::Redis && pairing.workload.is_exclusive();
                 assert_eq!(pairing.clients.contains(&peer), has_peer);

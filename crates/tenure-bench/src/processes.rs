@@ -1,4 +1,5 @@
-//! The worker processes of one client on one workload: this program, started again, or a Java program for Redisson.
+//! The worker processes of one client on one workload: this program, started again, or one in Java for Redisson, in Go for
+//! etcd's own client.
 //! For each line on stdin, a process runs a round and prints the result. It ends when stdin is closed, after the
 //! round that it runs.
 
@@ -72,6 +73,7 @@ impl Processes {
             };
             let command = match client {
                 Client::Redisson => jvm(&work)?,
+                Client::Go => go(&work)?,
                 _ => {
                     let mut command = Command::new(std::env::current_exe()?);
                     command.arg("work").arg(serde_json::to_string(&work)?);
@@ -122,13 +124,27 @@ impl Processes {
 fn jvm(work: &Work) -> Fallible<Command> {
     let mut command =
         Driver::redisson_bench().ok_or("Redisson is skipped by TENURE_SKIP: leave it out by `--client`")?;
-    let tasks = work.workload.tasks();
-    let first: u32 = tasks[..work.process].iter().sum();
     let kind = match work.workload {
         Workload::Readers => "readers",
         Workload::Permits => "permits",
         _ => "mutex",
     };
+    pass(&mut command, work, kind);
+    Ok(command.into())
+}
+
+/// A worker process in Go, with the arguments that `bench.go` describes.
+fn go(work: &Work) -> Fallible<Command> {
+    let mut command =
+        Driver::etcd_bench().ok_or("Go is skipped by TENURE_SKIP: leave etcd's client out by `--client`")?;
+    pass(&mut command, work, &work.workload.has_one_key().to_string());
+    Ok(command.into())
+}
+
+/// Passes its work to a process in another language.
+fn pass(command: &mut std::process::Command, work: &Work, kind: &str) {
+    let tasks = work.workload.tasks();
+    let first: u32 = tasks[..work.process].iter().sum();
     let last_holder = match tasks.len() {
         1 => "-".into(),
         _ => work.location.last_holder(),
@@ -140,7 +156,6 @@ fn jvm(work: &Work) -> Fallible<Command> {
         &first.to_string(),
     ]);
     command.arg(work.section.as_micros().to_string()).arg(last_holder);
-    Ok(command.into())
 }
 
 impl Member {

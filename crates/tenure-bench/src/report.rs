@@ -9,7 +9,7 @@ use crate::plan::{Client, Distance, name};
 use crate::row::Row;
 use crate::stats::{TOO_WIDE, is_too_wide, spread, verdict};
 
-const HEAD: [&str; 15] = [
+const HEAD: [&str; 16] = [
     "workload",
     "store",
     "client",
@@ -24,11 +24,12 @@ const HEAD: [&str; 15] = [
     "beside rslock",
     "beside rlock",
     "beside redisson",
+    "beside go",
     "beside one server",
 ];
 
 /// The other libraries, in the order of their columns.
-const PEERS: [Client; 3] = [Client::Rslock, Client::Rlock, Client::Redisson];
+const PEERS: [Client; 4] = [Client::Rslock, Client::Rlock, Client::Redisson, Client::Go];
 
 /// Index of the first column with numbers, which are right-aligned.
 const NUMBERS_FROM: usize = 3;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use tenure_servers::{Postgres, Proxy, Redis, RedisCluster, Way, is_installed};
+use tenure_servers::{Etcd, Postgres, Proxy, Redis, RedisCluster, Way, is_installed};
 
 use crate::Fallible;
 use crate::cores::Core;
@@ -38,6 +38,7 @@ pub(crate) struct Site {
     _servers: Vec<(Redis, Option<Proxy>)>,
     _cluster: Option<RedisCluster>,
     _database: Option<Postgres>,
+    _etcd: Option<Etcd>,
     _folder: TempDir,
 }
 
@@ -99,7 +100,7 @@ impl Site {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")
             .tempdir_in(&sites.root)?;
-        let (mut servers, mut cluster, mut database) = (Vec::new(), None, None);
+        let (mut servers, mut cluster, mut database, mut etcd) = (Vec::new(), None, None, None);
         let url = match store {
             Store::Memory => "memory:".to_owned(),
             Store::Sqlite => {
@@ -112,6 +113,7 @@ impl Site {
                 tenure::create_schema(&url).await?;
                 url
             }
+            Store::Etcd => etcd.insert(Etcd::start()?).url(),
             Store::Redis if client == Client::TenureCluster => {
                 let cluster = cluster.insert(RedisCluster::start(SEVERAL, false, &["--save", ""], None)?);
                 for number in 0..SEVERAL {
@@ -148,6 +150,7 @@ impl Site {
             _servers: servers,
             _cluster: cluster,
             _database: database,
+            _etcd: etcd,
             _folder: folder,
         })
     }
@@ -170,6 +173,7 @@ pub(crate) fn check(store: Store) -> Fallible<()> {
         Store::Memory | Store::Sqlite => return Ok(()),
         Store::Redis => ("redis-server", "redis-server"),
         Store::Postgres => ("postgres", "postgresql"),
+        Store::Etcd => ("etcd", "etcd-server"),
     };
     match is_installed(program) {
         true => Ok(()),

@@ -15,6 +15,7 @@ use crate::Fallible;
 use crate::client::polling::Polling;
 use crate::client::rows::Rows;
 use crate::client::statements::Statements;
+use crate::client::transactions::Transactions;
 use crate::client::{Lock, Side, peers, waiting};
 use crate::last_holder::LastHolder;
 use crate::plan::{Client, Store, Workload};
@@ -92,6 +93,8 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
                 serve(waiting::keys(Statements::open(&location.lock_file())?), work).await
             }
             (Client::Bare, Store::Postgres) => serve(waiting::keys(Rows::open(url).await?), work).await,
+            (Client::Go, _) => Err("a worker of etcd's client is a program in Go".into()),
+            (Client::Bare, Store::Etcd) => serve(waiting::keys(Transactions::open(url).await?), work).await,
             (Client::Bare, Store::Redis) => serve(waiting::keys(Polling::open(url).await?), work).await,
         }
     })

@@ -35,8 +35,8 @@ fn quick(dir: &Path, words: &str) -> Run {
     run(bench(&format!("quick {SHORT} {words} --dir")).arg(dir))
 }
 
-/// All clients but Redisson, which starts a JVM for each process.
-const WITHOUT_JAVA: &str =
+/// The clients in Rust.
+const IN_RUST: &str =
     "tenure,tenure-no-local-handover,tenure-linger,tenure-cluster,tenure-quorum,rslock,rlock,bare";
 
 /// Runs one workload on one store with some clients. Returns its rows and the printed text.
@@ -68,16 +68,17 @@ fn cells(text: &str) -> impl Iterator<Item = Vec<&str>> {
 fn every_workload_runs_on_every_supported_store() {
     let alone = ["solo", "many", "hot"];
     for workload in [&alone[..], &["pair", "hot-processes", "lone-waiter"]].concat() {
-        for store in ["memory", "sqlite", "redis", "postgres"] {
+        for store in ["memory", "sqlite", "redis", "postgres", "etcd"] {
             let can_run = match store {
                 "redis" => needs("redis-server", "redis-server"),
                 "postgres" => needs("postgres", "postgresql"),
+                "etcd" => needs("etcd", "etcd-server"),
                 _ => true,
             };
             if !can_run {
                 continue;
             }
-            let (rows, printed) = rows(workload, store, WITHOUT_JAVA);
+            let (rows, printed) = rows(workload, store, IN_RUST);
             if store == "memory" && !alone.contains(&workload) {
                 let note =
                     format!("{workload} on memory is left out: memory is not shared between processes.");
@@ -103,21 +104,25 @@ fn every_workload_runs_on_every_supported_store() {
     }
 }
 
+/// Clients in other languages, whose processes a build of its own makes.
 #[test]
-fn redisson_takes_part_in_threads_and_in_processes() {
-    let tools = [
+fn other_languages_take_part_in_tasks_and_in_processes() {
+    let redisson = [
         ("redis-server", "redis-server"),
         ("mvn", "maven"),
         ("javac", "default-jdk-headless"),
     ];
-    if !tools.iter().all(|(program, package)| needs(program, package)) {
-        return;
-    }
-    for workload in ["hot", "pair"] {
-        let (rows, printed) = rows(workload, "redis", "redisson");
-        assert_eq!(rows.len(), 1, "{printed}");
-        assert_eq!(rows[0]["client"], "redisson");
-        assert!(rows[0]["rate_per_s"].as_f64() > Some(0.0), "{printed}");
+    let go = [("etcd", "etcd-server"), ("go", "golang-go")];
+    for (store, client, tools) in [("redis", "redisson", &redisson[..]), ("etcd", "go", &go)] {
+        if !tools.iter().all(|(program, package)| needs(program, package)) {
+            continue;
+        }
+        for workload in ["hot", "pair"] {
+            let (rows, printed) = rows(workload, store, client);
+            assert_eq!(rows.len(), 1, "{printed}");
+            assert_eq!(rows[0]["client"], client);
+            assert!(rows[0]["rate_per_s"].as_f64() > Some(0.0), "{printed}");
+        }
     }
 }
 

@@ -150,6 +150,12 @@ impl Login {
         self.user.as_deref()
     }
 
+    /// Returns whether the settings name no user, no password and no callback.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.user.is_none() && self.password.is_none() && self.source.is_none()
+    }
+
     /// Returns whether a user is named without a password, a password file or a callback.
     #[must_use]
     pub fn lacks_password(&self) -> bool {

@@ -123,6 +123,20 @@ impl Config {
         self
     }
 
+    /// These settings for one of the members.
+    pub(crate) fn with_host(self, host: &Host) -> Self {
+        Config {
+            hosts: vec![host.clone()],
+            ..self
+        }
+    }
+
+    /// Whether the client shows etcd neither a user nor a certificate.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        let has_identity = self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
+        self.login.is_empty() && !has_identity
+    }
+
     /// The members as `host:port`, separated by commas.
     pub fn address(&self) -> String {
         let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();

@@ -13,7 +13,7 @@ use tenure_backend::{
 };
 use tenure_etcd::client::{Client, DeleteRangeRequest, LeaseGrantRequest, LeaseId, PutRequest, RangeRequest};
 use tenure_etcd::{Config, EtcdStore, LockEvidence, StoreUrl};
-use tenure_servers::EtcdCluster;
+use tenure_servers::{EtcdCluster, Proxy, Way};
 use tenure_testkit::suite::{Fixture, TestClient};
 
 /// Time limit for what a test waits for.
@@ -140,6 +140,80 @@ async fn claims_share_a_lease_and_end_by_themselves() {
     let left = raw.range(RangeRequest::key(evidence.key)).await.expect("a reply");
     assert_eq!(left.kvs, [], "it was not renewed");
     assert_eq!(client.is_gone(&silent, Phase::Granted).await, Loss::Expired);
+}
+
+/// etcd extends a lease whose keep-alives arrive although their answers are lost. Its client believes no claim on it then, and
+/// cannot remove their keys. Other claims must not keep such a lease alive afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_ended_during_a_fault_frees_its_lock() {
+    let case = shared().await;
+    let (address, prefix) = (case.server.lock().address(), case.prefix.clone());
+    let proxy = Proxy::start(address).await.expect("a port is free");
+    let url = StoreUrl::parse(&format!("etcd://{}/{prefix}?command_timeout=1s", proxy.address()));
+    let config = Config::from_url(&url.expect("a URL")).expect("settings");
+    let backend = EtcdStore::open(config).await.expect("it connects");
+    let lease = Duration::from_secs(4);
+    let claim = |name: &str, number| {
+        let id = ClaimId::new(ClientId::from_random([7; 16]), number);
+        Arc::new(Claim::of(ClaimRef { key: key(name), id }, lease))
+    };
+    let acquire = async |claim: &Arc<Claim>| {
+        let not_after = backend.clock().now() + SOON;
+        backend.clone().acquire(claim.clone(), not_after).await
+    };
+    let renew = async |claim: &Claim| {
+        let renewal = RenewRequest {
+            claim: claim.at.clone(),
+            lease,
+            only: Phase::Granted,
+            shorten_only: false,
+            raise: None,
+            downgrade: false,
+        };
+        backend.clone().renew([renewal].into_iter().collect()).await
+    };
+    let silent = claim("a", 1);
+    let granted = acquire(&silent).await;
+    assert!(matches!(granted, Ok(AcquireReply::Granted(_))), "{granted:?}");
+    let ends = backend.clock().now() + lease;
+    let until = async |time| {
+        // sleep: etcd's clock cannot be moved.
+        tokio::time::sleep(time - backend.clock().now()).await;
+    };
+    until(ends - lease / 3).await;
+    proxy.swallow(Way::ToClient);
+    let unanswered = tokio::time::timeout(lease / 8, renew(&silent)).await;
+    assert!(
+        unanswered.is_err() || matches!(unanswered.as_deref(), Ok([RenewReply::Unknown(_)])),
+        "{unanswered:?}"
+    );
+    proxy.refuse();
+    until(ends + lease / 8).await;
+    proxy.heal();
+    let fixture = Fixture::new(case).await;
+    let other = fixture.client().await;
+    let wanted = other.claim(&key("a"), Mode::Exclusive);
+    let end = backend.clock().now() + lease * 3;
+    let mut number = 1;
+    let mut kept: Option<Arc<Claim>> = None;
+    while !matches!(other.acquire(&wanted).await, AcquireReply::Granted(_)) {
+        assert!(
+            backend.clock().now() < end,
+            "the lock of the claim that ended is never free"
+        );
+        // Another claim of that client, on another lock.
+        let renewed = match &kept {
+            Some(claim) => renew(claim).await.pop(),
+            None => None,
+        };
+        if !matches!(renewed, Some(RenewReply::Alive { .. })) {
+            number += 1;
+            let next = claim("b", number);
+            kept = matches!(acquire(&next).await, Ok(AcquireReply::Granted(_))).then_some(next);
+        }
+        // sleep: the pace of renewals.
+        tokio::time::sleep(lease / 30).await;
+    }
 }
 
 #[tokio::test]

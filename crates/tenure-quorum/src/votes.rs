@@ -120,8 +120,9 @@ impl Votes {
     }
 }
 
-/// The error if fewer than a majority of the members answered. Its fault is that of the first member's error that is
-/// not transient, else of the last error; [`Fault::Unavailable`] if no member replied with an error.
+/// The error if fewer than a majority of the members answered. Its cause is the first member's error that is not
+/// transient, else the last error. Its fault is that of the cause, but [`Fault::Unavailable`] while the other members could
+/// be a majority.
 pub(crate) fn too_few(
     members: usize,
     majority: usize,
@@ -129,13 +130,38 @@ pub(crate) fn too_few(
     effect: Effect,
 ) -> BackendError {
     let message = format!("fewer than {majority} of the {members} servers answered: locks need a majority");
-    let lasting = errors.iter().position(|error| !error.is_transient());
+    let lasting = |error: &BackendError| !error.is_transient();
+    let others = members - errors.iter().filter(|error| lasting(error)).count();
+    let first = errors.iter().position(lasting);
     match errors
         .len()
         .checked_sub(1)
-        .map(|last| errors.swap_remove(lasting.unwrap_or(last)))
+        .map(|last| errors.swap_remove(first.unwrap_or(last)))
     {
+        Some(cause) if lasting(&cause) && others >= majority => {
+            BackendError::because(Fault::Unavailable, effect, message, cause)
+        }
         Some(cause) => BackendError::because(cause.fault(), effect, message, cause),
         None => BackendError::new(Fault::Unavailable, effect, message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_lasting_if_no_majority_is_left() {
+        let error = |fault| BackendError::new(fault, Effect::None, "a member's");
+        for (faults, expected) in [
+            (&[][..], Fault::Unavailable),
+            (&[Fault::Unavailable], Fault::Unavailable),
+            (&[Fault::Denied, Fault::Unavailable], Fault::Unavailable),
+            (&[Fault::Denied, Fault::Store], Fault::Denied),
+        ] {
+            let errors = faults.iter().copied().map(error).collect();
+            let error = too_few(3, 2, errors, Effect::None);
+            assert_eq!(error.fault(), expected, "{faults:?}");
+        }
     }
 }

@@ -238,6 +238,11 @@ async fn the_reason_of_a_server_that_closes_is_shown() {
             "maxclients",
         ),
         ("HTTP/1.1 400 Bad Request\r\n\r\n", Fault::Store, "is not Redis"),
+        (
+            "$100\r\nthe connection is cut here",
+            Fault::Unavailable,
+            "cannot be reached",
+        ),
     ] {
         let url = format!("redis://{}", server_that_says(text));
         for _ in 0..20 {

@@ -1,15 +1,14 @@
 //! Tests of `Chaos`: failed calls, repeated requests, lost wake-ups, and the seed that decides all of them.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness,
-    Fault, Instant, LockKey, Loss, Mode, OwnerId, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget,
-    RenewReply, RenewRequest, SystemClock, WakeUp, Wakes,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
+    Instant, LockKey, Loss, Mode, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
+    RenewRequest, SystemClock, WakeUp, Wakes,
 };
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Chaos, Exchange, FaultRates, Faults, FaultyBackend, Reply, Request, When};
@@ -89,15 +88,7 @@ fn call_log(seed: u64, rates: FaultRates) -> (Arc<FaultyBackend<CallLog>>, Arc<F
 fn claim(number: u64) -> Arc<Claim> {
     let key = LockKey::new("k").unwrap();
     let id = ClaimId::new(ClientId::from_random([1; 16]), number);
-    Arc::new(Claim {
-        at: ClaimRef { key, id },
-        owner: OwnerId::new(1),
-        label: Arc::from("test"),
-        mode: Mode::Exclusive,
-        fairness: Fairness::Unfair,
-        lease: Duration::from_secs(30),
-        grants: NonZeroU32::MIN,
-    })
+    Arc::new(Claim::of(ClaimRef { key, id }, Duration::from_secs(30)))
 }
 
 fn renewal(number: u64) -> RenewRequest {

@@ -8,8 +8,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tenure_backend::{
     AcquireReply, Backend, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Instant,
-    LockKey, Loss, Mode, OwnerId, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
-    RenewRequest, Successor,
+    LockKey, Loss, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest, Successor,
 };
 use tenure_testkit::ManualClock;
 
@@ -69,17 +68,14 @@ async fn open(path: &Path, clock: impl Clock) -> Arc<dyn Backend> {
 }
 
 fn claim(client: u8, key: &str, fairness: Fairness) -> Arc<Claim> {
+    let at = ClaimRef {
+        key: LockKey::new(key).expect("a good key"),
+        id: ClaimId::new(ClientId::from_random([client; 16]), 1 + fairness as u64),
+    };
     Arc::new(Claim {
-        at: ClaimRef {
-            key: LockKey::new(key).expect("a good key"),
-            id: ClaimId::new(ClientId::from_random([client; 16]), 1 + fairness as u64),
-        },
-        owner: OwnerId::new(0),
         label: "test".into(),
-        mode: Mode::Exclusive,
         fairness,
-        lease: 10 * SECOND,
-        grants: std::num::NonZeroU32::MIN,
+        ..Claim::of(at, 10 * SECOND)
     })
 }
 

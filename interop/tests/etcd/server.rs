@@ -44,7 +44,8 @@ impl Store for Prefix {
         format!("{}/{}", self.etcd.url(), self.name)
     }
 
-    /// A line for each key with its name, in which `LEASE` stands for the key's lease, and the first word of its value.
+    /// A line for each key with its name, in which `LEASE` stands for the key's lease and `RECORD` for the claim
+    /// that a key of Tenure's candidate names, and the first word of its value.
     fn data(&self) -> Vec<String> {
         let prefix = format!("{}/", self.name);
         let ask = [
@@ -73,6 +74,9 @@ impl Store for Prefix {
         keys.map(|((key, lease), value)| {
             let lease = format!("/{:x}", lease.parse::<i64>().unwrap());
             let key = key.strip_prefix(&prefix).unwrap().replace(&lease, "/LEASE");
+            let key = key
+                .split_once(':')
+                .map_or(key.clone(), |(before, _)| format!("{before}:RECORD"));
             let word = value.split(' ').next().unwrap_or_default();
             format!("{key} {word}").trim_end().to_owned()
         })

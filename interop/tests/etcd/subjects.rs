@@ -49,6 +49,7 @@ pub(crate) const SUBJECTS: [Subject; 4] = [
         kind: "election",
         ours: Kind::Leader,
         held: &["k/LEASE candidate"],
+        held_by_us: Some(&["k/LEASE:RECORD candidate"]),
         ..ETCDCTL
     },
 ];

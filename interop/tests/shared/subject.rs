@@ -99,7 +99,7 @@ impl Subject {
             Kind::Fair => Ours::One(client.mutex(self.key).fair().into()),
             Kind::Write => Ours::One(client.rwlock(self.key).writer()),
             Kind::Permit => Ours::One(client.semaphore(self.key, 1).permits(1)),
-            Kind::Leader => Ours::Lead(client.election(self.key)),
+            Kind::Leader => Ours::Lead(client.election(self.key).label("candidate")),
             Kind::Multi => Ours::Several(tenure::multi(self.key.split(',').map(|key| client.mutex(key)))),
         }
     }

@@ -16,6 +16,11 @@ const LEASE: Duration = Duration::from_secs(30);
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Number of tokens of each grant.
 const TOKENS: i64 = 1;
+/// Number of values in the statements that lock and unlock a row.
+const VALUES_TO_TAKE: usize = 6;
+const VALUES_TO_FREE: usize = 2;
+/// How often the statements are looked at. On a busy machine another one, such as a renewal, may be the latest.
+const LESSONS: u32 = 20;
 
 pub(crate) struct Rows {
     client: Client,
@@ -35,16 +40,17 @@ impl Rows {
             Fallible::Ok(client.query_one(query, &[&name]).await?.try_get::<_, String>(0)?)
         };
         let tenure = tenure::connect(&format!("{url}&application_name={name}")).await?;
-        let guard = tenure.mutex(&*name).lock().await?;
-        let take = latest().await?;
-        guard.unlock().await?;
-        let free = latest().await?;
-        tenure.close(TIME_LIMIT).await?;
-        Ok(Rows {
-            take: client.prepare(&take).await?,
-            free: client.prepare(&free).await?,
-            client,
-        })
+        for _ in 0..LESSONS {
+            let guard = tenure.mutex(&*name).lock().await?;
+            let take = client.prepare(&latest().await?).await?;
+            guard.unlock().await?;
+            let free = client.prepare(&latest().await?).await?;
+            if (take.params().len(), free.params().len()) == (VALUES_TO_TAKE, VALUES_TO_FREE) {
+                tenure.close(TIME_LIMIT).await?;
+                return Ok(Rows { client, take, free });
+            }
+        }
+        Err("the server showed other statements than those that lock and unlock a row".into())
     }
 }
 
@@ -54,7 +60,7 @@ impl BareStore for Rows {
         let lease = i64::try_from(LEASE.as_micros())?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let until = i64::try_from((now + TIME_LIMIT).as_micros())?;
-        let values: [&(dyn ToSql + Sync); 6] = [&key, &id, &until, &id, &TOKENS, &lease];
+        let values: [&(dyn ToSql + Sync); VALUES_TO_TAKE] = [&key, &id, &until, &id, &TOKENS, &lease];
         let taken = self.client.query_one(&self.take, &values).await?;
         Ok(taken.try_get::<_, i64>("granted")? == 1)
     }

@@ -11,7 +11,6 @@ use super::confirm::{Confirmed, MAX_REPEATS, unsettled};
 use super::contenders::{Standing, contenders, standing};
 use super::evidence::LockEvidence;
 use super::leases::Kept;
-use super::names;
 use super::profile::{EXPIRY_SLACK, tokens};
 use super::requests::{created, delete, is_in_epoch, put, read, txn};
 use super::store::Locks;
@@ -94,8 +93,9 @@ impl Locks {
         }
         let ttl = self.ttl(claim.lease);
         let lease = self.leases.reserve(id.client(), ttl, key).await?;
+        let record = claim.is_candidate.then(|| self.value(claim).record());
         let spot = Spot {
-            key: format!("{}{}", self.names.folder(key), names::hex(lease.id)).into(),
+            key: self.names.contender(key, lease.id, record.as_deref()).into(),
             lease,
         };
         self.table.reserve(id, &spot);
@@ -128,7 +128,7 @@ impl Locks {
                 let alone = released.map_or(0, |released| released.created);
                 compare.push(created(folder.as_bytes(), alone).prefix());
             }
-            then.push(put(&*spot.key, self.value(claim).write(), Some(lease.id)));
+            then.push(put(&*spot.key, self.written(claim), Some(lease.id)));
             then.push(Op::Range(before(&folder, mode, None)));
             let look = Op::Range(first(&folder, mode));
             let otherwise = vec![read(&*spot.key), read(&*lease.bell), look];
@@ -138,7 +138,8 @@ impl Locks {
             };
             let found = reply.reads.pop().unwrap_or_default();
             let own = reply.first(0);
-            let is_own = own.is_some_and(|own| Value::read(&own.value).is_some_and(|value| value.id == id));
+            let owner = own.and_then(|own| Value::of_contender(&own.key, &own.value));
+            let is_own = owner.is_some_and(|value| value.id == id);
             let placed_at = match own {
                 _ if reply.succeeded => Some(reply.header.revision),
                 Some(own) if is_own && released.is_none() => Some(own.create_revision),
@@ -185,7 +186,7 @@ impl Locks {
             return Ok(Attempt::Unusable);
         }
         match error.effect() {
-            Effect::Unknown => self.table.unanswered(id),
+            Effect::Unknown => self.table.unanswered(id, self.now() + spot.lease.ttl),
             Effect::None => self.table.unplace(id),
         }
         Err(error)

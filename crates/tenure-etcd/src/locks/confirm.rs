@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::leases::{Kept, Lease};
 use super::names;
 use super::requests::{Reply, read, remove, txn};
-use super::store::Locks;
+use super::store::{Locks, removes_again};
 use super::table::Placed;
 use super::value::Value;
 use crate::client::{KeyValue, Op, RangeRequest};
@@ -76,7 +76,9 @@ impl Locks {
                 .await?
                 .kvs
                 .pop();
-            let value = now.as_ref().and_then(|now| Value::read(&now.value));
+            let value = now
+                .as_ref()
+                .and_then(|now| Value::of_contender(&now.key, &now.value));
             // A downgrade by this client has changed the key meanwhile.
             if let (Some(now), Some(value)) = (now.filter(is_created), value)
                 && value.id == id
@@ -111,11 +113,15 @@ impl Locks {
 
     /// Removes the key of an evicted claim, because its evictor may have died before it could.
     fn remove_after_cooldown(&self, placed: &Placed) {
-        let (client, key, created) = (self.client.clone(), placed.spot.key.clone(), placed.created);
+        let (client, clock) = (self.client.clone(), self.clock.clone());
+        let (spot, created) = (placed.spot.clone(), placed.created);
         tokio::spawn(async move {
             sleep(HANDOVER_WINDOW).await;
-            // If it fails, the key ends with its lease.
-            let _ = remove(&client, &key, created).await;
+            while let Err(error) = remove(&client, &spot.key, created).await {
+                if !removes_again(&error, &spot.lease, clock.now()).await {
+                    return;
+                }
+            }
         });
     }
 

@@ -1,5 +1,7 @@
 //! Who of a lock's contenders holds it: decided from their keys alone, in the order in which these were created.
 
+use std::sync::Arc;
+
 use tenure_backend::{HolderId, Kind, Mode};
 
 use super::names::is_contender;
@@ -13,8 +15,10 @@ pub(super) struct Contender {
     /// The revision at which the key was created, by which the contenders are ordered.
     pub(super) created: i64,
     pub(super) lease: i64,
-    /// What the key's value says; `None` for a foreign contender.
+    /// What the key says; `None` for a foreign contender.
     pub(super) value: Option<Value>,
+    /// What a foreign contender has written, as the candidates of Go's elections do.
+    foreign_text: Option<Arc<str>>,
 }
 
 /// The state of a contender.
@@ -33,6 +37,14 @@ impl Contender {
     /// The mode of a foreign contender is exclusive: Go's mutexes and elections are.
     pub(super) fn mode(&self) -> Mode {
         self.value.as_ref().map_or(Mode::Exclusive, |value| value.mode)
+    }
+
+    /// The label. That of a foreign contender is its value, unless it is empty, as Go's mutexes have it.
+    pub(super) fn label(&self) -> Option<Arc<str>> {
+        match &self.value {
+            Some(value) => value.label(),
+            None => self.foreign_text.clone(),
+        }
     }
 
     pub(super) fn is_evicted(&self) -> bool {
@@ -60,7 +72,8 @@ pub(super) fn contenders(folder: &str, keys: Vec<KeyValue>) -> Vec<Contender> {
         .map(|kv| Contender {
             created: kv.create_revision,
             lease: kv.lease,
-            value: Value::read(&kv.value),
+            value: Value::of_contender(&kv.key, &kv.value),
+            foreign_text: (!kv.value.is_empty()).then(|| String::from_utf8_lossy(&kv.value).into()),
             key: kv.key,
         })
         .collect();

@@ -1,11 +1,27 @@
-//! Examination: properties of the cluster that weaken its locks.
+//! Examination: properties of the cluster that weaken its locks, or make them slow.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tenure_backend::{BackendError, Finding};
+use futures_util::future::join_all;
+use tenure_backend::{BackendError, Finding, Instant};
 
+use super::names;
 use super::store::Locks;
-use crate::client::AlarmType;
+use crate::client::{AlarmType, Client, DeleteRangeRequest, MemberInfo, StatusResponse};
+
+/// etcd's quota for the database, unless its operator has set another one.
+const USUAL_QUOTA: i64 = 2 << 30;
+
+/// From this part of its quota on, in percent, the size of the database is a finding.
+const NEARLY_FULL: i64 = 80;
+
+/// Number of writes of which the median is taken.
+const WRITES: usize = 9;
+
+/// etcd asks for disks that are in sync within 10 ms, and a majority of the members to answer within a heartbeat of 100 ms.
+const SLOW_WRITE: Duration = Duration::from_millis(25);
+const VERY_SLOW_WRITE: Duration = Duration::from_millis(100);
 
 impl Locks {
     pub(super) async fn examine(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
@@ -14,17 +30,8 @@ impl Locks {
             self.client.members().await?,
             self.client.alarms().await?,
         );
-        let mut findings = Vec::new();
+        let mut findings = self.missing_members(&members.members).await;
         let voting = members.members.iter().filter(|member| !member.is_learner).count();
-        if voting < 3 {
-            findings.push(Finding::note(
-                format!(
-                    "the cluster has {voting} voting member{}",
-                    if voting == 1 { "" } else { "s" }
-                ),
-                "no lock can be acquired or renewed while one member is down",
-            ));
-        }
         if voting > 1 && revokes_renewed_leases(&status.version) {
             findings.push(Finding::warning(
                 format!("etcd {} may end leases that were just renewed (fixed in 3.4.31 and 3.5.13)", status.version),
@@ -42,8 +49,97 @@ impl Locks {
                 "etcd refuses to write: no lock can be acquired or released until the alarm is disarmed";
             findings.push(Finding::danger(what, consequence));
         }
+        findings.extend(database(&status));
+        if self.config.is_anonymous() {
+            findings.push(Finding::note(
+                "etcd asks for no password",
+                "whoever can reach a member can delete the locks",
+            ));
+        }
+        findings.extend(writes(&self.client, || self.now()).await);
         Ok(findings)
     }
+
+    /// What the cluster lacks: members, an answer of the members that the URL names, or their names in the URL.
+    async fn missing_members(&self, members: &[MemberInfo]) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let voting = members.iter().filter(|member| !member.is_learner).count();
+        let plural = if voting == 1 { "" } else { "s" };
+        if voting < 3 {
+            findings.push(Finding::note(
+                format!("the cluster has {voting} voting member{plural}"),
+                "no lock can be acquired or renewed while one member is down",
+            ));
+        }
+        let asked = self.config.hosts.iter().map(async |host| {
+            let client = Client::new(self.config.clone().with_host(host))?;
+            client.status().await
+        });
+        for (host, answer) in self.config.hosts.iter().zip(join_all(asked).await) {
+            if let Err(error) = answer {
+                findings.push(Finding::warning(
+                    format!("the member {host} does not answer: {error}"),
+                    "if so many fail that no majority is left, no lock can be acquired or renewed",
+                ));
+            }
+        }
+        if voting > 1 && self.config.hosts.len() == 1 {
+            findings.push(Finding::note(
+                format!("the URL names one host, and the cluster has {voting} voting members"),
+                "while that host is down, this client has no locks, although the others may serve them: name several hosts",
+            ));
+        }
+        findings
+    }
+}
+
+/// How full the database is.
+fn database(status: &StatusResponse) -> Option<Finding> {
+    let (quota, whose) = match status.db_size_quota {
+        0 => (USUAL_QUOTA, "the usual quota"),
+        quota => (quota, "its quota"),
+    };
+    let part = status.db_size.saturating_mul(100) / quota;
+    (part >= NEARLY_FULL).then(|| {
+        let mib = |bytes: i64| bytes >> 20;
+        Finding::warning(
+            format!(
+                "the database takes {} MiB, {part} % of {whose} of {} MiB",
+                mib(status.db_size),
+                mib(quota)
+            ),
+            "when it is full, no lock can be acquired or released: compact and defragment it, or raise the quota",
+        )
+    })
+}
+
+/// How long a write takes: it is answered once a majority of the members has it on disk.
+async fn writes(client: &Client, now: impl Fn() -> Instant) -> Option<Finding> {
+    let mut took = Vec::new();
+    for _ in 0..WRITES {
+        let begun = now();
+        // A deletion is written to the log of each member, even if the key does not exist.
+        let nothing = DeleteRangeRequest {
+            key: names::examined().into(),
+            range_end: Vec::new(),
+        };
+        if let Err(error) = client.delete_range(nothing).await {
+            return Some(Finding::warning(
+                format!("this user cannot write below `\\x01tenure/`: {error}"),
+                "no lock can be acquired: grant it `readwrite` there",
+            ));
+        }
+        took.push(now() - begun);
+    }
+    took.sort_unstable();
+    let median = took[WRITES / 2];
+    let words = format!("a write takes {} ms (median of {WRITES})", median.as_millis());
+    let consequence = "each acquisition and release waits for the disks of a majority of the members";
+    if median >= VERY_SLOW_WRITE {
+        let worse = format!("{consequence}, and such slow disks make members lose their leader");
+        return Some(Finding::warning(words, worse));
+    }
+    (median >= SLOW_WRITE).then(|| Finding::note(words, consequence))
 }
 
 /// Returns whether a leader of this version that was paused may revoke leases which another leader has renewed.
@@ -59,6 +155,27 @@ fn revokes_renewed_leases(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_that_is_nearly_full_is_found() {
+        let found = |db_size, db_size_quota| {
+            let status = StatusResponse {
+                db_size,
+                db_size_quota,
+                ..StatusResponse::default()
+            };
+            database(&status).map(|finding| finding.what)
+        };
+        assert_eq!(found(1_600 << 20, 0), None);
+        let usual = found(1_700 << 20, 0).expect("83 %");
+        assert_eq!(
+            usual,
+            "the database takes 1700 MiB, 83 % of the usual quota of 2048 MiB"
+        );
+        assert_eq!(found(1_700 << 20, 8 << 30), None);
+        let own = found(90 << 20, 100 << 20).expect("90 %");
+        assert_eq!(own, "the database takes 90 MiB, 90 % of its quota of 100 MiB");
+    }
 
     #[test]
     fn versions_with_the_defect_of_leases_are_known() {

@@ -64,7 +64,7 @@ fn status(lock: &LockKey, all: Vec<Contender>) -> Option<LockStatus> {
     let (mut holders, mut waiters) = (Vec::new(), Vec::new());
     let kind = all.iter().find(|one| !one.is_evicted())?.mode().kind();
     for (at, one) in all.iter().enumerate().filter(|(_, one)| !one.is_evicted()) {
-        let label = one.value.as_ref().and_then(|value| value.label());
+        let label = one.label();
         if standing(one.mode(), &all[..at]) == Standing::Granted {
             let grants = one.value.as_ref().map(|value| value.grants);
             let token = grants.and_then(|grants| Some(tokens(one.created, grants)?.first()));

@@ -93,6 +93,17 @@ impl Lease {
         (state.is_open, state.is_alive) = (false, false);
     }
 
+    /// Ends the lease if its last confirmed keep-alive is so long ago that no claim on it counts as alive, and returns whether
+    /// it has ended. etcd may still have it, because answers to keep-alives were lost. So no claim uses it, or keeps it alive,
+    /// from now on.
+    pub(super) fn ends_unless_kept(&self, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        if now >= state.kept.at + self.ttl {
+            (state.is_open, state.is_alive) = (false, false);
+        }
+        !state.is_alive
+    }
+
     /// Allows another claim on the lock.
     pub(super) fn free(&self, key: &LockKey) {
         self.state.lock().locks.remove(key);

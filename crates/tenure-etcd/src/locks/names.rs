@@ -8,6 +8,9 @@ use tenure_backend::{ClientId, LockKey, escape_control};
 /// and neither has the prefix in a URL.
 const OWN: char = '\u{1}';
 
+/// Ends the lease's ID in the key of a candidate.
+const CANDIDATE: char = ':';
+
 /// The keys of the locks below one prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
@@ -22,6 +25,17 @@ impl Names {
             prefix => format!("{prefix}/"),
         };
         Names { prefix }
+    }
+
+    /// The key of a contender: the lease's ID in the lock's folder, as Go's client writes it. That of a candidate goes on with
+    /// what claim it is.
+    pub(super) fn contender(&self, lock: &LockKey, lease: i64, candidate: Option<&str>) -> String {
+        let mut key = self.folder(lock) + &hex(lease);
+        if let Some(record) = candidate {
+            key.push(CANDIDATE);
+            key += record;
+        }
+        key
     }
 
     /// The beginning of the keys of a lock's contenders.
@@ -42,6 +56,7 @@ impl Names {
     pub(super) fn lock_of(&self, key: &[u8], lease: i64) -> Option<LockKey> {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)?;
         let (name, id) = rest.rsplit_once('/')?;
+        let id = id.split(CANDIDATE).next()?;
         let name = (id == hex(lease)).then(|| unescape(name))??;
         LockKey::new(name).ok()
     }
@@ -54,9 +69,21 @@ pub(super) fn is_contender(key: &[u8], folder: &str) -> bool {
         .is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'/'))
 }
 
+/// What a candidate's key says of its claim; `None` for other keys.
+pub(super) fn candidate_record(key: &[u8]) -> Option<&[u8]> {
+    let last = key.rsplit(|byte| *byte == b'/').next()?;
+    let at = last.iter().position(|byte| *byte == CANDIDATE as u8)?;
+    last.get(at + 1..)
+}
+
 /// A lease's ID, as Go's client writes it in keys.
 pub(super) fn hex(lease: i64) -> String {
     format!("{lease:x}")
+}
+
+/// A key that is never written, for examinations.
+pub(super) fn examined() -> String {
+    format!("{OWN}tenure/examined")
 }
 
 /// The beginning of the keys of a client's bells and notes.

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::leases::Leases;
+use super::leases::{Lease, Leases};
 use super::names::Names;
 use super::profile::profile;
 use super::requests::remove;
@@ -245,9 +245,17 @@ impl Locks {
         Duration::from_secs(lease.as_secs() + u64::from(lease.subsec_nanos() > 0))
     }
 
-    /// The value of a claim's key.
+    /// What the key of a claim says.
     pub(super) fn value(&self, claim: &Claim) -> Value {
         Value::of(claim, self.profile.limits.grants(claim.grants))
+    }
+
+    /// The value that a claim's key gets.
+    pub(super) fn written(&self, claim: &Claim) -> String {
+        match claim.is_candidate {
+            true => claim.label.to_string(),
+            false => self.value(claim).write(),
+        }
     }
 
     /// Removes a claim's key. Returns whether it was there.
@@ -255,15 +263,12 @@ impl Locks {
         remove(&self.client, &placed.spot.key, placed.created).await
     }
 
-    /// Removes the key of a claim that has ended, and then frees its place. Repeats this while the lease may live, because the
-    /// other claims on it would keep the key alive.
-    async fn remove_until_gone(self: Arc<Self>, key: LockKey, spot: Spot) {
+    /// Removes the key of a claim that has ended, and then frees its place.
+    async fn withdraw_until_gone(self: Arc<Self>, key: LockKey, spot: Spot) {
         while let Err(error) = self.withdraw(&spot).await {
-            let may_exist = spot.lease.is_alive() && self.now() < spot.lease.kept().at + spot.lease.ttl;
-            if error.fault() == Fault::Closed || !may_exist {
+            if !removes_again(&error, &spot.lease, self.now()).await {
                 return;
             }
-            sleep(REMOVE_AGAIN).await;
         }
         spot.lease.free(&key);
     }
@@ -275,14 +280,25 @@ impl Drop for EtcdStore {
     }
 }
 
+/// Waits for the next attempt to remove a key, after this error. Attempts go on until etcd has answered, because the other claims
+/// on the lease would keep the key alive for ever. Returns false if nothing keeps the lease alive any more, which then ends the
+/// key.
+pub(super) async fn removes_again(error: &BackendError, lease: &Lease, now: Instant) -> bool {
+    if error.fault() == Fault::Closed || lease.ends_unless_kept(now) {
+        return false;
+    }
+    sleep(REMOVE_AGAIN).await;
+    true
+}
+
 /// Ends claims that were not renewed in time. Their lease may live on, with other claims.
 async fn end_claims(locks: Weak<Locks>, placed: Arc<Notify>) {
     loop {
         let Some(held) = locks.upgrade().filter(|held| !held.is_closed()) else {
             return;
         };
-        for (key, placed) in held.table.expire(held.now(), REMEMBERED) {
-            tokio::spawn(held.clone().remove_until_gone(key, placed.spot));
+        for (key, spot) in held.table.expire(held.now(), REMEMBERED) {
+            tokio::spawn(held.clone().withdraw_until_gone(key, spot));
         }
         let next = held.table.next_end().map(|end| end - held.now());
         drop(held);

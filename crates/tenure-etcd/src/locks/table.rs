@@ -57,10 +57,18 @@ struct Entry {
     turn: Arc<tokio::sync::Mutex<()>>,
     spot: Option<Spot>,
     placed: Option<Placed>,
-    /// Whether a request that may place the claim was not answered.
-    may_be_in_flight: bool,
+    /// When to withdraw a request that may place the claim and was not answered.
+    in_flight_until: Option<Instant>,
     /// Whether a release of the claim was sent. It may have had an effect.
     is_releasing: bool,
+}
+
+impl Entry {
+    /// The end of the claim's lease; `None` for a claim that has no key.
+    fn ends(&self) -> Option<Instant> {
+        let placed = self.placed.as_ref().map(|placed| placed.ends);
+        placed.or(self.in_flight_until)
+    }
 }
 
 /// What is known of a claim.
@@ -129,9 +137,9 @@ impl Table {
         self.with(id, |entry| entry.spot = Some(spot.clone()));
     }
 
-    /// Notes that a request to place the claim was not answered.
-    pub(super) fn unanswered(&self, id: ClaimId) {
-        self.with(id, |entry| entry.may_be_in_flight = true);
+    /// Notes that a request to place the claim was not answered. It is withdrawn at `until`, unless the claim ends before.
+    pub(super) fn unanswered(&self, id: ClaimId, until: Instant) {
+        self.with(id, |entry| entry.in_flight_until = Some(until));
     }
 
     pub(super) fn place(&self, id: ClaimId, placed: Placed) {
@@ -142,7 +150,7 @@ impl Table {
     pub(super) fn unplace(&self, id: ClaimId) {
         self.with(id, |entry| {
             entry.placed = None;
-            if !entry.may_be_in_flight {
+            if entry.in_flight_until.is_none() {
                 leave(entry);
             }
         });
@@ -150,7 +158,7 @@ impl Table {
 
     /// Gives up a place at which nothing can be written. No other claim on the lock gets it.
     pub(super) fn abandon(&self, id: ClaimId) {
-        self.with(id, |entry| (entry.spot, entry.may_be_in_flight) = (None, false));
+        self.with(id, |entry| (entry.spot, entry.in_flight_until) = (None, None));
     }
 
     /// Changes a placed claim, unless it was removed or placed again meanwhile. Returns false if so.
@@ -169,7 +177,7 @@ impl Table {
             return (None, None);
         };
         entry.is_releasing = true;
-        let in_flight = entry.spot.clone().filter(|_| entry.may_be_in_flight);
+        let in_flight = entry.spot.clone().filter(|_| entry.in_flight_until.is_some());
         (entry.placed.clone(), in_flight)
     }
 
@@ -208,23 +216,24 @@ impl Table {
         self.0.lock().claims.get(&id)?.key.clone()
     }
 
-    /// The first end of a placed claim.
+    /// The first end of a claim that has a key, or may have one.
     pub(super) fn next_end(&self) -> Option<Instant> {
         let state = self.0.lock();
-        let placed = state.claims.values().filter_map(|entry| entry.placed.as_ref());
-        placed.map(|placed| placed.ends).min()
+        state.claims.values().filter_map(Entry::ends).min()
     }
 
-    /// Ends the claims whose leases have ended, and returns them with their locks. The caller removes their keys, and then
+    /// Ends the claims whose leases have ended, and returns their locks and places. The caller removes their keys, and then
     /// frees their places.
-    pub(super) fn expire(&self, now: Instant, remembered: Duration) -> Vec<(LockKey, Placed)> {
+    pub(super) fn expire(&self, now: Instant, remembered: Duration) -> Vec<(LockKey, Spot)> {
         let mut state = self.0.lock();
         let mut expired = Vec::new();
         let mut ids = Vec::new();
         for (id, entry) in &mut state.claims {
-            if let Some(placed) = entry.placed.take_if(|placed| placed.ends <= now) {
-                entry.spot = None;
-                expired.extend(entry.key.clone().map(|key| (key, placed)));
+            if entry.ends().is_some_and(|ends| ends <= now) {
+                let (placed, reserved) = (entry.placed.take(), entry.spot.take());
+                entry.in_flight_until = None;
+                let spot = placed.map(|placed| placed.spot).or(reserved);
+                expired.extend(entry.key.clone().zip(spot));
                 ids.push(*id);
             }
         }

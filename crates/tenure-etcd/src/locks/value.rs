@@ -1,12 +1,15 @@
 //! The value of a contender's key: what claim it is, and whether the claim was evicted.
 //!
 //! `tenure1 MODE CLIENT:NUMBER GRANTS LABEL` is a claim. `tenure1-evicted MODE CLIENT:NUMBER GRANTS EVICTOR` marks a claim
-//! that is being evicted; the label, or the evictor, may be missing. Any other value belongs to a foreign program.
+//! that is being evicted; the label, or the evictor, may be missing. A candidate's value is its label alone, which programs
+//! that observe the election read; the rest stands in its key. Any other value belongs to a foreign program.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tenure_backend::{Claim, ClaimId, Mode};
+
+use super::names::candidate_record;
 
 const CLAIM: &str = "tenure1";
 const EVICTED: &str = "tenure1-evicted";
@@ -51,7 +54,12 @@ impl Value {
         self.text.clone().filter(|_| self.is_evicted)
     }
 
-    pub(super) fn write(&self) -> Vec<u8> {
+    /// What the key of a candidate says: all but the label.
+    pub(super) fn record(self) -> String {
+        Value { text: None, ..self }.write()
+    }
+
+    pub(super) fn write(&self) -> String {
         let word = if self.is_evicted { EVICTED } else { CLAIM };
         let mode = match self.mode {
             Mode::Exclusive => "mutex".to_owned(),
@@ -64,7 +72,19 @@ impl Value {
             .as_ref()
             .map(|text| format!(" {text}"))
             .unwrap_or_default();
-        format!("{word} {mode} {} {}{text}", self.id, self.grants).into_bytes()
+        format!("{word} {mode} {} {}{text}", self.id, self.grants)
+    }
+
+    /// Reads what a contender's key and its value say; `None` if a foreign program wrote them.
+    pub(super) fn of_contender(key: &[u8], value: &[u8]) -> Option<Self> {
+        let Some(candidate) = candidate_record(key).and_then(Value::read) else {
+            return Value::read(value);
+        };
+        let mark = Value::read(value).filter(|mark| mark.is_evicted && mark.id == candidate.id);
+        Some(mark.unwrap_or_else(|| Value {
+            text: Some(String::from_utf8_lossy(value).into()),
+            ..candidate
+        }))
     }
 
     /// Reads a value; `None` if a foreign program wrote it.
@@ -123,15 +143,44 @@ mod tests {
         for mode in [Mode::Exclusive, Mode::Read, Mode::Write, permits] {
             for label in ["", "ada@web-1:4711", "two  words "] {
                 let value = Value::of(&claim(mode, label), number(64));
-                assert_eq!(Value::read(&value.write()), Some(value.clone()));
+                assert_eq!(Value::read(value.write().as_bytes()), Some(value.clone()));
                 assert_eq!(value.label().as_deref(), Some(label));
                 for by in [None, Some("alice and bob")] {
                     let mark = value.clone().evicted(by.map(Arc::from));
-                    assert_eq!(Value::read(&mark.write()), Some(mark.clone()));
+                    assert_eq!(Value::read(mark.write().as_bytes()), Some(mark.clone()));
                     assert_eq!((mark.evictor().as_deref(), mark.label()), (by, None));
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_candidates_value_is_its_label() {
+        let id = "07070707-0707-4707-8707-070707070707:3";
+        let key = format!("jobs/1a2b:tenure1 mutex {id} 1");
+        let read = |value: &str| Value::of_contender(key.as_bytes(), value.as_bytes()).expect("a candidate");
+        for label in [
+            "",
+            "10.0.0.5:8080",
+            "tenure1 mutex web 1",
+            &format!("tenure1 read {id} 1 x"),
+        ] {
+            let value = read(label);
+            assert_eq!(
+                (value.label().as_deref(), value.mode),
+                (Some(label), Mode::Exclusive)
+            );
+            let mark = value.evicted(Some("alice".into()));
+            assert_eq!(read(&mark.write()), mark);
+        }
+        let others = Value {
+            id: ClaimId::new(ClientId::from_random([7; 16]), 4),
+            ..read("").evicted(None)
+        };
+        assert!(
+            !read(&others.write()).is_evicted,
+            "a mark is believed only of the claim that the key names"
+        );
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl ConnectError {
         if error.kind() == ErrorKind::AuthenticationFailed {
             return BackendError::new(Fault::Denied, Effect::None, WRONG_PASSWORD);
         }
-        if error.kind() == ErrorKind::Parse {
+        if error.kind() == ErrorKind::Parse && !ends_early(&error) {
             return not_redis(&error, config);
         }
         let Some(refusal) = Refusal::of(&error) else {
@@ -53,6 +53,11 @@ impl ConnectError {
             cause_of(&refused),
         )
     }
+}
+
+/// Returns whether the connection ended in the middle of a reply. What came until then is right.
+fn ends_early(error: &RedisError) -> bool {
+    error.to_string().contains("end of input")
 }
 
 /// Error for a server whose answer no Redis gives. Leaves the answer out: it may be long.

@@ -71,14 +71,13 @@ impl TestClient {
     /// Creates a claim as [`claim`](Self::claim) does, and lets `change` modify it.
     pub fn claim_as(&self, key: &LockKey, mode: Mode, change: impl FnOnce(&mut Claim)) -> Arc<Claim> {
         let id = ClaimId::new(self.id, self.claims.fetch_add(1, Ordering::Relaxed) + 1);
+        let at = ClaimRef { key: key.clone(), id };
         let mut claim = Claim {
-            at: ClaimRef { key: key.clone(), id },
             owner: OwnerId::new(1),
             label: Arc::from("testkit@host:1"),
             mode,
             fairness: self.fixture.fairness(mode),
-            lease: self.fixture.long_lease(),
-            grants: NonZeroU32::MIN,
+            ..Claim::of(at, self.fixture.long_lease())
         };
         change(&mut claim);
         Arc::new(claim)

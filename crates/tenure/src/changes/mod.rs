@@ -56,7 +56,8 @@ pub enum Change {
     Held(LockStatus),
     /// The key was held at the previous scan, and has no holder at this one. Claims may wait for it.
     Freed(LockStatus),
-    /// The key is held as before, but its holders have changed.
+    /// The key is held as before, but its holders have changed, or the label of a holder in another program: on etcd, the
+    /// value that a leader of Go's `Election` proclaims.
     Holders(LockStatus),
     /// The waiters of the key have changed, and the holders have not.
     Waiters(LockStatus),
@@ -329,8 +330,16 @@ fn vacated(before: &LockStatus) -> LockStatus {
     LockStatus::new(before.key.clone(), before.kind, Vec::new(), waiters)
 }
 
-fn holders(status: &LockStatus) -> HashSet<&HolderId> {
-    status.holders.iter().map(|holder| &holder.id).collect()
+/// The holders, with the labels of foreign ones: a leader of another program may proclaim a new value.
+fn holders(status: &LockStatus) -> HashSet<(&HolderId, Option<&str>)> {
+    let holders = status.holders.iter().map(|holder| {
+        let value = match holder.id {
+            HolderId::Foreign(_) => holder.label.as_deref(),
+            _ => None,
+        };
+        (&holder.id, value)
+    });
+    holders.collect()
 }
 
 fn waiters(status: &LockStatus) -> Vec<&HolderId> {

@@ -32,6 +32,8 @@ pub(crate) struct Options {
     pub(crate) owner: Option<Owner>,
     /// Whether the claim is a member of a multi-lock.
     pub(crate) member: bool,
+    /// Whether the claim is a candidate's in an election.
+    pub(crate) is_candidate: bool,
     /// How long the client keeps the claim after an unlock if no local task waits for it.
     pub(crate) linger: Duration,
     /// How long a lock method without a limit waits; `None`: for as long as it takes.
@@ -47,6 +49,7 @@ impl Options {
             label: settings.label.clone(),
             owner: None,
             member: false,
+            is_candidate: false,
             linger: settings.linger,
             limit: settings.lock_limit,
         }
@@ -106,6 +109,7 @@ impl LockRequest {
             fairness,
             lease: options.lease,
             grants: NonZeroU32::new(reserve.min(most)).unwrap_or(NonZeroU32::MIN),
+            is_candidate: options.is_candidate,
         })
     }
 

@@ -13,6 +13,7 @@ use crate::engine::attempt::Patience;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::lock::mutex::Mutex;
+use crate::lock::options::Configure;
 use crate::lock::scope::log_unconfirmed;
 
 /// An election: of all candidates that [campaign](Election::campaign) for its name, one leads at a time.
@@ -48,7 +49,7 @@ pub struct Election {
 
 impl Election {
     pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Self {
-        let seat = Mutex::new(engine, name);
+        let seat = Mutex::new(engine, name).set(|options| options.is_candidate = true);
         let in_order = engine.profile().serves(Mode::Exclusive, Fairness::Fifo);
         Election {
             engine: engine.clone(),
@@ -78,6 +79,10 @@ impl Election {
     }
 
     /// Sets the label that others see for this candidate, for example the address at which the leader serves requests.
+    ///
+    /// On etcd it is the candidate's value, which Go's `Election.Observe` and `Leader` return; and
+    /// [`leader`](Election::leader) and [`observe`](Election::observe) show the value of a leader in Go as its label.
+    #[doc(alias = "value")]
     #[must_use]
     pub fn label(self, label: impl Into<Arc<str>>) -> Self {
         Election {

@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,9 +9,7 @@ use std::time::Duration;
 
 use tenure::inspect::{LockStatus, Query, WaiterStatus};
 use tenure::{Client, Error, Guard, HolderId, LockKey, Lost, Mutex, Profile, ReleaseTarget, Settings};
-use tenure_backend::{
-    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Mode, OwnerId,
-};
+use tenure_backend::{AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Clock};
 use tenure_memory::MemoryStore;
 use tenure_testkit::SimClock;
 use tokio::runtime::Runtime;
@@ -91,17 +88,13 @@ impl Fixture {
 
     /// Grants `key` to a holder that never renews or releases it.
     pub(crate) async fn dead_holder(&self, key: &str, lease: Duration) {
+        let at = ClaimRef {
+            key: LockKey::new(key).expect("tests use good keys"),
+            id: ClaimId::new(ClientId::from_random([1; 16]), 1),
+        };
         let dead = Claim {
-            at: ClaimRef {
-                key: LockKey::new(key).expect("tests use good keys"),
-                id: ClaimId::new(ClientId::from_random([1; 16]), 1),
-            },
-            owner: OwnerId::new(0),
             label: "dead".into(),
-            mode: Mode::Exclusive,
-            fairness: Fairness::Unfair,
-            lease,
-            grants: NonZeroU32::MIN,
+            ..Claim::of(at, lease)
         };
         let not_after = self.clock.now() + SECOND;
         let standing = self.backend().acquire(Arc::new(dead), not_after).await;

@@ -45,7 +45,6 @@ macro_rules! case {
         }
     };
 }
-#[allow(unused_imports, reason = "some test programs have no cases of their own")]
 pub(crate) use case;
 
 pub(crate) const EXCLUSION: Case = case!(

@@ -10,7 +10,12 @@ const ROUNDS: usize = 5;
 /// Time for which a test observes that a waiter still waits.
 const MOMENT: Duration = Duration::from_millis(100);
 
-fn assert_median(mut waits: Vec<Duration>, limit: Duration) {
+/// On a machine that runs other tests, a wake-up takes several times as long as usual. Polls that replaced one would take
+/// seconds.
+const BUSY: u32 = 4;
+
+fn assert_median(mut waits: Vec<Duration>, usual: Duration) {
+    let limit = usual * BUSY;
     waits.sort();
     assert!(waits[ROUNDS / 2] < limit, "not within {limit:?}: {waits:?}");
 }

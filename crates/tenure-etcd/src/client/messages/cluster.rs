@@ -53,6 +53,8 @@ messages! {
         errors: Vec<String> [string, repeated, tag = "8"],
         /// Whether the member is a learner, which serves none of our requests.
         is_learner: bool [bool, tag = "10"],
+        /// The most bytes that the database may have; 0 before etcd 3.6, which does not say.
+        db_size_quota: i64 [int64, tag = "12"],
     }
 }
 
