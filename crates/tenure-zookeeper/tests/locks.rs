@@ -288,6 +288,42 @@ async fn a_lost_reply_to_a_create_leaves_no_node() {
     }
 }
 
+/// Other claims keep the session alive, so nothing else would remove the node.
+#[tokio::test]
+async fn an_unanswered_create_is_withdrawn_after_the_lease() {
+    let case = shared().await;
+    let proxy = proxy(&case).await;
+    let through = Case {
+        via: Some(proxy.address()),
+        options: "tick_time=500ms&command_timeout=300ms",
+        ..case.clone()
+    };
+    let fixture = Fixture::new(through).await;
+    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let short = |name: &str| {
+        let mut claim = Claim::clone(&client.fair(&key(name), Mode::Exclusive));
+        claim.lease = Duration::from_secs(3);
+        Arc::new(claim)
+    };
+    client.finds_free(&key("k"), Mode::Exclusive).await;
+    let kept = short("kept");
+    client.granted(&kept).await;
+    proxy.hold(Way::ToClient);
+    let reply = client.acquire_by(&short("k"), client.now() + SOON).await;
+    assert_eq!(reply.expect_err("no reply comes").effect(), Effect::Unknown);
+    proxy.cut();
+    proxy.heal();
+    assert_eq!(children(&raw, &case.path("k")).await.len(), 1, "it was created");
+    let end = Instant::now() + SOON;
+    while !children(&raw, &case.path("k")).await.is_empty() {
+        assert!(Instant::now() < end, "the node of the claim stays");
+        client.stays_alive(&kept, Phase::Granted).await;
+        // sleep: the pace of renewals.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    client.stays_alive(&kept, Phase::Granted).await;
+}
+
 /// Closes a session, as an operator can: its password follows from its number.
 fn close_session(case: &Case, session: i64) {
     const MASK: u64 = (1 << 48) - 1;

@@ -83,6 +83,20 @@ async fn a_write_after_the_end_of_the_session_has_no_effect() {
     assert_eq!(data(&session).await, "6");
 }
 
+/// The client does not know yet that its claim has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_without_the_claims_node_has_no_effect() {
+    let Some(server) = server() else { return };
+    let (session, client) = (session(&server).await, connect(server.address()).await);
+    let guard = client.mutex("stock").lock().await.expect("the lock is free");
+    let evidence = guard.evidence().expect("ZooKeeper proves its grants");
+    let LockEvidence { path, .. } = evidence.get().expect("of this type");
+    session.delete(path, None).await.expect("the node is there");
+    let late = set_in_zookeeper(&guard, NODE, "5").await;
+    assert!(matches!(late, Err(Error::Lost(_))), "{late:?}");
+    assert_eq!(data(&session).await, "");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn evidence_guards_a_transaction_of_another_program() {
     let Some(server) = server() else { return };

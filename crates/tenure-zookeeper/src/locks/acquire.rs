@@ -106,7 +106,7 @@ impl Locks {
                 Ok(Some((self.put(claim, spot, found), sent)))
             }
             Err(error) => {
-                self.table.not_placed(claim.at.id, &error);
+                self.table.not_placed(claim.at.id, &error, self.now());
                 Err(error)
             }
         }

@@ -67,7 +67,7 @@ impl Locks {
                     code => return Err(refused(code)),
                 },
                 Err(error) => {
-                    self.table.not_placed(claim.at.id, &error);
+                    self.table.not_placed(claim.at.id, &error, self.now());
                     return Err(error);
                 }
             }
@@ -210,7 +210,7 @@ impl Locks {
                 Ok(Outcome::Refused { code, .. }) => return Err(placed_but(refused(code))),
                 Err(error) => {
                     if error.effect() == Effect::Unknown {
-                        self.table.not_placed(id, &error);
+                        self.table.not_placed(id, &error, self.now());
                     }
                     return Err(placed_but(error));
                 }

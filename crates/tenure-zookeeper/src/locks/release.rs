@@ -132,7 +132,7 @@ impl Locks {
 
     /// Removes the nodes that a request may have created which was not answered. Returns whether there were some. Looks for them
     /// again a session's timeout later: a leader that has lost its majority does not know of all requests.
-    async fn withdraw(self: &Arc<Self>, id: ClaimId, spot: &Spot) -> Result<bool, BackendError> {
+    pub(super) async fn withdraw(self: &Arc<Self>, id: ClaimId, spot: &Spot) -> Result<bool, BackendError> {
         let was_there = match self.remove_found(id, spot).await {
             Err(error) if is_session_end(&error) => return Ok(false),
             removed => removed?,
@@ -202,7 +202,7 @@ impl Locks {
                 },
                 Ok(Outcome::Refused { .. }) => Ok(None),
                 Err(error) => {
-                    self.table.not_placed(id, &error);
+                    self.table.not_placed(id, &error, self.now());
                     Err(error)
                 }
             };

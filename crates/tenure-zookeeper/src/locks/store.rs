@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use super::names::Names;
 use super::profile::profile;
 use super::sessions::Sessions;
-use super::table::{Placed, Table};
+use super::table::{Expired, Table};
 use super::targets::{Hints, Watched};
 use super::value::Value;
 use crate::client::is_session_end;
@@ -27,6 +27,9 @@ use crate::config::Config;
 
 /// The pause before a node that could not be removed is removed again.
 const REMOVE_AGAIN: Duration = Duration::from_secs(1);
+
+/// The shortest pause between two looks for claims whose leases have ended: a call may hold up the end of one.
+const MIN_PAUSE: Duration = Duration::from_millis(5);
 
 /// The longest pause between two looks for claims whose leases have ended: a renewal may have shortened one.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
@@ -241,9 +244,13 @@ impl Locks {
         Value::of(claim, self.profile.limits.grants(claim.grants))
     }
 
-    /// Removes the nodes of a claim that has ended. Repeats this while its session may live.
-    async fn remove_until_gone(self: Arc<Self>, placed: Placed) {
-        while let Err(error) = self.remove(&placed).await {
+    /// Removes the nodes of a claim that has ended. Repeats this while its session may live, because other claims keep it alive.
+    async fn remove_until_gone(self: Arc<Self>, expired: Expired) {
+        let remove = async || match &expired {
+            Expired::Placed(placed) => self.remove(placed).await,
+            Expired::InFlight(id, spot) => self.withdraw(*id, spot).await,
+        };
+        while let Err(error) = remove().await {
             if is_session_end(&error) || self.is_closed() {
                 return;
             }
@@ -265,14 +272,14 @@ async fn end_claims(locks: Weak<Locks>, placed: Arc<Notify>) {
         let Some(held) = locks.upgrade().filter(|held| !held.is_closed()) else {
             return;
         };
-        for placed in held.table.expire(held.now(), REMEMBERED) {
-            tokio::spawn(held.clone().remove_until_gone(placed));
+        for expired in held.table.expire(held.now(), REMEMBERED) {
+            tokio::spawn(held.clone().remove_until_gone(expired));
         }
         let next = held.table.next_end().map(|end| end - held.now());
         drop(held);
         match next {
             // sleep: until the next lease ends.
-            Some(left) => sleep(left.min(MAX_PAUSE)).await,
+            Some(left) => sleep(left.clamp(MIN_PAUSE, MAX_PAUSE)).await,
             None => placed.notified().await,
         }
     }

@@ -80,10 +80,18 @@ struct Entry {
     turn: Arc<tokio::sync::Mutex<()>>,
     spot: Option<Spot>,
     placed: Option<Placed>,
-    /// Whether a request that may place the claim was not answered.
-    may_be_in_flight: bool,
+    /// When to withdraw a request that may have placed the claim and was not answered.
+    in_flight_until: Option<Instant>,
     /// Whether a release of the claim was sent. It may have had an effect.
     is_releasing: bool,
+}
+
+/// A claim whose lease has ended.
+#[derive(Debug)]
+pub(super) enum Expired {
+    Placed(Box<Placed>),
+    /// A request that was not answered may have created the claim's node at this spot.
+    InFlight(ClaimId, Spot),
 }
 
 /// What is known of a claim.
@@ -152,10 +160,15 @@ impl Table {
         self.with(id, |entry| entry.spot = Some(spot.clone()));
     }
 
-    /// Notes that a request to place the claim has failed, and that it may be in flight if its effect is unknown.
-    pub(super) fn not_placed(&self, id: ClaimId, error: &BackendError) {
-        let may_be_in_flight = error.effect() == Effect::Unknown;
-        self.with(id, |entry| entry.may_be_in_flight |= may_be_in_flight);
+    /// Notes that a request to place the claim has failed. If its effect is unknown, it is withdrawn after the time of its
+    /// session, unless the claim ends before.
+    pub(super) fn not_placed(&self, id: ClaimId, error: &BackendError, now: Instant) {
+        if error.effect() == Effect::Unknown {
+            self.with(id, |entry| {
+                let spot = entry.spot.as_ref();
+                entry.in_flight_until = spot.map(|spot| now + spot.session.timeout());
+            });
+        }
         self.unplace(id);
     }
 
@@ -167,7 +180,7 @@ impl Table {
     pub(super) fn unplace(&self, id: ClaimId) {
         self.with(id, |entry| {
             entry.placed = None;
-            if !entry.may_be_in_flight {
+            if entry.in_flight_until.is_none() {
                 entry.spot = None;
             }
         });
@@ -175,7 +188,7 @@ impl Table {
 
     /// Records that no request is in flight.
     pub(super) fn settled(&self, id: ClaimId) {
-        self.with(id, |entry| entry.may_be_in_flight = false);
+        self.with(id, |entry| entry.in_flight_until = None);
     }
 
     /// Changes a placed claim, unless it was removed or placed again meanwhile. Returns false if so.
@@ -251,22 +264,26 @@ impl Table {
         self.0.lock().claims.get(&id)?.key.clone()
     }
 
-    /// The first end of a placed claim.
+    /// The first end of a claim that has a node, or may have one.
     pub(super) fn next_end(&self) -> Option<Instant> {
         let state = self.0.lock();
-        let placed = state.claims.values().filter_map(|entry| entry.placed.as_ref());
-        placed.map(|placed| placed.ends).min()
+        state.claims.values().filter_map(Entry::ends).min()
     }
 
     /// Ends the claims whose leases have ended, and returns them. The caller removes their nodes.
-    pub(super) fn expire(&self, now: Instant, remembered: Duration) -> Vec<Placed> {
+    pub(super) fn expire(&self, now: Instant, remembered: Duration) -> Vec<Expired> {
         let mut state = self.0.lock();
         let mut expired = Vec::new();
         let mut ids = Vec::new();
         for (id, entry) in &mut state.claims {
             if let Some(placed) = entry.placed.take_if(|placed| placed.ends <= now) {
                 entry.spot = None;
-                expired.push(placed);
+                expired.push(Expired::Placed(Box::new(placed)));
+                ids.push(*id);
+            } else if entry.is_forgotten(now) {
+                entry.in_flight_until = None;
+                let spot = entry.spot.take();
+                expired.extend(spot.map(|spot| Expired::InFlight(*id, spot)));
                 ids.push(*id);
             }
         }
@@ -285,7 +302,20 @@ impl Table {
 
 impl Entry {
     fn in_flight(&self) -> Option<Spot> {
-        self.spot.clone().filter(|_| self.may_be_in_flight)
+        self.spot.clone().filter(|_| self.in_flight_until.is_some())
+    }
+
+    /// The end of the claim's lease; `None` for a claim that has no node.
+    fn ends(&self) -> Option<Instant> {
+        let placed = self.placed.as_ref().map(|placed| placed.ends);
+        placed.or(self.in_flight_until)
+    }
+
+    /// Whether a request was not answered, and no call has asked for its outcome until the end of the lease. A call that is under
+    /// way may be about to find the claim's node.
+    fn is_forgotten(&self, now: Instant) -> bool {
+        let is_over = self.placed.is_none() && self.in_flight_until.is_some_and(|until| until <= now);
+        is_over && self.turn.try_lock().is_ok()
     }
 }
 
