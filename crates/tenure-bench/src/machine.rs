@@ -18,6 +18,7 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
         ("SQLite", rusqlite::version().to_owned()),
         ("Redis", version("redis-server", "--version")),
         ("PostgreSQL", version("psql", "--version")),
+        ("etcd", version("etcd", "--version")),
     ]
 }
 

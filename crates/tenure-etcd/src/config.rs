@@ -16,6 +16,7 @@ const OPTIONS: &[Known] = &[
     Known::path("ca"),
     Known::path("cert"),
     Known::path("key"),
+    Known::one_of("fencing", &["etcdctl"]),
 ];
 
 /// The port at which etcd serves clients by default.
@@ -42,6 +43,7 @@ pub struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) tls: Option<Tls>,
+    pub(crate) etcdctl_fencing: bool,
 }
 
 /// TLS settings: the trusted authorities, and the certificate of the client.
@@ -88,6 +90,7 @@ impl Config {
             connect_timeout: limit(&options, "connect_timeout", Duration::from_secs(5))?,
             command_timeout: limit(&options, "command_timeout", Duration::from_secs(3))?,
             tls: tls(url, &options)?,
+            etcdctl_fencing: options.one_of("fencing").is_some(),
         })
     }
 
@@ -120,6 +123,14 @@ impl Config {
         F: Future<Output = Result<Credentials, BackendError>> + Send + 'static,
     {
         self.login = self.login.fetching(fetch);
+        self
+    }
+
+    /// Makes a grant's token the revision at which the client has found the grant, as etcdctl's `ETCD_LOCK_REV` is. All clients
+    /// of a lock must agree. The same as the option `fencing=etcdctl` of the URL.
+    #[must_use]
+    pub fn etcdctl_fencing(mut self, etcdctl_fencing: bool) -> Self {
+        self.etcdctl_fencing = etcdctl_fencing;
         self
     }
 
@@ -214,6 +225,7 @@ mod tests {
             ("etcds://a?cert=/cert.pem", "belong together"),
             ("etcd://a?command_timeout=0s", "longer than 0"),
             ("etcd://a?lease=3s", "no option `lease`"),
+            ("etcd://a?fencing=redisson", "etcdctl"),
         ] {
             let refused = config(url).expect_err(url);
             let text = format!("{refused} {refused:?}");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use case::{Case, alone, shared};
 use futures_util::StreamExt;
 use tenure_backend::{
-    AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, HolderId, Invalidation, LockKey, Loss, Mode,
-    Phase, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
+    AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness, HolderId, Invalidation, LockKey, Loss,
+    Mode, Phase, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
 };
 use tenure_etcd::client::{Client, DeleteRangeRequest, LeaseGrantRequest, LeaseId, PutRequest, RangeRequest};
 use tenure_etcd::{Config, EtcdStore, LockEvidence, StoreUrl};
@@ -81,6 +81,71 @@ async fn etcdctl_and_tenure_exclude_each_other() {
     client.release(&held).await.freed_it(&held);
     assert_eq!(other.await.expect("no panic").expect("etcdctl runs"), "held");
     client.finds_free(&key("k"), Mode::Exclusive).await;
+}
+
+/// With `fencing=etcdctl` a resource can compare our tokens with `ETCD_LOCK_REV`. A waiter's key is older than the revision of
+/// the holder before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_and_etcdctls_revisions_rise_together() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let observer = fixture.client().await;
+    let url = StoreUrl::parse(&format!("{}?fencing=etcdctl", case.url())).expect("a URL");
+    let backend = EtcdStore::open(Config::from_url(&url).expect("settings")).await;
+    let backend = backend.expect("it connects");
+    assert_eq!(backend.profile().limits.max_grants.get(), 1);
+    let acquire = async |number| {
+        let id = ClaimId::new(ClientId::from_random([7; 16]), number);
+        let claim = Arc::new(Claim {
+            fairness: Fairness::Fifo,
+            ..Claim::of(ClaimRef { key: key("k"), id }, SOON * 3)
+        });
+        loop {
+            let not_after = backend.clock().now() + SOON;
+            match backend.clone().acquire(claim.clone(), not_after).await {
+                Ok(AcquireReply::Granted(grant)) => {
+                    let tokens = grant.tokens.expect("a token");
+                    return (claim, tokens.first().get());
+                }
+                waits => assert!(matches!(waits, Ok(AcquireReply::Waiting { .. })), "{waits:?}"),
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let queue = async |length| {
+        while observer
+            .status(&key("k"))
+            .await
+            .and_then(|status| status.waiters)
+            .map_or(0, |all| all.len())
+            < length
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    let (first, before) = acquire(1).await;
+    let (server, name) = (case.server.clone(), format!("{}/k", case.prefix));
+    let etcdctl = tokio::task::spawn_blocking(move || {
+        let server = server.lock();
+        server.ask(&["lock", &name, "--", "sh", "-c", "echo $ETCD_LOCK_REV"])
+    });
+    queue(1).await;
+    let release = async {
+        queue(2).await;
+        let request = ReleaseRequest::of(&first, Cause::Unlocked);
+        let released = backend.clone().release([request].into_iter().collect());
+        released.await;
+    };
+    let ((_, after), ()) = tokio::join!(acquire(2), release);
+    let theirs: u64 = etcdctl
+        .await
+        .expect("no panic")
+        .expect("etcdctl runs")
+        .parse()
+        .expect("a number");
+    assert!(before < theirs && theirs < after, "{before}, {theirs}, {after}");
+    let shown = observer.status(&key("k")).await.expect("it is held");
+    assert_eq!(shown.holders.len(), 1);
 }
 
 #[tokio::test]

@@ -78,11 +78,10 @@ impl RedisStore {
         claim: &Claim,
         run: TokenRange,
     ) -> Result<AcquireReply, BackendError> {
-        let renewal = RenewRequest::of(claim);
+        let renewal = [RenewRequest::of(claim)];
         let session = self.link.session().await?;
-        let scripts = self.layout.scripts_or_mutex(Some(claim.mode.kind()));
         // Boxed: this future is rarely needed, and larger than the rest of its caller.
-        let mut renewed = Box::pin(self.renew_on(&session.wire, scripts, &[&renewal])).await?;
+        let mut renewed = Box::pin(self.renew_on(&session.wire, &self.look_up(&renewal))).await?;
         match renewed.pop() {
             Some(RenewReply::Alive { held_from, lease }) => {
                 Ok(AcquireReply::Granted(Grant::new(Some(run), held_from, lease)))
@@ -136,7 +135,7 @@ impl RedisStore {
         write_client(&mut command, claim.at.id.client());
         write_placement(&mut command, placement, &wire.clock, self.format().is_string());
         let sent = self.now();
-        let reply = session.call_limited(&command).await?;
+        let reply = session.call_limited(command).await?;
         let placed = numbers(&reply).and_then(|reply| self.placed(reply, claim, sent, wire));
         placed.ok_or_else(unexpected_reply)?
     }

@@ -57,8 +57,9 @@ pub(crate) fn tokens_exhausted(fairness: Fairness) -> BackendError {
 }
 
 pub(crate) fn renewal_timed_out(limit: Duration) -> BackendError {
-    let message =
-        format!("Redis did not answer a renewal within {limit:?}, a sixth of the lease: the client retries");
+    let message = format!(
+        "Redis sent nothing for {limit:?}, a sixth of the lease, or no reply to a renewal for twice as long: the client retries"
+    );
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }
 

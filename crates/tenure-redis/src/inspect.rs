@@ -272,7 +272,7 @@ async fn call_script(
     for name in names {
         command.arg(name.as_ref());
     }
-    match wire.read(&command).await? {
+    match wire.read(command).await? {
         Value::Array(locks) => Ok(locks),
         _ => Err(unexpected_reply()),
     }

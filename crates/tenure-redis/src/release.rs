@@ -242,7 +242,7 @@ impl RedisStore {
         let wire = &session.wire;
         let command = self.encode(wire, scripts, request, end, successor);
         let sent = self.now();
-        let reply = session.call_limited(&command).await?;
+        let reply = session.call_limited(command).await?;
         if let Some([freed, others]) = list(&reply) {
             let freed = freed_holders(freed).ok_or_else(unexpected_reply)?;
             let others = integer(others).and_then(|others| others.try_into().ok());

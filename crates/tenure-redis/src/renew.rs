@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use redis::Value;
-use tenure_backend::{BackendError, Batch, Effect, Fault, Instant, Loss, Phase, RenewReply, RenewRequest};
-use tokio::time::timeout;
+use tenure_backend::{
+    BackendError, Batch, Effect, Fault, Instant, Loss, Phase, RenewReply, RenewRequest, TokenRange,
+};
 
 use crate::backend::RedisStore;
 use crate::claims::names::{COUNTER, Owner, client_key};
 use crate::claims::refusal::{Refusal, lacks_key_permission};
-use crate::claims::reply::{integer, list, text};
+use crate::claims::reply::{granted_record, integer, list, text};
 use crate::claims::script::ScriptSet;
+use crate::claims::table::Renewable;
 use crate::connection::wire::Wire;
 use crate::error::{refused, renewal_timed_out, unexpected_reply};
 use crate::profile::{LIMITS, lease_ms};
@@ -25,72 +27,89 @@ const WRONG_PHASE: u64 = 4;
 /// Time limit of a renewal if a sixth of the lease is less than this.
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A renewal with its place in the caller's batch and the scripts of its claim's kind.
-type Numbered<'a> = (usize, &'a RenewRequest, &'static ScriptSet);
+/// A renewal in a call to the server.
+pub(crate) struct Renewal<'a> {
+    /// Its place in the caller's batch.
+    number: usize,
+    request: &'a RenewRequest,
+    /// The scripts of its claim's kind.
+    scripts: &'static ScriptSet,
+    /// The tokens and the label of the record that it writes, if any.
+    record: Option<(TokenRange, Arc<str>)>,
+}
 
 impl RedisStore {
     pub(crate) async fn renew_all(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
             return refused(batch.len(), &error, RenewReply::Unknown);
         }
-        let (mut valid, mut replies): (Vec<Numbered<'_>>, Vec<_>) = (Vec::new(), Vec::new());
-        let kinds = self.claims.kinds(batch.iter().map(|renewal| renewal.claim.id));
-        for ((number, renewal), kind) in batch.iter().enumerate().zip(kinds) {
-            match renewal.check(self.format().profile()) {
-                Ok(()) => {
-                    valid.push((number, renewal, self.layout.scripts_or_mutex(kind)));
-                }
-                Err(error) => replies.push((number, RenewReply::Unknown(error))),
+        let mut replies = Vec::with_capacity(batch.len());
+        let mut valid = self.look_up(&batch);
+        valid.retain(|renewal| match renewal.request.check(self.format().profile()) {
+            Ok(()) => true,
+            Err(error) => {
+                replies.push((renewal.number, RenewReply::Unknown(error)));
+                false
             }
-        }
+        });
         // One call carries only claims of one client and of one kind of lock. Each kind has its own scripts, so this
         // sorts by kind.
-        valid.sort_by_key(|(.., scripts)| ptr::from_ref(*scripts));
-        let travel_together = |(_, a, of_a): &Numbered<'_>, (_, b, of_b): &Numbered<'_>| {
-            a.claim.id.client() == b.claim.id.client() && ptr::eq(*of_a, *of_b)
+        valid.sort_by_key(|renewal| ptr::from_ref(renewal.scripts));
+        let travel_together = |a: &Renewal<'_>, b: &Renewal<'_>| {
+            a.request.claim.id.client() == b.request.claim.id.client() && ptr::eq(a.scripts, b.scripts)
         };
         let chunks = valid.chunk_by(travel_together);
         let renewed = join_all(chunks.map(|chunk| self.renew_chunk(chunk))).await;
-        let numbers = valid.iter().map(|(number, ..)| *number);
+        let numbers = valid.iter().map(|renewal| renewal.number);
         replies.extend(numbers.zip(renewed.into_iter().flatten()));
         replies.sort_by_key(|(number, _)| *number);
         replies.into_iter().map(|(_, reply)| reply).collect()
     }
 
-    /// Renews one chunk, within [`time_limit`]. A call that was given up may still reach the server. That does no
-    /// harm: it renews only claims that are alive then.
-    async fn renew_chunk(&self, chunk: &[Numbered<'_>]) -> Batch<RenewReply> {
-        let Some((.., scripts)) = chunk.first() else {
-            return Batch::new();
+    /// Looks the claims of a batch up in the client's table: once for each, because most of their entries are no longer
+    /// in the processor's caches.
+    pub(crate) fn look_up<'a>(&self, batch: &'a [RenewRequest]) -> Vec<Renewal<'a>> {
+        let known = self.claims.begin_renewals(batch.iter());
+        let renewals = batch.iter().zip(known).enumerate();
+        let renewal = |(number, (request, known)): (usize, (&'a RenewRequest, Option<Renewable>))| Renewal {
+            number,
+            request,
+            scripts: self
+                .layout
+                .scripts_or_mutex(known.as_ref().map(|known| known.kind)),
+            record: known.and_then(|known| known.record),
         };
-        let renewals: Vec<&RenewRequest> = chunk.iter().map(|(_, renewal, _)| *renewal).collect();
-        let limit = time_limit(renewals.iter().copied());
+        renewals.map(renewal).collect()
+    }
+
+    /// Renews one chunk. Gives the call up if the server sends nothing for [`time_limit`], not even the reply to another
+    /// call; a server that answers earlier calls is only slow, and another renewal would add to its load. Also gives up
+    /// after twice that limit, a third of the lease, so that another attempt can come before the lease ends.
+    ///
+    /// A call that was given up may still reach the server. That does no harm: it renews only claims that are alive then.
+    async fn renew_chunk(&self, chunk: &[Renewal<'_>]) -> Batch<RenewReply> {
+        let limit = time_limit(chunk.iter().map(|renewal| renewal.request));
         match self.link.session().await {
-            Ok(session) => self.renew_each(&session.wire, scripts, &renewals, limit).await,
-            Err(error) => refused(renewals.len(), &error, RenewReply::Unknown),
+            Ok(session) => self.renew_each(&session.wire, chunk, limit).await,
+            Err(error) => refused(chunk.len(), &error, RenewReply::Unknown),
         }
     }
 
     /// Renews in one call. If the server refuses the call because the user may not access one of its keys, splits it
     /// into halves, which run concurrently with the full time limit.
-    async fn renew_each(
-        &self,
-        wire: &Wire,
-        scripts: &'static ScriptSet,
-        renewals: &[&RenewRequest],
-        limit: Duration,
-    ) -> Batch<RenewReply> {
-        let replies = match timeout(limit, self.renew_on(wire, scripts, renewals)).await {
-            Ok(replies) => replies,
-            Err(_) => Err(renewal_timed_out(limit)),
+    async fn renew_each(&self, wire: &Wire, renewals: &[Renewal<'_>], limit: Duration) -> Batch<RenewReply> {
+        let replies = tokio::select! {
+            biased;
+            replies = self.renew_on(wire, renewals) => replies,
+            () = wire.traffic.silence(limit, 2 * limit) => Err(renewal_timed_out(limit)),
         };
         match replies {
             Ok(replies) => replies,
             Err(error) if lacks_key_permission(&error) && renewals.len() > 1 => {
                 let (some, others) = renewals.split_at(renewals.len() / 2);
                 let halves = join(
-                    self.renew_each(wire, scripts, some, limit),
-                    self.renew_each(wire, scripts, others, limit),
+                    self.renew_each(wire, some, limit),
+                    self.renew_each(wire, others, limit),
                 );
                 let (mut replies, others) = Box::pin(halves).await;
                 replies.extend(others);
@@ -104,26 +123,35 @@ impl RedisStore {
     pub(crate) async fn renew_on(
         &self,
         wire: &Wire,
-        scripts: &'static ScriptSet,
-        renewals: &[&RenewRequest],
+        renewals: &[Renewal<'_>],
     ) -> Result<Batch<RenewReply>, BackendError> {
-        let Some(first) = renewals.first() else {
+        let Some(Renewal {
+            request: first,
+            scripts,
+            ..
+        }) = renewals.first()
+        else {
             return Ok(Batch::new());
         };
         let count = renewals.len();
         let client = first.claim.id.client();
-        let mut command = scripts.renew.command(2 + count, 1 + 6 * count, 192 * (1 + count));
+        let mut command = scripts.renew.command(2 + count, 1 + 6 * count, 128 * (1 + count));
         // If this name is empty, the script raises not one common token counter, but that of each lock.
         let per_lock = self.link.dialer.config.redisson_fencing;
         command
             .arg(if per_lock { "" } else { COUNTER })
             .arg(&client_key(client));
         for renewal in renewals {
-            command.arg(self.format().key(renewal.claim.key.as_str()));
+            command.arg(self.format().key(renewal.request.claim.key.as_str()));
         }
         command.arg(&*self.claims.client_label(&first.claim));
-        for renewal in renewals {
-            let record = self.claims.record_to_write(renewal.claim.id, renewal.raise);
+        for Renewal {
+            request: renewal,
+            record,
+            ..
+        } in renewals
+        {
+            let record = record.as_ref().map(|(run, label)| granted_record(*run, label));
             command
                 .arg(Owner::of(renewal.claim.id).as_bytes())
                 .arg(lease_ms(renewal.lease))
@@ -141,7 +169,7 @@ impl RedisStore {
             command.arg(record.as_deref().unwrap_or_default());
         }
         let held_from = self.now();
-        let reply = wire.call(&command).await?;
+        let reply = wire.call(command).await?;
         let parts = list(&reply).ok_or_else(unexpected_reply)?;
         if parts
             .iter()
@@ -159,30 +187,35 @@ impl RedisStore {
         let (shown, now) = (integer(time).ok_or_else(unexpected_reply)?, self.now());
         wire.clock.learn(shown, now);
         let renewed = renewals.iter().zip(codes).map(|(renewal, code)| {
-            let id = renewal.claim.id;
             let renewed = decode(code, held_from);
             match &renewed {
-                RenewReply::Alive { lease, .. } => {
-                    let until = held_from + *lease;
-                    self.claims
-                        .mark_renewed(id, until, wire.clock.at(until), renewal.raise);
-                }
                 // The claim is alive, so the table keeps it: it waits although only a holder was to be renewed, or the
                 // other way round.
                 RenewReply::Gone(_) if integer(code) == Some(WRONG_PHASE) => {}
                 RenewReply::Gone(loss) => {
-                    let expired = self.claims.mark_lost(id, now, shown);
+                    let expired = self.claims.mark_lost(renewal.request.claim.id, now, shown);
                     if expired && *loss == Loss::Missing {
                         return RenewReply::Gone(Loss::Expired);
                     }
                 }
-                RenewReply::Unknown(_) => {}
+                RenewReply::Alive { .. } | RenewReply::Unknown(_) => {}
             }
             renewed
         });
         let mut renewed: Batch<RenewReply> = renewed.collect();
-        let is_held = |(renewal, reply): (&&RenewRequest, &RenewReply)| {
-            renewal.only != Phase::Waiting && matches!(reply, RenewReply::Alive { .. })
+        let alive = renewals
+            .iter()
+            .zip(&renewed)
+            .filter_map(|(renewal, reply)| match reply {
+                RenewReply::Alive { held_from, lease } => {
+                    let until = *held_from + *lease;
+                    Some((renewal.request, until, wire.clock.at(until)))
+                }
+                _ => None,
+            });
+        self.claims.mark_renewed(alive);
+        let is_held = |(renewal, reply): (&Renewal<'_>, &RenewReply)| {
+            renewal.request.only != Phase::Waiting && matches!(reply, RenewReply::Alive { .. })
         };
         if renewals.iter().zip(&renewed).any(is_held)
             && let Err(error) = wire.acknowledged(&first.claim.key).await
@@ -199,8 +232,8 @@ impl RedisStore {
     }
 }
 
-/// The time after which a renewal is given up: a sixth of the shortest lease, but at least [`MIN_TIMEOUT`]. So there is
-/// time for another attempt.
+/// The silence of the server after which a renewal is given up: a sixth of the shortest lease, but at least
+/// [`MIN_TIMEOUT`]. So there is time for another attempt.
 pub(crate) fn time_limit<'a>(renewals: impl Iterator<Item = &'a RenewRequest>) -> Duration {
     let shortest = renewals.map(|renewal| renewal.lease).min();
     (shortest.unwrap_or_default() / 6).max(MIN_TIMEOUT)

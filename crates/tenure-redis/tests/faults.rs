@@ -209,6 +209,42 @@ async fn a_renewal_times_out_after_a_sixth_of_its_lease() {
     client.stays_alive(&claim, Phase::Granted).await;
 }
 
+/// A server that answers earlier calls is only slow: a renewal that is sent again would add to its load. But a renewal
+/// that waits for a third of the lease is given up, so that another one can come before the lease ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_waits_while_other_replies_arrive() {
+    let server = Server::start();
+    let (proxy, store) = server.behind_a_proxy(Duration::from_secs(30)).await;
+    let (_fixture, client, key) = Fixture::one_on(server).await;
+    let lease = Duration::from_secs(9);
+    let claim = hold_for(&client, &key, lease).await;
+    // The replies arrive later than a sixth of the lease after their calls, and later than a third.
+    for (delay, is_renewed) in [(lease / 4, true), (lease / 2, false)] {
+        proxy.delay(Way::ToClient, delay);
+        let (asked, query) = (store.clone(), Query::Key(key.clone()));
+        let others = tokio::spawn(async move {
+            loop {
+                tokio::spawn(asked.clone().inspect(query.clone()));
+                // sleep: spreads the calls over the time of the test.
+                tokio::time::sleep(lease / 100).await;
+            }
+        });
+        // sleep: until the replies to the other calls arrive.
+        tokio::time::sleep(delay).await;
+        let asked = std::time::Instant::now();
+        let answer = renew(&store, RenewRequest::of(&claim)).await;
+        let took = asked.elapsed();
+        others.abort();
+        assert_eq!(
+            matches!(answer, RenewReply::Alive { .. }),
+            is_renewed,
+            "{answer:?}"
+        );
+        assert!(took < lease * 5 / 12, "{took:?}");
+        client.stays_alive(&claim, Phase::Granted).await;
+    }
+}
+
 /// R12: not only locks and queues survive the restart, but also the token counter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_with_data_keeps_locks_queues_and_tokens() {

@@ -250,8 +250,7 @@ impl Guard {
     pub async fn verify(&self) -> Result<(), Error> {
         let held = self.held();
         held.check()?;
-        let Held { queue, hold, .. } = held;
-        let verified = queue.services.renewer.verify(hold, queue.clone()).await;
+        let verified = held.queue.services.renewer.verify(&held.hold).await;
         verified.map_err(|error| held.fenced(error))
     }
 

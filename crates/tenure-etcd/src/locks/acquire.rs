@@ -1,10 +1,12 @@
 //! Acquiring: places the key of a claim, or looks which contenders are before it.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, Effect, Evidence, Fairness, Grant, Instant, Loss, Mode,
+    TokenRange,
 };
 
 use super::confirm::{Confirmed, MAX_REPEATS, unsettled};
@@ -277,9 +279,10 @@ impl Locks {
     ) -> AcquireReply {
         let id = claim.at.id;
         if standing == Standing::Granted {
-            let tokens = placed
-                .granted
-                .or_else(|| tokens(placed.created, placed.value.grants));
+            let tokens = placed.granted.or_else(|| match self.config.etcdctl_fencing {
+                true => TokenRange::new(u64::try_from(revision).ok()?.try_into().ok()?, NonZeroU32::MIN),
+                false => tokens(placed.created, placed.value.grants),
+            });
             // The claim may have ended meanwhile.
             if !self
                 .table

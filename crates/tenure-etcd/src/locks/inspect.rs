@@ -52,21 +52,27 @@ impl Locks {
             let reads = folders.iter().map(read).collect();
             let reply = txn(&self.client, Vec::new(), reads, Vec::new()).await?;
             for ((lock, folder), keys) in locks.iter().zip(&folders).zip(reply.reads) {
-                statuses.extend(status(lock, contenders(folder, keys)));
+                let has_tokens = !self.config.etcdctl_fencing;
+                statuses.extend(status(lock, contenders(folder, keys), has_tokens));
             }
         }
         Ok(statuses)
     }
 }
 
-/// The status of a lock; `None` if it has no contender that counts: one that is being evicted does not.
-fn status(lock: &LockKey, all: Vec<Contender>) -> Option<LockStatus> {
+/// The status of a lock; `None` if it has no contender that counts: one that is being evicted does not. `has_tokens`: the keys
+/// show the tokens.
+fn status(lock: &LockKey, all: Vec<Contender>, has_tokens: bool) -> Option<LockStatus> {
     let (mut holders, mut waiters) = (Vec::new(), Vec::new());
     let kind = all.iter().find(|one| !one.is_evicted())?.mode().kind();
     for (at, one) in all.iter().enumerate().filter(|(_, one)| !one.is_evicted()) {
         let label = one.label();
         if standing(one.mode(), &all[..at]) == Standing::Granted {
-            let grants = one.value.as_ref().map(|value| value.grants);
+            let grants = one
+                .value
+                .as_ref()
+                .filter(|_| has_tokens)
+                .map(|value| value.grants);
             let token = grants.and_then(|grants| Some(tokens(one.created, grants)?.first()));
             holders.push(HolderStatus::new(one.id(), label, one.mode(), token, None));
         } else {

@@ -38,7 +38,10 @@ pub(super) fn tokens(created: i64, grants: u32) -> Option<TokenRange> {
 /// The promises of a store with these settings.
 pub(super) fn profile(config: &Config) -> Profile {
     let mut limits = Limits::new(MIN_LEASE, MAX_LEASE);
-    limits.max_grants = MAX_GRANTS;
+    limits.max_grants = match config.etcdctl_fencing {
+        true => NonZeroU32::MIN,
+        false => MAX_GRANTS,
+    };
     limits.max_batch = MAX_BATCH;
     limits.expiry_slack = EXPIRY_SLACK;
     let liveness = Liveness::Lease(LeaseClock::ServerMonotonic);

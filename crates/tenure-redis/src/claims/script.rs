@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use redis::{Arg, Cmd, ToSingleRedisArg};
+use redis::{Arg, Cmd, Pipeline, ToSingleRedisArg};
 use tenure_backend::{BackendError, Kind, TURN};
 
 use crate::claims::names::{MUTEX_CHANNEL, READ_WRITE_CHANNEL, SEMAPHORE_CHANNEL, is_once_per_slot};
@@ -249,8 +249,10 @@ impl Script {
         let mut command = Command {
             script: self,
             keys,
-            cmd: Cmd::with_capacity(3 + keys + arguments, 64 + bytes),
+            calls: Pipeline::with_capacity(2),
         };
+        let call = Cmd::with_capacity(3 + keys + arguments, 64 + bytes);
+        command.calls.add_command(call);
         let hash = &self.text(Dialect::Alone).hash;
         command.arg("EVALSHA").arg(hash).arg(keys);
         command
@@ -261,48 +263,68 @@ impl Script {
 pub(crate) struct Command {
     script: &'static Script,
     keys: usize,
-    cmd: Cmd,
+    /// The call, and `ROLE` if that shall follow it.
+    calls: Pipeline,
 }
 
 impl Command {
     /// Adds one key or argument: a number, text or bytes.
     pub(crate) fn arg(&mut self, arg: impl ToSingleRedisArg) -> &mut Self {
-        self.cmd.arg(arg);
+        self.calls.arg(arg);
         self
+    }
+
+    /// Makes `ROLE` follow the call.
+    pub(crate) fn ask_role(&mut self) {
+        self.calls.cmd("ROLE");
     }
 
     /// This call in the form for a server of this dialect. Fails for a node of a cluster if the keys are of several
     /// slots.
-    pub(crate) fn in_dialect(&self, dialect: Dialect) -> Result<Cow<'_, Cmd>, BackendError> {
+    pub(crate) fn in_dialect(&self, dialect: Dialect) -> Result<Cow<'_, Pipeline>, BackendError> {
         match dialect {
-            Dialect::Alone => Ok(Cow::Borrowed(&self.cmd)),
+            Dialect::Alone => Ok(Cow::Borrowed(&self.calls)),
             _ => self.rewritten("EVALSHA", &self.script.text(dialect).hash, dialect),
         }
     }
 
     /// This call with the script's source instead of its hash. A server that runs the source also stores the script.
-    pub(crate) fn with_source(&self, dialect: Dialect) -> Result<Cow<'_, Cmd>, BackendError> {
+    pub(crate) fn with_source(&self, dialect: Dialect) -> Result<Cow<'_, Pipeline>, BackendError> {
         self.rewritten("EVAL", &self.script.text(dialect).text, dialect)
     }
 
-    fn rewritten(&self, call: &str, script: &str, dialect: Dialect) -> Result<Cow<'_, Cmd>, BackendError> {
-        let parts = self.cmd.args_iter().skip(3).filter_map(|part| match part {
-            Arg::Simple(part) => Some(part),
-            _ => None,
-        });
-        let mut full = redis::cmd(call);
-        full.arg(script);
+    fn rewritten(
+        &self,
+        call: &str,
+        script: &str,
+        dialect: Dialect,
+    ) -> Result<Cow<'_, Pipeline>, BackendError> {
+        let call_by_hash = self.calls.cmd_iter().take(1);
+        let parts = call_by_hash
+            .flat_map(Cmd::args_iter)
+            .skip(3)
+            .filter_map(|part| match part {
+                Arg::Simple(part) => Some(part),
+                _ => None,
+            });
+        let parts: Vec<&[u8]> = parts.collect();
+        let (keys, arguments) = parts.split_at(self.keys.min(parts.len()));
+        let mut full = Pipeline::with_capacity(2);
+        full.cmd(call).arg(script);
         if dialect == Dialect::Alone {
-            parts.fold(full.arg(self.keys), Cmd::arg);
+            parts.into_iter().fold(full.arg(self.keys), Pipeline::arg);
+            for role in self.calls.cmd_iter().skip(1) {
+                full.add_command(role.clone());
+            }
             return Ok(Cow::Owned(full));
         }
-        let keys = || parts.clone().take(self.keys);
-        let Some(lock) = keys().find(|key| !is_once_per_slot(key)).or(keys().next()) else {
+        let lock = keys.iter().find(|key| !is_once_per_slot(key));
+        let Some(lock) = lock.or(keys.first()) else {
             return Err(several_slots());
         };
         let (slot, scope) = (slot(lock), scope(slot(lock)));
         full.arg(self.keys + 1);
-        for key in keys() {
+        for key in keys {
             if is_once_per_slot(key) && key != lock {
                 full.arg([key, scope.as_bytes()].concat());
             } else if crate::claims::slot::slot(key) == slot {
@@ -312,7 +334,7 @@ impl Command {
             }
         }
         full.arg(format!("{SLOT_KEY}{scope}"));
-        parts.skip(self.keys).fold(&mut full, Cmd::arg);
+        arguments.iter().fold(&mut full, Pipeline::arg);
         Ok(Cow::Owned(full))
     }
 }
@@ -342,12 +364,12 @@ mod tests {
         }
     }
 
-    fn parts(cmd: &Cmd) -> Vec<String> {
+    fn parts(calls: &Pipeline) -> Vec<String> {
         let text = |part| match part {
             Arg::Simple(part) => String::from_utf8_lossy(part).into_owned(),
             other => panic!("{other:?}"),
         };
-        cmd.args_iter().map(text).collect()
+        calls.cmd_iter().flat_map(Cmd::args_iter).map(text).collect()
     }
 
     #[test]

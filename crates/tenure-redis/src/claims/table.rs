@@ -3,19 +3,19 @@
 //! `redisson_records.lua` describes the records.
 
 use std::collections::HashMap;
-use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness, Grant, Instant, Kind,
-    ServerClock, TokenRange, Tombstones,
+    RenewRequest, ServerClock, TokenRange, Tombstones,
 };
 
-use crate::claims::reply::granted_record;
+use self::entries::Entries;
 use crate::claims::slot::client_record_at;
+
+mod entries;
 
 /// Time for which Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight. The record
 /// that a holder was evicted is kept for this time after the end of the holder's lease.
@@ -46,7 +46,7 @@ struct State {
 /// The claims of one client, by their numbers.
 #[derive(Default)]
 struct ClaimsOfClient {
-    entries: FxHashMap<u64, Entry>,
+    entries: Entries<Entry>,
     /// The next sweep comes when the client has this many entries, but at least `MIN_SWEEP`.
     sweep_at: usize,
 }
@@ -70,6 +70,14 @@ struct Entry {
     may_arrive_until: Instant,
     /// Earliest time at which a sweep may remove the entry.
     until: Instant,
+}
+
+/// What the table knows of a claim that is to be renewed.
+pub(crate) struct Renewable {
+    pub(crate) kind: Kind,
+    /// The claim's tokens and label, for the record that the renewal shall write. `None` if the claim is not known as
+    /// granted, or is being released.
+    pub(crate) record: Option<(TokenRange, Arc<str>)>,
 }
 
 /// What the table knows about a client's record in Redis.
@@ -144,7 +152,7 @@ impl ClaimTable {
         let until = not_after.max(now) + RECORD_TTL;
         state.sweep(id.client(), now);
         let claims = state.claims.entry(id.client()).or_default();
-        let entry = claims.entries.entry(id.number()).or_insert_with(|| Entry {
+        let entry = claims.entries.get_or_insert_with(id.number(), || Entry {
             claim: claim.clone(),
             granted: None,
             ends: 0,
@@ -173,15 +181,10 @@ impl ClaimTable {
         })
     }
 
-    /// The kind of lock that each claim belongs to; `None` for a claim that this client does not know.
-    pub(crate) fn kinds(&self, claims: impl Iterator<Item = ClaimId>) -> Vec<Option<Kind>> {
-        let state = self.state.lock();
-        let kind = |id| state.entry(id).map(|entry| entry.claim.mode.kind());
-        claims.map(kind).collect()
-    }
-
+    /// The kind of lock that a claim belongs to; `None` for a claim that this client does not know.
     pub(crate) fn kind(&self, id: ClaimId) -> Option<Kind> {
-        self.kinds(iter::once(id)).pop().flatten()
+        let state = self.state.lock();
+        state.entry(id).map(|entry| entry.claim.mode.kind())
     }
 
     /// Marks a claim as being released, so that it is not placed again. If this client knows the claim, also returns
@@ -239,23 +242,36 @@ impl ClaimTable {
         ends <= shown
     }
 
-    /// Returns the record that a renewal shall write: the claim's tokens (or `raised`, if given) and label. The table
-    /// then counts the record as written. Returns `None` if the claim is not known as granted, or is being released.
-    pub(crate) fn record_to_write(&self, id: ClaimId, raised: Option<TokenRange>) -> Option<String> {
+    /// Looks up claims that are to be renewed; `None` for a claim that this client does not know. The table then counts
+    /// each record that is returned as written.
+    pub(crate) fn begin_renewals<'a>(
+        &self,
+        renewals: impl Iterator<Item = &'a RenewRequest>,
+    ) -> Vec<Option<Renewable>> {
         let mut state = self.state.lock();
-        let entry = state.entry_mut(id).filter(|entry| !entry.releasing)?;
-        let run = entry.granted?;
-        entry.has_record = true;
-        Some(granted_record(raised.unwrap_or(run), &entry.claim.label))
+        let look_up = |renewal: &RenewRequest| {
+            let entry = state.entry_mut(renewal.claim.id)?;
+            let run = entry.granted.filter(|_| !entry.releasing);
+            entry.has_record |= run.is_some();
+            let record = run.map(|run| (renewal.raise.unwrap_or(run), entry.claim.label.clone()));
+            let kind = entry.claim.mode.kind();
+            Some(Renewable { kind, record })
+        };
+        renewals.map(look_up).collect()
     }
 
-    /// Records a renewal: the lease ends no earlier than `until` on the client's clock and `ends` on the server's.
-    pub(crate) fn mark_renewed(&self, id: ClaimId, until: Instant, ends: u64, raised: Option<TokenRange>) {
-        if let Some(entry) = self.state.lock().entry_mut(id) {
+    /// Records renewals: each lease ends no earlier than the given time on the client's clock, and than the given number
+    /// of microseconds on the server's.
+    pub(crate) fn mark_renewed<'a>(&self, renewals: impl Iterator<Item = (&'a RenewRequest, Instant, u64)>) {
+        let mut state = self.state.lock();
+        for (renewal, until, ends) in renewals {
+            let Some(entry) = state.entry_mut(renewal.claim.id) else {
+                continue;
+            };
             entry.until = until + RECORD_TTL;
             if let Some(run) = entry.granted {
                 entry.ends = ends;
-                entry.granted = Some(raised.unwrap_or(run));
+                entry.granted = Some(renewal.raise.unwrap_or(run));
             }
         }
     }
@@ -300,17 +316,17 @@ impl State {
     }
 
     fn entry(&self, id: ClaimId) -> Option<&Entry> {
-        self.claims.get(&id.client())?.entries.get(&id.number())
+        self.claims.get(&id.client())?.entries.get(id.number())
     }
 
     fn entry_mut(&mut self, id: ClaimId) -> Option<&mut Entry> {
         let claims = self.claims.get_mut(&id.client())?;
-        claims.entries.get_mut(&id.number())
+        claims.entries.get_mut(id.number())
     }
 
     fn remove(&mut self, id: ClaimId) {
         if let Some(claims) = self.claims.get_mut(&id.client()) {
-            claims.entries.remove(&id.number());
+            claims.entries.remove(id.number());
         }
     }
 
@@ -324,7 +340,7 @@ impl State {
         claims.entries.retain(|number, entry| {
             let stays = entry.in_flight > 0 || now < entry.until;
             if !stays && entry.releasing {
-                self.ended.insert(ClaimId::new(client, *number), now);
+                self.ended.insert(ClaimId::new(client, number), now);
             }
             stays
         });

@@ -163,7 +163,7 @@ async fn send_and_answer(mut batch: Vec<Queued>, wire: &Wire, clock: &dyn Clock,
 
 /// Sends a batch, which must be sorted by `rank`. Returns a reply for each entry, in the same order.
 async fn send(batch: &[Queued], wire: &Wire, clock: &dyn Clock) -> Result<Vec<BatchReply>, BackendError> {
-    let reply = wire.call_uncounted(&encode(batch, wire)).await?;
+    let reply = wire.call_uncounted(encode(batch, wire)).await?;
     let [time, codes @ ..] = list(&reply).ok_or_else(error::unexpected_reply)? else {
         return Err(error::unexpected_reply());
     };

@@ -73,7 +73,7 @@ impl Session {
     ///
     /// # Cancel safety
     /// Sends nothing if it is dropped while it waits for earlier calls to end.
-    pub(crate) async fn call_limited(&self, command: &Command) -> Result<Value, BackendError> {
+    pub(crate) async fn call_limited(&self, command: Command) -> Result<Value, BackendError> {
         let _permit = self
             .single_calls
             .acquire()

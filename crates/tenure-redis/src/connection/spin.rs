@@ -8,13 +8,14 @@ use std::io;
 use std::mem::{self, MaybeUninit};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use crate::connection::traffic::Traffic;
 
 /// A lone caller spins if its last reply came within this time, and it spins for up to this time.
 const SPIN: Duration = Duration::from_micros(100);
@@ -25,9 +26,8 @@ const MOST_SKIPPED: u32 = 1024;
 /// A TCP stream whose flush spins: it polls the socket until the reply can be read, or time is up.
 pub(crate) struct SpinStream {
     stream: TcpStream,
-    /// Number of callers that wait for a reply on this connection.
-    in_flight: Arc<AtomicUsize>,
-    /// A call spins only if the last reply is at most this old: [`SPIN`], except in tests.
+    traffic: Arc<Traffic>,
+    /// A call spins only if the last reply is at most this old: [`SPIN`], or zero if no call may spin.
     recent: Duration,
     longest: Duration,
     /// Bytes were written since the last flush.
@@ -66,11 +66,11 @@ impl SpinBudget {
 }
 
 impl SpinStream {
-    pub(crate) fn new(stream: TcpStream, in_flight: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(stream: TcpStream, traffic: Arc<Traffic>, may_spin: bool) -> Self {
         SpinStream {
             stream,
-            in_flight,
-            recent: SPIN,
+            traffic,
+            recent: if may_spin { SPIN } else { Duration::ZERO },
             longest: SPIN,
             has_written: false,
             answered: None,
@@ -79,7 +79,7 @@ impl SpinStream {
     }
 
     fn is_alone(&self) -> bool {
-        self.in_flight.load(Ordering::Relaxed) == 1
+        self.traffic.calls_in_flight() == 1
     }
 
     /// Polls the socket until the reply or the end of the connection can be read. Gives up when another caller comes,
@@ -112,7 +112,9 @@ impl AsyncRead for SpinStream {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if read.is_ready() {
-            self.answered = Some(Instant::now());
+            let now = Instant::now();
+            self.answered = Some(now);
+            self.traffic.heard(now);
         }
         read
     }
@@ -166,7 +168,9 @@ mod tests {
         let address = listener.local_addr().expect("it is bound");
         let stream = TcpStream::connect(address).await.expect("it listens");
         let (server, _) = listener.accept().expect("a client connects");
-        let mut stream = SpinStream::new(stream, Arc::new(AtomicUsize::new(1)));
+        let traffic = Arc::new(Traffic::default());
+        traffic.call_begins();
+        let mut stream = SpinStream::new(stream, traffic, true);
         (stream.recent, stream.longest) = (LONG, LONG);
         (stream, server)
     }
@@ -206,9 +210,9 @@ mod tests {
         let (mut stream, mut server) = connected().await;
         assert_eq!(penalty_after_spin(&mut stream), SKIPPED, "the first call");
         answered(&mut stream, &mut server).await;
-        stream.in_flight.store(2, Ordering::Relaxed);
+        stream.traffic.call_begins();
         assert_eq!(penalty_after_spin(&mut stream), SKIPPED);
-        stream.in_flight.store(1, Ordering::Relaxed);
+        stream.traffic.call_ends();
         stream.recent = Duration::ZERO;
         assert_eq!(penalty_after_spin(&mut stream), SKIPPED);
         stream.recent = LONG;
@@ -220,10 +224,10 @@ mod tests {
     async fn a_spin_ends_when_another_caller_comes() {
         let (mut stream, mut server) = connected().await;
         answered(&mut stream, &mut server).await;
-        let in_flight = stream.in_flight.clone();
+        let traffic = stream.traffic.clone();
         let calls = std::thread::spawn(move || {
             server.read_exact(&mut [0]).expect("it is asked");
-            in_flight.store(2, Ordering::Relaxed);
+            traffic.call_begins();
             server
         });
         stream.write_all(b"?").await.expect("it is connected");

@@ -1,7 +1,6 @@
 //! Opens streams of bytes to servers and sentinels, plain or with TLS.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use redis::RedisError;
 use redis::aio::AsyncStream;
@@ -14,6 +13,7 @@ use crate::config::Config;
 use crate::connection::connect_error::no_tls;
 use crate::connection::connect_error::{ConnectError, is_unknown_host, unknown_host};
 use crate::connection::spin::SpinStream;
+use crate::connection::traffic::Traffic;
 
 /// A stream of bytes to and from a server.
 pub(crate) type Stream = Box<dyn AsyncStream + Send + Unpin>;
@@ -53,16 +53,16 @@ impl Streams {
         Ok(Streams { spin: config.spin })
     }
 
-    /// Connects to the server, with TLS if it is configured. `in_flight` counts the callers that wait for replies. If
-    /// `Config::spin` is set, the stream spins for the reply while that count is 1.
+    /// Connects to the server, with TLS if it is configured. The stream records arrivals in `traffic`. If `Config::spin`
+    /// is set, the stream spins for the reply while one caller waits for one.
     pub(crate) async fn open(
         &self,
         server: &Host,
-        in_flight: Option<&Arc<AtomicUsize>>,
+        traffic: Option<&Arc<Traffic>>,
     ) -> Result<Stream, ConnectError> {
-        // If no count is given, it stays 0, and the stream never spins.
-        let in_flight = in_flight.filter(|_| self.spin).cloned().unwrap_or_default();
-        let stream = SpinStream::new(connect(server).await?, in_flight);
+        // If none is given, no call is counted, and the stream never spins.
+        let traffic = traffic.cloned().unwrap_or_default();
+        let stream = SpinStream::new(connect(server).await?, traffic, self.spin);
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             let name = server.name().to_owned().try_into();

@@ -2,7 +2,7 @@
 //! come in the same order.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::connection::dial::Dialer;
 use crate::connection::driver::{Driver, log_in};
 use crate::connection::greeting::{Greeting, Role, time};
 use crate::connection::sentinel::Sentinels;
+use crate::connection::traffic::Traffic;
 use crate::error;
 
 /// Number of calls that can queue for the task that writes to the socket; further callers wait for space.
@@ -50,8 +51,8 @@ pub(crate) struct Wire {
     is_replica: bool,
     /// `ROLE` travels with each call that writes, because `REPLICAOF` closes no connection.
     tells_role: bool,
-    /// Number of callers that wait for a reply.
-    in_flight: Arc<AtomicUsize>,
+    /// The calls in flight, and the time at which the server last sent something.
+    pub(crate) traffic: Arc<Traffic>,
     /// Asks how many replicas have a write, if the URL sets `replicas`.
     acknowledger: Option<Acknowledger>,
     /// This client closed the connection, as after a failed call. Set at once, because the driver task ends later.
@@ -90,8 +91,8 @@ impl Wire {
     }
 
     async fn connect_to(dialer: &Dialer, server: Host) -> Result<Arc<Self>, ConnectError> {
-        let (config, in_flight) = (&dialer.config, Arc::default());
-        let stream = dialer.streams.open(&server, Some(&in_flight)).await?;
+        let (config, traffic) = (&dialer.config, Arc::default());
+        let stream = dialer.streams.open(&server, Some(&traffic)).await?;
         let login = dialer.handshake().await?;
         let settings = AsyncConnectionConfig::new().set_pipeline_buffer_size(PIPELINE_BUFFER);
         let begun = config.clock.now();
@@ -135,7 +136,7 @@ impl Wire {
             recovers_until: greeting.recovers_until,
             is_replica: dialect == Dialect::Alone && role == Role::Replica,
             tells_role,
-            in_flight,
+            traffic,
             acknowledger,
             broken: AtomicBool::new(false),
             driver,
@@ -160,36 +161,39 @@ impl Wire {
 
     /// Number of callers that wait for a reply.
     pub(crate) fn calls_in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
+        self.traffic.calls_in_flight()
     }
 
     /// Counts one more caller that waits for a reply, until the returned guard is dropped.
     pub(crate) fn count_call(&self) -> InFlight<'_> {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(&self.in_flight)
+        self.traffic.call_begins();
+        InFlight(&self.traffic)
     }
 
     /// Calls a script that writes nothing, which a replica may carry out too.
-    pub(crate) async fn read(&self, command: &Command) -> Result<Value, BackendError> {
+    pub(crate) async fn read(&self, command: Command) -> Result<Value, BackendError> {
         let _counted = self.count_call();
-        let (reply, _) = self.run(command, false).await?;
+        let (reply, _) = self.run(command).await?;
         Ok(reply)
     }
 
     /// Calls a script that writes. Fails if the server is a replica, also one that takes writes
     /// (`replica-read-only no`): its master gets none of them.
-    pub(crate) async fn call(&self, command: &Command) -> Result<Value, BackendError> {
+    pub(crate) async fn call(&self, command: Command) -> Result<Value, BackendError> {
         let _counted = self.count_call();
         self.call_uncounted(command).await
     }
 
     /// Like [`call`](Self::call), but does not count this call: it is for a batch, of which each caller is counted.
-    pub(crate) async fn call_uncounted(&self, command: &Command) -> Result<Value, BackendError> {
+    pub(crate) async fn call_uncounted(&self, mut command: Command) -> Result<Value, BackendError> {
         if self.is_replica {
             self.close();
             return Err(from_replica(Effect::None));
         }
-        match self.run(command, self.tells_role).await? {
+        if self.tells_role {
+            command.ask_role();
+        }
+        match self.run(command).await? {
             (reply, Role::Master { .. }) => Ok(reply),
             (_, Role::Replica) => {
                 self.close();
@@ -200,10 +204,10 @@ impl Wire {
 
     /// Sends a script call by its hash. If the server has lost the script, sends the source with `EVAL`, which stores
     /// and runs the script in one step, so it cannot be lost in between.
-    async fn run(&self, command: &Command, with_role: bool) -> Result<(Value, Role), BackendError> {
-        let mut reply = self.send(&*command.in_dialect(self.dialect)?, with_role).await;
+    async fn run(&self, command: Command) -> Result<(Value, Role), BackendError> {
+        let mut reply = self.send(&*command.in_dialect(self.dialect)?).await;
         if matches!(&reply, Err(error) if error.code() == Some("NOSCRIPT")) {
-            reply = self.send(&*command.with_source(self.dialect)?, with_role).await;
+            reply = self.send(&*command.with_source(self.dialect)?).await;
         }
         reply.map_err(|error| translate(&error))
     }
@@ -250,30 +254,26 @@ impl Wire {
     /// Sends one Redis command that calls no script, and decodes the reply.
     pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, BackendError> {
         let _counted = self.count_call();
-        let reply = self.send(command, false).await;
+        let mut alone = Pipeline::with_capacity(1);
+        alone.add_command(command.clone());
+        let reply = self.send(&alone).await;
         let (reply, _) = reply.map_err(|error| translate(&error))?;
         T::from_redis_value(reply).map_err(|_| error::unexpected_reply())
     }
 
-    /// Sends one command, and with `with_role` also `ROLE` behind it. If the second reply names a master, the first came
-    /// from that master: the server carries both out one after the other. Without `with_role`, the role is a master's.
+    /// Sends a call, alone or with `ROLE` behind it. If the second reply names a master, the first came from that master:
+    /// the server carries both out one after the other. Without `ROLE`, the role is a master's.
     ///
     /// Closes the connection if no reply comes, or if the server refuses the command as a replica.
-    async fn send(&self, command: &Cmd, with_role: bool) -> RedisResult<(Value, Role)> {
+    async fn send(&self, calls: &Pipeline) -> RedisResult<(Value, Role)> {
         let mut connection = self.connection.clone();
-        let reply = if with_role {
-            let mut both = Pipeline::with_capacity(2);
-            both.add_command(command.clone()).cmd("ROLE");
-            let replies = connection.send_packed_commands(&both, 0, 2).await;
-            replies.map(|mut replies| {
-                let role = replies.pop().map_or(Role::MASTER, |role| Role::decode(&role));
-                (replies.pop().unwrap_or(Value::Nil), role)
-            })
-        } else {
-            let reply = connection.send_packed_command(command).await;
-            reply.map(|reply| (reply, Role::MASTER))
-        };
-        let reply = reply.and_then(|(reply, role)| Ok((reply.extract_error()?, role)));
+        let replies = connection.send_packed_commands(calls, 0, calls.len()).await;
+        let reply = replies.and_then(|replies| {
+            let mut replies = replies.into_iter();
+            let reply = replies.next().unwrap_or(Value::Nil).extract_error()?;
+            let role = replies.next().map_or(Role::MASTER, |role| Role::decode(&role));
+            Ok((reply, role))
+        });
         if let Err(error) = &reply
             && Refusal::of(error).is_none_or(|refusal| refusal.is_from_replica())
         {
@@ -300,11 +300,11 @@ pub(crate) async fn dialect_of_node(connection: &mut MultiplexedConnection) -> R
 }
 
 /// Counts a caller as waiting for a reply while it lives.
-pub(crate) struct InFlight<'a>(&'a AtomicUsize);
+pub(crate) struct InFlight<'a>(&'a Traffic);
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.call_ends();
     }
 }
 

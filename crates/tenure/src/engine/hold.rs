@@ -1,15 +1,16 @@
 //! A claim that this client holds: its local deadline, its tokens, and its loss.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tenure_backend::{Claim, Evidence, FencingToken, Grant, Instant, Mode};
+use tenure_backend::{Claim, Evidence, FencingToken, Grant, Instant, Limits, Mode};
 use tokio::sync::Notify;
 
 use super::context::Context;
 use super::deadline::local_deadline;
-use super::wheel::Mark;
+use super::wheel::{Mark, Marked};
 use crate::error::{Error, Lost, LostCause};
 use crate::telemetry::Meters;
 
@@ -61,13 +62,30 @@ impl Extra {
     }
 }
 
+/// Is notified when a hold ends, and when the store confirms its downgrade: the hold's queue.
+pub(crate) trait HoldObserver: fmt::Debug + Send + Sync {
+    fn context(&self) -> &Arc<Context>;
+
+    /// The metrics of the hold's key or, if keys have no metrics of their own, of the client.
+    fn meters(&self) -> &Meters;
+
+    /// The hold's local deadline has passed. The claim may still be in the store.
+    fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>);
+
+    /// The store does not have the claim any more.
+    fn claim_gone(self: Arc<Self>, hold: &Arc<Hold>);
+
+    /// The store has turned the write claim into a read claim.
+    fn downgraded(self: Arc<Self>, hold: &Arc<Hold>);
+}
+
 /// A granted claim, shared by its guards, its queue and the renewer.
+///
+/// The hold and its queue refer to each other until the queue removes the hold, when it ends.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) claim: Arc<Claim>,
-    context: Arc<Context>,
-    /// Metrics of the claim's key, if keys have metrics of their own.
-    meters: Option<Arc<Meters>>,
+    pub(crate) observer: Arc<dyn HoldObserver>,
     /// Whether the watchdog renews the lease.
     pub(crate) renewed: bool,
     first_token: Option<FencingToken>,
@@ -107,14 +125,13 @@ pub(crate) struct Hold {
 impl Hold {
     /// Accepts a grant at `now`. `None` if its local deadline has passed.
     pub(crate) fn new(
-        context: &Arc<Context>,
-        meters: Option<Arc<Meters>>,
+        observer: Arc<dyn HoldObserver>,
         claim: Arc<Claim>,
         grant: Grant,
         terms: HoldTerms,
         now: Instant,
     ) -> Option<Arc<Hold>> {
-        let profile = context.store.profile();
+        let profile = observer.context().store.profile();
         // A fixed lease is never longer than the caller asked for, even if the store rounds it up.
         let believed = if terms.renewed {
             grant.lease
@@ -134,10 +151,10 @@ impl Hold {
             .map_or(claim.grants, |run| run.count().min(claim.grants))
             .get();
         let lease = grant.lease.min(claim.lease);
+        let first_renewal_due = AtomicBool::new(profile.first_renewal.is_some());
         Some(Arc::new(Hold {
             claim,
-            context: context.clone(),
-            meters,
+            observer,
             renewed: terms.renewed,
             first_token: grant.tokens.map(|run| run.first()),
             run,
@@ -151,7 +168,7 @@ impl Hold {
             guards: AtomicU32::new(1),
             departed: AtomicBool::new(false),
             unconfirmed: AtomicBool::new(false),
-            first_renewal_due: AtomicBool::new(profile.first_renewal.is_some()),
+            first_renewal_due,
             downgrade: AtomicU8::new(WRITES),
             loss: OnceLock::new(),
             mark: Mark::default(),
@@ -210,7 +227,7 @@ impl Hold {
             .is_ok();
         if won {
             let _ = self.loss.set(Box::new(cause));
-            self.meters().lost(self.loss.wait());
+            self.observer.meters().lost(self.loss.wait());
             self.loss_notifier().notify_waiters();
         }
         won
@@ -218,17 +235,20 @@ impl Hold {
 
     /// The notifier of the loss of this claim. Other claims share this notifier.
     pub(crate) fn loss_notifier(&self) -> &Notify {
-        self.context.loss(self.claim.at.id)
-    }
-
-    pub(crate) fn meters(&self) -> &Meters {
-        self.meters.as_deref().unwrap_or_else(|| self.context.meters())
+        self.observer.context().loss(self.claim.at.id)
     }
 
     /// Moves the deadline after a renewal, unless the deadline has passed. Moves it back if the store keeps the claim
     /// for less time than before. Ignores the reply to a request sent before the last confirmed one. Only a renewal that
-    /// `refreshes` lengthens the time of local hand-overs.
-    pub(crate) fn extend(&self, held_from: Instant, lease: Duration, now: Instant, refreshes: bool) {
+    /// `refreshes` lengthens the time of local hand-overs. `limits` are the store's.
+    pub(crate) fn extend(
+        &self,
+        held_from: Instant,
+        lease: Duration,
+        now: Instant,
+        refreshes: bool,
+        limits: &Limits,
+    ) {
         self.unconfirmed.store(false, Ordering::Relaxed);
         let sent = held_from.as_nanos();
         if self.confirmed.fetch_max(sent, Ordering::AcqRel) > sent {
@@ -237,7 +257,7 @@ impl Hold {
         if refreshes {
             self.fresh_from.fetch_max(sent, Ordering::AcqRel);
         }
-        let mut later = local_deadline(held_from, lease, &self.context.store.profile().limits);
+        let mut later = local_deadline(held_from, lease, limits);
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }
@@ -258,7 +278,9 @@ impl Hold {
     /// The error of the client's last renewals, while this hold's last one is unconfirmed.
     pub(crate) fn renewal_error(&self) -> Option<Error> {
         let unconfirmed = self.unconfirmed.load(Ordering::Relaxed);
-        let error = unconfirmed.then(|| self.context.renewal_error()).flatten();
+        let error = unconfirmed
+            .then(|| self.observer.context().renewal_error())
+            .flatten();
         error.map(Error::from)
     }
 
@@ -386,5 +408,11 @@ impl Hold {
 
     pub(crate) fn has_departed(&self) -> bool {
         self.departed.load(Ordering::Acquire)
+    }
+}
+
+impl Marked for Arc<Hold> {
+    fn mark(&self) -> &Mark {
+        &self.mark
     }
 }

@@ -18,7 +18,8 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tenure_backend::{Invalidation, InvalidationQueue, Invalidations, Liveness, LockKey};
 
-use super::renewer::{Renewer, Watched};
+use super::hold::Hold;
+use super::renewer::Renewer;
 
 /// A client subscribes once it has held a claim for this long, so that a short program opens no connection for it.
 const SUBSCRIBE_AFTER: Duration = Duration::from_millis(100);
@@ -29,7 +30,7 @@ const SPREAD: Duration = Duration::from_secs(1);
 /// The claims that a client holds, by their keys.
 pub(crate) trait HeldClaims: Send + Sync {
     /// The claims held on this key. Makes the tasks that keep unlocked claims ask the store.
-    fn on_key(&self, key: &LockKey) -> Vec<Watched>;
+    fn on_key(&self, key: &LockKey) -> Vec<Arc<Hold>>;
 
     /// Makes the tasks that keep unlocked claims ask the store.
     fn check_kept(&self);
@@ -101,10 +102,7 @@ impl Follower {
                 // sleep: no event tells that a claim is still held after this time.
                 tokio::time::sleep(SUBSCRIBE_AFTER).await;
                 let (held, now) = (self.renewer.held(), self.renewer.context().now());
-                if held
-                    .iter()
-                    .any(|watched| now - watched.granted() >= SUBSCRIBE_AFTER)
-                {
+                if held.iter().any(|hold| now - hold.granted >= SUBSCRIBE_AFTER) {
                     return;
                 }
                 if held.is_empty() {
@@ -187,7 +185,7 @@ impl Follower {
     }
 
     /// Renews claims in batches, whose starts are spread over a time. Returns when all were answered or given up.
-    async fn renew_batches(&self, claims: Vec<Watched>, spread: Duration) {
+    async fn renew_batches(&self, claims: Vec<Arc<Hold>>, spread: Duration) {
         let most = self.renewer.max_batch();
         let pause = spread / u32::try_from(claims.len().div_ceil(most).max(1)).unwrap_or(u32::MAX);
         let batches = claims.chunks(most).zip(0u32..).map(async |(batch, number)| {

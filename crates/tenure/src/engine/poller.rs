@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 
 use super::context::backoff;
 use super::hold::Hold;
-use super::renewer::HoldObserver;
 use super::services::Services;
 use super::store::next_wake;
 use super::timer::{nap, within};
@@ -49,7 +48,7 @@ pub(crate) enum Next {
     /// Choose the next action again when notified, or after this time.
     Rest(Duration),
     /// Ask the store whether this hold was evicted: its lease is not renewed, so no renewal would find out.
-    Verify(Arc<Hold>, Arc<dyn HoldObserver>),
+    Verify(Arc<Hold>),
     /// Acquire this claim after this pause.
     Ask(Arc<Claim>, Pause),
 }
@@ -103,9 +102,9 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                     () = nap(tasks, time) => {}
                 }
             }
-            Next::Verify(hold, observer) => {
+            Next::Verify(hold) => {
                 // The result is ignored: a loss is reported to the guard, and the queue chooses the next action.
-                let _ = renewer.verify(&hold, observer).await;
+                let _ = renewer.verify(&hold).await;
             }
             Next::Ask(claim, mut pause) => {
                 if failures > 0 {

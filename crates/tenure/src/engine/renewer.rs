@@ -4,14 +4,16 @@
 //!
 //! A timer wheel has each hold (a granted claim) at the time of its next renewal or check. The task takes out every
 //! hold that is due. It fills the last batch with holds that are due soon, within a twelfth of their lease, so that
-//! renewals share calls. It puts each hold back, due a sixth of the lease later, before the store has answered: a
-//! renewal without an answer is then tried again within the same third of the lease. Then the task sends the batches.
-//! It never waits for an answer itself. A failed renewal is due again after a thirtieth of the lease. The schedule then
-//! wakes the task, and renewals that failed together are retried in one batch.
+//! renewals share calls. It puts each hold back, due for its next renewal, before the store has answered: a renewal that
+//! is confirmed needs no further change of the schedule, and one without an answer is sent again only then, because a
+//! store that is slow would become slower by more calls. Then the task sends the batches. It never waits for an answer
+//! itself. A failed renewal is due again after a thirtieth of the lease. The schedule then wakes the task, and renewals
+//! that failed together are retried in one batch.
 //!
-//! A renewal is due a third of the lease after the last confirmation, less a random part of up to a tenth of that
-//! third, so that many clients do not renew at once. The local deadline is counted from the time at which the
-//! confirmed request was *sent*.
+//! A renewal is due a third of the lease after the last one was sent, less a random part of up to a tenth of that third,
+//! so that many clients do not renew at once. The first renewals of all claims of a client have the same random part, and so
+//! have later ones that are due together. So claims that were granted one after the other are renewed in that order, and
+//! what is known about them lies close together in memory. The local deadline is counted from the time at which the confirmed request was *sent*.
 //!
 //! ```text
 //!  granted          due: a third of the lease
@@ -45,54 +47,42 @@ use super::invalidated::Invalidated;
 use super::schedule::Schedule;
 use super::tasks::Tasks;
 use super::timer::{rest, sleep_until};
-use super::wheel::{Mark, Marked};
 use crate::error::{Error, Lost, LostCause, no_answer};
 use crate::telemetry::renewing;
-
-/// Is notified when a hold ends, and when the store confirms its downgrade.
-pub(crate) trait HoldObserver: Send + Sync {
-    /// The hold's local deadline has passed. The claim may still be in the store.
-    fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>);
-
-    /// The store does not have the claim any more.
-    fn claim_gone(self: Arc<Self>, hold: &Arc<Hold>);
-
-    /// The store has turned the write claim into a read claim.
-    fn downgraded(self: Arc<Self>, hold: &Arc<Hold>);
-}
-
-/// A hold, and the queue that is notified of its end.
-#[derive(Clone)]
-pub(crate) struct Watched {
-    hold: Arc<Hold>,
-    observer: Arc<dyn HoldObserver>,
-}
-
-impl Marked for Watched {
-    fn mark(&self) -> &Mark {
-        &self.hold.mark
-    }
-}
 
 #[derive(Clone)]
 pub(crate) struct Renewer(Arc<Shared>);
 
+/// When the claims of a batch were renewed, and the random part of the time until their next renewal.
+#[derive(Clone, Copy)]
+struct Round {
+    sent: Instant,
+    dice: u64,
+}
+
+impl Round {
+    fn new(sent: Instant, context: &Context) -> Self {
+        let dice = context.dice();
+        Round { sent, dice }
+    }
+
+    /// The time at which a claim of the batch is due next, according to its lease and deadline at present.
+    fn next(self, hold: &Hold) -> Instant {
+        next_look(hold, self.sent + renew_after(hold.lease(), self.dice))
+    }
+}
+
 struct Shared {
     context: Arc<Context>,
     tasks: Tasks,
-    schedule: Schedule<Watched>,
+    schedule: Schedule<Arc<Hold>>,
+    /// Sets the random part of first renewals.
+    first_dice: u64,
     invalidated: Invalidated,
 }
 
-impl Watched {
-    pub(crate) fn new(hold: Arc<Hold>, observer: Arc<dyn HoldObserver>) -> Self {
-        Watched { hold, observer }
-    }
-
-    pub(crate) fn granted(&self) -> Instant {
-        self.hold.granted
-    }
-}
+/// A hold to renew, and the time at which the schedule has it next; `None` if the renewal is not the schedule's.
+type Due = (Arc<Hold>, Option<Instant>);
 
 impl Renewer {
     pub(crate) fn new(context: &Arc<Context>, tasks: &Tasks) -> Self {
@@ -100,30 +90,27 @@ impl Renewer {
             context: context.clone(),
             tasks: tasks.clone(),
             schedule: Schedule::new(context.now()),
+            first_dice: context.dice(),
             invalidated: Invalidated::default(),
         }))
     }
 
     /// Renews a claim that was granted just before `now`, and checks its deadline, until [`forget`](Self::forget).
-    pub(crate) fn watch(&self, hold: &Arc<Hold>, observer: Arc<dyn HoldObserver>, now: Instant) {
+    pub(crate) fn watch(&self, hold: &Arc<Hold>, now: Instant) {
         let context = &self.0.context;
         let wanted = context.store.profile().first_renewal.unwrap_or(Duration::MAX);
         let wanted = match self.0.invalidated.may_concern(hold.granted) {
             true => Duration::ZERO,
             false => wanted,
         };
-        let renewal = now + renew_after(hold.lease(), context.dice()).min(wanted);
+        let renewal = now + renew_after(hold.lease(), self.0.first_dice).min(wanted);
         let due = next_look(hold, renewal);
-        let watched = Watched {
-            hold: hold.clone(),
-            observer,
-        };
-        self.0.schedule.insert(watched, due);
+        self.0.schedule.insert(hold.clone(), due);
         self.0.invalidated.claim_held();
     }
 
     /// The claims that are renewed, or whose deadlines are checked.
-    pub(crate) fn held(&self) -> Vec<Watched> {
+    pub(crate) fn held(&self) -> Vec<Arc<Hold>> {
         self.0.schedule.items()
     }
 
@@ -145,12 +132,14 @@ impl Renewer {
 
     /// Renews those of the claims that are still held, because the store hinted that they may be gone. Does not lengthen
     /// the time of their local hand-overs.
-    pub(crate) async fn renew_now(&self, claims: &[Watched]) {
+    pub(crate) async fn renew_now(&self, holds: &[Arc<Hold>]) {
         let now = self.0.context.now();
-        let alive = |watched: &&Watched| watched.hold.is_held(now) && !watched.hold.has_departed();
-        let alive: Vec<Watched> = claims.iter().filter(alive).cloned().collect();
+        let alive = |hold: &&Arc<Hold>| hold.is_held(now) && !hold.has_departed();
+        let alive: Vec<Arc<Hold>> = holds.iter().filter(alive).cloned().collect();
         if !alive.is_empty() {
-            self.0.renew(alive, false).await;
+            let round = Round::new(now, &self.0.context);
+            let alive = alive.into_iter().map(|hold| (hold, None)).collect();
+            self.0.renew(alive, round, false).await;
         }
     }
 
@@ -165,16 +154,13 @@ impl Renewer {
     ///
     /// # Errors
     /// [`Error::Lost`], [`Error::Backend`]; [`Error::Closed`] if the client's runtime has ended.
-    pub(crate) async fn verify(
-        &self,
-        hold: &Arc<Hold>,
-        observer: Arc<dyn HoldObserver>,
-    ) -> Result<(), Error> {
+    pub(crate) async fn verify(&self, hold: &Arc<Hold>) -> Result<(), Error> {
         let (tell, answer) = oneshot::channel();
         let shared = self.0.clone();
         let hold = hold.clone();
         self.0.tasks.spawn(async move {
-            let failed = shared.renew(vec![Watched { hold, observer }], true).await;
+            let round = Round::new(shared.context.now(), &shared.context);
+            let failed = shared.renew(vec![(hold, None)], round, true).await;
             let _ = tell.send(failed);
         });
         match answer.await {
@@ -316,10 +302,10 @@ impl Shared {
         self.context.store.profile().limits.max_batch.get() as usize
     }
 
-    fn spawn_renewal(self: &Arc<Self>, batch: Vec<Watched>) {
+    fn spawn_renewal(self: &Arc<Self>, batch: Vec<Due>, round: Round) {
         let shared = self.clone();
         self.tasks.spawn(async move {
-            shared.renew(batch, true).await;
+            shared.renew(batch, round, true).await;
         });
     }
 
@@ -329,12 +315,12 @@ impl Shared {
         let context = &self.context;
         let now = context.now();
         let most = self.max_batch();
-        let early = |watched: &Watched| self.may_be_early(&watched.hold);
+        let early = |hold: &Arc<Hold>| self.may_be_early(hold);
         let due = self.schedule.take_due(now, most, early);
         let latest = due.iter().map(|(_, at)| now - *at).max();
-        let stall = |(watched, at): &(Watched, Instant)| {
+        let stall = |(hold, at): &(Arc<Hold>, Instant)| {
             let late = now - *at;
-            (late > stall_after(watched.hold.lease())).then_some(late)
+            (late > stall_after(hold.lease())).then_some(late)
         };
         if let Some(stalled) = due.iter().filter_map(stall).max() {
             tracing::warn!(
@@ -345,29 +331,30 @@ impl Shared {
         if let Some(latest) = latest {
             context.renewal_meters().lateness.record(latest);
         }
-        let mut alive = Vec::with_capacity(due.len());
-        for (watched, _) in due {
-            let hold = &watched.hold;
+        let round = Round::new(now, context);
+        let (mut alive, mut renewed) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
+        for (hold, _) in due {
             let departed = hold.has_departed();
             match hold.check(now) {
-                Ok(()) if !departed => alive.push(watched),
+                Ok(()) if !departed => {
+                    let next = round.next(&hold);
+                    alive.push((hold.clone(), next));
+                    if hold.is_renewed() {
+                        renewed.push((hold, Some(next)));
+                    }
+                }
                 Err(lost) if !departed => {
-                    warn_lost(hold, &lost);
-                    watched.observer.clone().deadline_passed(hold);
+                    warn_lost(&hold, &lost);
+                    hold.observer.clone().deadline_passed(&hold);
                 }
                 _ => {}
             }
         }
-        // Puts the claims back into the schedule at once, to retry an unanswered renewal within the same third of the
-        // lease.
-        self.schedule.insert_all(alive.iter().map(|watched| {
-            let again = next_look(&watched.hold, now + stall_after(watched.hold.lease()));
-            (watched.clone(), again)
-        }));
-        alive.retain(|watched| watched.hold.is_renewed());
-        let mut renewed = alive.into_iter().peekable();
+        // Puts the claims back into the schedule at once, so that a renewal that is never answered is sent again.
+        self.schedule.insert_all(alive.into_iter());
+        let mut renewed = renewed.into_iter().peekable();
         while renewed.peek().is_some() {
-            self.spawn_renewal(renewed.by_ref().take(most).collect());
+            self.spawn_renewal(renewed.by_ref().take(most).collect(), round);
         }
         self.schedule.next_wake(now)
     }
@@ -387,19 +374,20 @@ impl Shared {
 
     /// Renews a batch of claims. If it `refreshes` them, this lengthens the time of local hand-overs. Returns the first
     /// failure, if any.
-    async fn renew(&self, batch: Vec<Watched>, refreshes: bool) -> Option<Error> {
+    async fn renew(&self, batch: Vec<Due>, round: Round, refreshes: bool) -> Option<Error> {
         let context = &self.context;
         let meters = context.renewal_meters();
+        let limits = &context.store.profile().limits;
         let renewals: Batch<RenewRequest> = batch
             .iter()
             // The renewal of a fixed lease only checks the claim, and does not lengthen the lease.
-            .map(|Watched { hold, .. }| RenewRequest {
+            .map(|(hold, _)| RenewRequest {
                 downgrade: hold.is_downgrade_due(),
                 ..renewal(hold, hold.claim.lease, !hold.renewed)
             })
             .collect();
         let downgrades: Batch<bool> = renewals.iter().map(|renewal| renewal.downgrade).collect();
-        batch.iter().for_each(|watched| watched.hold.renewal_sent());
+        batch.iter().for_each(|(hold, _)| hold.renewal_sent());
         let sent = context.now();
         let call = context.store.renew(renewals);
         let answers = call.instrument(renewing(batch.len())).await;
@@ -407,26 +395,27 @@ impl Shared {
         meters.renewal.record(now - sent);
         let (mut first, mut unknown) = (None, None);
         let mut renewed = 0;
-        let mut looks = Vec::with_capacity(batch.len());
+        let mut looks = Vec::new();
         let missing = std::iter::repeat_with(|| RenewReply::Unknown(no_answer()));
         let batch = batch.iter().zip(downgrades);
-        for ((Watched { hold, observer }, downgrades), answer) in
-            batch.zip(answers.into_iter().chain(missing))
-        {
+        for (((hold, due), downgrades), answer) in batch.zip(answers.into_iter().chain(missing)) {
             let failed = match answer {
                 _ if hold.has_departed() => hold.check(now).err().map(Error::from),
                 RenewReply::Alive { held_from, lease } => {
                     renewed += 1;
                     hold.first_renewal_done();
                     if downgrades && hold.downgraded() {
-                        observer.clone().downgraded(hold);
+                        hold.observer.clone().downgraded(hold);
                     }
                     if hold.renewed {
                         meters.margin.record(hold.deadline() - now);
-                        hold.extend(held_from, lease, now, refreshes);
+                        hold.extend(held_from, lease, now, refreshes, limits);
                     }
-                    let renewal = now + renew_after(hold.lease(), context.dice());
-                    looks.push((hold, next_look(hold, renewal)));
+                    // Nearly always it is due then already: only a new lease or deadline changes this.
+                    let next = round.next(hold);
+                    if *due != Some(next) {
+                        looks.push((hold, next));
+                    }
                     hold.check(now).err().map(Error::from)
                 }
                 RenewReply::Gone(loss) => {
@@ -435,7 +424,7 @@ impl Shared {
                     let lost = hold.check(now).err();
                     if let Some(lost) = &lost {
                         warn_lost(hold, lost);
-                        observer.clone().claim_gone(hold);
+                        hold.observer.clone().claim_gone(hold);
                     }
                     lost.map(Error::from)
                 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tenure_backend::{Backend, Fault, Kind, LockKey, LockStatus, Page, Profile, Query, Reach};
 
 use super::context::Context;
+use super::hold::Hold;
 use super::invalidations::HeldClaims;
 use super::own_thread::OwnThread;
 use super::queue::{PolicyLimits, Registry, Rules, SharedQueue};
-use super::renewer::Watched;
 use super::request::Options;
 use super::services::Services;
 use super::tasks::Tasks;
@@ -122,7 +122,7 @@ impl Engine {
 struct HeldInQueues(Weak<Queues>);
 
 impl HeldClaims for HeldInQueues {
-    fn on_key(&self, key: &LockKey) -> Vec<Watched> {
+    fn on_key(&self, key: &LockKey) -> Vec<Arc<Hold>> {
         let queues = self.0.upgrade().map(|queues| queues.of_key(key));
         let queues = queues.iter().flatten().filter(|queue| queue.key == *key);
         queues.flat_map(|queue| queue.watched()).collect()

@@ -50,3 +50,35 @@ async fn a_shorter_renewed_lease_is_renewed_in_time() {
     pass(60 * SECOND).await;
     assert!(guard.is_held());
 }
+
+/// A store that is slow would become slower if the client sent renewals again that are still in flight. But one that never
+/// answers gets another request while the lease lasts.
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_renewal_is_sent_again_after_a_third_of_the_lease() {
+    let (_, client, backend) = Fixture::with_faulty_backend();
+    let renew = backend.control(Verb::Renew);
+    renew.hold_before();
+    let guard = client.mutex("k").lease(3 * SECOND).lock().await.unwrap();
+    while renew.count() == 0 {
+        pass(10 * MS).await;
+    }
+    pass(800 * MS).await;
+    assert_eq!(renew.count(), 1, "the first renewal is in flight");
+    pass(300 * MS).await;
+    assert_eq!(renew.count(), 2);
+    renew.resume();
+    pass(60 * SECOND).await;
+    assert!(guard.is_held());
+}
+
+/// A confirmed renewal leaves the time of the next one as it is: a third of the lease after the last was sent.
+#[tokio::test(start_paused = true)]
+async fn renewals_are_sent_every_third_of_the_lease() {
+    let (_, client, backend) = Fixture::with_faulty_backend();
+    let renew = backend.control(Verb::Renew);
+    renew.delay(300 * MS);
+    let guard = client.mutex("k").lease(3 * SECOND).lock().await.unwrap();
+    pass(60 * SECOND).await;
+    assert!((59..=67).contains(&renew.count()), "{} renewals", renew.count());
+    assert!(guard.is_held());
+}

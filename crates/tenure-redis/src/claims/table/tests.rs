@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use tenure_backend::{ClaimRef, FencingToken, LockKey};
 
 use super::*;
+use crate::claims::reply::granted_record;
 
 const START: Instant = Instant::ORIGIN;
 const LEASE: Duration = Duration::from_secs(30);
@@ -179,7 +180,15 @@ fn one_placement_writes_the_client_record_and_extends_it() {
 fn a_renewal_writes_a_record_unless_a_release_is_in_progress() {
     let table = ClaimTable::default();
     let held = claim(1);
-    let record = |raised| table.record_to_write(held.at.id, raised);
+    let record = |raise| {
+        let renewal = RenewRequest {
+            raise,
+            ..RenewRequest::of(&held)
+        };
+        let known = table.begin_renewals([&renewal].into_iter()).pop().flatten();
+        let record = known.and_then(|known| known.record);
+        record.map(|(run, label)| granted_record(run, &label))
+    };
     assert_eq!(record(None), None, "the table has no record");
     let placement = begin(&table, &held, START);
     assert_eq!(record(None), None, "it is not granted");

@@ -67,14 +67,14 @@ struct LocalDemand {
 
 impl Demand for LocalDemand {
     fn signal(&self) -> &Notify {
-        &self.queue.signal
+        self.queue.signal()
     }
 
     fn next(&mut self) -> Next {
         match self.queue.apply(PollerLooks) {
             PollerStep::Exit => Next::Exit,
             PollerStep::Rest(time) => Next::Rest(time),
-            PollerStep::Verify(hold) => Next::Verify(hold, self.queue.clone()),
+            PollerStep::Verify(hold) => Next::Verify(hold),
             PollerStep::Ask(SuccessorRequest { request, reserve }, pause) => {
                 let fairness = self.queue.context().waiting_fairness(request.mode);
                 let claim = self.queue.claim(&request, fairness, reserve);

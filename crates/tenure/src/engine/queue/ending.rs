@@ -11,7 +11,6 @@ use super::shared::SharedQueue;
 use super::state::Close;
 use crate::engine::hold::Hold;
 use crate::engine::releaser::Release;
-use crate::engine::renewer::Watched;
 use crate::error::{Error, LostCause};
 
 impl SharedQueue {
@@ -46,10 +45,10 @@ impl SharedQueue {
     pub(crate) fn verify_all(self: &Arc<Self>) {
         self.check_kept();
         for hold in self.holds().into_iter().filter(|hold| !hold.has_departed()) {
-            let (services, observer) = (self.services.clone(), self.clone());
+            let services = self.services.clone();
             self.services
                 .tasks
-                .spawn(async move { drop(services.renewer.verify(&hold, observer).await) });
+                .spawn(async move { drop(services.renewer.verify(&hold).await) });
         }
     }
 
@@ -61,10 +60,11 @@ impl SharedQueue {
     }
 
     /// The claims that this client holds on the key, for the renewer. Also wakes the tasks of `keep`.
-    pub(crate) fn watched(self: &Arc<Self>) -> Vec<Watched> {
+    pub(crate) fn watched(&self) -> Vec<Arc<Hold>> {
         self.check_kept();
-        let held = self.holds().into_iter().filter(|hold| !hold.has_departed());
-        held.map(|hold| Watched::new(hold, self.clone())).collect()
+        let mut held = self.holds();
+        held.retain(|hold| !hold.has_departed());
+        held
     }
 
     /// Closes the queue: ends its waiters, marks its holds as lost, and returns the releases to send. Claims whose

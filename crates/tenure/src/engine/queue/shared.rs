@@ -1,7 +1,7 @@
 //! A queue shared by its callers, its poller and its releases. Locks the state machine and carries out its effects.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tenure_backend::{AcquireReply, Cause, Claim, Fairness, Grant, Instant, Kind, LockKey, Mode};
@@ -15,9 +15,8 @@ use super::registry::Registry;
 use super::state::{Event, KeyQueue, Rules};
 use super::waiter::WaiterId;
 use crate::engine::context::Context;
-use crate::engine::hold::Hold;
+use crate::engine::hold::{Hold, HoldObserver};
 use crate::engine::releaser::{NamedSuccessor, Origin, Release, Releaser};
-use crate::engine::renewer::HoldObserver;
 use crate::engine::request::LockRequest;
 use crate::engine::services::Services;
 use crate::engine::timer::{sleep, sleep_until};
@@ -30,8 +29,8 @@ pub(crate) struct SharedQueue {
     registry: Arc<Registry<SharedQueue>>,
     /// Metrics of this key, if keys have metrics of their own.
     meters: Option<Arc<Meters>>,
-    /// Wakes the poller of the local waiters.
-    pub(super) signal: Notify,
+    /// See [`signal`](Self::signal). Boxed, because most keys never have a poller.
+    signal: OnceLock<Box<Notify>>,
     state: Mutex<KeyQueue>,
 }
 
@@ -57,7 +56,7 @@ impl SharedQueue {
                 services: services.clone(),
                 registry: registry.clone(),
                 meters,
-                signal: Notify::new(),
+                signal: OnceLock::new(),
                 state: Mutex::new(KeyQueue::new(rules.clone(), is_closed)),
             }
         })
@@ -98,7 +97,7 @@ impl SharedQueue {
     fn carry_out(self: &Arc<Self>, mut effects: Effects) {
         match effects.poller {
             Some(PollerEffect::Start) => self.start_poller(),
-            Some(PollerEffect::Notify) => self.signal.notify_one(),
+            Some(PollerEffect::Notify) => self.signal().notify_one(),
             None => {}
         }
         for signal in &effects.notify {
@@ -117,6 +116,11 @@ impl SharedQueue {
         for waker in effects.wakes.drain(..) {
             waker.wake();
         }
+    }
+
+    /// Wakes the poller of the local waiters.
+    pub(super) fn signal(&self) -> &Notify {
+        self.signal.get_or_init(Box::default)
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {
@@ -140,9 +144,9 @@ impl SharedQueue {
         request: &LockRequest,
     ) -> Option<Arc<Hold>> {
         let terms = request.options.terms;
-        let (context, now) = (self.context(), self.context().now());
-        let hold = Hold::new(context, self.meters.clone(), claim.clone(), grant, terms, now)?;
-        self.services.renewer.watch(&hold, self.clone(), now);
+        let now = self.context().now();
+        let hold = Hold::new(self.clone(), claim.clone(), grant, terms, now)?;
+        self.services.renewer.watch(&hold, now);
         Some(hold)
     }
 
@@ -304,6 +308,14 @@ impl Origin for SharedQueue {
 }
 
 impl HoldObserver for SharedQueue {
+    fn context(&self) -> &Arc<Context> {
+        SharedQueue::context(self)
+    }
+
+    fn meters(&self) -> &Meters {
+        SharedQueue::meters(self)
+    }
+
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>) {
         self.done_behind(hold);
     }

@@ -8,9 +8,10 @@ use tenure_testkit::ManualClock;
 
 use crate::connect::MemoryStore;
 use crate::engine::context::Context;
-use crate::engine::hold::Hold;
+use crate::engine::hold::{Hold, HoldObserver};
 use crate::engine::request::LockRequest;
 use crate::settings::Settings;
+use crate::telemetry::Meters;
 
 pub(super) struct Store {
     clock: ManualClock,
@@ -20,6 +21,26 @@ pub(super) struct Store {
     /// End of the cooldown after an eviction: until then the store grants the key to no claim.
     cooldown_until: Instant,
     next_token: u64,
+}
+
+/// Stands in for the queue of a hold. These tests report the ends of holds to the state machine themselves.
+#[derive(Debug)]
+struct Unobserved(Arc<Context>);
+
+impl HoldObserver for Unobserved {
+    fn context(&self) -> &Arc<Context> {
+        &self.0
+    }
+
+    fn meters(&self) -> &Meters {
+        self.0.meters()
+    }
+
+    fn deadline_passed(self: Arc<Self>, _: &Arc<Hold>) {}
+
+    fn claim_gone(self: Arc<Self>, _: &Arc<Hold>) {}
+
+    fn downgraded(self: Arc<Self>, _: &Arc<Hold>) {}
 }
 
 /// The client that holds the key.
@@ -70,7 +91,8 @@ impl Store {
         self.next_token += u64::from(claim.grants.get());
         let grant = Grant::new(TokenRange::new(first, claim.grants), now, claim.lease);
         let terms = request.options.terms;
-        let hold = Hold::new(&self.context, None, claim, grant, terms, now).expect("the grant is fresh");
+        let observer = Arc::new(Unobserved(self.context.clone()));
+        let hold = Hold::new(observer, claim, grant, terms, now).expect("the grant is fresh");
         self.holders.push(Holder::Ours(hold.clone()));
         Some(hold)
     }
