@@ -32,6 +32,10 @@ pub enum Driver {
     Etcdctl,
     /// The package `concurrency` of etcd's client for Go.
     GoEtcd,
+    /// Curator's recipes for ZooKeeper.
+    Curator,
+    /// Kazoo's recipes for ZooKeeper.
+    Kazoo,
 }
 
 /// A tool that a driver needs. Columns: name in `PATH`, Debian package.
@@ -48,7 +52,7 @@ impl Driver {
     pub const REDISSON: [Driver; 2] = [Driver::Redisson, Driver::RedissonOld];
 
     /// Every driver, in the order of the variants.
-    pub const ALL: [Driver; 11] = [
+    pub const ALL: [Driver; 13] = [
         Driver::Redisson,
         Driver::RedissonOld,
         Driver::Spring,
@@ -60,6 +64,8 @@ impl Driver {
         Driver::PyMySql,
         Driver::Etcdctl,
         Driver::GoEtcd,
+        Driver::Curator,
+        Driver::Kazoo,
     ];
 
     /// The client's name and release.
@@ -76,6 +82,8 @@ impl Driver {
             Driver::PyMySql => "PyMySQL 1.2.4",
             Driver::Etcdctl => "etcdctl 3.4.23",
             Driver::GoEtcd => "client/v3 3.5.9",
+            Driver::Curator => "Curator 5.9.0",
+            Driver::Kazoo => "kazoo 2.11.0",
         }
     }
 
@@ -150,8 +158,13 @@ impl Driver {
                 let maven = "mvn --quiet --batch-mode process-classes -Pshedlock";
                 (JAVA, Build::new("java", "shedlock", maven), SHEDLOCK)
             }
+            Driver::Curator => {
+                let maven = "mvn --quiet --batch-mode process-classes -Pcurator";
+                (JAVA, Build::new("java", "curator", maven), CURATOR)
+            }
             Driver::RedisPy => (PYTHON, python(), "python3 driver.py redis_lock"),
             Driver::Psycopg | Driver::PyMySql => (PYTHON, python(), "python3 driver.py textbook"),
+            Driver::Kazoo => (PYTHON, python(), "python3 driver.py kazoo_lock"),
             Driver::Redsync | Driver::GoEtcd => (GO, go(), "./driver"),
             Driver::Etcdctl => (ETCDCTL, go(), "./driver"),
             Driver::NodeRedlock => {
@@ -186,3 +199,4 @@ macro_rules! jvm {
 const REDISSON: &str = jvm!("redisson");
 const SPRING: &str = jvm!("spring");
 const SHEDLOCK: &str = jvm!("shedlock");
+const CURATOR: &str = jvm!("curator");

@@ -5,7 +5,7 @@ use crate::process::{Failure, cargo, output};
 
 /// Crates that few features may compile: our stores, clients of stores, TLS libraries, `cc`, which compiles C, and
 /// `metrics`.
-const CHECKED: &str = "tenure-memory tenure-sql tenure-redis tenure-quorum tenure-etcd rusqlite tokio-postgres mysql_async redis \
+const CHECKED: &str = "tenure-memory tenure-sql tenure-redis tenure-quorum tenure-etcd tenure-zookeeper rusqlite tokio-postgres mysql_async redis \
     zookeeper-client tonic prost hyper aws-lc-sys aws-lc-rs openssl-sys ring rustls tokio-rustls libsqlite3-sys cc metrics";
 
 /// Sets of features, and the crates of `CHECKED` that each may compile. Only TLS may compile C, for `ring`.

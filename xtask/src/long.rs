@@ -14,14 +14,15 @@ const FAULT_SECONDS: &str = "1800";
 const SIMULATIONS: [[&str; 2]; 2] = [["simulation", "200000"], ["quorum", "10000"]];
 
 /// Packages whose stores also run the conformance suite under chaos, i.e. with random faults.
-const CHAOS: &str = "-p tenure-etcd -p tenure-memory -p tenure-sql -p tenure-redis -p tenure-quorum";
+const CHAOS: &str =
+    "-p tenure-etcd -p tenure-memory -p tenure-sql -p tenure-redis -p tenure-quorum -p tenure-zookeeper";
 
 /// Number of seeds of each case under chaos, unless `TENURE_CHAOS_SEEDS` is set.
 const CHAOS_SEEDS: &str = "50";
 
 /// Runs with faults. Columns: test program, test, seed. Behind Sentinel the seed, modulo 3, is the number of replicas
 /// that acknowledge each grant. An empty seed is a random one.
-const FAULT_RUNS: [[&str; 3]; 13] = [
+const FAULT_RUNS: [[&str; 3]; 14] = [
     ["sqlite", "sqlite_locks_hold_under_worker_faults", ""],
     ["redis", "redis_locks_hold_under_all_faults", ""],
     ["redis", "tokens_rise_across_restarts_that_lose_data", ""],
@@ -43,11 +44,12 @@ const FAULT_RUNS: [[&str; 3]; 13] = [
     ],
     ["databases", "mariadb_unique_rows_hold_under_all_faults", ""],
     ["etcd", "etcd_locks_hold_under_all_faults", ""],
+    ["zookeeper", "zookeeper_locks_hold_under_all_faults", ""],
 ];
 
 /// Stores of the acceptance script. Columns: servers that the program `with_store` starts, end of the URL, what the
 /// store's profile lacks.
-const STORES: [[&str; 3]; 19] = [
+const STORES: [[&str; 3]; 23] = [
     ["redis", "", ""],
     ["redis", "?layout=plain", "rwlock,semaphore,fair,list"],
     ["redis", "?layout=spring&registry=accept", "rwlock,semaphore,fair"],
@@ -67,6 +69,14 @@ const STORES: [[&str; 3]; 19] = [
     ["mariadb", "?layout=shedlock", "rwlock,semaphore,fair,fence"],
     ["etcd", "", ""],
     ["etcd-3", "", ""],
+    ["zookeeper", "?tick_time=500ms", ""],
+    ["zookeeper", "?tick_time=500ms&layout=kazoo", "semaphore"],
+    [
+        "zookeeper",
+        "?tick_time=500ms&layout=ephemeral",
+        "rwlock,semaphore,fair",
+    ],
+    ["zookeeper-3", "?tick_time=500ms", ""],
 ];
 
 /// Runs all parts, also after a failure, and prints a line for each. `args` may be `--accept FILE`: a script that is

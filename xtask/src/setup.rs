@@ -1,5 +1,6 @@
 //! `cargo xtask setup`: looks for the programs that the tests need, and installs missing ones, except with `--check`.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::process::Failure;
@@ -22,11 +23,12 @@ mariadbd     | mariadb-server       | is a server that the tests start
 mariadb      | mariadb-client       | reads what is in that server
 etcd         | etcd-server          | is a server that the tests start
 etcdctl      | etcd-client          | reads what is in that server, and locks there next to Tenure
+zookeeper    | zookeeper            | is a server that the tests start
 openssl      | openssl              | makes the certificates of a server with TLS
-python3      | python3              | starts commands with unusual signal masks, and drives redis-py, psycopg and PyMySQL
-pip3         | python3-pip          | fetches redis-py, psycopg and PyMySQL
-javac        | default-jdk-headless | compiles the drivers of Redisson, Spring and ShedLock, and brings their Java
-mvn          | maven                | fetches Redisson, Spring and ShedLock
+python3      | python3              | starts commands with unusual signal masks, and drives redis-py, psycopg, PyMySQL and kazoo
+pip3         | python3-pip          | fetches redis-py, psycopg, PyMySQL and kazoo
+javac        | default-jdk-headless | compiles the drivers of Redisson, Spring, ShedLock and Curator, and brings their Java
+mvn          | maven                | fetches Redisson, Spring, ShedLock and Curator
 go           | golang-go            | fetches redsync and etcd's client, and builds their driver
 node         | nodejs               | drives node-redlock
 npm          | npm                  | fetches node-redlock
@@ -107,7 +109,8 @@ fn packages(missing: &[Need]) -> Vec<&'static str> {
     packages
 }
 
-/// Returns whether the program is in `PATH`, or in another folder where the tests look for servers.
+/// Returns whether the program is in `PATH`, in another folder where the tests look for servers, or a jar among Java's
+/// libraries.
 pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let postgres = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
@@ -115,7 +118,8 @@ pub(crate) fn is_installed(program: &str) -> bool {
     let mut folders = std::env::split_paths(&path)
         .chain(postgres)
         .chain(["/usr/sbin".into()]);
-    folders.any(|folder| folder.join(program).is_file())
+    let jar = format!("/usr/share/java/{program}.jar");
+    folders.any(|folder| folder.join(program).is_file()) || Path::new(&jar).is_file()
 }
 
 #[cfg(test)]

@@ -24,15 +24,18 @@ const ALONE: [&str; 4] = [
 ];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 15] = [
     "interop/clients",
     "interop/databases",
     "interop/etcd",
+    "interop/zookeeper",
     APART,
     "tenure-quorum/redis",
     "tenure-redis/conformance",
     "tenure-redis/string_conformance",
     "tenure-etcd/conformance",
+    "tenure-zookeeper/conformance",
+    "tenure-faults/zookeeper",
     "tenure-faults/topologies",
     "tenure-redis/cluster_conformance",
     "tenure-redis/sentinel",
@@ -88,8 +91,10 @@ pub(crate) fn interop_table() -> Result<(), Failure> {
     if let Some(skipped) = setup::run(true)?.first() {
         return Err(format!("{skipped}; the tables need every client").into());
     }
-    let mut command =
-        cargo("test --package tenure-interop --all-features --test clients --test databases --test etcd");
+    let programs = "--test clients --test databases --test etcd --test zookeeper";
+    let mut command = cargo(&format!(
+        "test --package tenure-interop --all-features {programs}"
+    ));
     command.env("TENURE_INTEROP_TABLE", "write");
     run_command(command)
 }

@@ -11,7 +11,8 @@ const SENTINEL_PASSWORD_FILE: &str = "sentinel_password_file";
 ///
 /// An option that is missing here works, but its value is shown as `***`. A test checks that the list has every option
 /// of every store.
-const SHOWN: [&str; 30] = [
+const SHOWN: [&str; 32] = [
+    "acl",
     "application_name",
     "ca",
     "cert",
@@ -41,6 +42,7 @@ const SHOWN: [&str; 30] = [
     "sweep_after",
     "table",
     "target_session_attrs",
+    "tick_time",
     "time_zone",
 ];
 

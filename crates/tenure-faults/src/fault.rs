@@ -83,7 +83,7 @@ pub(crate) enum StoreFault {
     Replace(usize),
     /// A replica takes over without a failure of the master, or a slot moves to another node.
     Move(usize),
-    /// All clients of a server are disconnected; a member of etcd is cut off from the others.
+    /// All clients of a server are disconnected; a member of etcd or a server of ZooKeeper is cut off from the others.
     Cut(Target),
     /// The server's clock is set forward or back by this many milliseconds.
     Step(i64),

@@ -40,6 +40,8 @@ pub(crate) fn leases(profile: &Profile) -> [Duration; 3] {
     match profile.store {
         // A lease has whole seconds there, and must outlive the election of a leader.
         "etcd" => [5, 6, 8].map(Duration::from_secs),
+        // The death of a leader costs 6 s, and no check may be answered for two sixths of a lease before it.
+        "zookeeper" => [8, 12, 20].map(Duration::from_secs),
         _ => [500, 1_000, 2_000].map(Duration::from_millis),
     }
 }

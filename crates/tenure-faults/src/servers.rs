@@ -7,6 +7,7 @@ use tenure::Instant;
 use tenure::backend::Hazard;
 use tenure_servers::{
     Data, EtcdCluster, MASTER, MariaDb, Postgres, Process, Redis, RedisCluster, Replicated, SteppedClock,
+    ZooKeeperEnsemble,
 };
 use tokio::task::block_in_place;
 use tokio::time::sleep;
@@ -29,8 +30,8 @@ const SECOND_MASTER_TIME: Duration = Duration::from_secs(1);
 /// are divided between both nodes.
 const STEP: Duration = Duration::from_millis(300);
 
-/// Time for which a member of etcd is cut off from the others: longer than an election takes.
-const CUT_OFF_TIME: Duration = Duration::from_secs(3);
+/// Time for which a member of etcd or a server of ZooKeeper is cut off from the others: longer than an election takes.
+const CUT_OFF_TIME: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(6)];
 
 /// Ends the sessions of all clients but this one.
 const END_SESSIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
@@ -48,6 +49,7 @@ pub(crate) enum Group {
     Sentinel(Replicated),
     Cluster(RedisCluster),
     Etcd(EtcdCluster),
+    ZooKeeper(ZooKeeperEnsemble),
     Postgres(Postgres),
     MariaDb(MariaDb),
 }
@@ -62,7 +64,7 @@ impl Group {
                 None => &mut group.servers()[number],
             }),
             Group::Cluster(cluster) => Some(cluster.node_mut(number)),
-            Group::Etcd(_) | Group::Postgres(_) | Group::MariaDb(_) => None,
+            Group::Etcd(_) | Group::ZooKeeper(_) | Group::Postgres(_) | Group::MariaDb(_) => None,
         }
     }
 }
@@ -91,6 +93,7 @@ impl Servers {
             Group::Sentinel(group) => group.servers().len() + group.sentinels().len(),
             Group::Cluster(cluster) => cluster.nodes().len(),
             Group::Etcd(cluster) => cluster.members().len(),
+            Group::ZooKeeper(ensemble) => ensemble.servers().len(),
             Group::Postgres(_) | Group::MariaDb(_) => 1,
         }
     }
@@ -103,6 +106,7 @@ impl Servers {
     fn process(&mut self, number: usize) -> io::Result<&mut Process> {
         match &mut self.group {
             Group::Etcd(cluster) => Ok(cluster.member_mut(number).process()),
+            Group::ZooKeeper(ensemble) => Ok(ensemble.server_mut(number).process()),
             Group::Postgres(server) => Ok(server.process()),
             Group::MariaDb(server) => Ok(server.process()),
             redis => Ok(redis.redis(number).ok_or_else(no_server)?.process()),
@@ -112,19 +116,30 @@ impl Servers {
     fn restart(&mut self, number: usize, data: Data) -> io::Result<()> {
         block_in_place(|| match &mut self.group {
             Group::Etcd(cluster) => cluster.restart(number, data),
+            Group::ZooKeeper(ensemble) => ensemble.restart(number, data),
             Group::Postgres(server) => server.restart(data),
             Group::MariaDb(server) => server.restart(data),
             redis => redis.redis(number).ok_or_else(no_server)?.restart(data),
         })
     }
 
-    /// Ends the connections of all clients. Cuts a member of etcd off from the others for a time.
+    /// Ends the connections of all clients. Cuts a member of etcd or a server of ZooKeeper off from the others for a time.
     async fn disconnect(&mut self, number: usize) -> io::Result<()> {
-        if let Group::Etcd(cluster) = &self.group {
-            cluster.cut_off(number);
-            sleep(CUT_OFF_TIME).await;
-            cluster.heal();
-            return Ok(());
+        let [etcd, zookeeper] = CUT_OFF_TIME;
+        match &self.group {
+            Group::Etcd(cluster) => {
+                cluster.cut_off(number);
+                sleep(etcd).await;
+                cluster.heal();
+                return Ok(());
+            }
+            Group::ZooKeeper(ensemble) => {
+                ensemble.cut_off(number);
+                sleep(zookeeper).await;
+                ensemble.heal();
+                return Ok(());
+            }
+            _ => {}
         }
         block_in_place(|| match &mut self.group {
             Group::Postgres(server) => server.ask(END_SESSIONS).map(drop),
@@ -160,6 +175,7 @@ impl Servers {
             Group::Sentinel(group) => Ok(vec![group.master()?]),
             Group::Cluster(cluster) => Ok(cluster.masters()),
             Group::Etcd(cluster) => Ok(vec![cluster.leader()?]),
+            Group::ZooKeeper(ensemble) => Ok(vec![ensemble.leader()?]),
             Group::Postgres(_) | Group::MariaDb(_) => Ok(vec![0]),
         })
     }
@@ -173,6 +189,7 @@ impl Servers {
                 Group::Sentinel(group) => group.settle(),
                 Group::Cluster(cluster) => cluster.is_settled(),
                 Group::Etcd(cluster) => Ok(cluster.is_settled()),
+                Group::ZooKeeper(ensemble) => Ok(ensemble.is_settled()),
             });
             if let (Ok(true), Ok(masters)) = (&settled, self.masters()) {
                 return Ok(masters);
@@ -280,6 +297,7 @@ impl Servers {
                 Group::Sentinel(group) => group.master().map(|other| other != master),
                 Group::Cluster(cluster) => Ok(cluster.masters().len() == masters),
                 Group::Etcd(cluster) => cluster.leader().map(|other| other != master),
+                Group::ZooKeeper(ensemble) => ensemble.leader().map(|other| other != master),
             });
             if let Ok(true) = taken_over {
                 return Ok(());
@@ -294,7 +312,11 @@ impl Servers {
     /// Lets a replica take over in an orderly way, or moves the slot of a key to another node of a cluster.
     async fn rearrange(&mut self, number: usize, masters: &[usize]) -> io::Result<String> {
         match &mut self.group {
-            Group::Members(_) | Group::Etcd(_) | Group::Postgres(_) | Group::MariaDb(_) => Ok(String::new()),
+            Group::Members(_)
+            | Group::Etcd(_)
+            | Group::ZooKeeper(_)
+            | Group::Postgres(_)
+            | Group::MariaDb(_) => Ok(String::new()),
             Group::Sentinel(group) => {
                 let ordered = block_in_place(|| group.sentinels()[0].ask(&["SENTINEL", "FAILOVER", MASTER]));
                 // The command fails if the sentinel does not know a replica that can take over.

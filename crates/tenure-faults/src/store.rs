@@ -2,9 +2,11 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use tenure_servers::{
     Disk, Etcd, EtcdCluster, MariaDb, Postgres, Proxy, Redis, RedisCluster, Replicated, SteppedClock,
+    ZooKeeper, ZooKeeperEnsemble,
 };
 
 use crate::fault::{Allowed, InjectedFault};
@@ -140,6 +142,21 @@ impl Store {
         Ok(Store::of(cluster.url(), Group::Etcd(cluster), allowed))
     }
 
+    /// Starts an ensemble of three servers of ZooKeeper, whose network can be cut. No fault makes two clients hold a key.
+    ///
+    /// # Errors
+    /// Returns an error if the servers cannot be started.
+    pub async fn zookeeper() -> io::Result<Store> {
+        let ensemble =
+            ZooKeeperEnsemble::start_with(Duration::from_millis(500), "maxSessionTimeout=60000\n").await?;
+        let url = ensemble.url() + "?tick_time=500ms";
+        let allowed = Allowed {
+            withstands_all: true,
+            ..Allowed::default()
+        };
+        Ok(Store::of(url, Group::ZooKeeper(ensemble), allowed))
+    }
+
     /// Starts a PostgreSQL server, whose clock can be set, with the table of a layout.
     ///
     /// # Errors
@@ -204,6 +221,7 @@ impl Store {
                 Group::Postgres(server) => vec![server.address()],
                 Group::MariaDb(server) => vec![server.address()],
                 Group::Etcd(cluster) => cluster.members().iter().map(Etcd::address).collect(),
+                Group::ZooKeeper(ensemble) => ensemble.servers().iter().map(ZooKeeper::address).collect(),
                 Group::Sentinel(_) | Group::Cluster(_) => Vec::new(),
             };
             for address in addresses {

@@ -6,17 +6,24 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use tenure_servers::{
-    Disk, Etcd, EtcdCluster, MariaDb, PgBouncer, Postgres, Redis, RedisCluster, Replicated,
+    Disk, Etcd, EtcdCluster, MariaDb, PgBouncer, Postgres, Redis, RedisCluster, Replicated, ZooKeeper,
+    ZooKeeperEnsemble,
 };
 
 /// Time of the failover, after the start of the command.
 const FAILOVER: Duration = Duration::from_secs(20);
 
+/// ZooKeeper's unit of time: a quarter of its own default, so that leases may last 3 s. Write `?tick_time=500ms` in the URL.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Lets ZooKeeper's sessions last as long as the leases that commands usually ask for.
+const SESSIONS: &str = "maxSessionTimeout=60000\n";
+
 fn main() -> io::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [topology, program, args @ ..] = &args[..] else {
         let usage = "with_store TOPOLOGY COMMAND…: redis, quorum-3, quorum-5, quorum-3-dead, cluster, sentinel, failover, postgres, pgbouncer, \
-                     mariadb, etcd, etcd-3";
+                     mariadb, etcd, etcd-3, zookeeper, zookeeper-3";
         return Err(io::Error::other(usage));
     };
     let run = |url: String| {
@@ -58,6 +65,17 @@ fn main() -> io::Result<ExitCode> {
         "etcd-3" => {
             let cluster = EtcdCluster::start(&[])?;
             run(cluster.url())
+        }
+        "zookeeper" => {
+            let server = ZooKeeper::start_with(TICK, SESSIONS)?;
+            run(server.url())
+        }
+        "zookeeper-3" => {
+            // Serves the proxies between the servers.
+            let runtime = tokio::runtime::Runtime::new()?;
+            let starting = runtime.spawn(ZooKeeperEnsemble::start_with(TICK, SESSIONS));
+            let ensemble = runtime.block_on(starting).map_err(io::Error::other)??;
+            run(ensemble.url())
         }
         "sentinel" => {
             let group = Replicated::start(&[])?;

@@ -4,13 +4,12 @@
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
-use std::process::Command;
+use std::path::PathBuf;
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use crate::needs::cannot_start;
+use crate::shim::{compile, preload};
 
 const SOURCE: &str = include_str!("../shim/clock.c");
 
@@ -18,6 +17,7 @@ const SOURCE: &str = include_str!("../shim/clock.c");
 #[derive(Debug)]
 pub struct SteppedClock {
     folder: TempDir,
+    library: PathBuf,
     offset: std::fs::File,
     nanos: Mutex<i64>,
 }
@@ -31,19 +31,7 @@ impl SteppedClock {
         let folder = tempfile::tempdir()?;
         // A server that runs as another user reads the files too.
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
-        let source = folder.path().join("clock.c");
-        std::fs::write(&source, SOURCE)?;
-        let made = Command::new("cc")
-            .args(["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
-            .arg(folder.path().join("clock.so"))
-            .arg(&source)
-            .output()
-            .map_err(|error| cannot_start("cc", error))?;
-        if !made.status.success() {
-            return Err(io::Error::other(
-                String::from_utf8_lossy(&made.stderr).into_owned(),
-            ));
-        }
+        let library = compile(folder.path(), "clock", SOURCE)?;
         let offset = std::fs::File::options()
             .create_new(true)
             .write(true)
@@ -51,6 +39,7 @@ impl SteppedClock {
         offset.write_all_at(&0_i64.to_ne_bytes(), 0)?;
         Ok(SteppedClock {
             folder,
+            library,
             offset,
             nanos: Mutex::new(0),
         })
@@ -58,11 +47,8 @@ impl SteppedClock {
 
     /// The environment variables for a server that is to read this clock.
     pub fn environment(&self) -> Vec<(String, String)> {
-        let path = |name: &str| Path::display(&self.folder.path().join(name)).to_string();
-        vec![
-            ("LD_PRELOAD".to_owned(), path("clock.so")),
-            ("TENURE_CLOCK_OFFSET".to_owned(), path("offset")),
-        ]
+        let offset = self.folder.path().join("offset").display().to_string();
+        vec![preload(&self.library), ("TENURE_CLOCK_OFFSET".to_owned(), offset)]
     }
 
     /// Moves the clock forward, or back if `milliseconds` is negative. The running server reads the new time at once.

@@ -17,7 +17,10 @@ mod process;
 mod proxy;
 mod redis;
 mod sentinel;
+mod shim;
 mod tree;
+mod zookeeper;
+mod zookeeper_ensemble;
 
 pub use clock::SteppedClock;
 pub use cluster::RedisCluster;
@@ -31,3 +34,5 @@ pub use process::{Data, Process};
 pub use proxy::{Proxy, Way};
 pub use redis::{Disk, Redis};
 pub use sentinel::{MASTER, Replicated, start_sentinel};
+pub use zookeeper::ZooKeeper;
+pub use zookeeper_ensemble::ZooKeeperEnsemble;

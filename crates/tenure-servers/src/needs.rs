@@ -10,6 +10,9 @@ const POSTGRES: &str = "/usr/lib/postgresql";
 /// The folder of most servers. It is often missing in the `PATH` of users other than root.
 const SERVERS: &str = "/usr/sbin";
 
+/// The folder with the jars of Debian's packages. A server in Java has no program of its own there.
+pub(crate) const JAVA_LIBRARIES: &str = "/usr/share/java";
+
 /// Returns whether a test that needs this program must run: false, with a message, if `TENURE_SKIP` names the program.
 ///
 /// # Panics
@@ -28,9 +31,10 @@ pub fn needs(program: &str, package: &str) -> bool {
     true
 }
 
-/// Returns whether a folder of `PATH`, or another folder with servers, contains a file with the program's name.
+/// Returns whether a folder of `PATH`, or another folder with servers, contains a file with the program's name, or the
+/// folder of Java's libraries a jar with it.
 pub fn is_installed(program: &str) -> bool {
-    find(program).is_some()
+    find(program).is_some() || Path::new(JAVA_LIBRARIES).join(format!("{program}.jar")).is_file()
 }
 
 /// The path of a program, or its name if it is not installed.

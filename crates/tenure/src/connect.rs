@@ -18,9 +18,6 @@ use crate::settings::Settings;
 #[cfg(feature = "testing")]
 pub(crate) use tenure_memory::{Memory, MemoryStore};
 
-/// The schemes of stores that ROADMAP.md announces.
-const PLANNED: [&str; 2] = ["zookeeper", "zk"];
-
 /// Pause after the first failed attempt to connect. Each pause is twice the one before, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
@@ -79,6 +76,26 @@ pub mod sql {
 #[cfg(feature = "etcd")]
 pub mod etcd {
     pub use tenure_etcd::{Config, Credentials, EtcdStore, Host, LockEvidence, Secret, StoreUrl, Tls};
+}
+
+/// Locks in ZooKeeper, for programs that build the [`Config`](zookeeper::Config) themselves, and the evidence for transactions
+/// of their own.
+///
+/// # Examples
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::zookeeper::{Config, Credentials, StoreUrl, ZookeeperStore};
+///
+/// let config = Config::from_url(&StoreUrl::parse("zookeeper://a.example,b.example,c.example/locks")?)?;
+/// let config = config.credentials(async || Ok(Credentials::user("ada", "from the vault")));
+/// let client = tenure::Client::new(ZookeeperStore::open(config).await?, tenure::Settings::default());
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper {
+    pub use tenure_zookeeper::{
+        Config, Credentials, Host, Layout, LockEvidence, Secret, StoreUrl, Tls, ZookeeperStore,
+    };
 }
 
 /// Connects to the store at `url`, with default settings. The runtime must have timers and I/O enabled, unless
@@ -164,6 +181,7 @@ async fn open(url: &StoreUrl, settings: &Settings) -> Result<Arc<dyn Backend>, E
         "postgres" | "postgresql" => postgres(url).await,
         "mysql" | "mariadb" => mysql(url).await,
         "etcd" | "etcds" => etcd(url).await,
+        "zookeeper" | "zookeepers" => zookeeper(url).await,
         scheme => Err(left_out_or_unknown(scheme)),
     }
 }
@@ -186,9 +204,8 @@ pub fn schema(url: &str) -> Result<String, Error> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
         store @ ("memory" | "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
-        | "rediss+cluster" | "redlock" | "redlocks" | "etcd" | "etcds") => {
-            Err(unsupported(format!("the store `{store}:` has no tables")))
-        }
+        | "rediss+cluster" | "redlock" | "redlocks" | "etcd" | "etcds" | "zookeeper"
+        | "zookeepers") => Err(unsupported(format!("the store `{store}:` has no tables"))),
         "sqlite" => sqlite_schema(&url),
         "postgres" | "postgresql" | "mysql" | "mariadb" => sql_schema(&url),
         scheme => Err(left_out_or_unknown(scheme)),
@@ -371,6 +388,16 @@ async fn etcd(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("etcd"))
 }
 
+#[cfg(feature = "zookeeper")]
+async fn zookeeper(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Ok(tenure_zookeeper::ZookeeperStore::open(tenure_zookeeper::Config::from_url(url)?).await?)
+}
+
+#[cfg(not(feature = "zookeeper"))]
+async fn zookeeper(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Err(missing("zookeeper"))
+}
+
 #[cfg(not(feature = "quorum"))]
 async fn redlock(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("quorum"))
@@ -389,6 +416,7 @@ fn left_out_or_unknown(scheme: &str) -> Error {
         ("postgres", cfg!(feature = "postgres")),
         ("mysql", cfg!(feature = "mysql")),
         ("etcd", cfg!(feature = "etcd")),
+        ("zookeeper", cfg!(feature = "zookeeper")),
     ];
     let built = stores
         .iter()
@@ -403,9 +431,7 @@ fn left_out_or_unknown(scheme: &str) -> Error {
     match scheme {
         "valkey" => unsupported("write `redis://` for Valkey too: it speaks the same protocol"),
         "valkeys" => unsupported("write `rediss://` for Valkey too: it speaks the same protocol"),
-        scheme if PLANNED.contains(&scheme) => unsupported(format!(
-            "the store `{scheme}:` is planned; this build has {built}"
-        )),
+        "zk" => unsupported("write `zookeeper://` for ZooKeeper"),
         scheme => unsupported(format!("no store is named `{scheme}:`; this build has {built}")),
     }
 }
@@ -417,7 +443,8 @@ fn left_out_or_unknown(scheme: &str) -> Error {
     feature = "quorum",
     feature = "postgres",
     feature = "mysql",
-    feature = "etcd"
+    feature = "etcd",
+    feature = "zookeeper"
 )))]
 fn missing(feature: &str) -> Error {
     unsupported(format!(

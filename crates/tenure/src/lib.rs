@@ -31,7 +31,8 @@
 //! | `quorum` | | `redis`, and the store `redlock:`: a majority of several Redis servers |
 //! | `postgres`, `mysql` | | the stores `postgres:`, and `mysql:` and `mariadb:` |
 //! | `etcd` | | the store `etcd:` |
-//! | `tls` | | with `redis`: the store `rediss:`; with `quorum`: `redlocks:`; with `etcd`: `etcds:`; encrypted connections to databases |
+//! | `zookeeper` | | the store `zookeeper:` |
+//! | `tls` | | with `redis`: the store `rediss:`; with `quorum`: `redlocks:`; with `etcd`: `etcds:`; with `zookeeper`: `zookeepers:`; encrypted connections to databases |
 //! | `metrics` | yes | the [metrics](telemetry) of each client; without it nothing is recorded |
 //! | `serde` | | `Serialize` for what [`inspect`], [`Changes`] and [`Client::profile`] return, in the shape of the command's `--json`; `Deserialize` too for names, tokens, findings and the enums of a [`Profile`] |
 //! | `blocking` | | the module `blocking`: the API without async |
@@ -85,6 +86,8 @@ pub use connect::etcd;
 pub use connect::redis;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use connect::sql;
+#[cfg(feature = "zookeeper")]
+pub use connect::zookeeper;
 pub use connect::{connect, connect_with, create_schema, schema};
 pub use engine::owner::Owner;
 pub use error::{Error, Lost, LostCause};

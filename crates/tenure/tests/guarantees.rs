@@ -5,7 +5,9 @@
     feature = "sqlite",
     feature = "quorum",
     feature = "postgres",
-    feature = "mysql"
+    feature = "mysql",
+    feature = "etcd",
+    feature = "zookeeper"
 ))]
 
 use std::fmt::Write;
@@ -56,6 +58,9 @@ When a replica takes over, behind Sentinel or in Cluster, held locks are renewed
 [Redis Cluster](docs/guides/redis-cluster.md) refuses the layout `spring`. There `replicas` does not cover a slot whose master
 fails while the slot is being moved. Clients that know of the move grant nothing in the slot until the leases of that time have
 ended. A client that connects after the failover can acquire a lock until its holder learns of the loss, usually within two seconds.
+
+On ZooKeeper these promises need a `?tick_time=` in the URL that is at least half of the servers' `tickTime`. Both are 2 s by default, and
+`tenure doctor` compares them if the servers allow it: [what to know](crates/tenure-zookeeper/src/docs.md#what-to-know).
 ";
 
 /// The columns of the tables: the name, which is the scheme of the URL and the layout, and the profile.
@@ -64,7 +69,7 @@ type Column = (&'static str, Profile);
 /// A profile without a column of its own: its name, its profile, and the column that it resembles.
 type Left<'a> = (&'static str, Profile, &'a Column);
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn guarantees_md_is_what_the_profiles_say() {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = format!("sqlite:{}", folder.path().join("locks.db").display());
@@ -95,6 +100,11 @@ async fn guarantees_md_is_what_the_profiles_say() {
     tenure_servers::needs("etcd", "etcd-server");
     let cluster = tenure_servers::EtcdCluster::start(&[]).unwrap();
     let (etcd, alone) = (cluster.url(), cluster.members()[0].url());
+    tenure_servers::needs("zookeeper", "zookeeper");
+    let tick = std::time::Duration::from_millis(500);
+    let ensemble = tokio::spawn(tenure_servers::ZooKeeperEnsemble::start(tick));
+    let ensemble = ensemble.await.unwrap().unwrap();
+    let (zookeeper, lone) = (ensemble.url(), ensemble.servers()[0].url());
     let columns = [
         ("memory (claims)", profile("memory:").await),
         ("sqlite (claims)", profile(&sqlite).await),
@@ -113,6 +123,7 @@ async fn guarantees_md_is_what_the_profiles_say() {
         ("postgres (version)", rows(&postgres, "version").await),
         ("postgres (unique)", rows(&postgres, "unique").await),
         ("etcd (concurrency)", profile(&etcd).await),
+        ("zookeeper (curator)", profile(&zookeeper).await),
     ];
     let [
         _,
@@ -126,6 +137,7 @@ async fn guarantees_md_is_what_the_profiles_say() {
         version,
         unique,
         etcd,
+        curator,
     ] = &columns;
     let left = [
         (
@@ -168,6 +180,17 @@ async fn guarantees_md_is_what_the_profiles_say() {
         ("mysql (unique)", rows(&mysql, "unique").await, unique),
         ("mysql (shedlock)", rows(&mysql, "shedlock").await, unique),
         ("etcd (concurrency) on one member", profile(&alone).await, etcd),
+        (
+            "zookeeper (kazoo)",
+            profile(&with(&zookeeper, "layout=kazoo")).await,
+            curator,
+        ),
+        (
+            "zookeeper (ephemeral)",
+            profile(&with(&zookeeper, "layout=ephemeral")).await,
+            curator,
+        ),
+        ("zookeeper (curator) on one server", profile(&lone).await, curator),
     ];
     let text = render(&columns, one, &left);
     if std::env::var_os("TENURE_WRITE").is_some() {

@@ -25,6 +25,7 @@ const REDISSON: Subject = Subject {
     is_reentrant: true,
     held: &["k hash ID=1"],
     held_by_us: None,
+    read: &[],
     left: &[],
 };
 
@@ -79,6 +80,7 @@ pub(crate) const SUBJECTS: [Subject; 11] = [
         kind: "write",
         ours: Kind::Write,
         held: &["k hash ID:write=1 mode=write"],
+        read: &["k hash ID=1 mode=read", "{k}:ID:rwlock_timeout:1 string 1"],
         ..REDISSON
     },
     Subject {

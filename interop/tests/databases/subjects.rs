@@ -24,6 +24,7 @@ const SHEDLOCK: Subject = Subject {
     is_reentrant: false,
     held: &["name=k lock_until=lease locked_at=now locked_by=ID"],
     held_by_us: None,
+    read: &[],
     left: &["name=k lock_until=now locked_at=now locked_by=ID"],
 };
 

@@ -1,15 +1,13 @@
 //! One etcd for all tests. Each test has a prefix of its own, and a file with a number.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tempfile::TempDir;
 use tenure_interop::Lock;
 use tenure_servers::{Etcd, needs};
 
 use crate::shared::fixture::Store;
+use crate::shared::number::NumberFile;
 use crate::shared::subject::Subject;
 
 static ETCD: Mutex<Option<Arc<Etcd>>> = Mutex::new(None);
@@ -30,22 +28,15 @@ pub(crate) fn prefix(_: &Subject) -> Option<Arc<dyn Store>> {
     let prefix = Prefix {
         etcd: etcd.clone(),
         name: format!("case_{}", NUMBER.fetch_add(1, Ordering::Relaxed)),
-        folder: tempfile::tempdir().unwrap(),
+        number: NumberFile::new(),
     };
-    fs::write(prefix.file(), "0").unwrap();
     Some(Arc::new(prefix))
 }
 
 struct Prefix {
     etcd: Arc<Etcd>,
     name: String,
-    folder: TempDir,
-}
-
-impl Prefix {
-    fn file(&self) -> PathBuf {
-        self.folder.path().join("counter")
-    }
+    number: NumberFile,
 }
 
 impl Store for Prefix {
@@ -97,19 +88,14 @@ impl Store for Prefix {
     }
 
     fn number(&self) -> String {
-        self.file().display().to_string()
+        self.number.name()
     }
 
     fn counter(&self, _: &Lock) -> Box<dyn FnMut() + Send> {
-        let file = self.file();
-        Box::new(move || fs::write(&file, (read(&file) + 1).to_string()).unwrap())
+        self.number.counter()
     }
 
     fn counted(&self) -> u32 {
-        read(&self.file())
+        self.number.read()
     }
-}
-
-fn read(file: &Path) -> u32 {
-    fs::read_to_string(file).unwrap().trim().parse().unwrap()
 }

@@ -25,6 +25,7 @@ const ETCDCTL: Subject = Subject {
     is_reentrant: false,
     held: &["k/LEASE"],
     held_by_us: Some(&["k/LEASE tenure1"]),
+    read: &[],
     left: &[],
 };
 

@@ -6,6 +6,7 @@ pub(crate) mod cases;
 #[path = "../../../examples/fixture.rs"]
 pub(crate) mod examples;
 pub(crate) mod fixture;
+pub(crate) mod number;
 pub(crate) mod subject;
 pub(crate) mod table;
 

@@ -40,6 +40,8 @@ pub(crate) struct Subject {
     pub(crate) held: &'static [&'static str],
     /// The data while Tenure holds, if Tenure writes more.
     pub(crate) held_by_us: Option<&'static [&'static str]>,
+    /// The data while a reader of either side holds, of a read-write lock.
+    pub(crate) read: &'static [&'static str],
     /// The data after an unlock.
     pub(crate) left: &'static [&'static str],
 }

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! On Redis, a script does the same: [`RedisFence`]. In etcd, a transaction compares the claim's key: with the feature `etcd`,
-//! `put_in_etcd` writes only while the lock is held.
+//! `put_in_etcd` writes only while the lock is held. In ZooKeeper, with the feature `zookeeper`, `set_in_zookeeper` does.
 //!
 //! # What it gives, and what not
 //! - **Old holders do not interleave.** Once a token has written a row, no smaller token writes it again, even if
@@ -50,6 +50,8 @@ mod redis;
 mod stale;
 mod statement;
 mod trigger;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 pub use cell::FencedCell;
 pub use dialect::{Dialect, Placeholders};
@@ -61,3 +63,5 @@ pub use redis::{InvalidRedisKey, RedisFence, RedisWrite};
 pub use stale::{REFUSED, Stale, applied};
 pub use statement::{Slot, Statement};
 pub use trigger::Trigger;
+#[cfg(feature = "zookeeper")]
+pub use zookeeper::set_in_zookeeper;

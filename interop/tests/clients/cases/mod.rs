@@ -1,10 +1,10 @@
 //! The cases of this program, and those that need Redis.
 
-mod sharing;
+mod permits;
 
 use tenure_interop::Driver;
 
-use crate::shared::cases::{self, Case, case, exclusion};
+use crate::shared::cases::{self, Case, case, exclusion, sharing};
 use crate::shared::subject::Kind;
 
 /// Every case, in the order of the rows in the table of docs/interop.md.
@@ -27,11 +27,7 @@ pub(crate) const CASES: [Case; 15] = [
         },
         ..cases::OUR_DEATH
     },
-    case!(
-        "they hold a lock twice until their second unlock",
-        exclusion::re_entry_ends_at_their_second_unlock,
-        |subject, _| subject.is_reentrant
-    ),
+    cases::RE_ENTRY,
     cases::RENEWAL,
     Case {
         is_about: |subject, _| subject.ours == Kind::Fair,
@@ -44,11 +40,7 @@ pub(crate) const CASES: [Case; 15] = [
         exclusion::no_side_keeps_one_of_two_locks_while_it_waits,
         |subject, _| subject.ours == Kind::Multi
     ),
-    case!(
-        "readers of both sides hold together, and keep writers out",
-        sharing::readers_of_both_sides_hold_together,
-        |subject, _| subject.ours == Kind::Write
-    ),
+    cases::READERS,
     case!(
         "their holder downgrades to reading: a reader of Tenure acquires the lock, within",
         sharing::a_downgrade_of_theirs_lets_readers_in,
@@ -57,7 +49,7 @@ pub(crate) const CASES: [Case; 15] = [
     ),
     case!(
         "both sides take permits of one semaphore",
-        sharing::both_sides_take_permits_of_one_semaphore,
+        permits::both_sides_take_permits_of_one_semaphore,
         |subject, _| subject.ours == Kind::Permit
     ),
 ];

@@ -1,7 +1,6 @@
-//! The cases of this program, and those that need etcd.
+//! The cases of this program, and the one that needs etcd.
 
 mod election;
-mod eviction;
 
 use crate::shared::cases::{self, Case, case};
 use crate::shared::subject::Kind;
@@ -15,10 +14,7 @@ pub(crate) const CASES: [Case; 12] = [
     cases::THEIR_DEATH,
     cases::OUR_DEATH,
     cases::RENEWAL,
-    case!(
-        "Tenure evicts a holder of either side: the next waiter acquires the lock",
-        eviction::an_eviction_lets_the_next_waiter_in
-    ),
+    cases::EVICTION,
     case!(
         "each side reads the value of the other's leader, and what a leader of theirs proclaims",
         election::each_side_reads_the_value_of_the_others_leader,

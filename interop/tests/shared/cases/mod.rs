@@ -1,9 +1,11 @@
 //! A case: what is tried with each kind of lock, and the kinds that the case is about. Here are those of several programs.
 
 pub(crate) mod death;
+pub(crate) mod eviction;
 pub(crate) mod exclusion;
 pub(crate) mod fairness;
 pub(crate) mod format;
+pub(crate) mod sharing;
 pub(crate) mod waking;
 
 use std::pin::Pin;
@@ -11,7 +13,7 @@ use std::pin::Pin;
 use tenure_interop::Driver;
 
 use super::fixture::Setting;
-use super::subject::{Renewal, Subject};
+use super::subject::{Kind, Renewal, Subject};
 
 /// A case, with the kinds of locks that it is about.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +96,23 @@ pub(crate) const RENEWAL: Case = case!(
 pub(crate) const COUNT: Case = case!(
     "no increment of a counter is lost",
     exclusion::no_increment_is_lost
+);
+
+pub(crate) const EVICTION: Case = case!(
+    "Tenure evicts a holder of either side: the next waiter acquires the lock",
+    eviction::an_eviction_lets_the_next_waiter_in
+);
+
+pub(crate) const RE_ENTRY: Case = case!(
+    "they hold a lock twice until their second unlock",
+    exclusion::re_entry_ends_at_their_second_unlock,
+    |subject, _| subject.is_reentrant
+);
+
+pub(crate) const READERS: Case = case!(
+    "readers of both sides hold together, and keep writers out",
+    sharing::readers_of_both_sides_hold_together,
+    |subject, _| subject.ours == Kind::Write
 );
 
 pub(crate) const ORDER: Case = case!(

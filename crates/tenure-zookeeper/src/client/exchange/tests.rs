@@ -1,0 +1,209 @@
+//! Tests of the state machine, without a server.
+
+use std::sync::Arc;
+
+use tenure_backend::{BackendError, Effect};
+use tokio::sync::oneshot;
+
+use super::super::frames::frames;
+use super::super::jute::Writer;
+use super::super::order::Progress;
+use super::super::watch::{Event, Watch};
+use super::*;
+use crate::client::watch::Registration;
+
+const TIMEOUT: Duration = Duration::from_secs(9);
+
+/// An exchange, and what it notes elsewhere.
+struct Fixture {
+    exchange: Exchange,
+    registry: Registry,
+    last_zxid: i64,
+    start: Instant,
+}
+
+type Answer = oneshot::Receiver<Result<Reply, BackendError>>;
+
+impl Fixture {
+    fn new() -> Self {
+        let start = Instant::now();
+        let (_, writer) = frames(Box::new(tokio::io::empty()));
+        Fixture {
+            exchange: Exchange::new(writer, TIMEOUT, start),
+            registry: Registry::default(),
+            last_zxid: 0,
+            start,
+        }
+    }
+
+    fn order(opcode: i32, changes: bool, watch: Option<Registration>) -> (Order, Answer) {
+        let (reply, answer) = oneshot::channel();
+        let order = Order {
+            opcode,
+            body: Vec::new(),
+            changes,
+            watch,
+            progress: Arc::new(Progress::default()),
+            reply,
+        };
+        (order, answer)
+    }
+
+    fn send(&mut self, opcode: i32, changes: bool, watch: Option<Registration>) -> Answer {
+        let (order, answer) = Self::order(opcode, changes, watch);
+        self.exchange.send(order, self.start);
+        answer
+    }
+
+    /// Receives a message after this number of seconds.
+    fn receive(
+        &mut self,
+        seconds: u64,
+        xid: i32,
+        zxid: i64,
+        code: i32,
+        body: &[u8],
+    ) -> Result<Next, &'static str> {
+        let mut message = Writer::default().int(xid).long(zxid).int(code).into_bytes();
+        message.extend(body);
+        let now = self.start + Duration::from_secs(seconds);
+        self.exchange
+            .receive(&message, &mut self.registry, &mut self.last_zxid, now)
+    }
+
+    fn tick(&mut self, seconds: u64) -> Result<usize, &'static str> {
+        let before = self.exchange.writer.pending();
+        self.exchange.tick(self.start + Duration::from_secs(seconds))?;
+        Ok(self.exchange.writer.pending() - before)
+    }
+
+    fn deadline(&self) -> Duration {
+        self.exchange.deadline() - self.start
+    }
+}
+
+#[tokio::test]
+async fn replies_go_to_their_requests_in_order() {
+    let mut fixture = Fixture::new();
+    let mut first = fixture.send(opcode::DELETE, true, None);
+    let mut second = fixture.send(opcode::DELETE, true, None);
+    assert_eq!(fixture.receive(0, 1, 7, -101, b""), Ok(Next::GoOn));
+    let reply = first.try_recv().expect("a reply").expect("no error");
+    assert_eq!((reply.code, reply.zxid), (Code::NO_NODE, 7));
+    assert!(fixture.receive(0, 3, 8, 0, b"").is_err(), "the second is next");
+    assert!(second.try_recv().is_err());
+    let mut idle = Fixture::new();
+    assert!(idle.receive(0, 1, 8, 0, b"").is_err(), "there was no request");
+}
+
+#[tokio::test]
+async fn the_newest_change_is_remembered() {
+    let mut fixture = Fixture::new();
+    for (zxid, newest) in [(7, 7), (3, 7), (-1, 7), (9, 9)] {
+        fixture.receive(0, xid::PING, zxid, 0, b"").expect("a reply");
+        assert_eq!(fixture.last_zxid, newest);
+    }
+}
+
+#[tokio::test]
+async fn a_ping_goes_out_after_a_third_of_the_timeout() {
+    let mut fixture = Fixture::new();
+    assert_eq!((fixture.deadline(), fixture.tick(2)), (TIMEOUT / 3, Ok(0)));
+    assert_eq!(fixture.tick(3), Ok(12));
+    assert_eq!((fixture.deadline(), fixture.tick(5)), (TIMEOUT * 2 / 3, Ok(0)));
+    fixture.receive(5, xid::PING, 1, 0, b"").expect("a reply");
+    assert_eq!(
+        (fixture.deadline(), fixture.tick(6)),
+        (Duration::from_secs(6), Ok(12))
+    );
+    assert_eq!(fixture.tick(10), Ok(0));
+    assert!(
+        fixture.tick(11).is_err(),
+        "it is silent for two thirds of the timeout"
+    );
+}
+
+#[tokio::test]
+async fn a_lost_connection_leaves_the_effect_of_changes_open() {
+    let mut fixture = Fixture::new();
+    let [mut change, mut read] = [true, false].map(|changes| fixture.send(opcode::SYNC, changes, None));
+    fixture.exchange.fail("a test");
+    for (answer, expected) in [(&mut change, Effect::Unknown), (&mut read, Effect::None)] {
+        let error = answer
+            .try_recv()
+            .expect("an answer")
+            .map(|_| ())
+            .expect_err("an error");
+        assert_eq!(error.effect(), expected);
+        assert!(error.is_transient());
+    }
+}
+
+#[tokio::test]
+async fn a_withdrawn_request_is_not_sent() {
+    let mut fixture = Fixture::new();
+    let (order, _answer) = Fixture::order(opcode::DELETE, true, None);
+    assert!(order.progress.withdraw());
+    fixture.exchange.send(order, fixture.start);
+    let (order, answer) = Fixture::order(opcode::DELETE, true, None);
+    drop(answer);
+    fixture.exchange.send(order, fixture.start);
+    assert_eq!(fixture.exchange.writer.pending(), 0);
+    let (order, _answer) = Fixture::order(opcode::DELETE, true, None);
+    let progress = order.progress.clone();
+    fixture.exchange.send(order, fixture.start);
+    assert!(!progress.withdraw(), "it was sent");
+}
+
+#[tokio::test]
+async fn requests_without_a_reply_are_limited() {
+    let mut fixture = Fixture::new();
+    let answers: Vec<Answer> = (0..MAX_IN_FLIGHT)
+        .map(|_| {
+            assert!(fixture.exchange.has_room());
+            fixture.send(opcode::SYNC, false, None)
+        })
+        .collect();
+    assert!(!fixture.exchange.has_room());
+    fixture.receive(0, 1, 1, 0, b"").expect("a reply");
+    assert!(fixture.exchange.has_room());
+    drop(answers);
+}
+
+#[tokio::test]
+async fn only_a_watch_that_the_server_has_is_registered() {
+    let event = Writer::default().int(2).int(3).text("/a").into_bytes();
+    for (opcode, code, fires) in [
+        (opcode::GET_CHILDREN, 0, true),
+        (opcode::GET_CHILDREN, -101, false),
+        (opcode::GET_DATA, -101, false),
+        (opcode::EXISTS, -101, true),
+        (opcode::EXISTS, -102, false),
+    ] {
+        let mut fixture = Fixture::new();
+        let (waiter, mut watch) = Watch::new();
+        let registration = Registration {
+            subject: Subject::Node,
+            path: "/a".to_owned(),
+            waiter,
+        };
+        let _answer = fixture.send(opcode, false, Some(registration));
+        fixture.receive(0, 1, 7, code, b"").expect("a reply");
+        fixture.receive(0, xid::EVENT, -1, 0, &event).expect("an event");
+        let expected = if fires {
+            Event::Deleted
+        } else {
+            Event::SessionEnded
+        };
+        assert_eq!(watch.fired().await, expected, "{opcode} {code}");
+    }
+}
+
+#[tokio::test]
+async fn the_reply_to_a_close_ends_the_exchange() {
+    for (code, expected) in [(0, Next::Closed), (-112, Next::GoOn)] {
+        let mut fixture = Fixture::new();
+        let _answer = fixture.send(opcode::CLOSE_SESSION, true, None);
+        assert_eq!(fixture.receive(0, 1, 7, code, b""), Ok(expected));
+    }
+}

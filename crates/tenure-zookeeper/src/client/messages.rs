@@ -1,0 +1,345 @@
+//! The messages of ZooKeeper's protocol that this client sends and reads.
+
+use super::jute::{Malformed, Read, Reader, Writer};
+use crate::error::Code;
+
+/// Numbers of the kinds of requests.
+pub(super) mod opcode {
+    pub(crate) const CREATE: i32 = 1;
+    pub(crate) const DELETE: i32 = 2;
+    pub(crate) const EXISTS: i32 = 3;
+    pub(crate) const GET_DATA: i32 = 4;
+    pub(crate) const SET_DATA: i32 = 5;
+    pub(crate) const SYNC: i32 = 9;
+    pub(crate) const PING: i32 = 11;
+    pub(crate) const GET_CHILDREN: i32 = 12;
+    pub(crate) const CHECK: i32 = 13;
+    pub(crate) const MULTI: i32 = 14;
+    pub(crate) const CREATE_2: i32 = 15;
+    pub(crate) const CREATE_CONTAINER: i32 = 19;
+    pub(crate) const AUTH: i32 = 100;
+    pub(crate) const CLOSE_SESSION: i32 = -11;
+    pub(crate) const ERROR: i32 = -1;
+}
+
+/// Numbers of messages that are no request of the user, or no reply.
+pub(super) mod xid {
+    pub(crate) const EVENT: i32 = -1;
+    pub(crate) const PING: i32 = -2;
+    pub(crate) const AUTH: i32 = -4;
+}
+
+/// How long a node stays, and whether ZooKeeper appends a number to its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The node stays until it is deleted.
+    Persistent = 0,
+    /// The node is deleted at the end of its session.
+    Ephemeral = 1,
+    /// The node stays until it is deleted, and its name ends with a number that rises.
+    PersistentSequential = 2,
+    /// The node is deleted at the end of its session, and its name ends with a number that rises.
+    EphemeralSequential = 3,
+}
+
+/// The flag of a node that ZooKeeper deletes some time after its last child.
+const CONTAINER: i32 = 4;
+
+/// The clients that may read, change and delete a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acl {
+    /// All clients.
+    #[default]
+    Open,
+    /// Clients with the user and password of the client that created the node.
+    Creator,
+}
+
+/// All permissions on a node.
+const ALL: i32 = 31;
+
+/// What ZooKeeper knows of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Number of the change that created the node.
+    pub czxid: i64,
+    /// Number of the last change of the data.
+    pub mzxid: i64,
+    /// Time of creation on the leader's clock, in milliseconds since 1970.
+    pub ctime: i64,
+    /// Time of the last change of the data, in milliseconds since 1970.
+    pub mtime: i64,
+    /// Number of changes of the data.
+    pub version: i32,
+    /// Number of changes of the children.
+    pub cversion: i32,
+    /// Number of changes of the access control list.
+    pub aversion: i32,
+    /// The session of an ephemeral node; 0 for others.
+    pub ephemeral_owner: i64,
+    /// Length of the data in bytes.
+    pub data_length: i32,
+    /// Number of children.
+    pub num_children: i32,
+    /// Number of the last change of the children.
+    pub pzxid: i64,
+}
+
+/// A node that was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// The path, with the number that ZooKeeper has appended to it.
+    pub path: String,
+    /// Number of the change that created the node.
+    pub czxid: i64,
+}
+
+/// One operation of a transaction. A version of `None` stands for any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Fails unless the node exists and has the version.
+    Check(String, Option<i32>),
+    /// Creates a node with these data.
+    Create(String, Vec<u8>, Mode, Acl),
+    /// Deletes a node that has the version.
+    Delete(String, Option<i32>),
+    /// Replaces the data of a node that has the version.
+    SetData(String, Vec<u8>, Option<i32>),
+}
+
+/// What became of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// ZooKeeper has carried out all operations.
+    Done {
+        /// Number of the change: the `czxid` of nodes that it created.
+        zxid: i64,
+        /// The result of each operation.
+        results: Vec<Done>,
+    },
+    /// ZooKeeper has carried out no operation.
+    Refused {
+        /// Position of the first operation that failed. ZooKeeper has not tried the later ones.
+        index: usize,
+        /// The reason.
+        code: Code,
+    },
+}
+
+/// The result of one operation of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// The check has passed.
+    Checked,
+    /// The node was created. Its path, with the number that ZooKeeper has appended to it.
+    Created(String),
+    /// The node was deleted.
+    Deleted,
+    /// The data were replaced.
+    Set(Stat),
+}
+
+/// The first message on a connection.
+pub(super) fn connect(last_zxid: i64, timeout_ms: i32, session: i64, password: &[u8]) -> Vec<u8> {
+    let (protocol, read_only) = (0, false);
+    let writer = Writer::default().int(protocol).long(last_zxid).int(timeout_ms);
+    writer.long(session).bytes(password).bool(read_only).into_bytes()
+}
+
+/// The server's answer to the first message.
+pub(super) struct ConnectReply {
+    /// How long the session lasts without a sign of life; 0 if it has ended.
+    pub(super) timeout_ms: i32,
+    pub(super) session: i64,
+    pub(super) password: Vec<u8>,
+}
+
+impl ConnectReply {
+    pub(super) fn read(bytes: &[u8]) -> Read<Self> {
+        let mut reader = Reader(bytes);
+        let _protocol = reader.int()?;
+        Ok(ConnectReply {
+            timeout_ms: reader.int()?,
+            session: reader.long()?,
+            password: reader.bytes()?,
+        })
+    }
+}
+
+/// Puts the header of a request before its body.
+pub(super) fn request(xid: i32, opcode: i32, body: &[u8]) -> Vec<u8> {
+    let mut message = Writer::default().int(xid).int(opcode).into_bytes();
+    message.extend(body);
+    message
+}
+
+/// Credentials in ZooKeeper's scheme `digest`.
+pub(super) fn digest(user: &str, password: &str) -> Vec<u8> {
+    let any = 0;
+    let writer = Writer::default().int(any).text("digest");
+    writer.text(&format!("{user}:{password}")).into_bytes()
+}
+
+/// The start of each message from the server, except the first.
+#[derive(Clone, Copy)]
+pub(super) struct ReplyHeader {
+    pub(super) xid: i32,
+    pub(super) zxid: i64,
+    pub(super) code: Code,
+}
+
+impl ReplyHeader {
+    /// Reads the header, and returns it with the rest of the message.
+    pub(super) fn read(bytes: &[u8]) -> Read<(Self, &[u8])> {
+        let mut reader = Reader(bytes);
+        let header = ReplyHeader {
+            xid: reader.int()?,
+            zxid: reader.long()?,
+            code: Code(reader.int()?),
+        };
+        Ok((header, reader.0))
+    }
+}
+
+/// What the message of a watch says: the number of the event's kind, and the path of the node.
+pub(super) fn event(body: &[u8]) -> Read<(i32, String)> {
+    let mut reader = Reader(body);
+    let kind = reader.int()?;
+    let _state = reader.int()?;
+    Ok((kind, reader.text()?))
+}
+
+pub(super) fn path(path: &str) -> Vec<u8> {
+    Writer::default().text(path).into_bytes()
+}
+
+pub(super) fn watched(path: &str, watch: bool) -> Vec<u8> {
+    Writer::default().text(path).bool(watch).into_bytes()
+}
+
+fn versioned(writer: Writer, version: Option<i32>) -> Writer {
+    writer.int(version.unwrap_or(-1))
+}
+
+pub(super) fn delete(path: &str, version: Option<i32>) -> Vec<u8> {
+    versioned(Writer::default().text(path), version).into_bytes()
+}
+
+pub(super) fn set_data(path: &str, data: &[u8], version: Option<i32>) -> Vec<u8> {
+    versioned(Writer::default().text(path).bytes(data), version).into_bytes()
+}
+
+fn write_create(writer: Writer, path: &str, data: &[u8], acl: Acl, flags: i32) -> Writer {
+    let (scheme, id) = match acl {
+        Acl::Open => ("world", "anyone"),
+        Acl::Creator => ("auth", ""),
+    };
+    let entries = 1;
+    let writer = writer.text(path).bytes(data);
+    writer.int(entries).int(ALL).text(scheme).text(id).int(flags)
+}
+
+pub(super) fn create(path: &str, data: &[u8], mode: Mode, acl: Acl) -> Vec<u8> {
+    write_create(Writer::default(), path, data, acl, mode as i32).into_bytes()
+}
+
+pub(super) fn create_container(path: &str, acl: Acl) -> Vec<u8> {
+    write_create(Writer::default(), path, &[], acl, CONTAINER).into_bytes()
+}
+
+pub(super) fn multi(ops: &[Op]) -> Vec<u8> {
+    let header = |writer: Writer, kind, is_end| writer.int(kind).bool(is_end).int(-1);
+    let mut writer = Writer::default();
+    for op in ops {
+        writer = match op {
+            Op::Check(path, version) => versioned(header(writer, opcode::CHECK, false).text(path), *version),
+            Op::Create(path, data, mode, acl) => {
+                let writer = header(writer, opcode::CREATE, false);
+                write_create(writer, path, data, *acl, *mode as i32)
+            }
+            Op::Delete(path, version) => {
+                versioned(header(writer, opcode::DELETE, false).text(path), *version)
+            }
+            Op::SetData(path, data, version) => {
+                let writer = header(writer, opcode::SET_DATA, false).text(path).bytes(data);
+                versioned(writer, *version)
+            }
+        };
+    }
+    header(writer, -1, true).into_bytes()
+}
+
+fn read_stat(reader: &mut Reader<'_>) -> Read<Stat> {
+    Ok(Stat {
+        czxid: reader.long()?,
+        mzxid: reader.long()?,
+        ctime: reader.long()?,
+        mtime: reader.long()?,
+        version: reader.int()?,
+        cversion: reader.int()?,
+        aversion: reader.int()?,
+        ephemeral_owner: reader.long()?,
+        data_length: reader.int()?,
+        num_children: reader.int()?,
+        pzxid: reader.long()?,
+    })
+}
+
+pub(super) fn stat(body: &[u8]) -> Read<Stat> {
+    read_stat(&mut Reader(body))
+}
+
+pub(super) fn text(body: &[u8]) -> Read<String> {
+    Reader(body).text()
+}
+
+pub(super) fn data(body: &[u8]) -> Read<(Vec<u8>, Stat)> {
+    let mut reader = Reader(body);
+    Ok((reader.bytes()?, read_stat(&mut reader)?))
+}
+
+pub(super) fn children(body: &[u8]) -> Read<(Vec<String>, Stat)> {
+    let mut reader = Reader(body);
+    Ok((reader.texts()?, read_stat(&mut reader)?))
+}
+
+/// Reads the results of a transaction. The header of its reply has no error even if the transaction failed: the results
+/// then are errors, with the number 0 for the operations before the first one that failed.
+pub(super) fn outcome(zxid: i64, body: &[u8]) -> Read<Outcome> {
+    let mut reader = Reader(body);
+    let (mut results, mut index, mut refused) = (Vec::new(), 0, None);
+    loop {
+        let (kind, is_end, _) = (reader.int()?, reader.bool()?, reader.int()?);
+        if is_end {
+            break;
+        }
+        match kind {
+            opcode::CHECK => results.push(Done::Checked),
+            opcode::CREATE => results.push(Done::Created(reader.text()?)),
+            // Versions after 3.8.0 may answer with the node's state too.
+            opcode::CREATE_2 => {
+                results.push(Done::Created(reader.text()?));
+                read_stat(&mut reader)?;
+            }
+            opcode::DELETE => results.push(Done::Deleted),
+            opcode::SET_DATA => results.push(Done::Set(read_stat(&mut reader)?)),
+            opcode::ERROR => {
+                let code = Code(reader.int()?);
+                if code.0 != 0 && refused.is_none() {
+                    refused = Some(Outcome::Refused { index, code });
+                }
+            }
+            _ => return Err(Malformed),
+        }
+        index += 1;
+    }
+    match refused {
+        Some(refused) => Ok(refused),
+        // Errors of number 0 alone say nothing.
+        None if results.len() < index => Err(Malformed),
+        None => Ok(Outcome::Done { zxid, results }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

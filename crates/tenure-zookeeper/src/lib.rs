@@ -1,0 +1,13 @@
+#![doc = include_str!("docs.md")]
+
+#[doc(hidden)]
+pub mod client;
+mod config;
+mod error;
+mod locks;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub use config::{Config, Layout, Tls};
+pub use locks::{LockEvidence, ZookeeperStore};
+pub use tenure_endpoint::{Credentials, Host, Secret, StoreUrl};

@@ -1,0 +1,325 @@
+//! Acquiring: places the node of a claim, or looks which contenders are before it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    AcquireReply, BackendError, Claim, ClaimId, Evidence, Fairness, Grant, HANDOVER_WINDOW, Instant, Mode,
+};
+
+use super::contenders::{Standing, standing};
+use super::evidence::LockEvidence;
+use super::kinds::check_take;
+use super::names::LEASES;
+use super::profile::tokens;
+use super::requests::{Found, placed_but};
+use super::store::Locks;
+use super::table::{Known, Placed, Spot};
+use super::targets::Target;
+use crate::client::Mode as NodeMode;
+use crate::config::Layout;
+
+impl Locks {
+    pub(super) async fn acquire(
+        self: Arc<Self>,
+        claim: Arc<Claim>,
+        not_after: Instant,
+    ) -> Result<AcquireReply, BackendError> {
+        claim.check(&self.profile.limits)?;
+        check_take(claim.mode)?;
+        if !self.profile.serves(claim.mode, claim.fairness) {
+            let message = format!(
+                "the layout `{}` has no locks of this kind and order: use the layout `curator`",
+                self.profile.layout
+            );
+            return Err(BackendError::unsupported(message));
+        }
+        let turn = self.table.turn(&claim.at).await;
+        let reply = self.acquire_in_turn(&claim, not_after).await;
+        self.table.end_turn(claim.at.id, turn);
+        self.placed.notify_one();
+        reply
+    }
+
+    async fn acquire_in_turn(
+        self: &Arc<Self>,
+        claim: &Claim,
+        not_after: Instant,
+    ) -> Result<AcquireReply, BackendError> {
+        let id = claim.at.id;
+        let in_flight = match self.table.know(id) {
+            Known::Ended => return Ok(AcquireReply::Ended),
+            Known::Placed(placed) => return self.poll(claim, *placed).await,
+            Known::Unplaced(_) if self.now() > not_after => return Ok(AcquireReply::TooLate),
+            Known::Unplaced(in_flight) => in_flight.filter(|spot| spot.session.is_alive()),
+        };
+        let spot = match in_flight {
+            Some(spot) => {
+                if let Some(found) = self.find(id, &spot).await? {
+                    self.table.settled(id);
+                    let placed = self.put(claim, spot, found);
+                    return self.poll(claim, placed).await;
+                }
+                spot
+            }
+            None => {
+                self.table.settled(id);
+                let folder = self.names.folder(&claim.at.key, claim.mode.kind());
+                let lease = self.profile.limits.lease(claim.lease);
+                self.reserve(id, lease, folder).await?
+            }
+        };
+        if claim.fairness == Fairness::Unfair {
+            let mut standing = self.look(claim, &spot, None).await?;
+            if standing != Some(Standing::Granted) {
+                // The server may not have seen a release that the caller knows of.
+                spot.session.client.sync(&spot.folder).await?;
+                standing = self.look(claim, &spot, None).await?;
+            }
+            if let Some(standing) = standing.filter(|standing| *standing != Standing::Granted) {
+                self.table.unplace(id);
+                return self.refuse(claim, standing);
+            }
+        }
+        let Some((placed, sent)) = self.place(claim, spot).await? else {
+            self.table.unplace(id);
+            return Ok(self.waiting(claim));
+        };
+        self.settle(claim, placed, sent, not_after).await
+    }
+
+    /// Creates the node of a claim. `None` if another claim has the node, in the layout `ephemeral`.
+    async fn place(&self, claim: &Claim, spot: Spot) -> Result<Option<(Placed, Instant)>, BackendError> {
+        if self.config.layout == Layout::Ephemeral {
+            return self.place_node(claim, spot).await;
+        }
+        let name = self.names.contender(claim.at.id, claim.mode);
+        let (path, mode) = (format!("{}/{name}", spot.folder), NodeMode::EphemeralSequential);
+        let data = self.value(claim).write();
+        match self.create(&spot.session.client, &path, &data, mode).await {
+            Ok((created, sent)) => {
+                let found = Found {
+                    nodes: vec![created.path],
+                    czxid: created.czxid,
+                    version: 0,
+                };
+                Ok(Some((self.put(claim, spot, found), sent)))
+            }
+            Err(error) => {
+                self.table.not_placed(claim.at.id, &error, self.now());
+                Err(error)
+            }
+        }
+    }
+
+    /// Records the nodes of a claim.
+    pub(super) fn put(&self, claim: &Claim, spot: Spot, found: Found) -> Placed {
+        let lease = (spot.session.counts_from(), spot.session.timeout());
+        let placed = Placed {
+            spot,
+            nodes: found.nodes,
+            version: found.version,
+            czxid: found.czxid,
+            value: self.value(claim),
+            granted: None,
+            target: Target::Lock,
+            asked: self.profile.limits.lease(claim.lease),
+            lease,
+            ends: lease.0 + lease.1,
+        };
+        self.table.place(claim.at.id, placed.clone());
+        placed
+    }
+
+    /// Answers by the state of a claim whose node was created by a request that was sent at `sent`. Removes the node if the claim
+    /// must not wait, or came too late.
+    pub(super) async fn settle(
+        self: &Arc<Self>,
+        claim: &Claim,
+        placed: Placed,
+        sent: Instant,
+        not_after: Instant,
+    ) -> Result<AcquireReply, BackendError> {
+        let standing = self.look(claim, &placed.spot, Some(&placed)).await;
+        let standing = standing.map_err(placed_but)?;
+        if self.now() > not_after {
+            self.remove(&placed).await.map_err(placed_but)?;
+            self.table.unplace(claim.at.id);
+            return Ok(AcquireReply::TooLate);
+        }
+        self.conclude(claim, placed, standing, sent).await
+    }
+
+    /// Asks for the state of a claim that has its node, which restarts its lease.
+    async fn poll(self: &Arc<Self>, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
+        let standing = match placed.granted {
+            Some(_) => Some(Standing::Granted),
+            None => self.look(claim, &placed.spot, Some(&placed)).await?,
+        };
+        self.conclude(claim, placed, standing, Instant::ORIGIN).await
+    }
+
+    /// Answers by the state of a claim, which is `None` if its node is missing. `proved_at` is when the last request was sent
+    /// whose reply proves that the claim was not evicted.
+    async fn conclude(
+        self: &Arc<Self>,
+        claim: &Claim,
+        mut placed: Placed,
+        standing: Option<Standing>,
+        mut proved_at: Instant,
+    ) -> Result<AcquireReply, BackendError> {
+        let (id, is_fair) = (claim.at.id, claim.fairness == Fairness::Fifo);
+        match standing {
+            Some(Standing::Granted) => {}
+            Some(Standing::Waits { behind }) if is_fair => {
+                return Ok(self.waits(claim, &placed, Target::Node(behind)));
+            }
+            Some(Standing::WaitsForPermits) if is_fair => {
+                let permits = format!("{}/{LEASES}", self.names.lock(&claim.at.key));
+                return Ok(self.waits(claim, &placed, Target::Folder(permits)));
+            }
+            Some(standing) => {
+                self.remove(&placed).await.map_err(placed_but)?;
+                self.table.unplace(id);
+                return self.refuse(claim, standing);
+            }
+            None => {
+                let is_alive = self.own(id, &placed).await.map_err(placed_but)?.is_some();
+                return Ok(match is_alive {
+                    true => self.waiting(claim),
+                    false => AcquireReply::Ended,
+                });
+            }
+        }
+        if let Mode::Permits { take, .. } = claim.mode
+            && placed.granted.is_none()
+        {
+            match self.take(claim, &placed, take).await? {
+                Some(taken) => (placed, proved_at) = taken,
+                None => return Ok(AcquireReply::Ended),
+            }
+        }
+        // Until then, no evictor has let another claim go first: it waits as long after its mark.
+        if self.now() - proved_at >= HANDOVER_WINDOW {
+            proved_at = self.now();
+            match self.confirm(id, &placed).await.map_err(placed_but)? {
+                Some(confirmed) => placed = confirmed,
+                None => return Ok(AcquireReply::Ended),
+            }
+        }
+        Ok(self.grant(id, &placed, proved_at))
+    }
+
+    /// Answers a claim that holds its lock, as a request has proved that was sent at `sent`.
+    fn grant(self: &Arc<Self>, id: ClaimId, placed: &Placed, sent: Instant) -> AcquireReply {
+        let (mut from, mut lease) = self.lease(placed, placed.asked, sent, true);
+        let ends = from + lease;
+        if placed.granted.is_none() {
+            // The whole lease is shown, of which a part has passed.
+            lease = placed.spot.session.timeout();
+            from = ends - lease;
+        } else if ends == placed.ends {
+            (from, lease) = placed.lease;
+        }
+        let tokens = placed
+            .granted
+            .or_else(|| tokens(placed.czxid, placed.value.grants));
+        let is_there = self.table.update(id, placed.czxid, |placed| {
+            (placed.granted, placed.lease, placed.ends) = (tokens, (from, lease), ends);
+        });
+        // The claim may have ended meanwhile.
+        if !is_there {
+            return AcquireReply::Ended;
+        }
+        let mut grant = Grant::new(tokens, from, lease);
+        grant.confirmed_from = sent;
+        grant.evidence = Some(Evidence::new(LockEvidence::new(id, placed, self)));
+        AcquireReply::Granted(grant)
+    }
+
+    /// The start and length of a claim's lease, after a request that was sent at `sent`. A holder's ends with what is proved of its
+    /// session; a waiter need not know when its session ends.
+    pub(super) fn lease(
+        &self,
+        placed: &Placed,
+        asked: Duration,
+        sent: Instant,
+        is_granted: bool,
+    ) -> (Instant, Duration) {
+        let session = &placed.spot.session;
+        let timeout = session.timeout();
+        let lease = match asked < placed.asked {
+            true => asked.min(timeout),
+            false => timeout,
+        };
+        let proved = session.counts_from() + timeout;
+        match is_granted {
+            true => (sent, lease.min(proved - sent)),
+            false => (sent, lease),
+        }
+    }
+
+    /// Answers a claim that waits for the target.
+    fn waits(&self, claim: &Claim, placed: &Placed, target: Target) -> AcquireReply {
+        let (from, lease) = self.lease(placed, placed.asked, self.now(), false);
+        self.watched.set(claim.at.id, target.clone());
+        self.table.update(claim.at.id, placed.czxid, |placed| {
+            (placed.target, placed.ends) = (target, from + lease);
+        });
+        self.waiting(claim)
+    }
+
+    /// Answers a claim that has no node, by the state that it would have.
+    fn refuse(&self, claim: &Claim, standing: Standing) -> Result<AcquireReply, BackendError> {
+        match standing {
+            Standing::OtherKind(held) => Err(BackendError::mismatch(held, claim.mode.kind())),
+            _ => Ok(self.waiting(claim)),
+        }
+    }
+
+    fn waiting(&self, claim: &Claim) -> AcquireReply {
+        let limits = &self.profile.limits;
+        AcquireReply::Waiting {
+            ahead: None,
+            poll_after: limits.expiry_slack.min(limits.lease(claim.lease) / 3),
+        }
+    }
+
+    /// Returns the state of a claim behind the contenders before its node; without a node, behind all. `None` if its node is
+    /// missing.
+    async fn look(
+        &self,
+        claim: &Claim,
+        spot: &Spot,
+        own: Option<&Placed>,
+    ) -> Result<Option<Standing>, BackendError> {
+        let client = &spot.session.client;
+        if self.config.layout == Layout::Ephemeral {
+            return self.look_at_node(client, &spot.folder, own).await;
+        }
+        let (mut earlier, names) = self.children(client, &spot.folder).await?;
+        if let Some(own) = own {
+            let Some(at) = earlier.iter().position(|one| one.path == own.nodes[0]) else {
+                return Ok(None);
+            };
+            earlier.truncate(at);
+        }
+        let (mode, kind) = (claim.mode, claim.mode.kind());
+        // A claim that was answered before has the lock's kind.
+        if own.is_none_or(|own| own.target == Target::Lock)
+            && let Some(other) = self.other_kind(claim, client, &earlier, &names).await?
+            && other != kind
+        {
+            return Ok(Some(Standing::OtherKind(other)));
+        }
+        let Mode::Permits { take, of } = mode else {
+            return Ok(Some(standing(mode, &earlier)));
+        };
+        Ok(Some(match standing(Mode::Exclusive, &earlier) {
+            Standing::Granted if !self.has_room(client, &claim.at.key, take, of).await? => {
+                Standing::WaitsForPermits
+            }
+            standing => standing,
+        }))
+    }
+}

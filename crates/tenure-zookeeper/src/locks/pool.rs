@@ -1,0 +1,178 @@
+//! Choosing a session for each claim, or opening one, and listening to the bells of sessions.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tenure_backend::{BackendError, ClaimId, Invalidation};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::sessions::{Session, marks};
+use super::store::Locks;
+use super::table::Spot;
+use crate::client::{Code, Event, Mode, code, is_session_end};
+
+/// The most sessions of one store.
+const MAX_SESSIONS: usize = 4;
+
+/// The length of the session that is opened first: the lease that claims usually have.
+pub(super) const USUAL_LEASE: Duration = Duration::from_secs(30);
+
+/// The pause after an attempt to open a session.
+const OPEN_AGAIN: Duration = Duration::from_millis(100);
+
+/// The pause before a bell is read again after an error.
+const READ_AGAIN: Duration = Duration::from_millis(100);
+
+impl Locks {
+    /// Chooses a session for a claim with this lease, and reserves a spot in it.
+    pub(super) async fn reserve(
+        self: &Arc<Self>,
+        id: ClaimId,
+        lease: Duration,
+        folder: String,
+    ) -> Result<Spot, BackendError> {
+        let _choosing = self.sessions.choosing.lock().await;
+        let session = self.session(lease).await?;
+        let spot = Spot { session, folder };
+        self.table.reserve(id, &spot);
+        Ok(spot)
+    }
+
+    /// A session for requests that belong to no claim.
+    pub(super) async fn any_session(self: &Arc<Self>) -> Result<Arc<Session>, BackendError> {
+        let is_fresh = |session: &&Arc<Session>| session.is_fresh(self.now(), self.config.tick_time);
+        let open = self.sessions.pool.lock().iter().find(is_fresh).cloned();
+        match open {
+            Some(session) => Ok(session),
+            None => {
+                let _choosing = self.sessions.choosing.lock().await;
+                self.session(self.profile.limits.lease(USUAL_LEASE)).await
+            }
+        }
+    }
+
+    async fn session(self: &Arc<Self>, lease: Duration) -> Result<Arc<Session>, BackendError> {
+        if let Some(session) = self.choose(lease) {
+            return Ok(session);
+        }
+        let opened = Session::open(self.config.clone(), &self.names, &*self.clock, lease).await;
+        let session = match (opened, self.last_resort(lease)) {
+            (Ok(session), _) => Arc::new(session),
+            (Err(error), Some(session)) if error.is_transient() => return Ok(session),
+            (Err(error), _) => {
+                // sleep: servers without a leader refuse at once, and callers try again at once.
+                sleep(OPEN_AGAIN).await;
+                return Err(error);
+            }
+        };
+        self.create_bell(&session).await?;
+        if self.is_closed() {
+            return Err(BackendError::closed());
+        }
+        self.sessions.pool.lock().push(session.clone());
+        let (heard, is_heard) = watch::channel(false);
+        let mut tasks = self.sessions.tasks.lock();
+        // Forgets those of sessions that have ended.
+        while tasks.try_join_next().is_some() {}
+        let keep = session
+            .clone()
+            .keep(self.clock.clone(), self.config.tick_time, is_heard);
+        tasks.spawn(keep);
+        tasks.spawn(listen(Arc::downgrade(self), session.clone(), heard));
+        Ok(session)
+    }
+
+    /// A session of this length that is not fresh. Its requests wait for the next connection.
+    fn last_resort(&self, lease: Duration) -> Option<Arc<Session>> {
+        let pool = self.sessions.pool.lock();
+        let is_usable = |session: &&Arc<Session>| session.is_alive() && session.asked == lease;
+        pool.iter().find(is_usable).cloned()
+    }
+
+    /// Returns the session that was opened for this length of lease, or `None` to open one. With the most sessions open, takes
+    /// the next longer one, replaces one that no claim uses, or takes the longest.
+    fn choose(&self, lease: Duration) -> Option<Arc<Session>> {
+        let mut pool = self.sessions.pool.lock();
+        pool.retain(|session| session.is_alive());
+        let (now, tick) = (self.now(), self.config.tick_time);
+        let fresh = || pool.iter().filter(|session| session.is_fresh(now, tick));
+        if let Some(session) = fresh().find(|session| session.asked == lease) {
+            return Some(session.clone());
+        }
+        if pool.len() < MAX_SESSIONS {
+            return None;
+        }
+        let longer = fresh().filter(|session| session.asked > lease);
+        if let Some(session) = longer.min_by_key(|session| session.asked) {
+            return Some(session.clone());
+        }
+        match pool.iter().position(|session| !self.table.uses(session.id)) {
+            Some(unused) => {
+                let unused = pool.swap_remove(unused);
+                // If it fails, the session expires.
+                tokio::spawn(async move { unused.client.close().await });
+                None
+            }
+            None => pool.iter().max_by_key(|session| session.asked).cloned(),
+        }
+    }
+
+    async fn create_bell(&self, session: &Session) -> Result<(), BackendError> {
+        match self
+            .create(&session.client, &session.bell, &[], Mode::Ephemeral)
+            .await
+        {
+            Err(error) if code(&error) != Some(Code::NODE_EXISTS) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reports the claims that a bell names.
+    fn report(&self, bell: &[u8]) {
+        for mark in marks(bell) {
+            if let Some(key) = self.table.lock_of(mark.id) {
+                self.hints.push(Some(mark.id.client()), &Invalidation::Key(key));
+            }
+        }
+    }
+
+    /// Records the loss of all claims of a session.
+    fn session_ended(&self, session: &Session) {
+        self.table.end_session(session.id, self.now(), session.timeout());
+        self.hints.push(None, &Invalidation::All);
+    }
+}
+
+/// Watches a session's bell, reports the claims that it names, and ends all claims when the session has ended.
+async fn listen(store: Weak<Locks>, session: Arc<Session>, heard: watch::Sender<bool>) {
+    loop {
+        let read = session.client.get_data_watched(&session.bell).await;
+        let Some(locks) = store.upgrade() else { return };
+        match read {
+            Ok((data, _, mut bell)) => {
+                locks.report(&data);
+                drop(locks);
+                heard.send_replace(true);
+                let event = bell.fired().await;
+                heard.send_replace(false);
+                if let Some(locks) = store.upgrade().filter(|_| event == Event::Reconnected) {
+                    locks.hints.push(None, &Invalidation::All);
+                }
+            }
+            Err(error) if is_session_end(&error) => return locks.session_ended(&session),
+            Err(error) => {
+                let is_missing = code(&error) == Some(Code::NO_NODE);
+                if !is_missing {
+                    // The connection may have been replaced.
+                    locks.hints.push(None, &Invalidation::All);
+                }
+                if !is_missing || locks.create_bell(&session).await.is_err() {
+                    drop(locks);
+                    // sleep: no event tells when ZooKeeper answers again.
+                    sleep(READ_AGAIN).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Renewing: one transaction for each session, which checks the nodes of its claims.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tenure_backend::{BackendError, Batch, Instant, Loss, Mode, Phase, RenewReply, RenewRequest};
+
+use super::names::name;
+use super::store::Locks;
+use super::table::{Known, Placed};
+use crate::client::{Mode as NodeMode, Op, Outcome, is_session_end};
+
+/// The most nodes that one transaction checks: with the longest paths, ZooKeeper still reads it.
+const MAX_CHECKS: usize = 500;
+
+/// A renewal of a claim that is placed in the phase that was asked for.
+struct Renewal {
+    /// The position in the batch.
+    at: usize,
+    request: RenewRequest,
+    placed: Placed,
+}
+
+impl Locks {
+    pub(super) async fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
+        let too_many = self.profile.limits.check_batch(batch.len());
+        let mut replies: HashMap<usize, RenewReply> = HashMap::new();
+        let mut by_session: HashMap<i64, Vec<Renewal>> = HashMap::new();
+        let count = batch.len();
+        for (at, request) in batch.into_iter().enumerate() {
+            let begun = match &too_many {
+                Ok(()) => self.begin_renewal(&request).await,
+                Err(error) => Err(RenewReply::Unknown(error.clone())),
+            };
+            match begun {
+                Ok(placed) => {
+                    let renewals = by_session.entry(placed.spot.session.id).or_default();
+                    renewals.push(Renewal { at, request, placed });
+                }
+                Err(reply) => _ = replies.insert(at, reply),
+            }
+        }
+        let mut renewing = Vec::new();
+        for mut renewals in by_session.into_values() {
+            while !renewals.is_empty() {
+                let rest = renewals.split_off(renewals.len().min(MAX_CHECKS));
+                renewing.push(self.renew_in_session(std::mem::replace(&mut renewals, rest)));
+            }
+        }
+        replies.extend(join_all(renewing).await.into_iter().flatten());
+        let missing = || RenewReply::Gone(Loss::Missing);
+        (0..count)
+            .map(|at| replies.remove(&at).unwrap_or_else(missing))
+            .collect()
+    }
+
+    /// Checks a request, and downgrades its claim if that is asked for. Returns where the claim is placed, or the reply if it is
+    /// not renewed.
+    async fn begin_renewal(&self, request: &RenewRequest) -> Result<Placed, RenewReply> {
+        request.check(&self.profile).map_err(RenewReply::Unknown)?;
+        let id = request.claim.id;
+        let gone = || RenewReply::Gone(self.table.loss(id));
+        let placed = self.table.placed(id).ok_or_else(gone)?;
+        let is_granted = placed.granted.is_some();
+        if request.only != Phase::Either && is_granted != (request.only == Phase::Granted) {
+            return Err(RenewReply::Gone(Loss::Missing));
+        }
+        let mode = request.mode(placed.value.mode).map_err(RenewReply::Unknown)?;
+        if mode == placed.value.mode {
+            return Ok(placed);
+        }
+        let turn = self.table.turn(&request.claim).await;
+        let downgraded = match self.table.know(id) {
+            Known::Placed(placed) => self.downgrade(request, &placed).await,
+            _ => Ok(()),
+        };
+        self.table.end_turn(id, turn);
+        downgraded.map_err(RenewReply::Unknown)?;
+        self.table.placed(id).ok_or_else(gone)
+    }
+
+    /// Turns a write claim into a read claim, as Curator does: its new node has the number of the one before, and so its place.
+    async fn downgrade(&self, request: &RenewRequest, placed: &Placed) -> Result<(), BackendError> {
+        let id = request.claim.id;
+        let write = &placed.nodes[0];
+        let number = name(write).rsplit_once("__").map_or("", |(_, number)| number);
+        let read = self.names.contender(id, Mode::Read);
+        let read = format!("{}/{read}{number}", placed.spot.folder);
+        let mut value = placed.value.clone();
+        (value.mode, value.granted_at) = (Mode::Read, Some(placed.czxid));
+        let mut ops = placed.deletes();
+        ops.push(Op::Create(
+            read.clone(),
+            value.write(),
+            NodeMode::Ephemeral,
+            self.config.acl,
+        ));
+        match placed.spot.session.client.multi(&ops).await? {
+            Outcome::Done { zxid, .. } => {
+                self.table.update(id, placed.czxid, |placed| {
+                    (placed.nodes, placed.version, placed.czxid) = (vec![read], 0, zxid);
+                    placed.value = value;
+                });
+            }
+            Outcome::Refused { .. } => {
+                // An earlier request was carried out and not answered, or the claim is lost.
+                if let Some(own) = self.own(id, placed).await?.filter(|own| own.nodes[0] == read) {
+                    self.table.update(id, own.czxid, |placed| placed.value = value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Renews claims of one session. Returns the replies with the positions of their requests.
+    async fn renew_in_session(&self, mut renewals: Vec<Renewal>) -> Vec<(usize, RenewReply)> {
+        let mut replies = Vec::new();
+        // Each round that is refused ends or changes at least one claim.
+        while let Some(first) = renewals.first() {
+            let session = first.placed.spot.session.clone();
+            let checks_of = |renewal: &Renewal| renewal.placed.unchanged();
+            let checks: Vec<Op> = renewals.iter().flat_map(checks_of).collect();
+            let sent = self.now();
+            match session.client.multi(&checks).await {
+                Ok(Outcome::Done { .. }) => {
+                    let renewed = renewals
+                        .iter()
+                        .map(|renewal| (renewal.at, self.renewed(renewal, sent)));
+                    replies.extend(renewed);
+                    return replies;
+                }
+                Ok(Outcome::Refused { index, .. }) => {
+                    let positions = renewals.iter().enumerate();
+                    let mut position =
+                        positions.flat_map(|(at, renewal)| checks_of(renewal).into_iter().map(move |_| at));
+                    let Some(refused) = position.nth(index) else {
+                        return replies;
+                    };
+                    let mut renewal = renewals.swap_remove(refused);
+                    let id = renewal.request.claim.id;
+                    match self.own(id, &renewal.placed).await {
+                        Ok(Some(own)) => {
+                            renewal.placed = own;
+                            renewals.push(renewal);
+                        }
+                        Ok(None) => replies.push((renewal.at, RenewReply::Gone(self.table.loss(id)))),
+                        Err(error) => replies.push((renewal.at, RenewReply::Unknown(error))),
+                    }
+                }
+                Err(error) => {
+                    let is_end = is_session_end(&error);
+                    replies.extend(renewals.into_iter().map(|renewal| {
+                        let id = renewal.request.claim.id;
+                        if is_end {
+                            self.lose(id, &renewal.placed, Loss::Session);
+                            return (renewal.at, RenewReply::Gone(self.table.loss(id)));
+                        }
+                        (renewal.at, RenewReply::Unknown(error.clone()))
+                    }));
+                    return replies;
+                }
+            }
+        }
+        replies
+    }
+
+    /// Renews a claim that was checked by a request which was sent at `sent`.
+    fn renewed(&self, renewal: &Renewal, sent: Instant) -> RenewReply {
+        let Renewal { request, placed, .. } = renewal;
+        let id = request.claim.id;
+        let asked = self.profile.limits.lease(request.lease);
+        let (held_from, lease) = self.lease(placed, asked, sent, placed.granted.is_some());
+        let mut ends = held_from + lease;
+        let is_alive = self.table.update(id, placed.czxid, |placed| {
+            ends = request.end(placed.ends, ends);
+            (placed.lease, placed.ends) = ((held_from, ends - held_from), ends);
+        });
+        match is_alive {
+            true => RenewReply::Alive {
+                held_from,
+                lease: ends - held_from,
+            },
+            false => RenewReply::Gone(self.table.loss(id)),
+        }
+    }
+}

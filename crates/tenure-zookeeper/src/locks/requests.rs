@@ -1,0 +1,171 @@
+//! Requests that several verbs send: creating nodes with the containers above them, and finding a claim's nodes.
+
+use tenure_backend::{BackendError, ClaimId, Effect, Fault, Instant};
+
+use super::contenders::{Contender, contenders};
+use super::names::{LEASES, LOCKS, name, parent, uuid_of};
+use super::store::Locks;
+use super::table::Spot;
+use crate::client::{Client, Code, Created, Mode, Op, Outcome, code};
+use crate::config::Layout;
+use crate::error::refused;
+
+/// How often a request is repeated that had no effect, because other clients have changed the lock meanwhile.
+pub(super) const MAX_REPEATS: u32 = 8;
+
+/// Error for a request that was repeated too often. None of them had an effect.
+pub(super) fn unsettled() -> BackendError {
+    let message = "other clients of ZooKeeper change this lock all the time: try again";
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}
+
+/// Error for a lock whose node, or one above it, cannot have children.
+pub(super) fn is_ephemeral() -> BackendError {
+    let message = "the lock's node, or one above it, is an ephemeral node of ZooKeeper: another program, or the layout `ephemeral`, \
+         holds a lock there";
+    BackendError::new(Fault::UnknownKind, Effect::None, message)
+}
+
+/// Error for a claim that was placed before a request failed.
+pub(super) fn placed_but(error: BackendError) -> BackendError {
+    let message = "the claim was placed, but its state could not be read";
+    BackendError::because(error.fault(), Effect::Unknown, message, error)
+}
+
+/// The nodes of a claim, as they were found.
+pub(super) struct Found {
+    pub(super) nodes: Vec<String>,
+    pub(super) czxid: i64,
+    pub(super) version: i32,
+}
+
+impl Locks {
+    /// Creates a node, and missing containers above it. Returns when the request was sent that created it.
+    pub(super) async fn create(
+        &self,
+        client: &Client,
+        path: &str,
+        data: &[u8],
+        mode: Mode,
+    ) -> Result<(Created, Instant), BackendError> {
+        for _ in 0..MAX_REPEATS {
+            let sent = self.now();
+            let created = client.create(path, data, mode, self.config.acl).await;
+            let refused = created.as_ref().err().and_then(code);
+            match refused {
+                Some(Code::NO_NODE) => self.create_containers(client, parent(path)).await?,
+                Some(Code::NO_CHILDREN_FOR_EPHEMERALS) => return Err(is_ephemeral()),
+                _ => return created.map(|created| (created, sent)),
+            }
+        }
+        Err(unsettled())
+    }
+
+    /// Creates a container, and those above it that are missing.
+    pub(super) async fn create_containers(&self, client: &Client, path: &str) -> Result<(), BackendError> {
+        let mut missing = vec![path];
+        // Begins with the lowest one: a user may lack the permission to create nodes further up.
+        while let Some(path) = missing.last().filter(|path| !path.is_empty())
+            && !self.create_container(client, path).await?
+        {
+            missing.push(parent(path));
+        }
+        missing.pop();
+        while let Some(path) = missing.pop() {
+            self.create_container(client, path).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates a container. Returns false if its parent is missing.
+    async fn create_container(&self, client: &Client, path: &str) -> Result<bool, BackendError> {
+        let created = client.create_container(path, self.config.acl).await;
+        let refused = created.as_ref().err().and_then(code);
+        match refused {
+            Some(Code::NO_NODE) => Ok(false),
+            Some(Code::NODE_EXISTS) => Ok(true),
+            Some(Code::NO_CHILDREN_FOR_EPHEMERALS) => Err(is_ephemeral()),
+            _ => created.map(|_| true),
+        }
+    }
+
+    /// Reads the contenders below a node, the oldest first, and all names. There are none if the node is missing.
+    pub(super) async fn children(
+        &self,
+        client: &Client,
+        folder: &str,
+    ) -> Result<(Vec<Contender>, Vec<String>), BackendError> {
+        match client.get_children(folder).await {
+            Ok((children, _)) => Ok((contenders(folder, children.clone()), children)),
+            Err(error) if code(&error) == Some(Code::NO_NODE) => Ok((Vec::new(), Vec::new())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Finds the nodes of a claim, after a request of its session was not answered. An earlier request cannot create a node
+    /// after that: the leader has put it before the `sync`, or refuses it because the session has moved.
+    pub(super) async fn find(&self, id: ClaimId, spot: &Spot) -> Result<Option<Found>, BackendError> {
+        let client = &spot.session.client;
+        client.sync(&spot.folder).await?;
+        let mut folders = vec![spot.folder.clone()];
+        if name(&spot.folder) == LOCKS {
+            folders.insert(0, format!("{}/{LEASES}", parent(&spot.folder)));
+        }
+        for folder in &folders {
+            let nodes = match self.config.layout {
+                Layout::Ephemeral => vec![self.names.own(id), spot.folder.clone()],
+                _ => self.of_claim(client, folder, id).await?,
+            };
+            let Some(first) = nodes.first() else { continue };
+            match client.get_data(first).await {
+                Ok((_, stat)) if stat.ephemeral_owner == spot.session.id => {
+                    let (czxid, version) = (stat.czxid, stat.version);
+                    return Ok(Some(Found {
+                        nodes,
+                        czxid,
+                        version,
+                    }));
+                }
+                Ok(_) => {}
+                Err(error) if code(&error) == Some(Code::NO_NODE) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The nodes below a node whose names say that they belong to a claim.
+    pub(super) async fn of_claim(
+        &self,
+        client: &Client,
+        folder: &str,
+        id: ClaimId,
+    ) -> Result<Vec<String>, BackendError> {
+        let (contenders, _) = self.children(client, folder).await?;
+        let own = contenders
+            .into_iter()
+            .filter(|one| one.name.uuid == Some(uuid_of(id)));
+        Ok(own.map(|one| one.path).collect())
+    }
+}
+
+/// Deletes the nodes of a claim in one step. Returns false if the first one is missing: the claim has left.
+pub(super) async fn delete_all(client: &Client, nodes: &[String]) -> Result<bool, BackendError> {
+    let mut deletes: Vec<Op> = nodes.iter().map(|node| Op::Delete(node.clone(), None)).collect();
+    while !deletes.is_empty() {
+        match client.multi(&deletes).await? {
+            Outcome::Done { .. } => return Ok(true),
+            Outcome::Refused {
+                index: 0,
+                code: Code::NO_NODE,
+            } => return Ok(false),
+            // A permit that was deleted by hand.
+            Outcome::Refused {
+                index,
+                code: Code::NO_NODE,
+            } => _ = deletes.remove(index),
+            Outcome::Refused { code, .. } => return Err(refused(code)),
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,133 @@
+//! One ZooKeeper for all cases that run at a time, and a node for each.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_backend::{Backend, BackendError, Call, Clock};
+use tenure_servers::{Data, Proxy, Way, ZooKeeper};
+use tenure_testkit::{Link, SlowClient, Subject};
+use tenure_zookeeper::{Config, StoreUrl, ZookeeperStore};
+
+/// The server's unit of time.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Leases of a minute, which cases ask for.
+const LONG: &str = "maxSessionTimeout=60000\n";
+
+fn config(url: &str) -> Config {
+    Config::from_url(&StoreUrl::parse(url).expect("a URL")).expect("settings")
+}
+
+/// A node of its own on a server that cases share.
+#[derive(Clone)]
+pub(crate) struct Case {
+    pub(crate) server: Arc<Mutex<ZooKeeper>>,
+    pub(crate) node: String,
+    /// Where clients connect to, if not to the server itself.
+    pub(crate) via: Option<SocketAddr>,
+    /// Options of the URL.
+    pub(crate) options: &'static str,
+    /// Whether the case is alone on its server.
+    pub(crate) restarts: bool,
+}
+
+impl Case {
+    fn on(server: Arc<Mutex<ZooKeeper>>, restarts: bool) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let node = format!("case-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        Case {
+            server,
+            node,
+            via: None,
+            options: "tick_time=500ms",
+            restarts,
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let address = self.via.unwrap_or_else(|| self.server.lock().address());
+        format!("zookeeper://{address}/{}?{}", self.node, self.options)
+    }
+
+    /// The path of a node.
+    pub(crate) fn path(&self, below: &str) -> String {
+        format!("/{}/{below}", self.node)
+    }
+}
+
+/// A case on the server that ends with the last case that uses it.
+pub(crate) async fn shared() -> Case {
+    static SERVER: Mutex<Weak<Mutex<ZooKeeper>>> = Mutex::new(Weak::new());
+    let mut shared = SERVER.lock();
+    let server = shared.upgrade().unwrap_or_else(|| {
+        let started = Arc::new(Mutex::new(
+            ZooKeeper::start_with(TICK, LONG).expect("ZooKeeper starts"),
+        ));
+        *shared = Arc::downgrade(&started);
+        started
+    });
+    Case::on(server, false)
+}
+
+/// A case on a server of its own, which it may restart.
+pub(crate) async fn alone() -> Case {
+    Case::on(
+        Arc::new(Mutex::new(
+            ZooKeeper::start_with(TICK, LONG).expect("ZooKeeper starts"),
+        )),
+        true,
+    )
+}
+
+impl Subject for Case {
+    fn client(&self) -> Call<Arc<dyn Backend>> {
+        Call::new(ZookeeperStore::open(config(&self.url())))
+    }
+
+    fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        // sleep: ZooKeeper's clock cannot be moved.
+        Box::pin(tokio::time::sleep(time))
+    }
+
+    fn client_on(&self, _: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>> {
+        None
+    }
+
+    fn restart(&self) -> Option<Call<()>> {
+        let server = self.server.clone();
+        self.restarts.then(|| {
+            Call::new(async move {
+                server.lock().restart(Data::Kept).expect("ZooKeeper starts again");
+                Ok(())
+            })
+        })
+    }
+
+    fn slow_client(&self) -> Option<Call<SlowClient>> {
+        let (address, node) = (self.server.lock().address(), self.node.clone());
+        let options = self.options;
+        Some(Call::new(async move {
+            let proxy = Proxy::start(address).await.expect("a port is free");
+            let url = format!("zookeeper://{}/{node}?{options}", proxy.address());
+            let backend = ZookeeperStore::open(config(&url)).await?;
+            let link = Arc::new(SlowProxy(proxy));
+            Ok::<_, BackendError>(SlowClient { backend, link })
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct SlowProxy(Proxy);
+
+impl Link for SlowProxy {
+    fn delay(&self, requests: Duration, answers: Duration) {
+        self.0.delay(Way::ToServer, requests);
+        self.0.delay(Way::ToClient, answers);
+    }
+}

@@ -1,0 +1,595 @@
+//! What the conformance suite cannot see: the nodes and sessions in ZooKeeper, and other programs that use them.
+
+mod case;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use case::{Case, alone, shared};
+use futures_util::{FutureExt, StreamExt};
+use tenure_backend::{
+    AcquireReply, Cause, Claim, Effect, Fault, HANDOVER_WINDOW, HolderId, Invalidation, LockKey, Loss, Mode,
+    Phase, ReleaseRequest, ReleaseTarget,
+};
+use tenure_servers::{Proxy, Way};
+use tenure_testkit::suite::{Fixture, TestClient};
+use tenure_zookeeper::client::{Acl, Client, Event, Mode as NodeMode};
+use tenure_zookeeper::{Config, LockEvidence, StoreUrl, ZookeeperStore};
+
+/// Time limit for what a test waits for.
+const SOON: Duration = Duration::from_secs(10);
+
+fn key(name: &str) -> LockKey {
+    LockKey::new(name).expect("a name")
+}
+
+/// A session of another program.
+async fn raw(case: &Case) -> Client {
+    let url = format!("zookeeper://{}", case.server.lock().address());
+    let config = Config::from_url(&StoreUrl::parse(&url).expect("a URL")).expect("settings");
+    Client::connect(config, Duration::from_secs(60))
+        .await
+        .expect("a session")
+}
+
+async fn proxy(case: &Case) -> Proxy {
+    let address = case.server.lock().address();
+    Proxy::start(address).await.expect("a port is free")
+}
+
+/// The names of a node's children, sorted.
+async fn children(raw: &Client, path: &str) -> Vec<String> {
+    let mut children = raw.get_children(path).await.expect("children").0;
+    children.sort();
+    children
+}
+
+/// The node of a granted claim.
+async fn node_of(client: &TestClient, claim: &Arc<Claim>) -> LockEvidence {
+    let grant = client.granted(claim).await;
+    let evidence = grant.evidence.expect("ZooKeeper proves its grants");
+    evidence.get::<LockEvidence>().expect("of this type").clone()
+}
+
+/// Creates a contender as Curator's mutex does.
+async fn foreign(raw: &Client, case: &Case, name: &str) -> String {
+    let folder = case.path(name);
+    // Fails if it exists.
+    let _ = raw.create_container(&folder, Acl::Open).await;
+    let path = format!("{folder}/_c_4f7c5c5e-0000-4000-8000-000000000000-lock-");
+    let created = raw.create(&path, b"127.0.0.1", NodeMode::EphemeralSequential, Acl::Open);
+    created.await.expect("a node").path
+}
+
+#[tokio::test]
+async fn the_node_of_a_claim_is_as_curator_names_it() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case).await);
+    for (name, mode, word) in [
+        ("mutex", Mode::Exclusive, "-lock-0000000000"),
+        ("reader", Mode::Read, "-__READ__0000000000"),
+        ("writer", Mode::Write, "-__WRIT__0000000000"),
+    ] {
+        let claim = client.claim(&key(name), mode);
+        let node = node_of(&client, &claim).await;
+        let (folder, own) = node.path.rsplit_once('/').expect("a path");
+        assert_eq!(folder, case.path(name));
+        assert!(
+            own.starts_with("_c_") && own.len() == 3 + 36 + word.len() && own.ends_with(word),
+            "{own}"
+        );
+        let stat = raw.exists(&node.path).await.expect("a reply").expect("a node");
+        assert_eq!(stat.czxid, node.czxid);
+        assert_ne!(stat.ephemeral_owner, 0);
+    }
+    let held = client.claim(&key("writer/2"), Mode::Write);
+    let write = node_of(&client, &held).await.path;
+    client.downgrades(&held).await;
+    let left = children(&raw, &case.path("writer/2")).await;
+    let read = write
+        .rsplit_once('/')
+        .expect("a path")
+        .1
+        .replace("__WRIT__", "__READ__");
+    assert_eq!(left, [read]);
+}
+
+#[tokio::test]
+async fn a_foreign_holder_excludes_and_can_be_evicted() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let node = foreign(&raw, &case, "k").await;
+    let claim = client.queues(&key("k"), Mode::Exclusive).await;
+    let status = client.status(&key("k")).await.expect("it is held");
+    let id: Arc<str> = node.rsplit_once('/').expect("a path").1.into();
+    assert_eq!(status.holders[0].id, HolderId::Foreign(id.clone()));
+    let reader = client.try_acquire(&client.claim(&key("k"), Mode::Read)).await;
+    assert!(reader.is_err(), "a foreign contender is a mutex: {reader:?}");
+    let target = ReleaseTarget::Foreign {
+        key: key("k"),
+        id: id.clone(),
+    };
+    let evicted = client.send_release(ReleaseRequest {
+        target,
+        cause: Cause::Evicted { by: None },
+        successor: None,
+        cooldown: Duration::ZERO,
+    });
+    assert_eq!(evicted.await.freed, [HolderId::Foreign(id)]);
+    client.granted(&claim).await;
+}
+
+#[tokio::test]
+async fn kazoos_contenders_exclude_ours() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case).await);
+    raw.create_container(&case.path("k"), Acl::Open)
+        .await
+        .expect("a node");
+    let path = case.path("k/4f7c5c5e000040008000000000000000__lock__");
+    let created = raw
+        .create(&path, b"", NodeMode::EphemeralSequential, Acl::Open)
+        .await;
+    client.finds_busy(&key("k"), Mode::Exclusive).await;
+    client.finds_busy(&key("k"), Mode::Read).await;
+    raw.delete(&created.expect("a node").path, None)
+        .await
+        .expect("it is deleted");
+    client.finds_free(&key("k"), Mode::Exclusive).await;
+}
+
+#[tokio::test]
+async fn nested_names_do_not_exclude_each_other() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case).await);
+    client.holds(&key("a"), Mode::Exclusive).await;
+    foreign(&raw, &case, "a/b").await;
+    client.finds_busy(&key("a/b"), Mode::Exclusive).await;
+    let listed = client.list("a", 10).await;
+    assert_eq!(listed.len(), 2, "{listed:?}");
+}
+
+#[tokio::test]
+async fn a_lock_below_an_ephemeral_node_is_refused() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let created = raw
+        .create(&case.path("k"), b"", NodeMode::Ephemeral, Acl::Open)
+        .await;
+    created.expect("a node");
+    for (name, mode) in [
+        ("k", Mode::Exclusive),
+        ("k/a", Mode::Read),
+        ("k/a/b", Mode::Exclusive),
+    ] {
+        let refusal = client.try_acquire(&client.fair(&key(name), mode)).await;
+        let refusal = refusal.expect_err("an ephemeral node has no children");
+        assert_eq!(
+            (refusal.fault(), refusal.effect()),
+            (Fault::UnknownKind, Effect::None),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn claims_share_a_session_and_end_by_themselves() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let [renewed, silent] = ["a", "b"].map(|name| client.short_lease(&key(name), Mode::Exclusive));
+    let mut owners = Vec::new();
+    for claim in [&renewed, &silent] {
+        let path = node_of(&client, claim).await.path;
+        owners.push(
+            raw.exists(&path)
+                .await
+                .expect("a reply")
+                .expect("a node")
+                .ephemeral_owner,
+        );
+    }
+    assert_eq!(owners[0], owners[1]);
+    for _ in 0..4 {
+        fixture.pass(Duration::from_secs(1)).await;
+        client.stays_alive(&renewed, Phase::Granted).await;
+    }
+    assert_eq!(
+        children(&raw, &case.path("b")).await,
+        [""; 0],
+        "it was not renewed"
+    );
+    assert_eq!(client.is_gone(&silent, Phase::Granted).await, Loss::Expired);
+}
+
+#[tokio::test]
+async fn a_store_opens_four_sessions_at_most() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let client = fixture.client().await;
+    let mut sessions = std::collections::BTreeSet::new();
+    let raw = raw(&case).await;
+    // The first session, of 30 s, is replaced when no other length is left.
+    for (lease, expected) in [(5, 5), (6, 6), (7, 7), (4, 5), (10, 30), (40, 40), (50, 40)] {
+        let claim = client.claim_as(&key(&lease.to_string()), Mode::Exclusive, |claim| {
+            claim.lease = Duration::from_secs(lease);
+        });
+        let grant = client.granted(&claim).await;
+        assert_eq!(grant.lease, Duration::from_secs(expected), "{lease}");
+        if lease == 10 {
+            client.release(&claim).await.freed_it(&claim);
+            continue;
+        }
+        let path = node_of(&client, &claim).await.path;
+        sessions.insert(
+            raw.exists(&path)
+                .await
+                .expect("a reply")
+                .expect("a node")
+                .ephemeral_owner,
+        );
+    }
+    assert_eq!(sessions.len(), 4);
+}
+
+#[tokio::test]
+async fn a_refused_try_creates_no_node() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    clients[0].holds(&key("k"), Mode::Exclusive).await;
+    let cversion = async || {
+        let stat = raw.exists(&case.path("k")).await.expect("a reply");
+        stat.expect("a node").cversion
+    };
+    let before = cversion().await;
+    let tried = clients[1].claim(&key("k"), Mode::Exclusive);
+    let reply = clients[1].acquire(&tried).await;
+    assert!(matches!(reply, AcquireReply::Waiting { .. }), "{reply:?}");
+    assert_eq!(cversion().await, before);
+}
+
+/// R18: a create whose reply is lost leaves no node behind, whether its claim is withdrawn or acquired again.
+#[tokio::test]
+async fn a_lost_reply_to_a_create_leaves_no_node() {
+    let case = shared().await;
+    let proxy = proxy(&case).await;
+    let options = "tick_time=500ms&command_timeout=300ms";
+    let through = Case {
+        via: Some(proxy.address()),
+        options,
+        ..case.clone()
+    };
+    let fixture = Fixture::new(through).await;
+    let (client, raw) = (fixture.client().await, raw(&case).await);
+    // Opens the session, and creates the node of the lock.
+    client.finds_free(&key("k"), Mode::Exclusive).await;
+    for round in 0..10 {
+        let claim = client.fair(&key("k"), Mode::Exclusive);
+        proxy.hold(Way::ToClient);
+        let reply = client.acquire_by(&claim, client.now() + SOON).await;
+        assert_eq!(reply.expect_err("no reply comes").effect(), Effect::Unknown);
+        assert_eq!(children(&raw, &case.path("k")).await.len(), 1, "it was created");
+        proxy.cut();
+        proxy.heal();
+        if round % 2 == 0 {
+            client.granted(&claim).await;
+            assert_eq!(children(&raw, &case.path("k")).await.len(), 1);
+        }
+        client.withdraw(&claim).await.freed_it(&claim);
+        assert_eq!(children(&raw, &case.path("k")).await, [""; 0]);
+    }
+}
+
+/// Other claims keep the session alive, so nothing else would remove the node.
+#[tokio::test]
+async fn an_unanswered_create_is_withdrawn_after_the_lease() {
+    let case = shared().await;
+    let proxy = proxy(&case).await;
+    let through = Case {
+        via: Some(proxy.address()),
+        options: "tick_time=500ms&command_timeout=300ms",
+        ..case.clone()
+    };
+    let fixture = Fixture::new(through).await;
+    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let short = |name: &str| {
+        let mut claim = Claim::clone(&client.fair(&key(name), Mode::Exclusive));
+        claim.lease = Duration::from_secs(3);
+        Arc::new(claim)
+    };
+    client.finds_free(&key("k"), Mode::Exclusive).await;
+    let kept = short("kept");
+    client.granted(&kept).await;
+    proxy.hold(Way::ToClient);
+    let reply = client.acquire_by(&short("k"), client.now() + SOON).await;
+    assert_eq!(reply.expect_err("no reply comes").effect(), Effect::Unknown);
+    proxy.cut();
+    proxy.heal();
+    assert_eq!(children(&raw, &case.path("k")).await.len(), 1, "it was created");
+    let end = Instant::now() + SOON;
+    while !children(&raw, &case.path("k")).await.is_empty() {
+        assert!(Instant::now() < end, "the node of the claim stays");
+        client.stays_alive(&kept, Phase::Granted).await;
+        // sleep: the pace of renewals.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    client.stays_alive(&kept, Phase::Granted).await;
+}
+
+/// Closes a session, as an operator can: its password follows from its number.
+fn close_session(case: &Case, session: i64) {
+    const MASK: u64 = (1 << 48) - 1;
+    let mut seed = (session.cast_unsigned() ^ 0xb341_5c00 ^ 0x5_deec_e66d) & MASK;
+    let mut password = Vec::new();
+    for _ in 0..4 {
+        seed = seed.wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & MASK;
+        password.extend(((seed >> 16) as u32).to_le_bytes());
+    }
+    let (protocol, zxid, timeout, length, read_only) = (0_i32, 0_i64, 60_000_i32, 16_i32, 0_u8);
+    let mut connect = protocol.to_be_bytes().to_vec();
+    connect.extend(zxid.to_be_bytes());
+    connect.extend(timeout.to_be_bytes());
+    connect.extend(session.to_be_bytes());
+    connect.extend(length.to_be_bytes());
+    connect.extend(&password);
+    connect.push(read_only);
+    let (xid, close) = (1_i32, -11_i32);
+    let close = [xid.to_be_bytes(), close.to_be_bytes()].concat();
+    let mut stream = TcpStream::connect(case.server.lock().address()).expect("a connection");
+    for message in [connect, close] {
+        let length = i32::try_from(message.len()).expect("it is short").to_be_bytes();
+        stream
+            .write_all(&[&length[..], &message].concat())
+            .expect("it is sent");
+    }
+    let mut replies = Vec::new();
+    stream
+        .read_to_end(&mut replies)
+        .expect("the server closes the connection");
+    assert_eq!(replies.len(), 61, "it answers both: {replies:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_session_is_reported_at_once() {
+    let case = shared().await;
+    let proxy = proxy(&case).await;
+    let through = Case {
+        via: Some(proxy.address()),
+        ..case.clone()
+    };
+    let client = Fixture::new(through).await.client().await;
+    let raw = raw(&case).await;
+    for _ in 0..5 {
+        // The only session has this length, so no hint comes from another one.
+        let claim = client.claim_as(&key("k"), Mode::Exclusive, |claim| {
+            claim.lease = Duration::from_secs(30);
+        });
+        let node = node_of(&client, &claim).await.path;
+        let stat = raw.exists(&node).await.expect("a reply").expect("a node");
+        let hints = client.backend().clone().invalidations(claim.at.id.client());
+        let mut hints = hints.expect("ZooKeeper reports losses");
+        assert_eq!(hints.next().await, Some(Invalidation::All));
+        // Otherwise the holder would take its session over again before it is closed.
+        proxy.refuse();
+        proxy.cut();
+        close_session(&case, stat.ephemeral_owner);
+        let closed = Instant::now();
+        proxy.heal();
+        let told = tokio::time::timeout(SOON, hints.next()).await;
+        assert_eq!(told, Ok(Some(Invalidation::All)));
+        assert_eq!(client.is_gone(&claim, Phase::Granted).await, Loss::Session);
+        assert!(
+            closed.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            closed.elapsed()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_holder_learns_of_its_eviction_at_once() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let clients = fixture.two().await;
+    let mut learned = Vec::new();
+    for _ in 0..9 {
+        let claim = clients[0].holds(&key("k"), Mode::Exclusive).await;
+        let hints = clients[0].backend().clone().invalidations(claim.at.id.client());
+        let mut hints = hints.expect("ZooKeeper reports losses");
+        assert_eq!(hints.next().await, Some(Invalidation::All));
+        let begun = Instant::now();
+        let evicting = clients[1].evict(&claim, "alice");
+        let (told, released) = tokio::join!(tokio::time::timeout(SOON, hints.next()), evicting);
+        assert_eq!(told.expect("soon"), Some(Invalidation::Key(key("k"))));
+        learned.push(begun.elapsed());
+        released.freed_it(&claim);
+        let by = Some("alice".into());
+        assert_eq!(
+            clients[0].is_gone(&claim, Phase::Granted).await,
+            Loss::Evicted { by }
+        );
+    }
+    learned.sort();
+    assert!(learned[4] < Duration::from_millis(100), "{learned:?}");
+}
+
+#[tokio::test]
+async fn an_eviction_marks_10_ms_before_it_deletes() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        let claim = clients[0].claim(&key("k"), Mode::Exclusive);
+        let node = node_of(&clients[0], &claim).await.path;
+        let mut marked = raw.get_data_watched(&node).await.expect("data").2;
+        let mut deleted = raw.get_children_watched(&node).await.expect("children").2;
+        let eviction = clients[1].send_release(ReleaseRequest {
+            target: ReleaseTarget::Claim(claim.at.clone()),
+            cause: Cause::Evicted { by: None },
+            successor: None,
+            cooldown: HANDOVER_WINDOW,
+        });
+        let pause = async {
+            assert_eq!(marked.fired().await, Event::DataChanged);
+            let marked = Instant::now();
+            assert_eq!(deleted.fired().await, Event::Deleted);
+            marked.elapsed()
+        };
+        let (released, pause) = tokio::join!(eviction, pause);
+        released.freed_it(&claim);
+        pauses.push(pause);
+    }
+    pauses.sort();
+    assert!(
+        pauses[4] >= HANDOVER_WINDOW - Duration::from_millis(1),
+        "{pauses:?}"
+    );
+}
+
+#[tokio::test]
+async fn each_waiter_is_woken_once() {
+    const WAITERS: usize = 20;
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let [holder, waiter] = fixture.two().await;
+    let mut held = holder.claim(&key("k"), Mode::Exclusive);
+    holder.granted(&held).await;
+    let mut queue = Vec::new();
+    for _ in 0..WAITERS {
+        let claim = waiter.queues(&key("k"), Mode::Exclusive).await;
+        let wakes = waiter.watch(&claim).await.expect("a watch");
+        queue.push((claim, wakes));
+    }
+    for at in 0..WAITERS {
+        let client = if at == 0 { &holder } else { &waiter };
+        client.release(&held).await.freed_it(&held);
+        let (claim, wakes) = &mut queue[at];
+        let woken = tokio::time::timeout(SOON, wakes.next()).await;
+        assert_eq!(woken, Ok(Some(())), "waiter {at}");
+        waiter.granted(claim).await;
+        held = claim.clone();
+        let others = queue.iter_mut().map(|(_, wakes)| wakes.next().now_or_never());
+        assert_eq!(others.flatten().count(), 0, "only waiter {at} is woken");
+    }
+}
+
+#[tokio::test]
+async fn a_polite_request_to_revoke_is_no_loss() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    for evicts in [false, true] {
+        let claim = clients[0].claim(&key("k"), Mode::Exclusive);
+        let node = node_of(&clients[0], &claim).await.path;
+        raw.set_data(&node, b"__REVOKE__", None)
+            .await
+            .expect("it is written");
+        clients[0].stays_alive(&claim, Phase::Granted).await;
+        raw.set_data(&node, b"__REVOKE__", None)
+            .await
+            .expect("it is written");
+        match evicts {
+            true => {
+                clients[1].evict(&claim, "alice").await.freed_it(&claim);
+                let by = Some("alice".into());
+                assert_eq!(
+                    clients[0].is_gone(&claim, Phase::Granted).await,
+                    Loss::Evicted { by }
+                );
+            }
+            false => clients[0].release(&claim).await.freed_it(&claim),
+        }
+        clients[1].finds_free(&key("k"), Mode::Exclusive).await;
+    }
+}
+
+#[tokio::test]
+async fn a_holder_removes_its_node_if_its_evictor_died() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    let claim = clients[0].claim(&key("k"), Mode::Exclusive);
+    let node = node_of(&clients[0], &claim).await.path;
+    let mark = format!("tenure1-evicted mutex {} 1 alice", claim.at.id);
+    raw.set_data(&node, mark.as_bytes(), None)
+        .await
+        .expect("it is written");
+    assert_eq!(clients[1].status(&key("k")).await, None, "it counts as gone");
+    let by = Some("alice".into());
+    assert_eq!(
+        clients[0].is_gone(&claim, Phase::Granted).await,
+        Loss::Evicted { by }
+    );
+    clients[1]
+        .granted_soon(&clients[1].claim(&key("k"), Mode::Exclusive))
+        .await;
+}
+
+#[tokio::test]
+async fn an_eviction_works_without_a_bell() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    let bells = case.path("%tenure");
+    for _ in 0..3 {
+        let claim = clients[0].holds(&key("k"), Mode::Exclusive).await;
+        for bell in children(&raw, &bells).await {
+            // Fails if its client has created it again meanwhile.
+            let _ = raw.delete(&format!("{bells}/{bell}"), None).await;
+        }
+        clients[1].evict(&claim, "alice").await.freed_it(&claim);
+        clients[0].is_gone(&claim, Phase::Granted).await;
+        clients[1].finds_free(&key("k"), Mode::Exclusive).await;
+    }
+}
+
+#[tokio::test]
+async fn the_examination_compares_the_servers_tick() {
+    let case = shared().await;
+    let address = case.server.lock().address();
+    let examine = async |hosts: String, tick: &str| {
+        let url = format!("zookeeper://{hosts}/{}?tick_time={tick}", case.node);
+        let config = Config::from_url(&StoreUrl::parse(&url).expect("a URL")).expect("settings");
+        let store = ZookeeperStore::open(config).await.expect("a server answers");
+        format!("{:?}", store.examine().await.expect("a reply"))
+    };
+    let right = examine(address.to_string(), "500ms").await;
+    assert!(!right.contains("tickTime"), "{right}");
+    let longer = examine(address.to_string(), "400ms").await;
+    assert!(
+        longer.contains("Warning") && longer.contains("`tickTime` of 500ms"),
+        "{longer}"
+    );
+    // No server listens on port 1.
+    let unsafe_and_down = examine(format!("{address},127.0.0.1:1"), "200ms").await;
+    for expected in [
+        "Danger",
+        "more than twice the 200ms",
+        "127.0.0.1:1 cannot be reached",
+    ] {
+        assert!(unsafe_and_down.contains(expected), "{unsafe_and_down}");
+    }
+}
+
+#[tokio::test]
+async fn a_closed_store_leaves_its_session_to_expire() {
+    let case = alone().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let [closed, other] = fixture.two().await;
+    let claim = closed.short_lease(&key("k"), Mode::Exclusive);
+    closed.granted(&claim).await;
+    closed.backend().clone().close().await.expect("it closes");
+    other.finds_busy(&key("k"), Mode::Exclusive).await;
+    other
+        .granted_within(&other.claim(&key("k"), Mode::Exclusive), SOON)
+        .await;
+}
