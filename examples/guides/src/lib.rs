@@ -2,6 +2,7 @@
 //! `tests/commands.rs` runs the shell commands of the guides.
 
 mod choosing_a_lock;
+mod coming_from_curator;
 mod coming_from_flock;
 mod coming_from_redisson;
 mod readme;

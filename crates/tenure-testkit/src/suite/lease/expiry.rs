@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{AcquireReply, Claim, Guarantee, LockKey, Loss, Mode, Phase, Reach, RenewRequest};
+use tenure_backend::{
+    AcquireReply, Claim, Guarantee, HolderId, LockKey, Loss, Mode, Phase, Reach, RenewRequest,
+};
 
 use crate::suite::{Fixture, TestClient, permits};
 
@@ -112,7 +114,9 @@ pub async fn releasing_an_expired_claim_frees_no_other_claim(fixture: Fixture) {
     let ([late, other], key) = (fixture.two().await, fixture.key());
     let claim = expired(&fixture, &late, &key, Mode::Exclusive).await;
     let next = other.holds(&key, Mode::Exclusive).await;
-    late.release(&claim).await.freed_nothing();
+    // A slow member of a quorum may have placed the claim after its lease had ended elsewhere: then its release frees it.
+    let freed = late.release(&claim).await.freed;
+    assert!(!freed.contains(&HolderId::Claim(next.at.id)), "{freed:?}");
     other.stays_alive(&next, Phase::Granted).await;
 }
 
