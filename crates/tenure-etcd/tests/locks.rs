@@ -282,6 +282,25 @@ async fn a_claim_that_ended_during_a_fault_frees_its_lock() {
 }
 
 #[tokio::test]
+async fn an_examination_names_a_member_that_does_not_answer() {
+    let case = shared().await;
+    let address = case.server.lock().address();
+    let url = format!("etcd://{address},127.0.0.1:1/{}", case.prefix);
+    let config = Config::from_url(&StoreUrl::parse(&url).expect("a URL")).expect("settings");
+    let backend = EtcdStore::open(config).await.expect("a member answers");
+    let findings = backend.examine().await.expect("it is examined");
+    let about = |words: &str| {
+        findings
+            .iter()
+            .filter(|finding| finding.what.contains(words))
+            .count()
+    };
+    assert_eq!(about("does not answer"), 1, "{findings:?}");
+    assert_eq!(about("the member 127.0.0.1:1 does not answer"), 1, "{findings:?}");
+    assert_eq!(about("asks for no password"), 1, "{findings:?}");
+}
+
+#[tokio::test]
 async fn a_revoked_lease_is_reported_at_once() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;

@@ -1,6 +1,6 @@
 //! The baseline for etcd: one transaction to lock and one to unlock, over Tenure's own connection.
 //!
-//! It promises less than Tenure: no queue, no wake-up, and one lease for all keys that nobody renews. `waiting` implements the
+//! It promises less than Tenure: no queue, no wake-up, and one lease for all keys that is not renewed. `waiting` implements the
 //! wait.
 
 use tenure_etcd::client::{

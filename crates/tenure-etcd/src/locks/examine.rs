@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tenure_backend::{BackendError, Finding, Instant};
+use tenure_backend::{BackendError, Fault, Finding, Instant};
 
 use super::names;
 use super::store::Locks;
-use crate::client::{AlarmType, Client, DeleteRangeRequest, MemberInfo, StatusResponse};
+use crate::client::{AlarmType, Client, DeleteRangeRequest, StatusResponse};
 
 /// etcd's quota for the database, unless its operator has set another one.
 const USUAL_QUOTA: i64 = 2 << 30;
@@ -30,8 +30,8 @@ impl Locks {
             self.client.members().await?,
             self.client.alarms().await?,
         );
-        let mut findings = self.missing_members(&members.members).await;
         let voting = members.members.iter().filter(|member| !member.is_learner).count();
+        let mut findings = self.missing_members(voting).await;
         if voting > 1 && revokes_renewed_leases(&status.version) {
             findings.push(Finding::warning(
                 format!("etcd {} may end leases that were just renewed (fixed in 3.4.31 and 3.5.13)", status.version),
@@ -53,17 +53,16 @@ impl Locks {
         if self.config.is_anonymous() {
             findings.push(Finding::note(
                 "etcd asks for no password",
-                "whoever can reach a member can delete the locks",
+                "every program that reaches a member can delete the locks",
             ));
         }
-        findings.extend(writes(&self.client, || self.now()).await);
+        findings.extend(writes(&self.client, || self.now()).await?);
         Ok(findings)
     }
 
-    /// What the cluster lacks: members, an answer of the members that the URL names, or their names in the URL.
-    async fn missing_members(&self, members: &[MemberInfo]) -> Vec<Finding> {
+    /// Findings on the members: the cluster has too few, some of those in the URL do not answer, or the URL names only one.
+    async fn missing_members(&self, voting: usize) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let voting = members.iter().filter(|member| !member.is_learner).count();
         let plural = if voting == 1 { "" } else { "s" };
         if voting < 3 {
             findings.push(Finding::note(
@@ -79,7 +78,7 @@ impl Locks {
             if let Err(error) = answer {
                 findings.push(Finding::warning(
                     format!("the member {host} does not answer: {error}"),
-                    "if so many fail that no majority is left, no lock can be acquired or renewed",
+                    "without a majority of the members, no lock can be acquired or renewed",
                 ));
             }
         }
@@ -114,7 +113,7 @@ fn database(status: &StatusResponse) -> Option<Finding> {
 }
 
 /// How long a write takes: it is answered once a majority of the members has it on disk.
-async fn writes(client: &Client, now: impl Fn() -> Instant) -> Option<Finding> {
+async fn writes(client: &Client, now: impl Fn() -> Instant) -> Result<Option<Finding>, BackendError> {
     let mut took = Vec::new();
     for _ in 0..WRITES {
         let begun = now();
@@ -123,11 +122,14 @@ async fn writes(client: &Client, now: impl Fn() -> Instant) -> Option<Finding> {
             key: names::examined().into(),
             range_end: Vec::new(),
         };
-        if let Err(error) = client.delete_range(nothing).await {
-            return Some(Finding::warning(
-                format!("this user cannot write below `\\x01tenure/`: {error}"),
-                "no lock can be acquired: grant it `readwrite` there",
-            ));
+        match client.delete_range(nothing).await {
+            Err(error) if error.fault() == Fault::Denied => {
+                return Ok(Some(Finding::danger(
+                    format!("this user cannot write below `\\x01tenure/`: {error}"),
+                    "no lock can be acquired: grant it `readwrite` there",
+                )));
+            }
+            written => _ = written?,
         }
         took.push(now() - begun);
     }
@@ -137,9 +139,9 @@ async fn writes(client: &Client, now: impl Fn() -> Instant) -> Option<Finding> {
     let consequence = "each acquisition and release waits for the disks of a majority of the members";
     if median >= VERY_SLOW_WRITE {
         let worse = format!("{consequence}, and such slow disks make members lose their leader");
-        return Some(Finding::warning(words, worse));
+        return Ok(Some(Finding::warning(words, worse)));
     }
-    (median >= SLOW_WRITE).then(|| Finding::note(words, consequence))
+    Ok((median >= SLOW_WRITE).then(|| Finding::note(words, consequence)))
 }
 
 /// Returns whether a leader of this version that was paused may revoke leases which another leader has renewed.

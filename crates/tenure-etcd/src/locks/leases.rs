@@ -93,9 +93,9 @@ impl Lease {
         (state.is_open, state.is_alive) = (false, false);
     }
 
-    /// Ends the lease if its last confirmed keep-alive is so long ago that no claim on it counts as alive, and returns whether
-    /// it has ended. etcd may still have it, because answers to keep-alives were lost. So no claim uses it, or keeps it alive,
-    /// from now on.
+    /// Ends the lease if its last confirmed keep-alive is a lease's length ago: then no claim on it counts as alive. Returns
+    /// whether it has ended. etcd may still have the lease, because answers to keep-alives were lost; the client uses it no
+    /// more, and does not keep it alive.
     pub(super) fn ends_unless_kept(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
         if now >= state.kept.at + self.ttl {
