@@ -59,7 +59,7 @@ local function extend(owner, lease)
     end
     if mode == 'W' or tonumber(lease) >= left then
         redis.call('PEXPIRE', name, lease)
-    elseif before >= left then
+    elseif tonumber(lease) < before then
         settle()
     end
 end
