@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tenure_backend::{BackendError, Effect, Fault};
+
 use crate::duration::InvalidDuration;
 
 /// The part of a store URL that is wrong. The message says what to write instead.
@@ -139,6 +141,12 @@ pub enum InvalidUrl {
         /// What is wrong with the value.
         source: InvalidDuration,
     },
+    /// The value of an option is 0, and must be longer.
+    #[error("`{name}` must be longer than 0")]
+    Zero {
+        /// The option's name.
+        name: String,
+    },
     /// The value of an option is not one of the words that it allows.
     #[error("the option `{name}` takes {choices}")]
     Choice {
@@ -200,4 +208,9 @@ impl fmt::Display for Part {
             Self::Option(name) => write!(f, "the option `{name}`"),
         }
     }
+}
+
+/// Error for settings that cannot be used.
+pub(crate) fn invalid(message: impl fmt::Display) -> BackendError {
+    BackendError::new(Fault::Invalid, Effect::None, message.to_string())
 }

@@ -17,6 +17,7 @@ mod redaction;
 mod secret;
 #[cfg(feature = "tls")]
 mod tls;
+mod tls_settings;
 mod url;
 
 pub use duration::{InvalidDuration, parse_duration};
@@ -30,4 +31,5 @@ pub use password_file::{PasswordFile, PasswordFileError, read_password_file};
 pub use secret::Secret;
 #[cfg(feature = "tls")]
 pub use tls::{TlsError, Verification, system_authorities, tls_config, tls_config_verifying};
+pub use tls_settings::Tls;
 pub use url::StoreUrl;

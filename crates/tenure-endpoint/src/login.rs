@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 use tenure_backend::{BackendError, Effect, Fault};
 
+use crate::error::invalid;
+use crate::options::Options;
 use crate::password_file::{PasswordFileError, read_password_file};
 use crate::secret::Secret;
+use crate::url::StoreUrl;
 
 /// A user and a password, as a program's callback returns them.
 ///
@@ -98,7 +101,7 @@ impl Login {
         }
         let mut password = password.cloned();
         if let Some(path) = file {
-            let read = read_password_file(path).map_err(|error| invalid(&error.to_string()))?;
+            let read = read_password_file(path).map_err(invalid)?;
             if read.readable_by_all {
                 tracing::warn!(path = %path.display(), "everyone on this machine can read the password file: chmod 600 it");
             }
@@ -111,6 +114,29 @@ impl Login {
             password_file: file.filter(|path| path.is_file()).map(Path::to_owned),
             source: None,
         })
+    }
+
+    /// Takes the user and password of a URL, and its option `password_file`, for a store whose users all have names and
+    /// passwords.
+    ///
+    /// # Errors
+    /// As [`new`](Login::new), and `Invalid` for a user without a password, which may be a misplaced password, as in
+    /// `etcd://PASSWORD@HOST`, and for a password without a user.
+    pub fn of_named_user(url: &StoreUrl, options: &Options) -> Result<Self, BackendError> {
+        let login = Login::new(url.user(), url.password(), options.path("password_file"))?;
+        let scheme = url.scheme();
+        if login.lacks_password() {
+            // The message does not repeat the user name, because it may be a misplaced password.
+            return Err(invalid(format!(
+                "the URL names a user and no password: write `{scheme}://USER:PASSWORD@HOST`, or name a file with `password_file`"
+            )));
+        }
+        if login.user.is_none() && login.password.is_some() {
+            return Err(invalid(format!(
+                "the URL has a password and no user: write `{scheme}://USER:PASSWORD@HOST`"
+            )));
+        }
+        Ok(login)
     }
 
     /// Sets the user.
@@ -204,10 +230,6 @@ impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Source(..)")
     }
-}
-
-fn invalid(message: &str) -> BackendError {
-    BackendError::new(Fault::Invalid, Effect::None, message)
 }
 
 fn unread(error: &PasswordFileError) -> BackendError {

@@ -30,6 +30,7 @@ pub struct Known {
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Duration,
+    Limit,
     Flag,
     Text,
     Path,
@@ -46,6 +47,12 @@ impl Known {
     #[must_use]
     pub const fn duration(name: &'static str) -> Self {
         Self::new(name, Kind::Duration)
+    }
+
+    /// An option whose value is a length of time that is longer than 0.
+    #[must_use]
+    pub const fn limit(name: &'static str) -> Self {
+        Self::new(name, Kind::Limit)
     }
 
     /// An option whose value is `true` or `false`.
@@ -93,7 +100,10 @@ impl Known {
             })
         };
         match self.kind {
-            Kind::Duration => match parse_duration(text) {
+            Kind::Duration | Kind::Limit => match parse_duration(text) {
+                Ok(Duration::ZERO) if matches!(self.kind, Kind::Limit) => {
+                    Err(InvalidUrl::Zero { name: name() })
+                }
                 Ok(duration) => Ok(Value::Duration(duration)),
                 Err(source) => Err(InvalidUrl::Duration { name: name(), source }),
             },
@@ -167,7 +177,7 @@ impl Options {
     /// The length of time in the option `name`; `None` if the URL lacks the option.
     #[must_use]
     pub fn duration(&self, name: &str) -> Option<Duration> {
-        match self.find(name, |kind| matches!(kind, Kind::Duration))? {
+        match self.find(name, |kind| matches!(kind, Kind::Duration | Kind::Limit))? {
             Value::Duration(duration) => Some(*duration),
             _ => None,
         }

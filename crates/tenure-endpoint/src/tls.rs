@@ -11,6 +11,10 @@ use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tenure_backend::BackendError;
+
+use crate::error::invalid;
+use crate::tls_settings::Tls;
 
 /// The reason why a TLS configuration cannot be made.
 ///
@@ -181,6 +185,19 @@ pub fn tls_config(
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_file(path).map_err(unreadable(path))
+}
+
+impl Tls {
+    /// Creates the TLS configuration of a client with these settings, as [`tls_config`] does.
+    ///
+    /// # Errors
+    /// `Invalid` if a certificate or key cannot be used. The message contains the cause.
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>, BackendError> {
+        let identity = self.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
+        let read = tls_config(self.ca.as_deref(), identity);
+        // Flattens the cause into the message, because `Invalid` errors carry no source.
+        read.map_err(|error| invalid(format!("no TLS can be spoken: {error}")))
+    }
 }
 
 fn authorities(ca: Option<&Path>) -> Result<RootCertStore, TlsError> {

@@ -1,21 +1,20 @@
 //! Settings: the cluster's members, credentials, timeouts and TLS.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tenure_backend::BackendError;
-use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl};
+use tenure_endpoint::{Credentials, Host, Known, Login, Secret, StoreUrl, Tls};
 
 use crate::error::invalid;
 
 const OPTIONS: &[Known] = &[
-    Known::duration("connect_timeout"),
-    Known::duration("command_timeout"),
+    Known::limit("connect_timeout"),
+    Known::limit("command_timeout"),
     Known::path("password_file"),
-    Known::path("ca"),
-    Known::path("cert"),
-    Known::path("key"),
+    Tls::OPTIONS[0],
+    Tls::OPTIONS[1],
+    Tls::OPTIONS[2],
     Known::one_of("fencing", &["etcdctl"]),
 ];
 
@@ -46,18 +45,6 @@ pub struct Config {
     pub(crate) etcdctl_fencing: bool,
 }
 
-/// TLS settings: the trusted authorities, and the certificate of the client.
-///
-/// # Examples
-/// See [`Config`]: a URL with the scheme `etcds://` creates these settings.
-#[derive(Clone, Debug, Default)]
-pub struct Tls {
-    /// The file with the certificates of the trusted authorities (PEM). Without a file, the system's are trusted.
-    pub ca: Option<PathBuf>,
-    /// The files with the client's certificate and key (PEM), if the members ask for them.
-    pub identity: Option<(PathBuf, PathBuf)>,
-}
-
 impl Config {
     /// Parses `etcd://[user[:password]@]host[:port][,host…][/prefix][?options]`, or the same with `etcds` for TLS. The
     /// crate's page lists the [options](crate#options-of-the-url).
@@ -70,26 +57,19 @@ impl Config {
     /// No message contains the password.
     pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
         let options = url.options(OPTIONS).map_err(invalid)?;
-        let login = Login::new(url.user(), url.password(), options.path("password_file"))?;
-        if login.lacks_password() {
-            // The message does not repeat the user name, because it may be a misplaced password.
-            return Err(invalid(
-                "the URL names a user and no password: write `etcd://USER:PASSWORD@HOST`, or name a file with `password_file`",
-            ));
-        }
-        if url.user().is_none() && url.password().is_some() {
-            return Err(invalid(
-                "the URL has a password and no user: write `etcd://USER:PASSWORD@HOST`",
-            ));
-        }
+        let login = Login::of_named_user(url, &options)?;
         let hosts = url.hosts().iter().cloned();
         Ok(Config {
             hosts: hosts.map(|host| host.with_default_port(PORT)).collect(),
             login,
             prefix: url.path().to_owned(),
-            connect_timeout: limit(&options, "connect_timeout", Duration::from_secs(5))?,
-            command_timeout: limit(&options, "command_timeout", Duration::from_secs(3))?,
-            tls: tls(url, &options)?,
+            connect_timeout: options
+                .duration("connect_timeout")
+                .unwrap_or(Duration::from_secs(5)),
+            command_timeout: options
+                .duration("command_timeout")
+                .unwrap_or(Duration::from_secs(3)),
+            tls: Tls::from_options(&options, "etcds", url.scheme() == "etcds")?,
             etcdctl_fencing: options.one_of("fencing").is_some(),
         })
     }
@@ -160,30 +140,6 @@ impl Config {
     }
 }
 
-/// Reads a time limit, if it is given. Fails if it is zero.
-fn limit(options: &Options, name: &str, otherwise: Duration) -> Result<Duration, BackendError> {
-    match options.duration(name) {
-        Some(limit) if limit.is_zero() => Err(invalid(format!("`{name}` must be longer than 0"))),
-        limit => Ok(limit.unwrap_or(otherwise)),
-    }
-}
-
-fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
-    let [ca, cert, key] = ["ca", "cert", "key"].map(|name| options.path(name).map(Path::to_owned));
-    let identity = match (cert, key) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        _ => return Err(invalid("`cert` and `key` belong together: give both")),
-    };
-    match url.scheme() {
-        "etcds" => Ok(Some(Tls { ca, identity })),
-        _ if ca.is_some() || identity.is_some() => {
-            Err(invalid("`ca`, `cert` and `key` are for TLS: write `etcds://`"))
-        }
-        _ => Ok(None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tenure_backend::Fault;
@@ -213,7 +169,7 @@ mod tests {
             (usual.connect_timeout, usual.command_timeout),
             (Duration::from_secs(5), Duration::from_secs(3))
         );
-        assert_eq!(usual.tls.expect("TLS").ca, Some(PathBuf::from("/ca.pem")));
+        assert_eq!(usual.tls.expect("TLS").ca, Some("/ca.pem".into()));
     }
 
     #[test]

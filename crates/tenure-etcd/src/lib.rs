@@ -8,6 +8,6 @@ mod locks;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub use config::{Config, Tls};
+pub use config::Config;
 pub use locks::{EtcdStore, LockEvidence};
-pub use tenure_endpoint::{Credentials, Host, Secret, StoreUrl};
+pub use tenure_endpoint::{Credentials, Host, Secret, StoreUrl, Tls};

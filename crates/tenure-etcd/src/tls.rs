@@ -5,25 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::BackendError;
-use tenure_endpoint::{Host, tls_config};
+use tenure_endpoint::{Host, Tls};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::config::Tls;
-use crate::error::{invalid, no_tls};
+use crate::error::no_tls;
 
 /// Longest wait for a member's first bytes after the handshake. etcd sends them at once; a proxy may wait for ours.
 const GREETING: Duration = Duration::from_millis(200);
 
 /// Reads the certificates. Fails if they are invalid.
 pub(crate) fn connector(tls: &Tls) -> Result<TlsConnector, BackendError> {
-    let identity = tls.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
-    let read = tls_config(tls.ca.as_deref(), identity);
-    // Flattens the cause into the message, because `Invalid` errors carry no source.
-    let mut config = read.map_err(|error| invalid(format!("no TLS can be spoken: {error}")))?;
+    let mut config = tls.client_config()?;
     // Servers of gRPC refuse a client that does not name the protocol.
     Arc::make_mut(&mut config).alpn_protocols = vec![b"h2".to_vec()];
     Ok(config.into())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{BackendError, Clock, Profile, ServerDeath, SystemClock};
-use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl};
+use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl, Tls};
 
 use crate::connection::recovery::Member;
 use crate::error::invalid;
@@ -22,13 +22,13 @@ const OPTIONS: &[Known] = &[
     Known::one_of("layout", &["redisson", "plain", "spring"]),
     Known::text("registry"),
     Known::one_of("fencing", &["redisson"]),
-    Known::duration("connect_timeout"),
-    Known::duration("command_timeout"),
+    Known::limit("connect_timeout"),
+    Known::limit("command_timeout"),
     Known::flag("spin"),
     Known::path("password_file"),
-    Known::path("ca"),
-    Known::path("cert"),
-    Known::path("key"),
+    Tls::OPTIONS[0],
+    Tls::OPTIONS[1],
+    Tls::OPTIONS[2],
     Known::text("sentinel_user"),
     Known::path("sentinel_password_file"),
     Known::text("replicas"),
@@ -65,18 +65,6 @@ pub struct Config {
     pub(crate) redisson_fencing: bool,
     pub(crate) batch_from: usize,
     pub(crate) concurrent_batches: Option<usize>,
-}
-
-/// TLS settings: the trusted authorities, and the certificate of the client.
-///
-/// # Examples
-/// See [`Config`]: a URL with the scheme `rediss://` creates these settings.
-#[derive(Clone, Debug, Default)]
-pub struct Tls {
-    /// The file with the certificates of the trusted authorities (PEM). Without a file, the system's are trusted.
-    pub ca: Option<PathBuf>,
-    /// The files with the client's certificate and key (PEM), if the server asks for them.
-    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Config {
@@ -136,10 +124,14 @@ impl Config {
             login,
             database,
             layout: layout(&options)?,
-            connect_timeout: limit(&options, "connect_timeout")?.unwrap_or(defaults.connect_timeout),
-            command_timeout: limit(&options, "command_timeout")?.unwrap_or(defaults.command_timeout),
+            connect_timeout: options
+                .duration("connect_timeout")
+                .unwrap_or(defaults.connect_timeout),
+            command_timeout: options
+                .duration("command_timeout")
+                .unwrap_or(defaults.command_timeout),
             acknowledgement: Acknowledgement::of(&options)?,
-            tls: tls(url, &options)?,
+            tls: Tls::from_options(&options, "rediss", url.scheme().starts_with("rediss"))?,
             spin: options.flag("spin").unwrap_or(defaults.spin),
             redisson_fencing: options.one_of("fencing").is_some(),
             ..defaults
@@ -323,32 +315,6 @@ fn layout(options: &Options) -> Result<Layout, BackendError> {
         (Some("plain"), None) => Ok(Layout::Plain),
         (_, None) => Ok(Layout::Redisson),
     }
-}
-
-/// Reads a timeout option, if it is given. Fails if it is zero.
-fn limit(options: &Options, name: &str) -> Result<Option<Duration>, BackendError> {
-    match options.duration(name) {
-        Some(limit) if limit.is_zero() => Err(invalid(format!("`{name}` must be longer than 0"))),
-        limit => Ok(limit),
-    }
-}
-
-fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
-    let path = |name| options.path(name).map(std::path::Path::to_owned);
-    let given = ["ca", "cert", "key"].map(path);
-    if !url.scheme().starts_with("rediss") {
-        return match given.iter().any(Option::is_some) {
-            true => Err(invalid("`ca`, `cert` and `key` are for TLS: write `rediss://`")),
-            false => Ok(None),
-        };
-    }
-    let [ca, cert, key] = given;
-    let identity = match (cert, key) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        _ => return Err(invalid("`cert` and `key` belong together: give both")),
-    };
-    Ok(Some(Tls { ca, identity }))
 }
 
 #[cfg(test)]

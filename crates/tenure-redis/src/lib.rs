@@ -18,7 +18,7 @@ mod watch;
 
 pub use backend::RedisStore;
 pub use cluster::RedisCluster;
-pub use config::{Config, Tls};
+pub use config::Config;
 pub use connection::recovery::Member;
 pub use layout::Layout;
-pub use tenure_endpoint::{Credentials, Host, Secret, StoreUrl};
+pub use tenure_endpoint::{Credentials, Host, Secret, StoreUrl, Tls};

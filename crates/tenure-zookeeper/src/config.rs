@@ -1,11 +1,10 @@
 //! Settings: the servers, credentials, timeouts and TLS.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tenure_backend::BackendError;
-use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl};
+use tenure_endpoint::{Credentials, Host, Known, Login, Secret, StoreUrl, Tls};
 
 use crate::client::Acl;
 use crate::error::{colon_in_user, invalid};
@@ -13,13 +12,13 @@ use crate::error::{colon_in_user, invalid};
 const OPTIONS: &[Known] = &[
     Known::one_of("layout", &["curator", "kazoo", "ephemeral"]),
     Known::one_of("acl", &["open", "creator"]),
-    Known::duration("tick_time"),
-    Known::duration("connect_timeout"),
-    Known::duration("command_timeout"),
+    Known::limit("tick_time"),
+    Known::limit("connect_timeout"),
+    Known::limit("command_timeout"),
     Known::path("password_file"),
-    Known::path("ca"),
-    Known::path("cert"),
-    Known::path("key"),
+    Tls::OPTIONS[0],
+    Tls::OPTIONS[1],
+    Tls::OPTIONS[2],
 ];
 
 /// The port at which ZooKeeper serves clients by default.
@@ -72,18 +71,6 @@ pub enum Layout {
     Ephemeral,
 }
 
-/// TLS settings: the trusted authorities, and the certificate of the client.
-///
-/// # Examples
-/// See [`Config`]: a URL with the scheme `zookeepers://` creates these settings.
-#[derive(Clone, Debug, Default)]
-pub struct Tls {
-    /// The file with the certificates of the trusted authorities (PEM). Without a file, the system's are trusted.
-    pub ca: Option<PathBuf>,
-    /// The files with the client's certificate and key (PEM), if the servers ask for them.
-    pub identity: Option<(PathBuf, PathBuf)>,
-}
-
 impl Config {
     /// Parses `zookeeper://[user[:password]@]host[:port][,host…][/path][?options]`, or the same with `zookeepers` for TLS. The
     /// crate's page lists the [options](crate#options-of-the-url).
@@ -96,29 +83,22 @@ impl Config {
     /// No message contains the password.
     pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
         let options = url.options(OPTIONS).map_err(invalid)?;
-        let login = Login::new(url.user(), url.password(), options.path("password_file"))?;
-        if login.lacks_password() {
-            // The message does not repeat the user name, because it may be a misplaced password.
-            return Err(invalid(
-                "the URL names a user and no password: write `zookeeper://USER:PASSWORD@HOST`, or name a file with `password_file`",
-            ));
-        }
+        let login = Login::of_named_user(url, &options)?;
         if url.user().is_some_and(|user| user.contains(':')) {
             return Err(colon_in_user());
-        }
-        if url.user().is_none() && url.password().is_some() {
-            return Err(invalid(
-                "the URL has a password and no user: write `zookeeper://USER:PASSWORD@HOST`",
-            ));
         }
         let hosts = url.hosts().iter().cloned();
         Ok(Config {
             hosts: hosts.map(|host| host.with_default_port(PORT)).collect(),
             login,
             path: url.path().to_owned(),
-            connect_timeout: limit(&options, "connect_timeout", Duration::from_secs(5))?,
-            command_timeout: limit(&options, "command_timeout", Duration::from_secs(3))?,
-            tls: tls(url, &options)?,
+            connect_timeout: options
+                .duration("connect_timeout")
+                .unwrap_or(Duration::from_secs(5)),
+            command_timeout: options
+                .duration("command_timeout")
+                .unwrap_or(Duration::from_secs(3)),
+            tls: Tls::from_options(&options, "zookeepers", url.scheme() == "zookeepers")?,
             layout: match options.one_of("layout") {
                 Some("kazoo") => Layout::Kazoo,
                 Some("ephemeral") => Layout::Ephemeral,
@@ -128,7 +108,7 @@ impl Config {
                 Some("creator") => Acl::Creator,
                 _ => Acl::Open,
             },
-            tick_time: limit(&options, "tick_time", Duration::from_secs(2))?,
+            tick_time: options.duration("tick_time").unwrap_or(Duration::from_secs(2)),
         })
     }
 
@@ -181,30 +161,6 @@ impl Config {
     }
 }
 
-/// Reads a time limit, if it is given. Fails if it is zero.
-fn limit(options: &Options, name: &str, otherwise: Duration) -> Result<Duration, BackendError> {
-    match options.duration(name) {
-        Some(limit) if limit.is_zero() => Err(invalid(format!("`{name}` must be longer than 0"))),
-        limit => Ok(limit.unwrap_or(otherwise)),
-    }
-}
-
-fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
-    let [ca, cert, key] = ["ca", "cert", "key"].map(|name| options.path(name).map(Path::to_owned));
-    let identity = match (cert, key) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        _ => return Err(invalid("`cert` and `key` belong together: give both")),
-    };
-    match url.scheme() {
-        "zookeepers" => Ok(Some(Tls { ca, identity })),
-        _ if ca.is_some() || identity.is_some() => Err(invalid(
-            "`ca`, `cert` and `key` are for TLS: write `zookeepers://`",
-        )),
-        _ => Ok(None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tenure_backend::Fault;
@@ -234,7 +190,7 @@ mod tests {
             (usual.connect_timeout, usual.command_timeout),
             (Duration::from_secs(5), Duration::from_secs(3))
         );
-        assert_eq!(usual.tls.expect("TLS").ca, Some(PathBuf::from("/ca.pem")));
+        assert_eq!(usual.tls.expect("TLS").ca, Some("/ca.pem".into()));
     }
 
     #[test]

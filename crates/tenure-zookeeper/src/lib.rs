@@ -8,6 +8,6 @@ mod locks;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub use config::{Config, Layout, Tls};
+pub use config::{Config, Layout};
 pub use locks::{LockEvidence, ZookeeperStore};
-pub use tenure_endpoint::{Credentials, Host, Secret, StoreUrl};
+pub use tenure_endpoint::{Credentials, Host, Secret, StoreUrl, Tls};

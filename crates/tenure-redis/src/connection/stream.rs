@@ -30,16 +30,10 @@ impl Streams {
     /// Reads the certificates if TLS is configured; fails if they are invalid.
     #[cfg(feature = "tls")]
     pub(crate) fn new(config: &Config) -> Result<Self, BackendError> {
-        let connector = |tls: &crate::config::Tls| {
-            let identity = tls.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
-            tenure_endpoint::tls_config(tls.ca.as_deref(), identity)
-        };
-        let tls = config.tls.as_ref().map(connector).transpose();
-        // Flattens the cause into the message, because `Invalid` errors carry no source.
-        let tls = tls.map_err(|error| crate::error::invalid(format!("no TLS can be spoken: {error}")))?;
+        let tls = config.tls.as_ref().map(tenure_endpoint::Tls::client_config);
         Ok(Streams {
             spin: config.spin,
-            tls: tls.map(Into::into),
+            tls: tls.transpose()?.map(Into::into),
         })
     }
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{BackendError, Clock, SystemClock};
-use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl};
+use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl, Tls};
 
 use super::error::invalid;
 use crate::lease_rows::Layout;
@@ -24,13 +24,13 @@ const COMMON: [Known; 15] = [
     Known::text("time_zone"),
     Known::text("host"),
     Known::text("application_name"),
-    Known::duration("connect_timeout"),
-    Known::duration("command_timeout"),
-    Known::duration("sweep_after"),
+    Known::limit("connect_timeout"),
+    Known::limit("command_timeout"),
+    Known::limit("sweep_after"),
     Known::path("password_file"),
-    Known::path("ca"),
-    Known::path("cert"),
-    Known::path("key"),
+    Tls::OPTIONS[0],
+    Tls::OPTIONS[1],
+    Tls::OPTIONS[2],
     Known::one_of("target_session_attrs", &["read-write", "primary", "any"]),
 ];
 
@@ -180,12 +180,7 @@ impl Config {
         }
         let options = url.options(&known).map_err(invalid)?;
         let layout = layout(&options)?;
-        let path = |name| options.path(name).map(Path::to_owned);
-        let identity = match (path("cert"), path("key")) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (None, None) => None,
-            _ => return Err(invalid("`cert` and `key` belong together: give both")),
-        };
+        let files = Tls::from_options(&options, names.scheme, true)?.unwrap_or_default();
         let config = Config {
             database,
             place: place(url, &options, names.port)?,
@@ -195,8 +190,8 @@ impl Config {
             table: identifier(&options, "table")?.unwrap_or_else(|| layout.table().to_owned()),
             layout,
             tls: tls_mode(&options, names),
-            ca: path("ca"),
-            identity,
+            ca: files.ca,
+            identity: files.identity,
             application_name: options.text("application_name").unwrap_or("tenure").to_owned(),
             options: match database {
                 Database::Postgres => options.text("options").map(str::to_owned),
@@ -204,9 +199,15 @@ impl Config {
             },
             time_zone: time_zone(&options)?,
             connections: connections(&options)?,
-            connect_timeout: limit(&options, "connect_timeout", Duration::from_secs(5))?,
-            command_timeout: limit(&options, "command_timeout", Duration::from_secs(3))?,
-            sweep_after: limit(&options, "sweep_after", Duration::from_secs(600))?,
+            connect_timeout: options
+                .duration("connect_timeout")
+                .unwrap_or(Duration::from_secs(5)),
+            command_timeout: options
+                .duration("command_timeout")
+                .unwrap_or(Duration::from_secs(3)),
+            sweep_after: options
+                .duration("sweep_after")
+                .unwrap_or(Duration::from_secs(600)),
             idle: Duration::from_secs(10),
             clock: Arc::new(SystemClock),
             server_clock: None,
@@ -395,13 +396,5 @@ fn connections(options: &Options) -> Result<usize, BackendError> {
         None => Ok(4),
         Some(Ok(count @ 1..=100)) => Ok(count),
         Some(_) => Err(invalid("`connections` is a number from 1 to 100")),
-    }
-}
-
-/// Reads a time limit, if it is given. Fails if it is zero.
-fn limit(options: &Options, name: &str, otherwise: Duration) -> Result<Duration, BackendError> {
-    match options.duration(name) {
-        Some(limit) if limit.is_zero() => Err(invalid(format!("`{name}` must be longer than 0"))),
-        limit => Ok(limit.unwrap_or(otherwise)),
     }
 }

@@ -67,7 +67,10 @@ impl Connector {
         }
         Ok(Connector {
             #[cfg(feature = "tls")]
-            tls: config.tls.as_ref().map(crate::tls::connector).transpose()?,
+            tls: match &config.tls {
+                Some(tls) => Some(tls.client_config()?.into()),
+                None => None,
+            },
             config,
             asked,
             next_host: 0,

@@ -15,8 +15,8 @@ use crate::error::Error;
 /// The options of the quorum itself. All other options in the URL apply to each server.
 const OPTIONS: &[Known] = &[
     Known::one_of("layout", &["plain", "redisson"]),
-    Known::duration("max_lease"),
-    Known::duration("member_timeout"),
+    Known::limit("max_lease"),
+    Known::limit("member_timeout"),
     Known::flag("durable"),
     Known::text("drift"),
 ];
@@ -28,8 +28,10 @@ const OPTIONS: &[Known] = &[
 /// the other servers. Servers that are not connected by then connect in the background.
 pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     let (options, servers) = url.split_options(OPTIONS)?;
-    let max_lease = longer_than_0(&options, "max_lease", Config::MAX_LEASE)?;
-    let member_timeout = longer_than_0(&options, "member_timeout", Config::MEMBER_TIMEOUT)?;
+    let max_lease = options.duration("max_lease").unwrap_or(Config::MAX_LEASE);
+    let member_timeout = options
+        .duration("member_timeout")
+        .unwrap_or(Config::MEMBER_TIMEOUT);
     let config = Config::default()
         .member_timeout(member_timeout)
         .max_lease(max_lease)
@@ -58,14 +60,6 @@ pub(super) async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
         .collect();
     let members = connect(servers, member_timeout).await?;
     Ok(Quorum::new(members, config)?)
-}
-
-/// Reads a time from the options. Fails if it is 0.
-fn longer_than_0(options: &Options, name: &str, default: Duration) -> Result<Duration, Error> {
-    match options.duration(name) {
-        Some(Duration::ZERO) => Err(Error::Invalid(format!("`{name}` must be longer than 0").into())),
-        given => Ok(given.unwrap_or(default)),
-    }
 }
 
 /// Reads `drift` from the options. A text that is no number becomes NaN, which `Config::drift` refuses.
