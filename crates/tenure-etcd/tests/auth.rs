@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fixture::certificates::Certificates;
 use fixture::{assert_error, client, config, created, put, soon, start, watch};
 use tenure_backend::{BackendError, Effect, Fault};
 use tenure_etcd::client::{Client, RangeRequest, Update};
 use tenure_etcd::{Config, Credentials};
-use tenure_servers::Etcd;
+use tenure_servers::{Certificates, Etcd};
 
 const PASSWORD: &str = "s3cr3t";
 

@@ -2,11 +2,10 @@
 
 mod fixture;
 
-use fixture::certificates::Certificates;
 use fixture::{assert_error, client, config, created, put, start};
 use tenure_backend::{BackendError, Effect, Fault};
 use tenure_etcd::client::Client;
-use tenure_servers::Etcd;
+use tenure_servers::{Certificates, Etcd};
 
 /// A member that speaks TLS with a certificate, and the further options.
 fn secured(certificates: &Certificates, name: &str, options: &[&str]) -> Option<Etcd> {
@@ -23,7 +22,7 @@ async fn call(etcd: &Etcd, scheme: &str, options: &str) -> Result<(), BackendErr
 
 #[tokio::test]
 async fn only_the_named_authority_is_trusted() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::new("ada");
     let Some(etcd) = secured(&certificates, "server", &[]) else {
         return;
     };
@@ -39,7 +38,7 @@ async fn only_the_named_authority_is_trusted() {
 
 #[tokio::test]
 async fn a_certificate_for_another_host_is_refused() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::new("ada");
     let Some(etcd) = secured(&certificates, "elsewhere", &[]) else {
         return;
     };
@@ -50,7 +49,7 @@ async fn a_certificate_for_another_host_is_refused() {
 
 #[tokio::test]
 async fn a_member_without_tls_is_named_as_one() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::new("ada");
     let Some(etcd) = start(&[]) else { return };
     let options = format!("ca={}", certificates.file("ca.pem"));
     let refused = call(&etcd, "etcds", &options)
@@ -61,7 +60,7 @@ async fn a_member_without_tls_is_named_as_one() {
 
 #[tokio::test]
 async fn a_client_certificate_logs_its_user_in() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::new("ada");
     let [ca, cert, key] = ["ca.pem", "client.pem", "client.key"].map(|name| certificates.file(name));
     let demand = ["--client-cert-auth", "--trusted-ca-file", &ca];
     let Some(etcd) = secured(&certificates, "server", &demand) else {

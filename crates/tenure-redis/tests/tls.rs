@@ -2,60 +2,29 @@
 
 mod fixture;
 
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fixture::{acquire, assert_error, config, connect, is_granted, release, unlock_of, wait_for_wake};
 use tenure_backend::{Backend, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, LockKey, Query};
-use tenure_servers::{MASTER, Redis, RedisCluster, start_sentinel};
+use tenure_servers::{Certificates, MASTER, Redis, RedisCluster, start_sentinel};
 
-/// Runs `openssl` in a folder, and panics with its output if it fails.
-fn openssl(folder: &Path, arguments: &str) {
-    let output = Command::new("openssl")
-        .args(arguments.split_whitespace())
-        .current_dir(folder)
-        .output()
-        .expect("`openssl` is installed");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-/// An authority, a certificate that it has signed, and the port at which a server with it speaks TLS.
-struct Certificates {
-    folder: tempfile::TempDir,
+/// Certificates, and the port at which a server with one of them speaks TLS.
+struct Secured {
+    certificates: Certificates,
     port: String,
 }
 
-impl Certificates {
+impl Secured {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path();
-        std::fs::write(path.join("ext"), "subjectAltName=IP:127.0.0.1\n").expect("a file");
-        openssl(
-            path,
-            "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority",
-        );
-        openssl(
-            path,
-            "req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=server",
-        );
-        openssl(
-            path,
-            "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile ext",
-        );
-        Certificates {
-            folder,
+        Secured {
+            certificates: Certificates::new("ada"),
             port: free_port(),
         }
     }
 
     fn file(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
+        self.certificates.file(name)
     }
 
     /// The options of a client's URL: the authority, and a certificate of the client, which the servers ask for.
@@ -97,11 +66,11 @@ async fn lock_and_unlock<B: Backend>(store: &Arc<B>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_trusts_only_the_named_authority() {
-    let certificates = Certificates::new();
-    let (options, port) = (certificates.options(), &certificates.port);
+    let secured = Secured::new();
+    let (options, port) = (secured.options(), &secured.port);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let _server = Redis::start_with(&options, None).expect("it starts");
-    let file = |name: &str| certificates.file(name);
+    let file = |name: &str| secured.file(name);
     let host = format!("127.0.0.1:{port}");
     // The server asks for the client's certificate too.
     let (ca, cert, key) = (file("ca.pem"), file("server.pem"), file("server.key"));
@@ -135,24 +104,19 @@ async fn a_server_that_demands_a_certificate_is_named_as_one() {
         ),
         ("TLSv1.2", "(`cert`, `key`)", "(`cert`, `key`)"),
     ] {
-        let certificates = Certificates::new();
-        let path = certificates.folder.path();
-        openssl(
-            path,
-            "req -x509 -newkey rsa:2048 -nodes -keyout other.key -out other.pem -days 2 -subj /CN=other",
-        );
-        let options = certificates.options();
+        let secured = Secured::new();
+        let options = secured.options();
         let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
         options.extend(["--tls-auth-clients", "yes", "--tls-protocols", protocol]);
         let _server = Redis::start_with(&options, None).expect("it starts");
         let url = |identity: &str| {
-            let ca = certificates.file("ca.pem");
-            format!("rediss://127.0.0.1:{}?ca={ca}{identity}", certificates.port)
+            let ca = secured.file("ca.pem");
+            format!("rediss://127.0.0.1:{}?ca={ca}{identity}", secured.port)
         };
         let of_other = format!(
             "&cert={}&key={}",
-            certificates.file("other.pem"),
-            certificates.file("other.key")
+            secured.file("other-ca.pem"),
+            secured.file("other-ca.key")
         );
         for (identity, words) in [("", missing), (&of_other, strange)] {
             let refused = connect(&url(identity))
@@ -166,12 +130,12 @@ async fn a_server_that_demands_a_certificate_is_named_as_one() {
 /// A cluster and sentinels that refuse the certificate are not asked again, unless another host may answer later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_certificate_is_permanent_if_all_hosts_refuse_it() {
-    let certificates = Certificates::new();
-    let options = certificates.options();
+    let secured = Secured::new();
+    let options = secured.options();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let _server = Redis::start_with(&options, None).expect("it starts");
-    let (refuses, closed) = (format!("127.0.0.1:{}", certificates.port), "127.0.0.1:1");
-    let ca = certificates.file("ca.pem");
+    let (refuses, closed) = (format!("127.0.0.1:{}", secured.port), "127.0.0.1:1");
+    let ca = secured.file("ca.pem");
     for (hosts, fault) in [
         (refuses.clone(), Fault::Store),
         (format!("{refuses},{closed}"), Fault::Unavailable),
@@ -189,16 +153,12 @@ async fn a_refused_certificate_is_permanent_if_all_hosts_refuse_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_reached_with_tls() {
-    let certificates = Certificates::new();
-    let options = certificates.options();
+    let secured = Secured::new();
+    let options = secured.options();
     let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
     options.extend(["--tls-cluster", "yes"]);
     let _server = RedisCluster::start(1, false, &options, None).expect("it starts");
-    let url = format!(
-        "rediss+cluster://127.0.0.1:{}?{}",
-        certificates.port,
-        certificates.trust()
-    );
+    let url = format!("rediss+cluster://127.0.0.1:{}?{}", secured.port, secured.trust());
     let store = tenure_redis::RedisCluster::connect(config(&url).expect("a URL"));
     lock_and_unlock(&store.await.expect("it is trusted")).await;
 }
@@ -206,8 +166,8 @@ async fn a_cluster_is_reached_with_tls() {
 /// The sentinel and the master speak TLS, and have users and passwords of their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sentinel_and_its_master_are_reached_with_tls() {
-    let certificates = Certificates::new();
-    let mut options = certificates.options();
+    let secured = Secured::new();
+    let mut options = secured.options();
     options.extend(
         "--user ada on >for-servers ~* &* +@all"
             .split(' ')
@@ -216,7 +176,7 @@ async fn a_sentinel_and_its_master_are_reached_with_tls() {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let _master = Redis::start_with(&options, None).expect("it starts");
     let port = free_port();
-    let of_sentinel: Vec<String> = certificates.options()[4..]
+    let of_sentinel: Vec<String> = secured.options()[4..]
         .chunks(2)
         .map(|option| format!("{} {}", option[0].trim_start_matches('-'), option[1]))
         .collect();
@@ -224,15 +184,13 @@ async fn a_sentinel_and_its_master_are_reached_with_tls() {
         "{}\ntls-port {port}\ntls-replication yes\nuser bob on >for-sentinels ~* &* +@all",
         of_sentinel.join("\n")
     );
-    let address = format!("127.0.0.1:{}", certificates.port)
-        .parse()
-        .expect("an address");
+    let address = format!("127.0.0.1:{}", secured.port).parse().expect("an address");
     let _sentinel = start_sentinel(address, 1, &settings).expect("it starts");
-    std::fs::write(certificates.file("password"), "for-sentinels").expect("a file");
+    std::fs::write(secured.file("password"), "for-sentinels").expect("a file");
     let url = format!(
         "rediss+sentinel://ada:for-servers@127.0.0.1:{port}/{MASTER}?sentinel_user=bob&sentinel_password_file={}&{}",
-        certificates.file("password"),
-        certificates.trust()
+        secured.file("password"),
+        secured.trust()
     );
     lock_and_unlock(&connect(&url).await.expect("both are trusted")).await;
 }

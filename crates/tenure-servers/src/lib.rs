@@ -3,6 +3,7 @@
 //! loses and cuts the traffic.
 
 mod account;
+mod certificates;
 mod clock;
 mod cluster;
 mod etcd;
@@ -22,6 +23,7 @@ mod tree;
 mod zookeeper;
 mod zookeeper_ensemble;
 
+pub use certificates::Certificates;
 pub use clock::SteppedClock;
 pub use cluster::RedisCluster;
 pub use etcd::{Etcd, EtcdCluster};

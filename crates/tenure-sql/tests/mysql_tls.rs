@@ -3,67 +3,27 @@
 
 mod mysql;
 
-use std::path::Path;
-use std::process::Command;
-
 use mysql::{Case, PASSWORD, USER, config, start};
 use tenure_backend::{Effect, Fault};
+use tenure_servers::Certificates;
 use tenure_sql::server::open;
 
-/// Runs `openssl` in a folder, and panics with its output if it fails.
-fn openssl(folder: &Path, arguments: &str) {
-    let output = Command::new("openssl")
-        .args(arguments.split_whitespace())
-        .current_dir(folder)
-        .output()
-        .expect("`openssl` is installed");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-/// Two authorities, `ca` and `other`; a certificate for the host `localhost` and one without names, both signed by the first.
-fn certificates() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path();
-    for authority in ["ca", "other"] {
-        openssl(
-            path,
-            &format!(
-                "req -x509 -newkey rsa:2048 -nodes -keyout {authority}.key -out {authority}.pem -days 2 -subj /CN=a"
-            ),
-        );
-    }
-    for (name, extension) in [
-        ("server", "subjectAltName=DNS:localhost"),
-        ("nameless", "basicConstraints=CA:FALSE"),
-    ] {
-        std::fs::write(path.join("ext"), extension).expect("a file");
-        openssl(
-            path,
-            &format!("req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN=server"),
-        );
-        openssl(
-            path,
-            &format!(
-                "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {name}.pem -days 2 -extfile ext"
-            ),
-        );
-    }
-    folder
+/// Certificates `server` for the host `localhost`, and `nameless` without names.
+fn certificates() -> Certificates {
+    let certificates = Certificates::new(USER);
+    certificates.sign("server", "server", "subjectAltName=DNS:localhost");
+    certificates.sign("nameless", "server", "basicConstraints=CA:FALSE");
+    certificates
 }
 
 /// A table on a server with this certificate, that accepts encrypted logins only.
-fn encrypted(folder: &Path, certificate: &str) -> Case {
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("it was made");
+fn encrypted(certificates: &Certificates, certificate: &str) -> Case {
     let files = [
         ("ca.pem", "ca.pem"),
         ("cert.pem", &format!("{certificate}.pem")),
         ("key.pem", &format!("{certificate}.key")),
     ]
-    .map(|(name, file)| (name, read(file)));
+    .map(|(name, file)| (name, certificates.text(file)));
     let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
     let server = start(
         &["--ssl-ca=ca.pem", "--ssl-cert=cert.pem", "--ssl-key=key.pem"],
@@ -90,10 +50,10 @@ async fn try_open(case: &Case, host: &str, options: &str) -> Result<(), (Fault, 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_mode_verifies_what_it_names() {
-    let folder = certificates();
-    let file = |name: &str| folder.path().join(name).display().to_string();
-    let (ca, other) = (file("ca.pem"), file("other.pem"));
-    let case = encrypted(folder.path(), "server");
+    let certificates = certificates();
+    let file = |name: &str| certificates.file(name);
+    let (ca, other) = (file("ca.pem"), file("other-ca.pem"));
+    let case = encrypted(&certificates, "server");
     for (host, options) in [
         ("127.0.0.1", "ssl-mode=preferred".to_owned()),
         ("127.0.0.1", "ssl-mode=required".to_owned()),
@@ -167,9 +127,9 @@ async fn each_mode_verifies_what_it_names() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_without_names_serves_if_nothing_is_verified() {
-    let folder = certificates();
-    let ca = folder.path().join("ca.pem").display().to_string();
-    let case = encrypted(folder.path(), "nameless");
+    let certificates = certificates();
+    let ca = certificates.file("ca.pem");
+    let case = encrypted(&certificates, "nameless");
     assert_eq!(try_open(&case, "127.0.0.1", "ssl-mode=required").await, Ok(()));
     let refused = try_open(&case, "127.0.0.1", &format!("ssl-mode=verify_ca&ca={ca}")).await;
     assert!(

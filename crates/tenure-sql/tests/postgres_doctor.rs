@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use postgres::*;
 use tenure_backend::{Fault, Finding, Severity};
-use tenure_servers::{PgBouncer, Postgres, SteppedClock};
+use tenure_servers::{Certificates, PgBouncer, Postgres, SteppedClock};
 
 /// A server without weaknesses.
 fn sound_server(options: &[&str]) -> Arc<Mutex<Postgres>> {
@@ -261,7 +261,7 @@ async fn a_pooler_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unencrypted_connection_to_another_machine_is_found() {
     let words = "the connection is not encrypted";
-    let certificates = Certificates::new();
+    let certificates = Certificates::new(ROLE);
     let [key, certificate] = ["server.key", "server.pem"].map(|name| certificates.text(name));
     let files = [("server.key", key.as_str()), ("server.crt", &certificate)];
     let addresses = "listen_addresses = '127.0.0.1,127.0.0.2'";

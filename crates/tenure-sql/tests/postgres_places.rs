@@ -12,6 +12,7 @@ use tenure_backend::{
     AcquireReply, ClientId, Effect, Fault, Invalidation, LockKey, Mode, Phase, Query, ReleaseReply,
     RenewReply,
 };
+use tenure_servers::Certificates;
 use tenure_sql::server::open;
 
 /// Acquires, renews and releases a lock of the case at this URL.
@@ -74,7 +75,7 @@ fn is_encrypted(case: &Case, name: &str) -> bool {
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
 async fn each_tls_mode_verifies_what_it_says() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::new(ROLE);
     let [key, certificate] = ["server.key", "server.pem"].map(|name| certificates.text(name));
     let files = [("server.key", key.as_str()), ("server.crt", &certificate)];
     let case = Case::on(start_with(&["ssl = on"], &files), "version").await;
@@ -124,7 +125,7 @@ async fn each_tls_mode_verifies_what_it_says() {
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_logs_in_with_its_certificate() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::new(ROLE);
     let [key, certificate, ca] = ["server.key", "server.pem", "ca.pem"].map(|name| certificates.text(name));
     let logins = format!(
         "local all,replication postgres trust\nhost all postgres 127.0.0.1/32 trust\nhostssl all {ROLE} 127.0.0.1/32 cert\n"

@@ -2,10 +2,9 @@
 
 mod fixture;
 
-use fixture::certificates::Certificates;
 use fixture::{SESSION, TICK, assert_error, config};
 use tenure_backend::{BackendError, Effect, Fault};
-use tenure_servers::{ZooKeeper, needs};
+use tenure_servers::{Certificates, ZooKeeper, needs};
 use tenure_zookeeper::client::Client;
 
 /// A server that speaks TLS with a certificate, and asks clients for one if `asks` is `need`.
@@ -14,7 +13,7 @@ fn secured(certificates: &Certificates, name: &str, asks: &str) -> Option<ZooKee
         return None;
     }
     // ZooKeeper reads a certificate and its key from one file.
-    let read = |name: &str| std::fs::read_to_string(certificates.file(name)).expect("a file");
+    let read = |name: &str| certificates.text(name);
     let both = read(&format!("{name}.key")) + &read(&format!("{name}.pem"));
     let file = certificates.file("both.pem");
     std::fs::write(&file, both).expect("a file");
@@ -35,7 +34,7 @@ async fn visit(url: String) -> Result<(), BackendError> {
 
 #[tokio::test]
 async fn only_the_named_authority_is_trusted() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::new("ada");
     let Some(server) = secured(&certificates, "server", "none") else {
         return;
     };
@@ -64,7 +63,7 @@ async fn only_the_named_authority_is_trusted() {
 
 #[tokio::test]
 async fn a_certificate_for_another_host_is_refused() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::new("ada");
     let Some(server) = secured(&certificates, "elsewhere", "none") else {
         return;
     };
@@ -79,7 +78,7 @@ async fn a_certificate_for_another_host_is_refused() {
 
 #[tokio::test]
 async fn a_server_may_ask_for_a_certificate() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::new("ada");
     let Some(server) = secured(&certificates, "server", "need") else {
         return;
     };

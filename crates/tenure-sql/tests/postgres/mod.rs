@@ -4,10 +4,8 @@
 
 mod calls;
 mod case;
-mod certificates;
 mod textbook;
 
 pub(crate) use calls::*;
 pub(crate) use case::*;
-pub(crate) use certificates::Certificates;
 pub(crate) use textbook::Textbook;
