@@ -20,6 +20,8 @@ mod query;
 mod release;
 mod renew;
 mod server_clock;
+#[cfg(feature = "tokio")]
+mod tasks;
 mod time;
 mod token;
 mod tombstones;
@@ -45,6 +47,8 @@ pub use query::{Cursor, HolderStatus, LockStatus, Page, Query, WaiterStatus};
 pub use release::{Cause, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor};
 pub use renew::{Loss, Phase, RenewReply, RenewRequest};
 pub use server_clock::ServerClock;
+#[cfg(feature = "tokio")]
+pub use tasks::Tasks;
 pub use time::{Clock, Instant, SystemClock};
 pub use token::{FencingToken, InvalidToken, TokenRange};
 pub use tombstones::Tombstones;

@@ -29,7 +29,8 @@ const UNDER_TEST: [(&str, &str); 3] = [
 fn allowed(from: &str) -> Option<Vec<&'static str>> {
     Some(match from {
         CONTRACT | "tenure-servers" | "xtask" => vec![],
-        "tenure-endpoint" | "tenure-testkit" => vec![CONTRACT],
+        "tenure-contenders" | "tenure-endpoint" | "tenure-testkit" => vec![CONTRACT],
+        "tenure-etcd" | "tenure-zookeeper" => vec![CONTRACT, "tenure-contenders", "tenure-endpoint"],
         store if STORES.contains(&store) => vec![CONTRACT, "tenure-endpoint"],
         "tenure" => [&[CONTRACT, "tenure-endpoint"], &STORES[..]].concat(),
         "tenure-interop" => vec!["tenure", "tenure-servers"],

@@ -8,17 +8,16 @@ use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, Effect, Evidence, Fairness, Grant, Instant, Loss, Mode,
     TokenRange,
 };
+use tenure_contenders::{Contenders as _, Known};
 
 use super::confirm::{Confirmed, MAX_REPEATS, unsettled};
-use super::contenders::{Standing, contenders, standing};
+use super::contenders::{Standing, contenders, standing, value_of};
 use super::evidence::LockEvidence;
 use super::leases::Kept;
+use super::placed::{Found, Placed, Spot, Target};
 use super::profile::{EXPIRY_SLACK, tokens};
 use super::requests::{created, delete, is_in_epoch, put, read, txn};
 use super::store::Locks;
-use super::table::{Known, Placed, Spot};
-use super::targets::Target;
-use super::value::Value;
 use crate::client::{KeyValue, Op, RangeRequest, SortOrder, SortTarget, is_missing_lease};
 
 /// The longest pause between two polls of a claim that waits. etcd reports the end of each key, but not when it will come, so
@@ -48,26 +47,17 @@ pub(super) struct Arrived {
 }
 
 impl Locks {
-    pub(super) async fn acquire(
-        self: Arc<Self>,
-        claim: Arc<Claim>,
+    pub(super) async fn acquire_in_turn(
+        self: &Arc<Self>,
+        claim: &Claim,
         not_after: Instant,
     ) -> Result<AcquireReply, BackendError> {
-        claim.check(&self.profile.limits)?;
-        let turn = self.table.turn(&claim.at).await;
-        let reply = self.acquire_in_turn(&claim, not_after).await;
-        self.table.end_turn(claim.at.id, turn);
-        self.placed.notify_one();
-        reply
-    }
-
-    async fn acquire_in_turn(&self, claim: &Claim, not_after: Instant) -> Result<AcquireReply, BackendError> {
         let id = claim.at.id;
         match self.table.know(id) {
             Known::Ended => return Ok(AcquireReply::Ended),
-            Known::Placed(placed) => return self.poll(claim, placed).await,
-            Known::Unplaced(_) if self.now() > not_after => return Ok(AcquireReply::TooLate),
-            Known::Unplaced(_) => {}
+            Known::Placed(placed) => return self.poll(claim, *placed).await,
+            Known::Unplaced { .. } if self.now() > not_after => return Ok(AcquireReply::TooLate),
+            Known::Unplaced { .. } => {}
         }
         let mut tries = claim.fairness == Fairness::Unfair;
         for _ in 0..MAX_REPEATS {
@@ -89,13 +79,15 @@ impl Locks {
     /// Returns the place that is reserved for a claim, or reserves one.
     pub(super) async fn spot(&self, claim: &Claim) -> Result<Spot, BackendError> {
         let (id, key) = (claim.at.id, &claim.at.key);
-        if let Known::Unplaced(Some(spot)) = self.table.know(id) {
+        if let Known::Unplaced { spot: Some(spot), .. } = self.table.know(id) {
             self.leases.refresh(&spot.lease).await?;
             return Ok(spot);
         }
         let ttl = self.ttl(claim.lease);
         let lease = self.leases.reserve(id.client(), ttl, key).await?;
-        let record = claim.is_candidate.then(|| self.value(claim).record());
+        let record = claim
+            .is_candidate
+            .then(|| self.value(claim).with_label(None).write());
         let spot = Spot {
             key: self.names.contender(key, lease.id, record.as_deref()).into(),
             lease,
@@ -140,7 +132,7 @@ impl Locks {
             };
             let found = reply.reads.pop().unwrap_or_default();
             let own = reply.first(0);
-            let owner = own.and_then(|own| Value::of_contender(&own.key, &own.value));
+            let owner = own.and_then(|own| value_of(&own.key, &own.value));
             let is_own = owner.is_some_and(|value| value.id == id);
             let placed_at = match own {
                 _ if reply.succeeded => Some(reply.header.revision),
@@ -196,7 +188,7 @@ impl Locks {
 
     /// Records a key that was created, and answers by its state. Removes it if the claim must not wait, or came too late.
     pub(super) async fn settle(
-        &self,
+        self: &Arc<Self>,
         claim: &Claim,
         spot: Spot,
         arrived: Arrived,
@@ -207,7 +199,7 @@ impl Locks {
             created: arrived.created,
             modified: arrived.created,
             granted: None,
-            found: (Target::Folder, 0),
+            found: Found::default(),
             ends: arrived.kept.at + spot.lease.ttl,
             spot,
         };
@@ -234,7 +226,7 @@ impl Locks {
     }
 
     /// Asks for the state of a claim that has its key, which restarts its lease.
-    async fn poll(&self, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
+    async fn poll(self: &Arc<Self>, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
         let (id, mode) = (claim.at.id, placed.value.mode);
         let folder = self.names.folder(&claim.at.key);
         let look = || {
@@ -304,7 +296,7 @@ impl Locks {
             Standing::Waits { behind: Some(key) } => Target::Key(key),
             _ => Target::Folder,
         };
-        let found = (target, revision);
+        let found = Found { target, revision };
         self.watched.set(id, found.clone());
         self.table
             .update(id, placed.created, |placed| placed.found = found);

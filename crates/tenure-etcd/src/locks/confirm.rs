@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use tenure_backend::{BackendError, ClaimId, Effect, Fault, HANDOVER_WINDOW, Instant, Loss};
-use tokio::time::sleep;
+use tenure_backend::{BackendError, ClaimId, Effect, Fault, Instant, Loss};
+use tenure_contenders::{Contenders as _, Value, remove_after_cooldown};
 
+use super::contenders::value_of;
 use super::leases::{Kept, Lease};
 use super::names;
-use super::requests::{Reply, read, remove, txn};
-use super::store::{Locks, removes_again};
-use super::table::Placed;
-use super::value::Value;
+use super::placed::Placed;
+use super::requests::{Reply, read, txn};
+use super::store::Locks;
 use crate::client::{KeyValue, Op, RangeRequest};
 
 /// How often a request is repeated that had no effect: its lease had ended, or its epoch, or a leader was elected.
@@ -60,7 +60,7 @@ impl Locks {
     /// Returns whether a claim's key, as it was read, is as this client wrote it last. Otherwise the claim is lost, and its end
     /// is recorded.
     pub(super) async fn is_own(
-        &self,
+        self: &Arc<Self>,
         id: ClaimId,
         placed: &Placed,
         own: Option<&KeyValue>,
@@ -76,9 +76,7 @@ impl Locks {
                 .await?
                 .kvs
                 .pop();
-            let value = now
-                .as_ref()
-                .and_then(|now| Value::of_contender(&now.key, &now.value));
+            let value = now.as_ref().and_then(|now| value_of(&now.key, &now.value));
             // A downgrade by this client has changed the key meanwhile.
             if let (Some(now), Some(value)) = (now.filter(is_created), value)
                 && value.id == id
@@ -95,7 +93,7 @@ impl Locks {
     }
 
     /// Finds out why a claim was lost: its key or its note names the evictor.
-    pub(super) async fn loss(&self, id: ClaimId, placed: &Placed) -> Result<Loss, BackendError> {
+    pub(super) async fn loss(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<Loss, BackendError> {
         let note = names::note(id.client(), placed.spot.lease.id, id.number());
         let reads = vec![read(&*placed.spot.key), read(note)];
         let found = txn(&self.client, Vec::new(), reads, Vec::new()).await?;
@@ -103,26 +101,12 @@ impl Locks {
             let mark = Value::read(&kv.value).filter(|mark| mark.is_evicted && mark.id == id);
             let Some(mark) = mark else { continue };
             if kv.create_revision == placed.created {
-                self.remove_after_cooldown(placed);
+                remove_after_cooldown(self, placed);
             }
             return Ok(Loss::Evicted { by: mark.evictor() });
         }
         let is_expired = placed.ends <= self.now();
         Ok(if is_expired { Loss::Expired } else { Loss::Missing })
-    }
-
-    /// Removes the key of an evicted claim, because its evictor may have died before it could.
-    fn remove_after_cooldown(&self, placed: &Placed) {
-        let (client, clock) = (self.client.clone(), self.clock.clone());
-        let (spot, created) = (placed.spot.clone(), placed.created);
-        tokio::spawn(async move {
-            sleep(HANDOVER_WINDOW).await;
-            while let Err(error) = remove(&client, &spot.key, created).await {
-                if !removes_again(&error, &spot.lease, clock.now()).await {
-                    return;
-                }
-            }
-        });
     }
 
     /// Records the loss of a claim.

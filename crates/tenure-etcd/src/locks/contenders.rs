@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tenure_backend::{HolderId, Kind, Mode};
+use tenure_contenders::Value;
 
-use super::names::is_contender;
-use super::value::Value;
+use super::names::{candidate_record, is_contender};
 use crate::client::KeyValue;
 
 /// A contender of a lock: a holder or a waiter.
@@ -50,10 +50,11 @@ impl Contender {
     pub(super) fn is_evicted(&self) -> bool {
         self.value.as_ref().is_some_and(|value| value.is_evicted)
     }
+}
 
-    /// The ID for people and for evictions. That of a foreign contender is the last part of its key, in Go's layout its
-    /// lease.
-    pub(super) fn id(&self) -> HolderId {
+impl tenure_contenders::Contender for Contender {
+    /// That of a foreign contender is the last part of its key, in Go's layout its lease.
+    fn id(&self) -> HolderId {
         match &self.value {
             Some(value) => HolderId::Claim(value.id),
             None => {
@@ -62,6 +63,31 @@ impl Contender {
             }
         }
     }
+
+    fn created(&self) -> i64 {
+        self.created
+    }
+
+    fn value(&self) -> Option<&Value> {
+        self.value.as_ref()
+    }
+
+    fn waits(all: &[Self], at: usize) -> bool {
+        standing(all[at].mode(), &all[..at]) != Standing::Granted
+    }
+}
+
+/// Reads what a contender's key and its value say; `None` if a foreign program wrote them.
+///
+/// A candidate's value is its label alone, which programs that observe the election read; the rest stands in its key. A mark of
+/// its eviction is believed only of the claim that the key names.
+pub(super) fn value_of(key: &[u8], value: &[u8]) -> Option<Value> {
+    let Some(candidate) = candidate_record(key).and_then(Value::read) else {
+        return Value::read(value);
+    };
+    let mark = Value::read(value).filter(|mark| mark.is_evicted && mark.id == candidate.id);
+    let label = || String::from_utf8_lossy(value).into();
+    Some(mark.unwrap_or_else(|| candidate.with_label(Some(label()))))
 }
 
 /// Reads the contenders of the lock with this folder, the oldest first.
@@ -72,7 +98,7 @@ pub(super) fn contenders(folder: &str, keys: Vec<KeyValue>) -> Vec<Contender> {
         .map(|kv| Contender {
             created: kv.create_revision,
             lease: kv.lease,
-            value: Value::of_contender(&kv.key, &kv.value),
+            value: value_of(&kv.key, &kv.value),
             foreign_text: (!kv.value.is_empty()).then(|| String::from_utf8_lossy(&kv.value).into()),
             key: kv.key,
         })
@@ -107,6 +133,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use tenure_backend::{ClaimId, ClientId};
+    use tenure_contenders::Contender as _;
 
     use super::*;
 
@@ -198,5 +225,32 @@ mod tests {
         let found = contenders("k/", keys.into());
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].id(), HolderId::Foreign("2".into()));
+    }
+
+    #[test]
+    fn a_candidates_value_is_its_label() {
+        let id = "07070707-0707-4707-8707-070707070707:3";
+        let key = format!("jobs/1a2b:tenure1 mutex {id} 1");
+        let read = |value: &str| value_of(key.as_bytes(), value.as_bytes()).expect("a candidate");
+        for label in [
+            "",
+            "10.0.0.5:8080",
+            "tenure1 mutex web 1",
+            &format!("tenure1 read {id} 1 x"),
+        ] {
+            let value = read(label);
+            assert_eq!(
+                (value.label().as_deref(), value.mode),
+                (Some(label), Mode::Exclusive)
+            );
+            let mark = value.evicted(Some("alice".into()));
+            assert_eq!(read(&mark.write()), mark);
+        }
+        let mut others = read("").evicted(None);
+        others.id = ClaimId::new(ClientId::from_random([7; 16]), 4);
+        assert!(
+            !read(&others.write()).is_evicted,
+            "a mark is believed only of the claim that the key names"
+        );
     }
 }

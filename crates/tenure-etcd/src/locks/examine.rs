@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tenure_backend::{BackendError, Fault, Finding, Instant};
+use tenure_contenders::Contenders as _;
 
 use super::names;
 use super::store::Locks;

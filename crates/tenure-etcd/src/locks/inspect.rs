@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tenure_backend::{BackendError, Cursor, HolderStatus, LockKey, LockStatus, Page, Query, WaiterStatus};
+use tenure_contenders::Contender as _;
 
-use super::contenders::{Contender, Standing, contenders, standing};
+use super::contenders::{Contender, contenders};
 use super::profile::tokens;
 use super::requests::txn;
 use super::store::Locks;
@@ -67,7 +68,7 @@ fn status(lock: &LockKey, all: Vec<Contender>, has_tokens: bool) -> Option<LockS
     let kind = all.iter().find(|one| !one.is_evicted())?.mode().kind();
     for (at, one) in all.iter().enumerate().filter(|(_, one)| !one.is_evicted()) {
         let label = one.label();
-        if standing(one.mode(), &all[..at]) == Standing::Granted {
+        if !Contender::waits(&all, at) {
             let grants = one
                 .value
                 .as_ref()

@@ -1,8 +1,7 @@
 //! The keys in etcd: of a lock's contenders, as Go's client names them, and of a lease's bell and notes.
 
-use std::fmt::Write as _;
-
-use tenure_backend::{ClientId, LockKey, escape_control};
+use tenure_backend::{ClientId, LockKey};
+use tenure_contenders::unescape;
 
 /// First byte of all keys that are no lock. No lock's key begins with it, because lock names have no control characters,
 /// and neither has the prefix in a URL.
@@ -57,7 +56,7 @@ impl Names {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)?;
         let (name, id) = rest.rsplit_once('/')?;
         let id = id.split(CANDIDATE).next()?;
-        let name = (id == hex(lease)).then(|| unescape(name))??;
+        let name = (id == hex(lease)).then(|| unescape(name, escape))??;
         LockKey::new(name).ok()
     }
 }
@@ -111,40 +110,7 @@ pub(super) fn noted_claim(key: &[u8]) -> Option<u64> {
 
 /// Escapes what would be invisible in a key, and slashes that would make an empty part of it.
 fn escape(name: &str) -> String {
-    let mut escaped = String::with_capacity(name.len());
-    for (at, c) in name.char_indices() {
-        let ends = at + 1 == name.len();
-        let is_empty_part = c == '/' && (ends || escaped.is_empty() || escaped.ends_with('/'));
-        let mut bytes = [0; 4];
-        let text = c.encode_utf8(&mut bytes);
-        if c == '%' || is_empty_part || escape_control(text) != *text {
-            for byte in text.bytes() {
-                // Writing to a string cannot fail.
-                let _ = write!(escaped, "%{byte:02X}");
-            }
-        } else {
-            escaped.push(c);
-        }
-    }
-    escaped
-}
-
-/// Undoes [`escape`]. `None` for a text that it does not write: a foreign lock, which Tenure cannot name.
-fn unescape(escaped: &str) -> Option<String> {
-    let mut name = Vec::with_capacity(escaped.len());
-    let mut rest = escaped.as_bytes();
-    while let [first, after @ ..] = rest {
-        if *first == b'%' {
-            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
-            name.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &after[2..];
-        } else {
-            name.push(*first);
-            rest = after;
-        }
-    }
-    let name = String::from_utf8(name).ok()?;
-    (escape(&name) == escaped).then_some(name)
+    tenure_contenders::escape(name, |_| false)
 }
 
 #[cfg(test)]

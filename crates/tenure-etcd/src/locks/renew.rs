@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tenure_backend::{BackendError, Batch, ClaimId, Loss, Mode, Phase, RenewReply, RenewRequest};
+use tenure_backend::{BackendError, Batch, ClaimId, Loss, Mode, RenewReply, RenewRequest};
+use tenure_contenders::{Contenders as _, begin_renewal};
 
 use super::confirm::Confirmed;
 use super::leases::{Kept, Lease};
+use super::placed::Placed;
 use super::requests::{put, read, txn};
 use super::store::Locks;
-use super::table::{Known, Placed};
 use crate::client::{KeyValue, Op, RangeRequest};
 
 /// The most keys that one transaction reads. etcd's limit is 128.
@@ -26,16 +27,11 @@ struct Renewal {
 
 impl Locks {
     pub(super) async fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
-        let too_many = self.profile.limits.check_batch(batch.len());
         let mut replies: HashMap<usize, RenewReply> = HashMap::new();
         let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Renewal>)> = HashMap::new();
         let count = batch.len();
         for (at, request) in batch.into_iter().enumerate() {
-            let begun = match &too_many {
-                Ok(()) => self.begin_renewal(&request).await,
-                Err(error) => Err(RenewReply::Unknown(error.clone())),
-            };
-            match begun {
+            match begin_renewal(&self, &request).await {
                 Ok(placed) => {
                     let lease = placed.spot.lease.clone();
                     let (_, renewals) = by_lease.entry(lease.id).or_insert_with(|| (lease, Vec::new()));
@@ -61,33 +57,12 @@ impl Locks {
             .collect()
     }
 
-    /// Checks a request, and downgrades its claim if that is asked for. Returns where the claim is placed, or the reply if it is
-    /// not renewed.
-    async fn begin_renewal(&self, request: &RenewRequest) -> Result<Placed, RenewReply> {
-        request.check(&self.profile).map_err(RenewReply::Unknown)?;
-        let id = request.claim.id;
-        let gone = || RenewReply::Gone(self.table.loss(id));
-        let placed = self.table.placed(id).ok_or_else(gone)?;
-        let is_granted = placed.granted.is_some();
-        if request.only != Phase::Either && is_granted != (request.only == Phase::Granted) {
-            return Err(RenewReply::Gone(Loss::Missing));
-        }
-        let mode = request.mode(placed.value.mode).map_err(RenewReply::Unknown)?;
-        if mode == placed.value.mode {
-            return Ok(placed);
-        }
-        let turn = self.table.turn(&request.claim).await;
-        let downgraded = self.downgrade(id).await;
-        self.table.end_turn(id, turn);
-        downgraded.map_err(RenewReply::Unknown)?;
-        self.table.placed(id).ok_or_else(gone)
-    }
-
     /// Turns a write claim into a read claim. Its key keeps the create revision, and so the claim's place and tokens.
-    async fn downgrade(&self, id: ClaimId) -> Result<(), BackendError> {
-        let Known::Placed(placed) = self.table.know(id) else {
-            return Ok(());
-        };
+    pub(super) async fn make_reader(
+        self: &Arc<Self>,
+        id: ClaimId,
+        placed: &Placed,
+    ) -> Result<(), BackendError> {
         let (key, mut value) = (&*placed.spot.key, placed.value.clone());
         value.mode = Mode::Read;
         let then = vec![put(key, value.write(), None)];
@@ -98,13 +73,17 @@ impl Locks {
             });
         } else {
             // An earlier request was carried out and not answered, or the claim is lost.
-            self.is_own(id, &placed, reply.first(0)).await?;
+            self.is_own(id, placed, reply.first(0)).await?;
         }
         Ok(())
     }
 
     /// Renews claims on one lease that was kept alive. Returns the replies with the positions of their requests.
-    async fn renew_on(&self, lease: &Arc<Lease>, renewals: &[Renewal]) -> Vec<(usize, RenewReply)> {
+    async fn renew_on(
+        self: &Arc<Self>,
+        lease: &Arc<Lease>,
+        renewals: &[Renewal],
+    ) -> Vec<(usize, RenewReply)> {
         let reads = || {
             let read = |renewal: &Renewal| {
                 Op::Range(RangeRequest {
@@ -119,7 +98,7 @@ impl Locks {
             Ok(None) => each(renewals, |renewal| {
                 let id = renewal.request.claim.id;
                 self.lose(id, &renewal.placed, Loss::Session);
-                RenewReply::Gone(self.table.loss(id))
+                self.table.gone(id)
             }),
             Ok(Some(Confirmed { kept, reply, .. })) => {
                 let mut replies = Vec::new();
@@ -134,7 +113,7 @@ impl Locks {
 
     /// Renews a claim whose lease counts from `kept` on, by its key as it was read.
     async fn renewed(
-        &self,
+        self: &Arc<Self>,
         renewal: &Renewal,
         kept: Kept,
         own: Option<&KeyValue>,
@@ -154,7 +133,7 @@ impl Locks {
                 held_from: kept.at,
                 lease: ends - kept.at,
             },
-            false => RenewReply::Gone(self.table.loss(id)),
+            false => self.table.gone(id),
         })
     }
 }

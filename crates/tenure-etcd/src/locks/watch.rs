@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::names;
+use super::placed::{Found, Target};
 use super::store::Locks;
-use super::targets::{Found, Target};
 use crate::client::{Event, EventType, Filter, Update, WatchCreateRequest, range_of_prefix};
 
 /// The pause before a watch that has failed is opened again.
@@ -48,7 +48,7 @@ impl Locks {
         signal: WakeSignal,
     ) {
         loop {
-            let (target, _) = targets.borrow_and_update().clone();
+            let target = targets.borrow_and_update().target.clone();
             let (key, range_end) = match target {
                 Target::Key(key) => (key, Vec::new()),
                 Target::Folder => range_of_prefix(&*folder),
@@ -68,7 +68,7 @@ impl Locks {
                     },
                 };
                 match update {
-                    Ok(Update::Created(header)) if header.revision == targets.borrow().1 => {}
+                    Ok(Update::Created(header)) if header.revision == targets.borrow().revision => {}
                     Ok(Update::Created(_) | Update::Events(..)) => signal.notify(),
                     Ok(Update::Progress(_)) => {}
                     Err(error) if error.fault() == Fault::Closed => return,
@@ -124,7 +124,7 @@ impl Locks {
                 let lock = self.table.lock_of(ClaimId::new(client, number));
                 lock.into_iter().collect()
             }
-            None if is_deleted => self.table.on_lease(&String::from_utf8_lossy(&key)),
+            None if is_deleted => self.table.locks_at(|spot| spot.lease.bell.as_bytes() == key),
             _ => Vec::new(),
         }
     }

@@ -1,33 +1,28 @@
 //! The store: its requests become statements on connections of the pool, each in a task of its own.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use futures_util::stream;
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Effect, Fault,
-    Finding, Instant, Invalidation, Invalidations, LockStatus, Page, Profile, Query, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Finding, Instant,
+    Invalidation, Invalidations, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, Tasks, Wakes,
 };
-use tokio::runtime::Handle;
 
 use super::own_claims::OwnClaims;
 use super::profile::profile;
 use super::rows::LeaseRows;
 use super::session::LeaseSession;
 use crate::server::dial::Dial;
-use crate::server::error::{Failure, runtime_ended};
+use crate::server::error::Failure;
 use crate::server::pool::Pool;
 
 /// Locks in the rows of a table.
 pub(crate) struct LeaseRowStore<D: Dial<Session: LeaseSession>> {
     rows: Arc<LeaseRows<D>>,
-    /// The runtime on which the store was opened, and all its tasks run.
-    runtime: Handle,
-    process: u32,
+    tasks: Tasks,
 }
 
 /// Connects once, to check the server and the table, and returns the store. It runs on the runtime of the caller.
@@ -50,8 +45,7 @@ pub(crate) async fn open<D: Dial<Session: LeaseSession>>(
     };
     Ok(Arc::new(LeaseRowStore {
         rows: Arc::new(rows),
-        runtime: Handle::current(),
-        process: std::process::id(),
+        tasks: Tasks::of_this_runtime(),
     }))
 }
 
@@ -68,74 +62,6 @@ pub(crate) async fn create<D: Dial<Session: LeaseSession>>(
     created
 }
 
-impl<D: Dial<Session: LeaseSession>> LeaseRowStore<D> {
-    /// Runs work to its end on the store's runtime, even if its caller stops. Keeps the store until then: dropping it closes
-    /// its connections.
-    fn spawn<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> impl Future<Output = Result<T, BackendError>> + Send + 'static {
-        let store = self.clone();
-        async move {
-            if store.process != std::process::id() {
-                return Err(forked());
-            }
-            store
-                .runtime
-                .spawn(work)
-                .await
-                .map_err(|error| match error.is_panic() {
-                    true => BackendError::panicked(),
-                    false => runtime_ended(),
-                })
-        }
-    }
-
-    fn call<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
-    ) -> Call<T> {
-        let work = self.spawn(work);
-        Call::new(async move { work.await.flatten() })
-    }
-
-    /// Runs one task for each element of a batch. `failed` makes an answer of an error.
-    fn batch<A: Send + 'static, T: Send + 'static, F>(
-        self: &Arc<Self>,
-        batch: Batch<A>,
-        work: fn(Arc<LeaseRows<D>>, A) -> F,
-        failed: fn(BackendError) -> T,
-    ) -> BatchCall<T>
-    where
-        F: Future<Output = Result<T, BackendError>> + Send + 'static,
-    {
-        let too_many = self.rows.profile.limits.check_batch(batch.len());
-        let rows = self.rows.clone();
-        let works: Vec<_> = batch
-            .into_iter()
-            .map(|element| {
-                let (rows, too_many) = (rows.clone(), too_many.clone());
-                self.spawn(async move {
-                    too_many?;
-                    work(rows, element).await
-                })
-            })
-            .collect();
-        BatchCall::new(async move {
-            let replies = join_all(works).await.into_iter();
-            replies
-                .map(|reply| reply.flatten().unwrap_or_else(failed))
-                .collect()
-        })
-    }
-}
-
-/// Error for a call in a child made by `fork`, whose parent opened the connections.
-fn forked() -> BackendError {
-    let message = "this store belongs to the parent process: connect again after a fork";
-    BackendError::new(Fault::Closed, Effect::None, message)
-}
-
 impl<D: Dial<Session: LeaseSession>> Backend for LeaseRowStore<D> {
     fn profile(&self) -> &Profile {
         &self.rows.profile
@@ -146,15 +72,22 @@ impl<D: Dial<Session: LeaseSession>> Backend for LeaseRowStore<D> {
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
-        self.call(self.rows.clone().acquire(claim, not_after))
+        let acquired = self.rows.clone().acquire(claim, not_after);
+        self.tasks.call(self.clone(), acquired)
     }
 
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
-        self.batch(batch, LeaseRows::renew, RenewReply::Unknown)
+        let (rows, limits) = (self.rows.clone(), &self.rows.profile.limits);
+        let renew = move |request| rows.clone().renew(request);
+        self.tasks
+            .each(self.clone(), limits, batch, renew, RenewReply::Unknown)
     }
 
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
-        self.batch(batch, LeaseRows::release, ReleaseReply::Unknown)
+        let (rows, limits) = (self.rows.clone(), &self.rows.profile.limits);
+        let release = move |request| rows.clone().release(request);
+        self.tasks
+            .each(self.clone(), limits, batch, release, ReleaseReply::Unknown)
     }
 
     fn watch(self: Arc<Self>, _: Arc<Claim>) -> Call<Wakes> {
@@ -177,19 +110,19 @@ impl<D: Dial<Session: LeaseSession>> Backend for LeaseRowStore<D> {
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
-        self.call(self.rows.clone().inspect(query))
+        self.tasks.call(self.clone(), self.rows.clone().inspect(query))
     }
 
     fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        self.call(self.rows.clone().examine())
+        self.tasks.call(self.clone(), self.rows.clone().examine())
     }
 
     fn close(self: Arc<Self>) -> Call<()> {
-        if self.process != std::process::id() {
-            return Call::ready(Err(forked()));
+        let closed = self.tasks.close();
+        if closed.is_ok() {
+            self.rows.pool.close();
         }
-        self.rows.pool.close();
-        Call::ready(Ok(()))
+        Call::ready(closed)
     }
 }
 

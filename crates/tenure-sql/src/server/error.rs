@@ -52,12 +52,6 @@ pub(crate) fn not_connected(address: &str, limit: Duration) -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
-/// Error for a call whose reply cannot come, because the runtime has ended.
-pub(crate) fn runtime_ended() -> BackendError {
-    let message = "the runtime that speaks to the database has ended: connect again";
-    BackendError::new(Fault::Unavailable, Effect::Unknown, message)
-}
-
 /// What a refusal of the server means, and what to do about it.
 pub(crate) struct Refusal {
     fault: Fault,

@@ -6,42 +6,20 @@ use std::time::Duration;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, Evidence, Fairness, Grant, HANDOVER_WINDOW, Instant, Mode,
 };
+use tenure_contenders::{Contenders as _, Known};
 
 use super::contenders::{Standing, standing};
 use super::evidence::LockEvidence;
-use super::kinds::check_take;
 use super::names::LEASES;
+use super::placed::{Placed, Spot, Target};
 use super::profile::tokens;
 use super::requests::{Found, placed_but};
 use super::store::Locks;
-use super::table::{Known, Placed, Spot};
-use super::targets::Target;
 use crate::client::Mode as NodeMode;
 use crate::config::Layout;
 
 impl Locks {
-    pub(super) async fn acquire(
-        self: Arc<Self>,
-        claim: Arc<Claim>,
-        not_after: Instant,
-    ) -> Result<AcquireReply, BackendError> {
-        claim.check(&self.profile.limits)?;
-        check_take(claim.mode)?;
-        if !self.profile.serves(claim.mode, claim.fairness) {
-            let message = format!(
-                "the layout `{}` has no locks of this kind and order: use the layout `curator`",
-                self.profile.layout
-            );
-            return Err(BackendError::unsupported(message));
-        }
-        let turn = self.table.turn(&claim.at).await;
-        let reply = self.acquire_in_turn(&claim, not_after).await;
-        self.table.end_turn(claim.at.id, turn);
-        self.placed.notify_one();
-        reply
-    }
-
-    async fn acquire_in_turn(
+    pub(super) async fn acquire_in_turn(
         self: &Arc<Self>,
         claim: &Claim,
         not_after: Instant,
@@ -50,20 +28,22 @@ impl Locks {
         let in_flight = match self.table.know(id) {
             Known::Ended => return Ok(AcquireReply::Ended),
             Known::Placed(placed) => return self.poll(claim, *placed).await,
-            Known::Unplaced(_) if self.now() > not_after => return Ok(AcquireReply::TooLate),
-            Known::Unplaced(in_flight) => in_flight.filter(|spot| spot.session.is_alive()),
+            Known::Unplaced { .. } if self.now() > not_after => return Ok(AcquireReply::TooLate),
+            Known::Unplaced { spot, is_in_flight } => {
+                spot.filter(|spot| is_in_flight && spot.session.is_alive())
+            }
         };
         let spot = match in_flight {
             Some(spot) => {
                 if let Some(found) = self.find(id, &spot).await? {
-                    self.table.settled(id);
+                    self.table.answered(id);
                     let placed = self.put(claim, spot, found);
                     return self.poll(claim, placed).await;
                 }
                 spot
             }
             None => {
-                self.table.settled(id);
+                self.table.answered(id);
                 let folder = self.names.folder(&claim.at.key, claim.mode.kind());
                 let lease = self.profile.limits.lease(claim.lease);
                 self.reserve(id, lease, folder).await?
@@ -96,7 +76,10 @@ impl Locks {
         let name = self.names.contender(claim.at.id, claim.mode);
         let (path, mode) = (format!("{}/{name}", spot.folder), NodeMode::EphemeralSequential);
         let data = self.value(claim).write();
-        match self.create(&spot.session.client, &path, &data, mode).await {
+        match self
+            .create(&spot.session.client, &path, data.as_bytes(), mode)
+            .await
+        {
             Ok((created, sent)) => {
                 let found = Found {
                     nodes: vec![created.path],
@@ -106,7 +89,7 @@ impl Locks {
                 Ok(Some((self.put(claim, spot, found), sent)))
             }
             Err(error) => {
-                self.table.not_placed(claim.at.id, &error, self.now());
+                self.not_placed(claim.at.id, &spot, &error);
                 Err(error)
             }
         }

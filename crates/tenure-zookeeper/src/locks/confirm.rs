@@ -1,19 +1,24 @@
 //! Confirming: proves that a claim was not evicted, or finds out why it was lost.
 
-use tenure_backend::{BackendError, ClaimId, HANDOVER_WINDOW, Loss};
-use tokio::time::sleep;
+use std::sync::Arc;
 
-use super::requests::{MAX_REPEATS, delete_all, unsettled};
+use tenure_backend::{BackendError, ClaimId, Loss};
+use tenure_contenders::{Contenders as _, Value, remove_after_cooldown};
+
+use super::placed::Placed;
+use super::requests::{MAX_REPEATS, unsettled};
 use super::sessions::marks;
 use super::store::Locks;
-use super::table::Placed;
-use super::value::Value;
 use crate::client::{Code, Outcome, code, is_session_end};
 
 impl Locks {
     /// Proves, by an answer of the leader, that a claim was not evicted. Returns the claim as it is known then; `None` if it was
     /// lost.
-    pub(super) async fn confirm(&self, id: ClaimId, placed: &Placed) -> Result<Option<Placed>, BackendError> {
+    pub(super) async fn confirm(
+        self: &Arc<Self>,
+        id: ClaimId,
+        placed: &Placed,
+    ) -> Result<Option<Placed>, BackendError> {
         let mut known = placed.clone();
         for _ in 0..MAX_REPEATS {
             match known.spot.session.client.multi(&known.unchanged()).await {
@@ -34,14 +39,18 @@ impl Locks {
 
     /// Reads a claim whose node was changed or is missing. Returns the claim as it is known then: a polite request of Curator's to
     /// revoke it changes nothing. `None` if it was lost, which is recorded.
-    pub(super) async fn own(&self, id: ClaimId, placed: &Placed) -> Result<Option<Placed>, BackendError> {
+    pub(super) async fn own(
+        self: &Arc<Self>,
+        id: ClaimId,
+        placed: &Placed,
+    ) -> Result<Option<Placed>, BackendError> {
         let session = &placed.spot.session;
         let mut loss = None;
         match session.client.get_data(&placed.nodes[0]).await {
             Ok((data, stat)) if stat.czxid == placed.czxid => {
                 match Value::read(&data).filter(|mark| mark.is_evicted && mark.id == id) {
                     Some(mark) => {
-                        self.remove_after_cooldown(placed);
+                        remove_after_cooldown(self, placed);
                         loss = Some(Loss::Evicted { by: mark.evictor() });
                     }
                     None => {
@@ -101,17 +110,6 @@ impl Locks {
             None if is_expired => Loss::Expired,
             None => Loss::Missing,
         })
-    }
-
-    /// Removes the nodes of an evicted claim, because its evictor may have died before it could.
-    fn remove_after_cooldown(&self, placed: &Placed) {
-        let placed = placed.clone();
-        tokio::spawn(async move {
-            // sleep: the cooldown of the eviction.
-            sleep(HANDOVER_WINDOW).await;
-            // If it fails, the nodes end with their session.
-            let _ = delete_all(&placed.spot.session.client, &placed.nodes).await;
-        });
     }
 
     /// Records the loss of a claim.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 
 use tenure_backend::{BackendError, ClaimId, Effect, Loss};
 
+use super::placed::Placed;
 use super::store::Locks;
-use super::table::Placed;
 use crate::client::{Op, Outcome, is_session_end};
 use crate::error::refused;
 
@@ -53,7 +53,7 @@ impl LockEvidence {
     /// As any request; [`Fault::Store`](tenure_backend::Fault::Store) if the node does not exist. With an unknown effect the data may
     /// have been set, while the claim held the lock.
     pub async fn set_data(&self, path: &str, data: &[u8]) -> Result<bool, BackendError> {
-        let Some(locks) = self.locks.upgrade().filter(|locks| !locks.is_closed()) else {
+        let Some(locks) = self.locks.upgrade().filter(|locks| !locks.table.is_closed()) else {
             return Err(BackendError::closed());
         };
         let Some(placed) = locks.table.placed(self.id) else {

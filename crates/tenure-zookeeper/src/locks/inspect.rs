@@ -7,12 +7,12 @@ use futures_util::future::try_join_all;
 use tenure_backend::{
     BackendError, Cursor, HolderId, HolderStatus, LockKey, LockStatus, Mode, Page, Query, WaiterStatus,
 };
+use tenure_contenders::Value;
 
 use super::contenders::{Contender, Name, Standing, contenders, standing};
 use super::names::{LEASES, LOCKS, name, parent};
 use super::profile::tokens;
 use super::store::Locks;
-use super::value::Value;
 use crate::client::{Client, Code, code};
 
 /// The most nodes that are read at the same time.
@@ -34,6 +34,24 @@ pub(super) struct Holder {
     pub(super) mode: Mode,
     /// A node that the contender waits for; `None` for a holder.
     pub(super) behind: Option<String>,
+}
+
+impl tenure_contenders::Contender for Holder {
+    fn id(&self) -> HolderId {
+        self.id.clone()
+    }
+
+    fn created(&self) -> i64 {
+        self.czxid
+    }
+
+    fn value(&self) -> Option<&Value> {
+        self.value.as_ref()
+    }
+
+    fn waits(all: &[Self], at: usize) -> bool {
+        all[at].behind.is_some()
+    }
 }
 
 impl Holder {

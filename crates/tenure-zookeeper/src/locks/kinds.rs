@@ -1,15 +1,16 @@
 //! What a lock is used as, besides what its contenders' names say: a semaphore, or one ephemeral node.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use tenure_backend::{BackendError, Claim, Effect, Fault, Instant, Kind, LockKey};
+use tenure_contenders::{Contenders as _, Value};
 
 use super::contenders::{Contender, Standing};
 use super::names::{LEASES, LOCKS, Names, parent};
+use super::placed::{Placed, Spot};
 use super::requests::{Found, MAX_REPEATS, is_ephemeral, placed_but, unsettled};
 use super::store::Locks;
-use super::table::{Placed, Spot};
-use super::value::Value;
 use crate::client::{Client, Code, Done, Mode, Op, Outcome, code};
 use crate::config::Layout;
 use crate::error::refused;
@@ -48,7 +49,14 @@ impl Locks {
         let nodes = [self.names.own(claim.at.id), spot.folder.clone()];
         let client = &spot.session.client;
         let data = self.value(claim).write();
-        let create = |node: &String| Op::Create(node.clone(), data.clone(), Mode::Ephemeral, self.config.acl);
+        let create = |node: &String| {
+            Op::Create(
+                node.clone(),
+                data.clone().into_bytes(),
+                Mode::Ephemeral,
+                self.config.acl,
+            )
+        };
         for _ in 0..MAX_REPEATS {
             let sent = self.now();
             match client.multi(&nodes.each_ref().map(create)).await {
@@ -67,7 +75,7 @@ impl Locks {
                     code => return Err(refused(code)),
                 },
                 Err(error) => {
-                    self.table.not_placed(claim.at.id, &error, self.now());
+                    self.not_placed(claim.at.id, &spot, &error);
                     return Err(error);
                 }
             }
@@ -157,7 +165,7 @@ impl Locks {
     /// Takes the permits of the claim at the head of the queue, and leaves the queue in the same step. Returns the claim with its
     /// permits, and when the request was sent; `None` if the claim was lost.
     pub(super) async fn take(
-        &self,
+        self: &Arc<Self>,
         claim: &Claim,
         placed: &Placed,
         take: NonZeroU32,
@@ -169,7 +177,7 @@ impl Locks {
         let create = || {
             Op::Create(
                 path.clone(),
-                placed.value.write(),
+                placed.value.write().into(),
                 Mode::EphemeralSequential,
                 self.config.acl,
             )
@@ -210,7 +218,7 @@ impl Locks {
                 Ok(Outcome::Refused { code, .. }) => return Err(placed_but(refused(code))),
                 Err(error) => {
                     if error.effect() == Effect::Unknown {
-                        self.table.not_placed(id, &error, self.now());
+                        self.not_placed(id, &placed.spot, &error);
                     }
                     return Err(placed_but(error));
                 }

@@ -1,8 +1,7 @@
 //! The paths of nodes: of locks, of their contenders as Curator and kazoo name them, and of the bells of sessions.
 
-use std::fmt::Write as _;
-
-use tenure_backend::{ClaimId, ClientId, Kind, LockKey, Mode, escape_control};
+use tenure_backend::{ClaimId, ClientId, Kind, LockKey, Mode};
+use tenure_contenders::unescape;
 
 use super::contenders::Name;
 use crate::config::Layout;
@@ -47,7 +46,7 @@ impl Names {
     /// The lock with this path; `None` if it is none that Tenure can name.
     pub(super) fn key_of(&self, path: &str) -> Option<LockKey> {
         let name = path.strip_prefix(&*self.root)?.strip_prefix('/')?;
-        LockKey::new(unescape(name)?).ok()
+        LockKey::new(unescape(name, escape)?).ok()
     }
 
     /// The node above all locks whose names begin with `prefix`.
@@ -117,49 +116,17 @@ pub(super) fn name(path: &str) -> &str {
 
 /// Escapes what a path cannot carry, what would be invisible in it, and slashes that would make an empty part of it.
 fn escape(name: &str) -> String {
-    let mut escaped = String::with_capacity(name.len());
-    for (at, c) in name.char_indices() {
-        let begins_part = escaped.is_empty() || escaped.ends_with('/');
-        let is_empty_part = c == '/' && (begins_part || at + 1 == name.len());
-        let part = name[at..].split('/').next().unwrap_or_default();
-        let begins_special = begins_part && is_special(part, escaped.is_empty());
-        let mut bytes = [0; 4];
-        let text = c.encode_utf8(&mut bytes);
-        let is_refused = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..);
-        if c == '%' || is_empty_part || begins_special || is_refused || escape_control(text) != *text {
-            for byte in text.bytes() {
-                // Writing to a string cannot fail.
-                let _ = write!(escaped, "%{byte:02X}");
-            }
-        } else {
-            escaped.push(c);
-        }
-    }
-    escaped
+    tenure_contenders::escape(name, |character| {
+        let part = name[character.at..].split('/').next().unwrap_or_default();
+        let is_refused = matches!(character.is, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..);
+        is_refused || character.begins_part && is_special(part, character.at == 0)
+    })
 }
 
 /// Whether a part of a path would not be the node of a lock.
 fn is_special(part: &str, is_first: bool) -> bool {
     let is_server = is_first && part == "zookeeper";
     is_server || matches!(part, "." | "..") || Name::read(part).is_some()
-}
-
-/// Undoes [`escape`]. `None` for a text that it does not write: a foreign node, which Tenure cannot name.
-fn unescape(escaped: &str) -> Option<String> {
-    let mut name = Vec::with_capacity(escaped.len());
-    let mut rest = escaped.as_bytes();
-    while let [first, after @ ..] = rest {
-        if *first == b'%' {
-            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
-            name.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &after[2..];
-        } else {
-            name.push(*first);
-            rest = after;
-        }
-    }
-    let name = String::from_utf8(name).ok()?;
-    (escape(&name) == escaped).then_some(name)
 }
 
 #[cfg(test)]

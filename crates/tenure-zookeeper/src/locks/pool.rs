@@ -3,13 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tenure_backend::{BackendError, ClaimId, Invalidation};
+use tenure_backend::{BackendError, ClaimId, Invalidation, Loss};
+use tenure_contenders::Contenders as _;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::placed::Spot;
 use super::sessions::{Session, marks};
 use super::store::Locks;
-use super::table::Spot;
 use crate::client::{Code, Event, Mode, code, is_session_end};
 
 /// The most sessions of one store.
@@ -67,7 +68,7 @@ impl Locks {
             }
         };
         self.create_bell(&session).await?;
-        if self.is_closed() {
+        if self.table.is_closed() {
             return Err(BackendError::closed());
         }
         self.sessions.pool.lock().push(session.clone());
@@ -107,7 +108,11 @@ impl Locks {
         if let Some(session) = longer.min_by_key(|session| session.asked) {
             return Some(session.clone());
         }
-        match pool.iter().position(|session| !self.table.uses(session.id)) {
+        match pool.iter().position(|session| {
+            self.table
+                .locks_at(|spot| spot.session.id == session.id)
+                .is_empty()
+        }) {
             Some(unused) => {
                 let unused = pool.swap_remove(unused);
                 // If it fails, the session expires.
@@ -139,7 +144,9 @@ impl Locks {
 
     /// Records the loss of all claims of a session.
     fn session_ended(&self, session: &Session) {
-        self.table.end_session(session.id, self.now(), session.timeout());
+        let is_lost = |spot: &Spot| spot.session.id == session.id;
+        let lost = (Loss::Session, session.timeout());
+        self.table.end_all(is_lost, self.now(), &lost);
         self.hints.push(None, &Invalidation::All);
     }
 }

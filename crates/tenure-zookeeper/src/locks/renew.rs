@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tenure_backend::{BackendError, Batch, Instant, Loss, Mode, Phase, RenewReply, RenewRequest};
+use tenure_backend::{BackendError, Batch, ClaimId, Instant, Loss, Mode, RenewReply, RenewRequest};
+use tenure_contenders::{Contenders as _, begin_renewal};
 
 use super::names::name;
+use super::placed::Placed;
 use super::store::Locks;
-use super::table::{Known, Placed};
 use crate::client::{Mode as NodeMode, Op, Outcome, is_session_end};
 
 /// The most nodes that one transaction checks: with the longest paths, ZooKeeper still reads it.
@@ -24,16 +25,11 @@ struct Renewal {
 
 impl Locks {
     pub(super) async fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
-        let too_many = self.profile.limits.check_batch(batch.len());
         let mut replies: HashMap<usize, RenewReply> = HashMap::new();
         let mut by_session: HashMap<i64, Vec<Renewal>> = HashMap::new();
         let count = batch.len();
         for (at, request) in batch.into_iter().enumerate() {
-            let begun = match &too_many {
-                Ok(()) => self.begin_renewal(&request).await,
-                Err(error) => Err(RenewReply::Unknown(error.clone())),
-            };
-            match begun {
+            match begin_renewal(&self, &request).await {
                 Ok(placed) => {
                     let renewals = by_session.entry(placed.spot.session.id).or_default();
                     renewals.push(Renewal { at, request, placed });
@@ -55,34 +51,12 @@ impl Locks {
             .collect()
     }
 
-    /// Checks a request, and downgrades its claim if that is asked for. Returns where the claim is placed, or the reply if it is
-    /// not renewed.
-    async fn begin_renewal(&self, request: &RenewRequest) -> Result<Placed, RenewReply> {
-        request.check(&self.profile).map_err(RenewReply::Unknown)?;
-        let id = request.claim.id;
-        let gone = || RenewReply::Gone(self.table.loss(id));
-        let placed = self.table.placed(id).ok_or_else(gone)?;
-        let is_granted = placed.granted.is_some();
-        if request.only != Phase::Either && is_granted != (request.only == Phase::Granted) {
-            return Err(RenewReply::Gone(Loss::Missing));
-        }
-        let mode = request.mode(placed.value.mode).map_err(RenewReply::Unknown)?;
-        if mode == placed.value.mode {
-            return Ok(placed);
-        }
-        let turn = self.table.turn(&request.claim).await;
-        let downgraded = match self.table.know(id) {
-            Known::Placed(placed) => self.downgrade(request, &placed).await,
-            _ => Ok(()),
-        };
-        self.table.end_turn(id, turn);
-        downgraded.map_err(RenewReply::Unknown)?;
-        self.table.placed(id).ok_or_else(gone)
-    }
-
     /// Turns a write claim into a read claim, as Curator does: its new node has the number of the one before, and so its place.
-    async fn downgrade(&self, request: &RenewRequest, placed: &Placed) -> Result<(), BackendError> {
-        let id = request.claim.id;
+    pub(super) async fn make_reader(
+        self: &Arc<Self>,
+        id: ClaimId,
+        placed: &Placed,
+    ) -> Result<(), BackendError> {
         let write = &placed.nodes[0];
         let number = name(write).rsplit_once("__").map_or("", |(_, number)| number);
         let read = self.names.contender(id, Mode::Read);
@@ -92,7 +66,7 @@ impl Locks {
         let mut ops = placed.deletes();
         ops.push(Op::Create(
             read.clone(),
-            value.write(),
+            value.write().into(),
             NodeMode::Ephemeral,
             self.config.acl,
         ));
@@ -114,7 +88,7 @@ impl Locks {
     }
 
     /// Renews claims of one session. Returns the replies with the positions of their requests.
-    async fn renew_in_session(&self, mut renewals: Vec<Renewal>) -> Vec<(usize, RenewReply)> {
+    async fn renew_in_session(self: &Arc<Self>, mut renewals: Vec<Renewal>) -> Vec<(usize, RenewReply)> {
         let mut replies = Vec::new();
         // Each round that is refused ends or changes at least one claim.
         while let Some(first) = renewals.first() {
@@ -144,7 +118,7 @@ impl Locks {
                             renewal.placed = own;
                             renewals.push(renewal);
                         }
-                        Ok(None) => replies.push((renewal.at, RenewReply::Gone(self.table.loss(id)))),
+                        Ok(None) => replies.push((renewal.at, self.table.gone(id))),
                         Err(error) => replies.push((renewal.at, RenewReply::Unknown(error))),
                     }
                 }
@@ -154,7 +128,7 @@ impl Locks {
                         let id = renewal.request.claim.id;
                         if is_end {
                             self.lose(id, &renewal.placed, Loss::Session);
-                            return (renewal.at, RenewReply::Gone(self.table.loss(id)));
+                            return (renewal.at, self.table.gone(id));
                         }
                         (renewal.at, RenewReply::Unknown(error.clone()))
                     }));
@@ -181,7 +155,7 @@ impl Locks {
                 held_from,
                 lease: ends - held_from,
             },
-            false => RenewReply::Gone(self.table.loss(id)),
+            false => self.table.gone(id),
         }
     }
 }

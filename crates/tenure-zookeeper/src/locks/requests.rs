@@ -1,11 +1,12 @@
 //! Requests that several verbs send: creating nodes with the containers above them, and finding a claim's nodes.
 
 use tenure_backend::{BackendError, ClaimId, Effect, Fault, Instant};
+use tenure_contenders::Contenders as _;
 
 use super::contenders::{Contender, contenders};
 use super::names::{LEASES, LOCKS, name, parent, uuid_of};
+use super::placed::Spot;
 use super::store::Locks;
-use super::table::Spot;
 use crate::client::{Client, Code, Created, Mode, Op, Outcome, code};
 use crate::config::Layout;
 use crate::error::refused;
@@ -59,6 +60,15 @@ impl Locks {
             }
         }
         Err(unsettled())
+    }
+
+    /// Records that a request to place a claim has failed. If its effect is unknown, the claim is withdrawn after the time of its
+    /// session, unless it ends before.
+    pub(super) fn not_placed(&self, id: ClaimId, spot: &Spot, error: &BackendError) {
+        if error.effect() == Effect::Unknown {
+            self.table.unanswered(id, self.now() + spot.session.timeout());
+        }
+        self.table.unplace(id);
     }
 
     /// Creates a container, and those above it that are missing.

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{BackendError, Clock, Instant};
+use tenure_contenders::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::names::Names;
-use super::value::Value;
 use crate::client::{Client, Op, Outcome, SessionInfo, State, is_session_end};
 use crate::config::Config;
 
@@ -167,11 +167,8 @@ pub(super) fn add_mark(bell: &[u8], mark: &Value) -> Vec<u8> {
     let mut marks = marks(bell);
     marks.push(mark.clone());
     let first = marks.len().saturating_sub(MAX_MARKS);
-    marks[first..]
-        .iter()
-        .map(Value::write)
-        .collect::<Vec<_>>()
-        .join(&0)
+    let marks: Vec<String> = marks[first..].iter().map(Value::write).collect();
+    marks.join("\0").into()
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use tenure_backend::{
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::placed::Target;
 use super::requests::{MAX_REPEATS, unsettled};
 use super::store::Locks;
-use super::targets::Target;
 use crate::client::{Code, Event, Watch, code};
 use crate::config::Layout;
 
@@ -75,7 +75,7 @@ impl Locks {
                         return;
                     }
                 }
-                Err(_) if self.is_closed() => return,
+                Err(_) if self.table.is_closed() => return,
                 Err(_) => {
                     signal.notify();
                     pause = SET_AGAIN;

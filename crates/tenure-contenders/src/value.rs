@@ -1,44 +1,75 @@
-//! The value of a contender's key: what claim it is, and whether the claim was evicted.
-//!
-//! `tenure1 MODE CLIENT:NUMBER GRANTS LABEL` is a claim. `tenure1-evicted MODE CLIENT:NUMBER GRANTS EVICTOR` marks a claim
-//! that is being evicted; the label, or the evictor, may be missing. A candidate's value is its label alone, which programs
-//! that observe the election read; the rest stands in its key. Any other value belongs to a foreign program.
+//! What the record of a contender says: what claim it is, and whether the claim was evicted.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tenure_backend::{Claim, ClaimId, Mode};
 
-use super::names::candidate_record;
-
 const CLAIM: &str = "tenure1";
 const EVICTED: &str = "tenure1-evicted";
 
-/// What the value of a contender's key says.
+/// What the record of a contender says.
+///
+/// `tenure1 MODE CLIENT:NUMBER GRANTS LABEL` is a claim. `tenure1-evicted MODE CLIENT:NUMBER GRANTS EVICTOR` marks a claim that is
+/// being evicted. The label, or the evictor, may be missing. GRANTS is followed by `@CREATED` if an earlier record of the claim
+/// was granted. Other data belong to a foreign program.
+///
+/// # Examples
+/// ```
+/// use tenure_contenders::Value;
+///
+/// let value = Value::read(b"tenure1 write 07070707-0707-4707-8707-070707070707:3 1 ada@web-1").expect("a claim");
+/// assert_eq!(value.label().as_deref(), Some("ada@web-1"));
+/// let mark = value.evicted(Some("bob".into())).write();
+/// assert_eq!(mark, "tenure1-evicted write 07070707-0707-4707-8707-070707070707:3 1 bob");
+/// assert_eq!(Value::read(b"leader-1"), None);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Value {
-    pub(super) mode: Mode,
-    pub(super) id: ClaimId,
+pub struct Value {
+    /// The mode of the claim.
+    pub mode: Mode,
+    /// Which claim it is.
+    pub id: ClaimId,
     /// Number of tokens that the claim reserves.
-    pub(super) grants: u32,
+    pub grants: u32,
+    /// The creation that the tokens come from, if it is not that of this record.
+    pub granted_at: Option<i64>,
     /// The label, or the evictor's name.
     text: Option<Arc<str>>,
-    pub(super) is_evicted: bool,
+    /// Whether the claim is being evicted.
+    pub is_evicted: bool,
 }
 
 impl Value {
-    pub(super) fn of(claim: &Claim, grants: NonZeroU32) -> Self {
+    /// What the record of a new claim says.
+    #[must_use]
+    pub fn of(claim: &Claim, grants: NonZeroU32) -> Self {
         Value {
             mode: claim.mode,
             id: claim.at.id,
             grants: grants.get(),
+            granted_at: None,
             text: Some(claim.label.clone()),
             is_evicted: false,
         }
     }
 
+    /// The value of a claim of which only its ID is known.
+    #[must_use]
+    pub fn unknown(id: ClaimId, mode: Mode) -> Self {
+        Value {
+            mode,
+            id,
+            grants: 1,
+            granted_at: None,
+            text: None,
+            is_evicted: false,
+        }
+    }
+
     /// The value that marks the claim as evicted.
-    pub(super) fn evicted(self, by: Option<Arc<str>>) -> Self {
+    #[must_use]
+    pub fn evicted(self, by: Option<Arc<str>>) -> Self {
         Value {
             text: by,
             is_evicted: true,
@@ -46,20 +77,27 @@ impl Value {
         }
     }
 
-    pub(super) fn label(&self) -> Option<Arc<str>> {
+    /// The value of a claim that is not evicted, with another label, or none.
+    #[must_use]
+    pub fn with_label(self, label: Option<Arc<str>>) -> Self {
+        Value { text: label, ..self }
+    }
+
+    /// The claim's label.
+    #[must_use]
+    pub fn label(&self) -> Option<Arc<str>> {
         self.text.clone().filter(|_| !self.is_evicted)
     }
 
-    pub(super) fn evictor(&self) -> Option<Arc<str>> {
+    /// Who evicts the claim, if that is known.
+    #[must_use]
+    pub fn evictor(&self) -> Option<Arc<str>> {
         self.text.clone().filter(|_| self.is_evicted)
     }
 
-    /// What the key of a candidate says: all but the label.
-    pub(super) fn record(self) -> String {
-        Value { text: None, ..self }.write()
-    }
-
-    pub(super) fn write(&self) -> String {
+    /// The record's text.
+    #[must_use]
+    pub fn write(&self) -> String {
         let word = if self.is_evicted { EVICTED } else { CLAIM };
         let mode = match self.mode {
             Mode::Exclusive => "mutex".to_owned(),
@@ -72,23 +110,13 @@ impl Value {
             .as_ref()
             .map(|text| format!(" {text}"))
             .unwrap_or_default();
-        format!("{word} {mode} {} {}{text}", self.id, self.grants)
-    }
-
-    /// Reads what a contender's key and its value say; `None` if a foreign program wrote them.
-    pub(super) fn of_contender(key: &[u8], value: &[u8]) -> Option<Self> {
-        let Some(candidate) = candidate_record(key).and_then(Value::read) else {
-            return Value::read(value);
-        };
-        let mark = Value::read(value).filter(|mark| mark.is_evicted && mark.id == candidate.id);
-        Some(mark.unwrap_or_else(|| Value {
-            text: Some(String::from_utf8_lossy(value).into()),
-            ..candidate
-        }))
+        let at = self.granted_at.map(|at| format!("@{at}")).unwrap_or_default();
+        format!("{word} {mode} {} {}{at}{text}", self.id, self.grants)
     }
 
     /// Reads a value; `None` if a foreign program wrote it.
-    pub(super) fn read(value: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn read(value: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(value).ok()?.splitn(5, ' ');
         let is_evicted = match words.next()? {
             CLAIM => false,
@@ -105,10 +133,17 @@ impl Value {
                 Mode::Permits { take, of }
             }
         };
+        let id = words.next()?.parse().ok()?;
+        let grants = words.next()?;
+        let (grants, granted_at) = match grants.split_once('@') {
+            Some((grants, at)) => (grants, Some(at.parse().ok()?)),
+            None => (grants, None),
+        };
         Some(Value {
             mode,
-            id: words.next()?.parse().ok()?,
-            grants: words.next()?.parse().ok()?,
+            id,
+            grants: grants.parse().ok()?,
+            granted_at,
             text: words.next().map(Arc::from),
             is_evicted,
         })
@@ -142,7 +177,9 @@ mod tests {
         };
         for mode in [Mode::Exclusive, Mode::Read, Mode::Write, permits] {
             for label in ["", "ada@web-1:4711", "two  words "] {
-                let value = Value::of(&claim(mode, label), number(64));
+                let mut value = Value::of(&claim(mode, label), number(64));
+                assert_eq!(Value::read(value.write().as_bytes()), Some(value.clone()));
+                value.granted_at = Some(i64::MAX);
                 assert_eq!(Value::read(value.write().as_bytes()), Some(value.clone()));
                 assert_eq!(value.label().as_deref(), Some(label));
                 for by in [None, Some("alice and bob")] {
@@ -152,35 +189,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_candidates_value_is_its_label() {
-        let id = "07070707-0707-4707-8707-070707070707:3";
-        let key = format!("jobs/1a2b:tenure1 mutex {id} 1");
-        let read = |value: &str| Value::of_contender(key.as_bytes(), value.as_bytes()).expect("a candidate");
-        for label in [
-            "",
-            "10.0.0.5:8080",
-            "tenure1 mutex web 1",
-            &format!("tenure1 read {id} 1 x"),
-        ] {
-            let value = read(label);
-            assert_eq!(
-                (value.label().as_deref(), value.mode),
-                (Some(label), Mode::Exclusive)
-            );
-            let mark = value.evicted(Some("alice".into()));
-            assert_eq!(read(&mark.write()), mark);
-        }
-        let others = Value {
-            id: ClaimId::new(ClientId::from_random([7; 16]), 4),
-            ..read("").evicted(None)
-        };
-        assert!(
-            !read(&others.write()).is_evicted,
-            "a mark is believed only of the claim that the key names"
-        );
     }
 
     #[test]

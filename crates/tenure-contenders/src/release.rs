@@ -1,0 +1,173 @@
+//! Releasing: removes the record of a claim of this client, or evicts other contenders.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    AcquireReply, BackendError, Cause, ClaimId, ClaimRef, Effect, Fault, HANDOVER_WINDOW, HolderId,
+    ReleaseReply, ReleaseRequest, ReleaseTarget, Successor, TURN,
+};
+use tokio::time::sleep;
+
+use crate::store::{Contender, Contenders};
+use crate::table::Known;
+
+/// How often an eviction is repeated that had no effect, because the contenders have changed meanwhile.
+const MAX_REPEATS: u32 = 8;
+
+/// What a release did.
+#[derive(Default)]
+struct Released {
+    freed: Vec<HolderId>,
+    /// The reply for a successor that was placed in the same step.
+    successor: Option<Result<AcquireReply, BackendError>>,
+}
+
+/// Releases a claim of this client, or evicts others.
+///
+/// # Cancel safety
+/// A part may have been carried out. To be run to its end.
+///
+/// # Errors
+/// Those of the store's requests.
+pub async fn release<S: Contenders>(
+    store: Arc<S>,
+    request: ReleaseRequest,
+) -> Result<ReleaseReply, BackendError> {
+    if let Some(successor) = request.checked_successor()? {
+        successor.check(&store.profile().limits)?;
+    }
+    let released = match (&request.target, &request.cause) {
+        (target, Cause::Evicted { by }) => evict(&store, target, by.clone(), request.cooldown).await?,
+        (ReleaseTarget::Claim(claim), _) => release_own(&store, claim, request.successor.as_ref()).await?,
+        (target, _) => evict(&store, target, None, request.cooldown).await?,
+    };
+    let successor = match (request.successor, released.successor) {
+        (Some(successor), None) => Some(store.acquire(successor.claim, successor.not_after).await),
+        (_, placed) => placed,
+    };
+    Ok(ReleaseReply::Done {
+        freed: released.freed.into_iter().collect(),
+        others: None,
+        successor: successor.map(|reply| match reply {
+            // The poll after a turn returns the error.
+            Err(_) | Ok(AcquireReply::Waiting { .. }) => AcquireReply::Waiting {
+                ahead: None,
+                poll_after: TURN,
+            },
+            Ok(reply) => reply,
+        }),
+    })
+}
+
+/// Releases a claim of this client.
+async fn release_own<S: Contenders>(
+    store: &Arc<S>,
+    claim: &ClaimRef,
+    successor: Option<&Successor>,
+) -> Result<Released, BackendError> {
+    let table = store.table();
+    let turn = table.turn(claim).await;
+    let released = release_in_turn(store, claim.id, successor).await;
+    match &released {
+        Ok(_) => table.end(claim.id, store.now(), None),
+        Err(error) if error.effect() == Effect::None => table.cancel_release(claim.id),
+        Err(_) => {}
+    }
+    table.end_turn(claim.id, turn);
+    released
+}
+
+async fn release_in_turn<S: Contenders>(
+    store: &Arc<S>,
+    id: ClaimId,
+    successor: Option<&Successor>,
+) -> Result<Released, BackendError> {
+    let mut released = Released::default();
+    let was_placed = match store.table().begin_release(id) {
+        (_, Some(in_flight)) => store.withdraw(id, &in_flight).await?,
+        (Some(placed), None) => {
+            if let Some(successor) = successor {
+                released.successor = hand_over(store, &placed, successor).await?;
+            }
+            released.successor.is_some() || store.unlock(id, &placed).await?
+        }
+        (None, None) => false,
+    };
+    released.freed.extend(was_placed.then_some(HolderId::Claim(id)));
+    Ok(released)
+}
+
+/// Removes a claim's record and creates that of its successor in one step. `None` if that had no effect.
+async fn hand_over<S: Contenders>(
+    store: &Arc<S>,
+    placed: &S::Placed,
+    successor: &Successor,
+) -> Result<Option<Result<AcquireReply, BackendError>>, BackendError> {
+    let (table, claim) = (store.table(), &successor.claim.at);
+    let turn = table.turn(claim).await;
+    let mut replaced = Ok(None);
+    let is_new = matches!(
+        table.know(claim.id),
+        Known::Unplaced {
+            is_in_flight: false,
+            ..
+        }
+    );
+    if is_new && store.now() <= successor.not_after {
+        replaced = store.replace(placed, successor).await;
+        if matches!(replaced, Ok(None)) {
+            table.unplace(claim.id);
+        }
+    }
+    table.end_turn(claim.id, turn);
+    replaced
+}
+
+/// Evicts one contender of a lock, or all that hold it.
+async fn evict<S: Contenders>(
+    store: &Arc<S>,
+    target: &ReleaseTarget,
+    by: Option<Arc<str>>,
+    cooldown: Duration,
+) -> Result<Released, BackendError> {
+    // The last contender that held the lock at first: those that follow when it has left are not evicted.
+    let mut last_holder = None;
+    for _ in 0..MAX_REPEATS {
+        let all = store.contenders(target).await?;
+        let waits = |at: usize| S::Contender::waits(&all, at);
+        let last_holder = *last_holder.get_or_insert_with(|| {
+            let holders = (0..all.len()).filter(|at| !waits(*at));
+            holders.map(|at| all[at].created()).max()
+        });
+        let is_target = |at: &usize| match target {
+            ReleaseTarget::Claim(claim) => all[*at].id() == HolderId::Claim(claim.id),
+            ReleaseTarget::Foreign { id, .. } => all[*at].id() == HolderId::Foreign(id.clone()),
+            ReleaseTarget::All(_) => !waits(*at) && Some(all[*at].created()) <= last_holder,
+        };
+        let (mut released, mut marked) = (Released::default(), Vec::new());
+        let mut has_changed = false;
+        for at in (0..all.len()).filter(is_target) {
+            match store.mark(&all, at, by.clone()).await? {
+                true if waits(at) || all[at].value().is_none() => released.freed.push(all[at].id()),
+                true => marked.push(&all[at]),
+                false => has_changed = true,
+            }
+        }
+        if !marked.is_empty() {
+            // sleep: the cooldown. A claim at the head of the queue is marked like a holder: only its client knows whether it was
+            // granted.
+            sleep(cooldown.clamp(S::MIN_COOLDOWN, HANDOVER_WINDOW)).await;
+        }
+        for one in marked {
+            // If the holder has removed it first, this eviction was the reason.
+            store.remove_marked(one).await?;
+            released.freed.push(one.id());
+        }
+        if !has_changed || !released.freed.is_empty() {
+            return Ok(released);
+        }
+    }
+    let message = "other clients change this lock all the time: evict again";
+    Err(BackendError::new(Fault::Unavailable, Effect::None, message))
+}

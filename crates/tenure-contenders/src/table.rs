@@ -1,0 +1,540 @@
+//! What a client knows of its own claims: where they are placed, until when they live, which have ended and why.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_backend::{
+    ClaimId, ClaimRef, Instant, LockKey, Loss, Phase, RenewReply, RenewRequest, TokenRange, Tombstones,
+};
+use tokio::sync::{Notify, OwnedMutexGuard};
+
+use crate::value::Value;
+
+/// With fewer losses than this, the table forgets none.
+const MIN_SWEEP: usize = 64;
+
+/// Where the record of a claim is created.
+pub trait Spot: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// Gives the spot up: another claim on the lock may have it.
+    fn leave(&self, lock: &LockKey) {
+        let _ = lock;
+    }
+}
+
+/// A claim that has a record on the server.
+pub trait Placed: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// Where the record is.
+    type Spot: Spot;
+
+    /// Where the record is.
+    fn spot(&self) -> &Self::Spot;
+    /// What this client wrote.
+    fn value(&self) -> &Value;
+    /// The change on the server that created the record.
+    fn created(&self) -> i64;
+    /// The tokens, once the claim holds its lock.
+    fn granted(&self) -> Option<TokenRange>;
+    /// End of the claim's own lease. What keeps the record on the server lasts longer, with other claims.
+    fn ends(&self) -> Instant;
+}
+
+#[derive(Debug)]
+struct Entry<P: Placed> {
+    lock: LockKey,
+    /// Locked by a call that may place the claim or remove it.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    spot: Option<P::Spot>,
+    placed: Option<P>,
+    /// When to withdraw a request that may place the claim and was not answered.
+    in_flight_until: Option<Instant>,
+    /// Whether a release of the claim was sent. It may have had an effect.
+    is_releasing: bool,
+}
+
+impl<P: Placed> Entry<P> {
+    /// The end of the claim's lease; `None` for a claim that has no record.
+    fn ends(&self) -> Option<Instant> {
+        let placed = self.placed.as_ref().map(P::ends);
+        placed.or(self.in_flight_until)
+    }
+
+    /// Whether a call is under way for a claim without a record: it may be about to find the record.
+    fn is_asked(&self) -> bool {
+        self.placed.is_none() && self.turn.try_lock().is_err()
+    }
+
+    /// Gives up the spot of a claim.
+    fn leave(&mut self) {
+        if let Some(spot) = self.spot.take() {
+            spot.leave(&self.lock);
+        }
+    }
+}
+
+/// A claim whose lease has ended. Its record may still be there.
+#[derive(Debug)]
+pub struct Expired<P: Placed> {
+    /// The claim.
+    pub id: ClaimId,
+    /// The lock that the claim was for.
+    pub lock: LockKey,
+    /// Where its record is, or may be.
+    pub spot: P::Spot,
+    /// The claim as it was known; `None` if a request was not answered that may have created its record.
+    pub placed: Option<P>,
+}
+
+/// What is known of a claim.
+#[derive(Debug)]
+pub enum Known<P: Placed> {
+    /// It has ended, or its release was sent.
+    Ended,
+    /// It has a record on the server.
+    Placed(Box<P>),
+    /// It has no record, as far as the client knows.
+    Unplaced {
+        /// The spot that is reserved for it.
+        spot: Option<P::Spot>,
+        /// Whether a request was not answered, which may have created a record at the spot, or may still create one.
+        is_in_flight: bool,
+    },
+}
+
+/// What a client knows of its own claims.
+#[derive(Debug)]
+pub struct Table<P: Placed> {
+    state: Mutex<State<P>>,
+    /// Notified when a claim got an end, and when the store is closed.
+    pub(crate) changed: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct State<P: Placed> {
+    claims: HashMap<ClaimId, Entry<P>>,
+    ended: Tombstones,
+    /// Why claims were lost, until the given time.
+    losses: HashMap<ClaimId, (Loss, Instant)>,
+    sweep_at: usize,
+    is_closed: bool,
+}
+
+impl<P: Placed> Default for Table<P> {
+    fn default() -> Self {
+        Table {
+            state: Mutex::new(State {
+                claims: HashMap::new(),
+                ended: Tombstones::default(),
+                losses: HashMap::new(),
+                sweep_at: 0,
+                is_closed: false,
+            }),
+            changed: Arc::default(),
+        }
+    }
+}
+
+impl<P: Placed> Table<P> {
+    /// Waits until no other call places or removes the claim.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the turn to others.
+    pub async fn turn(&self, claim: &ClaimRef) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut state = self.state.lock();
+            let entry = state.claims.entry(claim.id).or_insert_with(|| Entry {
+                lock: claim.key.clone(),
+                turn: Arc::default(),
+                spot: None,
+                placed: None,
+                in_flight_until: None,
+                is_releasing: false,
+            });
+            entry.turn.clone()
+        };
+        turn.lock_owned().await
+    }
+
+    /// Ends a turn. Forgets the claim if there is nothing to know about it, and no other call waits for its turn.
+    pub fn end_turn(&self, id: ClaimId, turn: OwnedMutexGuard<()>) {
+        let mut state = self.state.lock();
+        drop(turn);
+        let is_unused = |entry: &Entry<P>| entry.spot.is_none() && Arc::strong_count(&entry.turn) == 1;
+        if state.claims.get(&id).is_some_and(is_unused) {
+            state.claims.remove(&id);
+        }
+    }
+
+    /// What is known of a claim.
+    pub fn know(&self, id: ClaimId) -> Known<P> {
+        let state = self.state.lock();
+        match state.claims.get(&id) {
+            _ if state.ended.contains(id) => Known::Ended,
+            Some(entry) if entry.is_releasing => Known::Ended,
+            Some(Entry {
+                placed: Some(placed), ..
+            }) => Known::Placed(Box::new(placed.clone())),
+            entry => Known::Unplaced {
+                spot: entry.and_then(|entry| entry.spot.clone()),
+                is_in_flight: entry.is_some_and(|entry| entry.in_flight_until.is_some()),
+            },
+        }
+    }
+
+    /// Returns where the claim is placed, if this client has placed it.
+    pub fn placed(&self, id: ClaimId) -> Option<P> {
+        let state = self.state.lock();
+        let entry = state.claims.get(&id).filter(|entry| !entry.is_releasing)?;
+        entry.placed.clone()
+    }
+
+    /// Returns the claim that a request renews.
+    ///
+    /// # Errors
+    /// The reply for a claim that has ended, or is not in the phase that is asked for.
+    pub fn renewable(&self, request: &RenewRequest) -> Result<P, RenewReply> {
+        let id = request.claim.id;
+        let placed = self.placed(id).ok_or_else(|| self.gone(id))?;
+        let is_granted = placed.granted().is_some();
+        match request.only {
+            Phase::Granted if !is_granted => Err(RenewReply::Gone(Loss::Missing)),
+            Phase::Waiting if is_granted => Err(RenewReply::Gone(Loss::Missing)),
+            _ => Ok(placed),
+        }
+    }
+
+    /// Reserves a spot for a claim.
+    pub fn reserve(&self, id: ClaimId, spot: &P::Spot) {
+        self.with(id, |entry| entry.spot = Some(spot.clone()));
+    }
+
+    /// Notes that a request to place the claim was not answered. It is withdrawn at `until`, unless the claim ends before.
+    pub fn unanswered(&self, id: ClaimId, until: Instant) {
+        self.with(id, |entry| entry.in_flight_until = Some(until));
+        self.changed.notify_one();
+    }
+
+    /// Records that no request is in flight.
+    pub fn answered(&self, id: ClaimId) {
+        self.with(id, |entry| entry.in_flight_until = None);
+    }
+
+    /// Records the claim's record.
+    pub fn place(&self, id: ClaimId, placed: P) {
+        self.with(id, |entry| entry.placed = Some(placed));
+        self.changed.notify_one();
+    }
+
+    /// Records that the claim's record was removed, or never written. Keeps the spot if a request is in flight.
+    pub fn unplace(&self, id: ClaimId) {
+        self.with(id, |entry| {
+            entry.placed = None;
+            if entry.in_flight_until.is_none() {
+                entry.leave();
+            }
+        });
+    }
+
+    /// Forgets a spot at which nothing can be written. No other claim on the lock gets it.
+    pub fn abandon(&self, id: ClaimId) {
+        self.with(id, |entry| (entry.spot, entry.in_flight_until) = (None, None));
+    }
+
+    /// Changes a placed claim, unless it was removed or placed again meanwhile. Returns false if so.
+    pub fn update(&self, id: ClaimId, created: i64, change: impl FnOnce(&mut P)) -> bool {
+        let mut state = self.state.lock();
+        let entry = state.claims.get_mut(&id).filter(|entry| !entry.is_releasing);
+        let placed = entry.and_then(|entry| entry.placed.as_mut());
+        let placed = placed.filter(|placed| placed.created() == created);
+        placed.map(change).is_some()
+    }
+
+    /// Marks the claim as being released. Returns where it is placed, and the spot of a request that was not answered.
+    pub fn begin_release(&self, id: ClaimId) -> (Option<P>, Option<P::Spot>) {
+        let mut state = self.state.lock();
+        let Some(entry) = state.claims.get_mut(&id) else {
+            return (None, None);
+        };
+        entry.is_releasing = true;
+        let in_flight = entry.spot.clone().filter(|_| entry.in_flight_until.is_some());
+        (entry.placed.clone(), in_flight)
+    }
+
+    /// Undoes `begin_release`, after the server refused the release without effect.
+    pub fn cancel_release(&self, id: ClaimId) {
+        self.with(id, |entry| entry.is_releasing = false);
+    }
+
+    /// Records that the claim has ended, and why if it was lost. Remembers that for the given time.
+    pub fn end(&self, id: ClaimId, now: Instant, lost: Option<(Loss, Duration)>) {
+        let mut state = self.state.lock();
+        if let Some(entry) = state.claims.get_mut(&id) {
+            entry.placed = None;
+            entry.leave();
+        }
+        state.ended(id, now, lost);
+    }
+
+    /// Ends the claims on the spots that `is_lost` picks.
+    pub fn end_all(&self, is_lost: impl Fn(&P::Spot) -> bool, now: Instant, lost: &(Loss, Duration)) {
+        let mut state = self.state.lock();
+        let entries = state.claims.iter_mut();
+        let ended: Vec<ClaimId> = entries
+            .filter_map(|(id, entry)| entry.placed.take_if(|placed| is_lost(placed.spot())).map(|_| *id))
+            .collect();
+        for id in ended {
+            if let Some(entry) = state.claims.get_mut(&id) {
+                entry.leave();
+            }
+            state.ended(id, now, Some(lost.clone()));
+        }
+    }
+
+    /// Why the claim was lost, as far as the table remembers.
+    pub fn loss(&self, id: ClaimId) -> Loss {
+        let state = self.state.lock();
+        let lost = state.losses.get(&id);
+        lost.map_or(Loss::Missing, |(loss, _)| loss.clone())
+    }
+
+    /// The reply to a renewal of a claim that is no more.
+    pub fn gone(&self, id: ClaimId) -> RenewReply {
+        RenewReply::Gone(self.loss(id))
+    }
+
+    /// The locks of the claims whose spots `is_asked` picks.
+    pub fn locks_at(&self, is_asked: impl Fn(&P::Spot) -> bool) -> Vec<LockKey> {
+        let state = self.state.lock();
+        let is_at = |entry: &&Entry<P>| entry.spot.as_ref().is_some_and(&is_asked);
+        let entries = state.claims.values().filter(is_at);
+        entries.map(|entry| entry.lock.clone()).collect()
+    }
+
+    /// The lock that a claim is for.
+    pub fn lock_of(&self, id: ClaimId) -> Option<LockKey> {
+        let state = self.state.lock();
+        state.claims.get(&id).map(|entry| entry.lock.clone())
+    }
+
+    /// Forgets all claims, and lets [`end_claims`](crate::end_claims) return.
+    pub fn close(&self) {
+        {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            state.claims.clear();
+        }
+        self.changed.notify_one();
+    }
+
+    /// Returns whether [`close`](Table::close) was called.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
+    }
+
+    /// The first end of a claim that has a record, or may have one.
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        let state = self.state.lock();
+        state.claims.values().filter_map(Entry::ends).min()
+    }
+
+    /// Ends the claims whose leases have ended. The caller removes their records, and then leaves their spots.
+    pub(crate) fn expire(&self, now: Instant, remembered: Duration) -> Vec<Expired<P>> {
+        let mut state = self.state.lock();
+        let mut expired = Vec::new();
+        let mut ids = Vec::new();
+        for (id, entry) in &mut state.claims {
+            if entry.ends().is_some_and(|ends| ends <= now) && !entry.is_asked() {
+                let is_in_flight = entry.in_flight_until.take().is_some();
+                let placed = entry.placed.take().filter(|_| !is_in_flight);
+                expired.extend(entry.spot.take().map(|spot| Expired {
+                    id: *id,
+                    lock: entry.lock.clone(),
+                    spot,
+                    placed,
+                }));
+                ids.push(*id);
+            }
+        }
+        for id in ids {
+            state.ended(id, now, Some((Loss::Expired, remembered)));
+        }
+        expired
+    }
+
+    fn with(&self, id: ClaimId, change: impl FnOnce(&mut Entry<P>)) {
+        if let Some(entry) = self.state.lock().claims.get_mut(&id) {
+            change(entry);
+        }
+    }
+}
+
+impl<P: Placed> State<P> {
+    fn ended(&mut self, id: ClaimId, now: Instant, lost: Option<(Loss, Duration)>) {
+        self.ended.insert(id, now);
+        if let Some((loss, remembered)) = lost {
+            if self.losses.len() >= self.sweep_at.max(MIN_SWEEP) {
+                self.losses.retain(|_, (_, until)| now < *until);
+                self.sweep_at = self.losses.len() * 2;
+            }
+            self.losses.entry(id).or_insert((loss, now + remembered));
+        }
+        let is_unused = |entry: &Entry<P>| Arc::strong_count(&entry.turn) == 1;
+        if self.claims.get(&id).is_some_and(is_unused) {
+            self.claims.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tenure_backend::{Claim, ClientId};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A spot that counts how often it was left.
+    #[derive(Clone, Debug, Default)]
+    struct Place(Arc<AtomicU32>);
+
+    impl Place {
+        fn times_left(&self) -> u32 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Spot for Place {
+        fn leave(&self, _: &LockKey) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    struct Record(Place, Value, Instant);
+
+    impl Placed for Record {
+        type Spot = Place;
+
+        fn spot(&self) -> &Place {
+            &self.0
+        }
+
+        fn value(&self) -> &Value {
+            &self.1
+        }
+
+        fn created(&self) -> i64 {
+            7
+        }
+
+        fn granted(&self) -> Option<TokenRange> {
+            None
+        }
+
+        fn ends(&self) -> Instant {
+            self.2
+        }
+    }
+
+    fn at(seconds: u32) -> Instant {
+        Instant::ORIGIN + seconds * SECOND
+    }
+
+    fn claim() -> ClaimRef {
+        ClaimRef {
+            key: LockKey::new("k").expect("a key"),
+            id: ClaimId::new(ClientId::from_random([7; 16]), 1),
+        }
+    }
+
+    fn record(place: &Place, ends: Instant) -> Record {
+        let value = Value::of(&Claim::of(claim(), SECOND), NonZeroU32::MIN);
+        Record(place.clone(), value, ends)
+    }
+
+    /// A table with a claim whose spot is reserved.
+    async fn reserved() -> (Table<Record>, ClaimId, Place) {
+        let (table, place, id) = (Table::default(), Place::default(), claim().id);
+        let turn = table.turn(&claim()).await;
+        table.reserve(id, &place);
+        table.end_turn(id, turn);
+        (table, id, place)
+    }
+
+    #[tokio::test]
+    async fn an_unanswered_request_is_withdrawn_when_its_lease_has_ended() {
+        let (table, id, place) = reserved().await;
+        table.unanswered(id, at(2));
+        table.unplace(id);
+        let known = table.know(id);
+        assert!(
+            matches!(
+                known,
+                Known::Unplaced {
+                    spot: Some(_),
+                    is_in_flight: true
+                }
+            ),
+            "{known:?}"
+        );
+        assert!(table.expire(at(1), SECOND).is_empty());
+        assert_eq!(table.next_end(), Some(at(2)));
+        let turn = table.turn(&claim()).await;
+        assert!(
+            table.expire(at(2), SECOND).is_empty(),
+            "a call may find the record"
+        );
+        table.end_turn(id, turn);
+        let expired = table.expire(at(2), SECOND);
+        assert!(matches!(&*expired, [one] if one.placed.is_none()), "{expired:?}");
+        assert_eq!((table.loss(id), place.times_left()), (Loss::Expired, 0));
+        assert!(table.expire(at(9), SECOND).is_empty(), "it expires once");
+    }
+
+    #[tokio::test]
+    async fn a_placed_claim_with_an_unanswered_request_is_withdrawn_too() {
+        for is_in_flight in [false, true] {
+            let (table, id, place) = reserved().await;
+            if is_in_flight {
+                table.unanswered(id, at(9));
+            }
+            table.place(id, record(&place, at(3)));
+            let expired = table.expire(at(3), SECOND);
+            assert!(
+                matches!(&*expired, [one] if one.placed.is_none() == is_in_flight),
+                "{expired:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_claim_in_release_has_ended_unless_the_release_is_cancelled() {
+        let (table, id, place) = reserved().await;
+        table.place(id, record(&place, at(3)));
+        let (placed, in_flight) = table.begin_release(id);
+        assert!(placed.is_some() && in_flight.is_none());
+        assert!(matches!(table.know(id), Known::Ended));
+        assert!(table.placed(id).is_none() && !table.update(id, 7, |_| ()));
+        table.cancel_release(id);
+        assert!(matches!(table.know(id), Known::Placed(_)));
+        assert!(!table.update(id, 6, |_| ()), "that record is gone");
+        table.end(id, at(1), None);
+        assert!(matches!(table.know(id), Known::Ended));
+        assert_eq!(place.times_left(), 1);
+    }
+
+    #[tokio::test]
+    async fn all_claims_of_a_spot_end_together() {
+        let (table, id, place) = reserved().await;
+        table.place(id, record(&place, at(3)));
+        table.end_all(|_| false, at(1), &(Loss::Session, SECOND));
+        assert!(table.placed(id).is_some());
+        table.end_all(|_| true, at(1), &(Loss::Session, SECOND));
+        assert_eq!((table.loss(id), place.times_left()), (Loss::Session, 1));
+        assert_eq!(table.locks_at(|_| true), []);
+    }
+}
