@@ -46,8 +46,7 @@ impl Locks {
                 AlarmType::Corrupt => "the data of the members differ",
                 AlarmType::None => continue,
             };
-            let consequence =
-                "etcd refuses to write: no lock can be acquired or released until the alarm is disarmed";
+            let consequence = "etcd refuses to write: no lock can be acquired until the alarm is disarmed, though holders keep theirs and can release them";
             findings.push(Finding::danger(what, consequence));
         }
         findings.extend(database(&status));

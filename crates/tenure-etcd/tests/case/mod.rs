@@ -24,6 +24,8 @@ pub(crate) struct Case {
     pub(crate) prefix: String,
     /// Whether the case is alone on its server.
     restarts: bool,
+    /// `USER:PASSWORD@`, if the server has users.
+    pub(crate) login: &'static str,
 }
 
 impl Case {
@@ -34,11 +36,18 @@ impl Case {
             server,
             prefix,
             restarts,
+            login: "",
         }
     }
 
+    /// A case alone on this server.
+    pub(crate) fn alone_on(server: Etcd) -> Self {
+        Case::on(Arc::new(Mutex::new(server)), true)
+    }
+
     pub(crate) fn url(&self) -> String {
-        format!("{}/{}", self.server.lock().url(), self.prefix)
+        let address = self.server.lock().address();
+        format!("etcd://{}{address}/{}", self.login, self.prefix)
     }
 }
 
@@ -56,7 +65,7 @@ pub(crate) async fn shared() -> Case {
 
 /// A case on a server of its own, which it may restart.
 pub(crate) async fn alone() -> Case {
-    Case::on(Arc::new(Mutex::new(Etcd::start().expect("etcd starts"))), true)
+    Case::alone_on(Etcd::start().expect("etcd starts"))
 }
 
 impl Subject for Case {
