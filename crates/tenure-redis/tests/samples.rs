@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use fixture::*;
 use tenure_backend::{
-    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Fairness, HolderId, LockKey, LockStatus, Mode,
-    Query, ReleaseReply, RenewReply, RenewRequest,
+    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Fairness, HolderId, LockKey, Mode, Query,
+    ReleaseReply, RenewReply, RenewRequest,
 };
 use tenure_redis::RedisStore;
+use tenure_testkit::suite::shown;
 
 /// The clients of the samples.
 const ANN: ClientId = ClientId::from_random([0xA1; 16]);
@@ -120,7 +121,7 @@ impl Sample {
             let query = Query::Key(LockKey::new(key).expect("keys of tests are valid"));
             let page = self.store.clone().inspect(query).await;
             let page = page.expect("the store can be inspected");
-            lines.extend(page.items.iter().map(line));
+            lines.extend(page.items.iter().map(shown));
         }
         lines
     }
@@ -164,22 +165,6 @@ fn unescape(word: &str) -> Vec<u8> {
         bytes.extend_from_slice(rest.as_bytes());
     }
     bytes
-}
-
-fn line(lock: &LockStatus) -> String {
-    let text = |id: &HolderId, mode: Mode, label: &Option<Arc<str>>| {
-        format!("{id} {mode} {}", label.as_deref().unwrap_or_default())
-    };
-    let holders = lock.holders.iter();
-    let mut holders: Vec<String> = holders
-        .map(|holder| text(&holder.id, holder.mode, &holder.label))
-        .collect();
-    holders.sort();
-    let waiters = lock.waiters.iter().flatten();
-    let waiters: Vec<String> = waiters
-        .map(|waiter| text(&waiter.id, waiter.mode, &waiter.label))
-        .collect();
-    format!("{}: {} | {}", lock.key, holders.join(", "), waiters.join(", "))
 }
 
 #[tokio::test(flavor = "multi_thread")]

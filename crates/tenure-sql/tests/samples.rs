@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, HolderId,
-    LockKey, LockStatus, Loss, Mode, Query, RenewReply, SystemClock, TokenRange,
+    AcquireReply, Backend, BackendError, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, LockKey, Loss,
+    Mode, Query, RenewReply, SystemClock, TokenRange,
 };
 use tenure_sql::sqlite::SqliteStore;
+use tenure_testkit::suite::shown;
 
 use fixture::{TestClient, connect, number, open, temp_lock_file};
 
@@ -95,21 +96,7 @@ async fn listed(store: &Arc<SqliteStore>) -> Vec<String> {
         .inspect(all)
         .await
         .expect("the store can be inspected");
-    let show = |lock: &LockStatus| {
-        let text = |id: &HolderId, mode: Mode, label: &Option<Arc<str>>| {
-            format!("{id} {mode} {}", label.as_deref().unwrap_or_default())
-        };
-        let holders = lock.holders.iter();
-        let holders: Vec<String> = holders
-            .map(|holder| text(&holder.id, holder.mode, &holder.label))
-            .collect();
-        let waiters = lock.waiters.iter().flatten();
-        let waiters: Vec<String> = waiters
-            .map(|waiter| text(&waiter.id, waiter.mode, &waiter.label))
-            .collect();
-        format!("{}: {} | {}", lock.key, holders.join(", "), waiters.join(", "))
-    };
-    page.items.iter().map(show).collect()
+    page.items.iter().map(shown).collect()
 }
 
 /// Loads a sample, with the machine and the clock of this process: its last row was written just now.

@@ -23,6 +23,7 @@ mod clients;
 mod fixture;
 mod requests;
 mod run;
+mod shown;
 mod sleeper;
 
 pub mod claim;
@@ -42,3 +43,4 @@ pub use requests::ReleaseOutcome;
 pub(crate) use requests::{eviction_request, release_request, renew_request};
 pub(crate) use run::runtime;
 pub use run::{Case, all, run, run_under_chaos};
+pub use shown::shown;
