@@ -163,7 +163,14 @@ fn print_line(text: &str) {
 }
 
 /// Example URLs in our own messages. They hold no password and are not masked.
-const ADVICE: [&str; 2] = ["redis://USER:PASSWORD@HOST", "redis://:PASSWORD@HOST"];
+const ADVICE: [&str; 6] = [
+    "redis://USER:PASSWORD@HOST",
+    "redis://:PASSWORD@HOST",
+    "etcd://USER:PASSWORD@HOST",
+    "etcds://USER:PASSWORD@HOST",
+    "zookeeper://USER:PASSWORD@HOST",
+    "zookeepers://USER:PASSWORD@HOST",
+];
 
 /// Returns only the first 40 characters of a text that is too long to be a key. Returns any other text as it is.
 pub fn shortened(text: &str) -> Cow<'_, str> {
@@ -367,8 +374,12 @@ mod tests {
 
     #[test]
     fn our_own_advice_and_keys_are_not_masked() {
-        let advice = "write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for the default user's";
-        assert_eq!(without_passwords(advice), advice);
+        for advice in [
+            "write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for the default user's",
+            "write `zookeepers://USER:PASSWORD@HOST`, or name a file with `password_file`",
+        ] {
+            assert_eq!(without_passwords(advice), advice);
+        }
         let key = "https://shop.example:8080/order@7";
         let failure = Failure::of(format!("cannot lock {key:?}"), &Error::Timeout).to_string();
         assert!(failure.contains(key), "{failure}");
