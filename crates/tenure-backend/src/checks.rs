@@ -101,16 +101,20 @@ impl ReleaseRequest {
     /// Returns the successor that a valid request names, if any.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] if the request names a successor but does not release one claim on the successor's key.
+    /// [`Fault::Invalid`] if the request names a successor but does not release one other claim on the successor's key.
     pub fn checked_successor(&self) -> Result<Option<&Claim>, BackendError> {
         let Some(successor) = &self.successor else {
             return Ok(None);
         };
         match &self.target {
-            ReleaseTarget::Claim(claim) if claim.key == successor.claim.at.key => Ok(Some(&successor.claim)),
+            ReleaseTarget::Claim(claim)
+                if claim.key == successor.claim.at.key && claim.id != successor.claim.at.id =>
+            {
+                Ok(Some(&successor.claim))
+            }
             _ => refused(
                 Fault::Invalid,
-                "a successor needs a release of one claim on the same key",
+                "a successor needs a release of one other claim on the same key",
             )
             .map(|()| None),
         }

@@ -11,8 +11,8 @@ use crate::{BackendError, Batch, BatchCall, Call, Effect, Fault, Limits};
 
 /// The tasks of a store, on the tokio runtime on which it was opened.
 ///
-/// A request runs to its end even if its caller drops the call: the store then learns what became of it. Each call keeps its
-/// `owner` until its reply, because a store that is dropped closes its connections. After [`close`](Tasks::close), and in a
+/// A request runs to its end even if its caller drops the call: the store then learns what became of it. It keeps its `owner` until
+/// then, because a store that is dropped closes its connections. After [`close`](Tasks::close), and in a
 /// child made by `fork`, every call fails without effect. Clones are the same tasks.
 ///
 /// # Examples
@@ -81,8 +81,7 @@ impl Tasks {
         let tasks = self.clone();
         Call::new(async move {
             tasks.check()?;
-            let done = tasks.runtime.spawn(work).await;
-            drop(owner);
+            let done = tasks.runtime.spawn(keeping(owner, work)).await;
             done.map_err(lost).flatten()
         })
     }
@@ -104,10 +103,13 @@ impl Tasks {
         let (tasks, count, checked) = (self.clone(), batch.len(), limits.check_batch(batch.len()));
         BatchCall::new(async move {
             let done = match checked.and_then(|()| tasks.check()) {
-                Ok(()) => tasks.runtime.spawn(work(batch)).await.map_err(lost),
+                Ok(()) => tasks
+                    .runtime
+                    .spawn(keeping(owner, work(batch)))
+                    .await
+                    .map_err(lost),
                 Err(error) => Err(error),
             };
-            drop(owner);
             done.unwrap_or_else(|error| (0..count).map(|_| failed(error.clone())).collect())
         })
     }
@@ -133,13 +135,12 @@ impl Tasks {
             }
             let running: Vec<JoinHandle<_>> = batch
                 .into_iter()
-                .map(|request| tasks.runtime.spawn(work(request)))
+                .map(|request| tasks.runtime.spawn(keeping(owner.clone(), work(request))))
                 .collect();
             let mut replies = Batch::with_capacity(running.len());
             for task in running {
                 replies.push(task.await.map_err(lost).flatten().unwrap_or_else(failed));
             }
-            drop(owner);
             replies
         })
     }
@@ -159,6 +160,13 @@ impl Tasks {
         let message = "this store belongs to the parent process: connect again after a fork";
         Err(BackendError::new(Fault::Closed, Effect::None, message))
     }
+}
+
+/// Runs work to its end, and then drops the store.
+async fn keeping<T>(owner: Arc<impl Send + Sync>, work: impl Future<Output = T>) -> T {
+    let done = work.await;
+    drop(owner);
+    done
 }
 
 /// Error for a request whose task has not ended by itself.

@@ -7,7 +7,9 @@
 //!
 //! - [`Value`] is what a record says of its claim.
 //! - [`Table`] is what a client knows of its own claims.
-//! - [`Contenders`] is what a store adds, and [`release`], [`begin_renewal`] and [`end_claims`] are the verbs that follow from it.
+//! - [`Contenders`] is what a store adds, and [`release`], [`begin_renewal`] and [`end_claims`] are the verbs that follow from it. A
+//!   store spawns `end_claims` when it is opened, calls [`Table::close`] when it is closed or dropped, and calls
+//!   [`remove_after_cooldown`] when it finds the mark of an eviction on a claim of its own.
 //! - [`Watched`] is what waiting claims wait for, and [`escape`] makes the name of a lock a part of a path.
 
 mod escape;
@@ -20,6 +22,6 @@ mod watched;
 pub use escape::{Character, escape, unescape};
 pub use release::release;
 pub use store::{Contender, Contenders, begin_renewal, end_claims, remove_after_cooldown};
-pub use table::{Expired, Known, Placed, Spot, Table};
+pub use table::{Known, Placed, Spot, Table};
 pub use value::Value;
 pub use watched::Watched;

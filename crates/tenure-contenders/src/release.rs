@@ -92,7 +92,10 @@ async fn release_in_turn<S: Contenders>(
             }
             released.successor.is_some() || store.unlock(id, &placed).await?
         }
-        (None, None) => false,
+        (None, None) => {
+            store.table().check_open()?;
+            false
+        }
     };
     released.freed.extend(was_placed.then_some(HolderId::Claim(id)));
     Ok(released)
@@ -105,6 +108,9 @@ async fn hand_over<S: Contenders>(
     successor: &Successor,
 ) -> Result<Option<Result<AcquireReply, BackendError>>, BackendError> {
     let (table, claim) = (store.table(), &successor.claim.at);
+    if !store.can_replace(&successor.claim) {
+        return Ok(None);
+    }
     let turn = table.turn(claim).await;
     let mut replaced = Ok(None);
     let is_new = matches!(
@@ -131,10 +137,12 @@ async fn evict<S: Contenders>(
     by: Option<Arc<str>>,
     cooldown: Duration,
 ) -> Result<Released, BackendError> {
+    let eviction = store.begin_eviction().await?;
+    let mut has_begun = false;
     // The last contender that held the lock at first: those that follow when it has left are not evicted.
     let mut last_holder = None;
     for _ in 0..MAX_REPEATS {
-        let all = store.contenders(target).await?;
+        let all = store.contenders(&eviction, target).await?;
         let waits = |at: usize| S::Contender::waits(&all, at);
         let last_holder = *last_holder.get_or_insert_with(|| {
             let holders = (0..all.len()).filter(|at| !waits(*at));
@@ -148,11 +156,13 @@ async fn evict<S: Contenders>(
         let (mut released, mut marked) = (Released::default(), Vec::new());
         let mut has_changed = false;
         for at in (0..all.len()).filter(is_target) {
-            match store.mark(&all, at, by.clone()).await? {
+            let is_marked = store.mark(&eviction, &all, at, by.clone()).await;
+            match is_marked.map_err(|error| partly(error, has_begun))? {
                 true if waits(at) || all[at].value().is_none() => released.freed.push(all[at].id()),
                 true => marked.push(&all[at]),
                 false => has_changed = true,
             }
+            has_begun |= !marked.is_empty() || !released.freed.is_empty();
         }
         if !marked.is_empty() {
             // sleep: the cooldown. A claim at the head of the queue is marked like a holder: only its client knows whether it was
@@ -161,7 +171,8 @@ async fn evict<S: Contenders>(
         }
         for one in marked {
             // If the holder has removed it first, this eviction was the reason.
-            store.remove_marked(one).await?;
+            let removed = store.remove_marked(&eviction, one).await;
+            removed.map_err(|error| partly(error, true))?;
             released.freed.push(one.id());
         }
         if !has_changed || !released.freed.is_empty() {
@@ -170,4 +181,13 @@ async fn evict<S: Contenders>(
     }
     let message = "other clients change this lock all the time: evict again";
     Err(BackendError::new(Fault::Unavailable, Effect::None, message))
+}
+
+/// The error of an eviction, of which a part was carried out if it `has_begun`.
+fn partly(error: BackendError, has_begun: bool) -> BackendError {
+    if !has_begun {
+        return error;
+    }
+    let message = "a part of the eviction was carried out";
+    BackendError::because(error.fault(), Effect::Unknown, message, error)
 }

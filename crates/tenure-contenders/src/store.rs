@@ -43,6 +43,8 @@ pub trait Contenders: Send + Sync + Sized + 'static {
     type Placed: Placed;
     /// Any contender of a lock.
     type Contender: Contender;
+    /// What all requests of one eviction share.
+    type Eviction: Send + Sync;
 
     /// The shortest time between the mark of an eviction and the end of its record, at most [`HANDOVER_WINDOW`]: an acquire that
     /// is answered by what was read earlier relies on it.
@@ -83,7 +85,10 @@ pub trait Contenders: Send + Sync + Sized + 'static {
         spot: &<Self::Placed as Placed>::Spot,
     ) -> impl Future<Output = Result<bool, BackendError>> + Send;
 
-    /// Removes a claim's record and creates that of its successor in one step. `None` if that had no effect, or is not possible.
+    /// Returns whether a claim's record can be removed and that of this successor created in one step.
+    fn can_replace(&self, successor: &Claim) -> bool;
+
+    /// Removes a claim's record and creates that of its successor in one step. `None` if that had no effect.
     fn replace(
         self: &Arc<Self>,
         placed: &Self::Placed,
@@ -97,16 +102,21 @@ pub trait Contenders: Send + Sync + Sized + 'static {
         placed: &Self::Placed,
     ) -> impl Future<Output = Result<(), BackendError>> + Send;
 
+    /// Begins an eviction: what changed before is seen by its requests.
+    fn begin_eviction(self: &Arc<Self>) -> impl Future<Output = Result<Self::Eviction, BackendError>> + Send;
+
     /// Reads the contenders of the lock that an eviction is for, the oldest first.
     fn contenders(
-        self: &Arc<Self>,
+        &self,
+        eviction: &Self::Eviction,
         target: &ReleaseTarget,
     ) -> impl Future<Output = Result<Vec<Self::Contender>, BackendError>> + Send;
 
     /// Marks a holder as evicted, so that no confirmation of its client succeeds from now on, and tells its client. Removes a
     /// foreign contender at once, and one that waits behind others. Returns false if the contender, or one of those, has left.
     fn mark(
-        self: &Arc<Self>,
+        &self,
+        eviction: &Self::Eviction,
         all: &[Self::Contender],
         at: usize,
         by: Option<Arc<str>>,
@@ -114,12 +124,14 @@ pub trait Contenders: Send + Sync + Sized + 'static {
 
     /// Removes the record of a contender that was marked.
     fn remove_marked(
-        self: &Arc<Self>,
+        &self,
+        eviction: &Self::Eviction,
         marked: &Self::Contender,
     ) -> impl Future<Output = Result<(), BackendError>> + Send;
 
-    /// Whether the server may keep a record at a spot after this error: other claims keep it alive.
-    fn may_stay(&self, spot: &<Self::Placed as Placed>::Spot, error: &BackendError) -> bool;
+    /// Returns whether a record at this spot, which could not be removed because of this error, ends without the client: nothing
+    /// keeps it alive any more. The store may see to that.
+    fn ends_by_itself(&self, spot: &<Self::Placed as Placed>::Spot, error: &BackendError) -> bool;
 }
 
 /// Returns the claim that a request renews, and downgrades it if that is asked for.
@@ -203,7 +215,7 @@ async fn waits_to_remove<S: Contenders>(
     spot: &<S::Placed as Placed>::Spot,
     error: &BackendError,
 ) -> bool {
-    if store.table().is_closed() || !store.may_stay(spot, error) {
+    if store.table().is_closed() || store.ends_by_itself(spot, error) {
         return false;
     }
     // sleep: no event tells when the server answers again.

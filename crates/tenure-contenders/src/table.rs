@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    ClaimId, ClaimRef, Instant, LockKey, Loss, Phase, RenewReply, RenewRequest, TokenRange, Tombstones,
+    BackendError, ClaimId, ClaimRef, Effect, Fault, Instant, LockKey, Loss, Phase, RenewReply, RenewRequest,
+    TokenRange, Tombstones,
 };
 use tokio::sync::{Notify, OwnedMutexGuard};
 
@@ -17,7 +18,7 @@ const MIN_SWEEP: usize = 64;
 
 /// Where the record of a claim is created.
 pub trait Spot: Clone + std::fmt::Debug + Send + Sync + 'static {
-    /// Gives the spot up: another claim on the lock may have it.
+    /// Gives the spot up: another claim on the lock may have it. The table is locked meanwhile.
     fn leave(&self, lock: &LockKey) {
         let _ = lock;
     }
@@ -75,15 +76,14 @@ impl<P: Placed> Entry<P> {
 
 /// A claim whose lease has ended. Its record may still be there.
 #[derive(Debug)]
-pub struct Expired<P: Placed> {
-    /// The claim.
-    pub id: ClaimId,
+pub(crate) struct Expired<P: Placed> {
+    pub(crate) id: ClaimId,
     /// The lock that the claim was for.
-    pub lock: LockKey,
+    pub(crate) lock: LockKey,
     /// Where its record is, or may be.
-    pub spot: P::Spot,
-    /// The claim as it was known; `None` if a request was not answered that may have created its record.
-    pub placed: Option<P>,
+    pub(crate) spot: P::Spot,
+    /// The claim as it was known; `None` if a request may have created another record for it.
+    pub(crate) placed: Option<P>,
 }
 
 /// What is known of a claim.
@@ -118,6 +118,8 @@ struct State<P: Placed> {
     losses: HashMap<ClaimId, (Loss, Instant)>,
     sweep_at: usize,
     is_closed: bool,
+    /// Whether the claims were forgotten, after the store was closed.
+    is_forgotten: bool,
 }
 
 impl<P: Placed> Default for Table<P> {
@@ -129,6 +131,7 @@ impl<P: Placed> Default for Table<P> {
                 losses: HashMap::new(),
                 sweep_at: 0,
                 is_closed: false,
+                is_forgotten: false,
             }),
             changed: Arc::default(),
         }
@@ -206,10 +209,16 @@ impl<P: Placed> Table<P> {
 
     /// Reserves a spot for a claim.
     pub fn reserve(&self, id: ClaimId, spot: &P::Spot) {
-        self.with(id, |entry| entry.spot = Some(spot.clone()));
+        let mut state = self.state.lock();
+        if !state.is_forgotten
+            && let Some(entry) = state.claims.get_mut(&id)
+        {
+            entry.spot = Some(spot.clone());
+        }
     }
 
-    /// Notes that a request to place the claim was not answered. It is withdrawn at `until`, unless the claim ends before.
+    /// Notes that a request to place the claim was not answered. It is withdrawn at `until`, or when the lease of the claim ends if
+    /// another request has placed it.
     pub fn unanswered(&self, id: ClaimId, until: Instant) {
         self.with(id, |entry| entry.in_flight_until = Some(until));
         self.changed.notify_one();
@@ -220,10 +229,16 @@ impl<P: Placed> Table<P> {
         self.with(id, |entry| entry.in_flight_until = None);
     }
 
-    /// Records the claim's record.
-    pub fn place(&self, id: ClaimId, placed: P) {
-        self.with(id, |entry| entry.placed = Some(placed));
+    /// Records the claim's record. Returns false if the claim has ended meanwhile: then its record is withdrawn.
+    pub fn place(&self, id: ClaimId, placed: P) -> bool {
+        let is_placed = {
+            let mut state = self.state.lock();
+            let is_over = state.is_forgotten || state.ended.contains(id);
+            let entry = state.claims.get_mut(&id).filter(|_| !is_over);
+            entry.map(|entry| entry.placed = Some(placed)).is_some()
+        };
         self.changed.notify_one();
+        is_placed
     }
 
     /// Records that the claim's record was removed, or never written. Keeps the spot if a request is in flight.
@@ -266,17 +281,23 @@ impl<P: Placed> Table<P> {
         self.with(id, |entry| entry.is_releasing = false);
     }
 
-    /// Records that the claim has ended, and why if it was lost. Remembers that for the given time.
+    /// Records that the claim has ended, and why if it was lost. Remembers that for the given time. A request of a lost claim that
+    /// was not answered is withdrawn later.
     pub fn end(&self, id: ClaimId, now: Instant, lost: Option<(Loss, Duration)>) {
         let mut state = self.state.lock();
         if let Some(entry) = state.claims.get_mut(&id) {
             entry.placed = None;
-            entry.leave();
+            if lost.is_none() || entry.in_flight_until.is_none() {
+                entry.in_flight_until = None;
+                entry.leave();
+            }
         }
         state.ended(id, now, lost);
     }
 
-    /// Ends the claims on the spots that `is_lost` picks.
+    /// Ends the claims that have records at the spots that `is_lost` picks.
+    ///
+    /// The table is locked while it calls a closure, here and in [`update`](Table::update) and [`locks_at`](Table::locks_at).
     pub fn end_all(&self, is_lost: impl Fn(&P::Spot) -> bool, now: Instant, lost: &(Loss, Duration)) {
         let mut state = self.state.lock();
         let entries = state.claims.iter_mut();
@@ -285,6 +306,7 @@ impl<P: Placed> Table<P> {
             .collect();
         for id in ended {
             if let Some(entry) = state.claims.get_mut(&id) {
+                entry.in_flight_until = None;
                 entry.leave();
             }
             state.ended(id, now, Some(lost.clone()));
@@ -300,7 +322,22 @@ impl<P: Placed> Table<P> {
 
     /// The reply to a renewal of a claim that is no more.
     pub fn gone(&self, id: ClaimId) -> RenewReply {
-        RenewReply::Gone(self.loss(id))
+        match self.check_open() {
+            Ok(()) => RenewReply::Gone(self.loss(id)),
+            Err(closed) => RenewReply::Unknown(closed),
+        }
+    }
+
+    /// Fails if the claims were forgotten, so that nothing is known of them.
+    ///
+    /// # Errors
+    /// `Closed`, with an unknown effect.
+    pub fn check_open(&self) -> Result<(), BackendError> {
+        if !self.state.lock().is_forgotten {
+            return Ok(());
+        }
+        let message = "this connection to the store was closed during the call";
+        Err(BackendError::new(Fault::Closed, Effect::Unknown, message))
     }
 
     /// The locks of the claims whose spots `is_asked` picks.
@@ -317,14 +354,17 @@ impl<P: Placed> Table<P> {
         state.claims.get(&id).map(|entry| entry.lock.clone())
     }
 
-    /// Forgets all claims, and lets [`end_claims`](crate::end_claims) return.
+    /// Lets [`end_claims`](crate::end_claims) return. Calls that are under way go on.
     pub fn close(&self) {
-        {
-            let mut state = self.state.lock();
-            state.is_closed = true;
-            state.claims.clear();
-        }
+        self.state.lock().is_closed = true;
         self.changed.notify_one();
+    }
+
+    /// Forgets all claims after [`close`](Table::close), and so their spots. Calls that are under way end with an error.
+    pub fn forget(&self) {
+        let mut state = self.state.lock();
+        state.is_forgotten = true;
+        state.claims.clear();
     }
 
     /// Returns whether [`close`](Table::close) was called.
@@ -338,15 +378,16 @@ impl<P: Placed> Table<P> {
         state.claims.values().filter_map(Entry::ends).min()
     }
 
-    /// Ends the claims whose leases have ended. The caller removes their records, and then leaves their spots.
+    /// Ends the claims whose leases have ended. The caller removes their records, and then leaves their spots. The record of a
+    /// claim that a call may be about to replace is looked for by the claim's ID, as is that of a request in flight.
     pub(crate) fn expire(&self, now: Instant, remembered: Duration) -> Vec<Expired<P>> {
         let mut state = self.state.lock();
         let mut expired = Vec::new();
         let mut ids = Vec::new();
         for (id, entry) in &mut state.claims {
             if entry.ends().is_some_and(|ends| ends <= now) && !entry.is_asked() {
-                let is_in_flight = entry.in_flight_until.take().is_some();
-                let placed = entry.placed.take().filter(|_| !is_in_flight);
+                let is_known = entry.in_flight_until.take().is_none() && entry.turn.try_lock().is_ok();
+                let placed = entry.placed.take().filter(|_| is_known);
                 expired.extend(entry.spot.take().map(|spot| Expired {
                     id: *id,
                     lock: entry.lock.clone(),
@@ -379,7 +420,8 @@ impl<P: Placed> State<P> {
             }
             self.losses.entry(id).or_insert((loss, now + remembered));
         }
-        let is_unused = |entry: &Entry<P>| Arc::strong_count(&entry.turn) == 1;
+        let is_unused =
+            |entry: &Entry<P>| entry.in_flight_until.is_none() && Arc::strong_count(&entry.turn) == 1;
         if self.claims.get(&id).is_some_and(is_unused) {
             self.claims.remove(&id);
         }
@@ -387,154 +429,4 @@ impl<P: Placed> State<P> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::num::NonZeroU32;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use tenure_backend::{Claim, ClientId};
-
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    /// A spot that counts how often it was left.
-    #[derive(Clone, Debug, Default)]
-    struct Place(Arc<AtomicU32>);
-
-    impl Place {
-        fn times_left(&self) -> u32 {
-            self.0.load(Ordering::Relaxed)
-        }
-    }
-
-    impl Spot for Place {
-        fn leave(&self, _: &LockKey) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    #[derive(Clone, Debug)]
-    struct Record(Place, Value, Instant);
-
-    impl Placed for Record {
-        type Spot = Place;
-
-        fn spot(&self) -> &Place {
-            &self.0
-        }
-
-        fn value(&self) -> &Value {
-            &self.1
-        }
-
-        fn created(&self) -> i64 {
-            7
-        }
-
-        fn granted(&self) -> Option<TokenRange> {
-            None
-        }
-
-        fn ends(&self) -> Instant {
-            self.2
-        }
-    }
-
-    fn at(seconds: u32) -> Instant {
-        Instant::ORIGIN + seconds * SECOND
-    }
-
-    fn claim() -> ClaimRef {
-        ClaimRef {
-            key: LockKey::new("k").expect("a key"),
-            id: ClaimId::new(ClientId::from_random([7; 16]), 1),
-        }
-    }
-
-    fn record(place: &Place, ends: Instant) -> Record {
-        let value = Value::of(&Claim::of(claim(), SECOND), NonZeroU32::MIN);
-        Record(place.clone(), value, ends)
-    }
-
-    /// A table with a claim whose spot is reserved.
-    async fn reserved() -> (Table<Record>, ClaimId, Place) {
-        let (table, place, id) = (Table::default(), Place::default(), claim().id);
-        let turn = table.turn(&claim()).await;
-        table.reserve(id, &place);
-        table.end_turn(id, turn);
-        (table, id, place)
-    }
-
-    #[tokio::test]
-    async fn an_unanswered_request_is_withdrawn_when_its_lease_has_ended() {
-        let (table, id, place) = reserved().await;
-        table.unanswered(id, at(2));
-        table.unplace(id);
-        let known = table.know(id);
-        assert!(
-            matches!(
-                known,
-                Known::Unplaced {
-                    spot: Some(_),
-                    is_in_flight: true
-                }
-            ),
-            "{known:?}"
-        );
-        assert!(table.expire(at(1), SECOND).is_empty());
-        assert_eq!(table.next_end(), Some(at(2)));
-        let turn = table.turn(&claim()).await;
-        assert!(
-            table.expire(at(2), SECOND).is_empty(),
-            "a call may find the record"
-        );
-        table.end_turn(id, turn);
-        let expired = table.expire(at(2), SECOND);
-        assert!(matches!(&*expired, [one] if one.placed.is_none()), "{expired:?}");
-        assert_eq!((table.loss(id), place.times_left()), (Loss::Expired, 0));
-        assert!(table.expire(at(9), SECOND).is_empty(), "it expires once");
-    }
-
-    #[tokio::test]
-    async fn a_placed_claim_with_an_unanswered_request_is_withdrawn_too() {
-        for is_in_flight in [false, true] {
-            let (table, id, place) = reserved().await;
-            if is_in_flight {
-                table.unanswered(id, at(9));
-            }
-            table.place(id, record(&place, at(3)));
-            let expired = table.expire(at(3), SECOND);
-            assert!(
-                matches!(&*expired, [one] if one.placed.is_none() == is_in_flight),
-                "{expired:?}"
-            );
-        }
-    }
-
-    #[tokio::test]
-    async fn a_claim_in_release_has_ended_unless_the_release_is_cancelled() {
-        let (table, id, place) = reserved().await;
-        table.place(id, record(&place, at(3)));
-        let (placed, in_flight) = table.begin_release(id);
-        assert!(placed.is_some() && in_flight.is_none());
-        assert!(matches!(table.know(id), Known::Ended));
-        assert!(table.placed(id).is_none() && !table.update(id, 7, |_| ()));
-        table.cancel_release(id);
-        assert!(matches!(table.know(id), Known::Placed(_)));
-        assert!(!table.update(id, 6, |_| ()), "that record is gone");
-        table.end(id, at(1), None);
-        assert!(matches!(table.know(id), Known::Ended));
-        assert_eq!(place.times_left(), 1);
-    }
-
-    #[tokio::test]
-    async fn all_claims_of_a_spot_end_together() {
-        let (table, id, place) = reserved().await;
-        table.place(id, record(&place, at(3)));
-        table.end_all(|_| false, at(1), &(Loss::Session, SECOND));
-        assert!(table.placed(id).is_some());
-        table.end_all(|_| true, at(1), &(Loss::Session, SECOND));
-        assert_eq!((table.loss(id), place.times_left()), (Loss::Session, 1));
-        assert_eq!(table.locks_at(|_| true), []);
-    }
-}
+mod tests;

@@ -133,7 +133,8 @@ impl Login {
         }
         if login.user.is_none() && login.password.is_some() {
             return Err(invalid(format!(
-                "the URL has a password and no user: write `{scheme}://USER:PASSWORD@HOST`"
+                "the URL has a password and no user: write `{scheme}://USER:PASSWORD@HOST`, or only the user there and the \
+                 password in `password_file`"
             )));
         }
         Ok(login)

@@ -294,6 +294,7 @@ macro_rules! __cases {
             too_many_permits_are_refused_without_effect
             a_lease_above_the_maximum_is_refused_without_effect
             a_closed_client_refuses_calls_and_keeps_its_claims
+            a_release_names_another_claim_on_the_lock_as_its_successor
             closing_may_be_repeated
             the_store_can_be_examined
             a_failing_store_reports_it_and_loses_no_claim

@@ -23,6 +23,7 @@ const MAX_COMPARED: usize = 100;
 impl Contenders for Locks {
     type Placed = Placed;
     type Contender = Contender;
+    type Eviction = ();
 
     // An acquire is answered by the transaction that reads its key.
     const MIN_COOLDOWN: Duration = Duration::ZERO;
@@ -93,6 +94,10 @@ impl Contenders for Locks {
         }
     }
 
+    fn can_replace(&self, _: &Claim) -> bool {
+        true
+    }
+
     async fn replace(
         self: &Arc<Self>,
         placed: &Placed,
@@ -113,14 +118,19 @@ impl Contenders for Locks {
         self.make_reader(id, placed).await
     }
 
-    async fn contenders(self: &Arc<Self>, target: &ReleaseTarget) -> Result<Vec<Contender>, BackendError> {
+    async fn begin_eviction(self: &Arc<Self>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    async fn contenders(&self, (): &(), target: &ReleaseTarget) -> Result<Vec<Contender>, BackendError> {
         let folder = self.names.folder(target.key());
         let keys = self.client.range(RangeRequest::prefix(&*folder)).await?.kvs;
         Ok(contenders(&folder, keys))
     }
 
     async fn mark(
-        self: &Arc<Self>,
+        &self,
+        (): &(),
         all: &[Contender],
         at: usize,
         by: Option<Arc<str>>,
@@ -146,13 +156,13 @@ impl Contenders for Locks {
         Ok(reply.succeeded)
     }
 
-    async fn remove_marked(self: &Arc<Self>, marked: &Contender) -> Result<(), BackendError> {
+    async fn remove_marked(&self, (): &(), marked: &Contender) -> Result<(), BackendError> {
         remove(&self.client, &marked.key, marked.created).await?;
         Ok(())
     }
 
-    /// Nothing keeps a lease alive that was not prolonged for its own length: then it ends the key.
-    fn may_stay(&self, spot: &Spot, error: &BackendError) -> bool {
-        error.fault() != Fault::Closed && !spot.lease.ends_unless_kept(self.now())
+    /// A lease that was not prolonged for its own length is used no more, and ends its keys.
+    fn ends_by_itself(&self, spot: &Spot, error: &BackendError) -> bool {
+        error.fault() == Fault::Closed || spot.lease.ends_unless_kept(self.now())
     }
 }

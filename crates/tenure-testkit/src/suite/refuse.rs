@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_backend::{
     Backend, BackendError, Cause, Claim, Effect, Fairness, Fault, Liveness, Mode, Phase, Query, ReleaseReply,
-    RenewReply,
+    RenewReply, Successor,
 };
 
 use super::{Fixture, TestClient, permits, release_request, renew_request};
@@ -110,6 +110,25 @@ pub async fn a_lease_above_the_maximum_is_refused_without_effect(fixture: Fixtur
     };
     let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = longer);
     refused(&client, &claim, &[Fault::Limit]).await;
+}
+
+/// A release names as its successor the claim that it releases, or one on another lock: it is refused, and the claim stays.
+pub async fn a_release_names_another_claim_on_the_lock_as_its_successor(fixture: Fixture) {
+    let (client, key) = (fixture.client().await, fixture.key());
+    let held = client.holds(&key, Mode::Exclusive).await;
+    let elsewhere = client.claim(&fixture.key(), Mode::Exclusive);
+    for claim in [held.clone(), elsewhere] {
+        let mut request = release_request(&held, Cause::Unlocked);
+        let not_after = client.now() + Duration::from_secs(10);
+        request.successor = Some(Successor { claim, not_after });
+        match &client.release_replies(&[request]).await[..] {
+            [(ReleaseReply::Unknown(error), _)] => {
+                assert_eq!((error.fault(), error.effect()), (Fault::Invalid, Effect::None));
+            }
+            other => panic!("it must be refused, but is answered {other:?}"),
+        }
+        client.stays_alive(&held, Phase::Granted).await;
+    }
 }
 
 /// Every call of a closed client fails with `Closed`. Its claims stay until their leases end.

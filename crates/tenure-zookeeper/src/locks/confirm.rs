@@ -67,6 +67,7 @@ impl Locks {
         if loss.is_none() {
             // A request that was not answered may have replaced the node.
             if let Some(found) = self.find(id, &placed.spot).await? {
+                self.table.answered(id);
                 let stat = (found.czxid, found.version);
                 return Ok(Some(self.adopt(id, placed, found.nodes, stat)));
             }

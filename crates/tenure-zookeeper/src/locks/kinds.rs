@@ -9,7 +9,7 @@ use tenure_contenders::{Contenders as _, Value};
 use super::contenders::{Contender, Standing};
 use super::names::{LEASES, LOCKS, Names, parent};
 use super::placed::{Placed, Spot};
-use super::requests::{Found, MAX_REPEATS, is_ephemeral, placed_but, unsettled};
+use super::requests::{Found, MAX_REPEATS, delete_all, is_ephemeral, placed_but, unsettled};
 use super::store::Locks;
 use crate::client::{Client, Code, Done, Mode, Op, Outcome, code};
 use crate::config::Layout;
@@ -199,8 +199,12 @@ impl Locks {
                         version: 0,
                         ..waiting
                     };
-                    self.table.place(id, taken.clone());
-                    return Ok(Some((taken, sent)));
+                    if self.table.place(id, taken.clone()) {
+                        return Ok(Some((taken, sent)));
+                    }
+                    // If this fails, the withdrawal of the claim finds the nodes.
+                    let _ = delete_all(client, &taken.nodes).await;
+                    return Ok(None);
                 }
                 Ok(Outcome::Refused { index: 0, .. }) => {
                     match self.own(id, &waiting).await.map_err(placed_but)? {

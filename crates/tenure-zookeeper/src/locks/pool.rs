@@ -68,12 +68,13 @@ impl Locks {
             }
         };
         self.create_bell(&session).await?;
+        let (heard, is_heard) = watch::channel(false);
+        // `Sessions::close` waits for this, after the table was closed.
+        let mut tasks = self.sessions.tasks.lock();
         if self.table.is_closed() {
             return Err(BackendError::closed());
         }
         self.sessions.pool.lock().push(session.clone());
-        let (heard, is_heard) = watch::channel(false);
-        let mut tasks = self.sessions.tasks.lock();
         // Forgets those of sessions that have ended.
         while tasks.try_join_next().is_some() {}
         let keep = session

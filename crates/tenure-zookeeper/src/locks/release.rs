@@ -18,12 +18,14 @@ use super::placed::{Placed, Spot};
 use super::requests::{Found, MAX_REPEATS, delete_all, unsettled};
 use super::sessions::add_mark;
 use super::store::Locks;
-use crate::client::{Code, Done, Mode, Op, Outcome, code, is_session_end};
+use crate::client::{Client, Code, Done, Mode, Op, Outcome, code, is_session_end};
 use crate::config::Layout;
 
 impl Contenders for Locks {
     type Placed = Placed;
     type Contender = Holder;
+    /// The client of one session.
+    type Eviction = Client;
 
     // A claim at the head of the queue is granted by an answer that may be as old.
     const MIN_COOLDOWN: Duration = HANDOVER_WINDOW;
@@ -57,6 +59,9 @@ impl Contenders for Locks {
         let turn = self.table.turn(&claim.at).await;
         let reply = self.acquire_in_turn(&claim, not_after).await;
         self.table.end_turn(claim.at.id, turn);
+        if matches!(reply, Ok(AcquireReply::Ended)) {
+            self.table.check_open()?;
+        }
         reply
     }
 
@@ -116,16 +121,17 @@ impl Contenders for Locks {
         Ok(was_there)
     }
 
+    fn can_replace(&self, successor: &Claim) -> bool {
+        let is_semaphore = matches!(successor.mode.kind(), Kind::Semaphore { .. });
+        !is_semaphore && self.config.layout != Layout::Ephemeral
+    }
+
     async fn replace(
         self: &Arc<Self>,
         placed: &Placed,
         successor: &Successor,
     ) -> Result<Option<Result<AcquireReply, BackendError>>, BackendError> {
         let (claim, id) = (&successor.claim, successor.claim.at.id);
-        let is_semaphore = matches!(claim.mode.kind(), Kind::Semaphore { .. });
-        if is_semaphore || self.config.layout == Layout::Ephemeral {
-            return Ok(None);
-        }
         let spot = placed.spot.clone();
         self.table.reserve(id, &spot);
         let path = format!("{}/{}", spot.folder, self.names.contender(id, claim.mode));
@@ -158,12 +164,16 @@ impl Contenders for Locks {
         self.make_reader(id, placed).await
     }
 
-    async fn contenders(self: &Arc<Self>, target: &ReleaseTarget) -> Result<Vec<Holder>, BackendError> {
+    async fn begin_eviction(self: &Arc<Self>) -> Result<Client, BackendError> {
         let client = self.any_session().await?.client.clone();
         // The server may not have seen yet what is to be evicted.
         client.sync("/").await?;
+        Ok(client)
+    }
+
+    async fn contenders(&self, client: &Client, target: &ReleaseTarget) -> Result<Vec<Holder>, BackendError> {
         let lock = self.names.lock(target.key());
-        let mut all = self.contenders_of(&client, &lock).await?;
+        let mut all = self.contenders_of(client, &lock).await?;
         if let ReleaseTarget::Claim(claim) = target {
             // Curator's request to revoke the claim may have replaced what was written to its node.
             for one in all.iter_mut().filter(|one| one.value.is_none()) {
@@ -177,12 +187,13 @@ impl Contenders for Locks {
     }
 
     async fn mark(
-        self: &Arc<Self>,
+        &self,
+        client: &Client,
         all: &[Holder],
         at: usize,
         by: Option<Arc<str>>,
     ) -> Result<bool, BackendError> {
-        let (one, client) = (&all[at], &self.any_session().await?.client.clone());
+        let one = &all[at];
         let Some(value) = &one.value else {
             return delete_all(client, &one.nodes).await;
         };
@@ -218,15 +229,14 @@ impl Contenders for Locks {
         Err(unsettled())
     }
 
-    async fn remove_marked(self: &Arc<Self>, marked: &Holder) -> Result<(), BackendError> {
-        let client = self.any_session().await?.client.clone();
-        delete_all(&client, &marked.nodes).await?;
+    async fn remove_marked(&self, client: &Client, marked: &Holder) -> Result<(), BackendError> {
+        delete_all(client, &marked.nodes).await?;
         Ok(())
     }
 
     /// A session that has ended has taken its nodes along.
-    fn may_stay(&self, _: &Spot, error: &BackendError) -> bool {
-        !is_session_end(error)
+    fn ends_by_itself(&self, _: &Spot, error: &BackendError) -> bool {
+        is_session_end(error)
     }
 }
 

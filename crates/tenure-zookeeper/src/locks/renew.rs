@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tenure_backend::{BackendError, Batch, ClaimId, Instant, Loss, Mode, RenewReply, RenewRequest};
+use tenure_backend::{BackendError, Batch, ClaimId, Effect, Instant, Loss, Mode, RenewReply, RenewRequest};
 use tenure_contenders::{Contenders as _, begin_renewal};
 
 use super::names::name;
 use super::placed::Placed;
+use super::requests::delete_all;
 use super::store::Locks;
 use crate::client::{Mode as NodeMode, Op, Outcome, is_session_end};
 
@@ -70,14 +71,25 @@ impl Locks {
             NodeMode::Ephemeral,
             self.config.acl,
         ));
-        match placed.spot.session.client.multi(&ops).await? {
-            Outcome::Done { zxid, .. } => {
-                self.table.update(id, placed.czxid, |placed| {
-                    (placed.nodes, placed.version, placed.czxid) = (vec![read], 0, zxid);
+        let client = &placed.spot.session.client;
+        match client.multi(&ops).await {
+            Ok(Outcome::Done { zxid, .. }) => {
+                let is_alive = self.table.update(id, placed.czxid, |placed| {
+                    (placed.nodes, placed.version, placed.czxid) = (vec![read.clone()], 0, zxid);
                     placed.value = value;
                 });
+                if !is_alive {
+                    // If this fails, the withdrawal of the claim finds the node.
+                    let _ = delete_all(client, &[read]).await;
+                }
             }
-            Outcome::Refused { .. } => {
+            Err(error) => {
+                if error.effect() == Effect::Unknown {
+                    self.table.unanswered(id, placed.ends);
+                }
+                return Err(error);
+            }
+            Ok(Outcome::Refused { .. }) => {
                 // An earlier request was carried out and not answered, or the claim is lost.
                 if let Some(own) = self.own(id, placed).await?.filter(|own| own.nodes[0] == read) {
                     self.table.update(id, own.czxid, |placed| placed.value = value);

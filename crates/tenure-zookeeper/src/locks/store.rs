@@ -138,8 +138,9 @@ impl fmt::Debug for ZookeeperStore {
 
 impl Locks {
     fn close(&self) {
-        self.sessions.close();
         self.table.close();
+        self.sessions.close();
+        self.table.forget();
     }
 
     /// The data of a claim's node.
