@@ -432,12 +432,8 @@ async fn an_eviction_marks_10_ms_before_it_deletes() {
         let node = node_of(&clients[0], &claim).await.path;
         let mut marked = raw.get_data_watched(&node).await.expect("data").2;
         let mut deleted = raw.get_children_watched(&node).await.expect("children").2;
-        let eviction = clients[1].send_release(ReleaseRequest {
-            target: ReleaseTarget::Claim(claim.at.clone()),
-            cause: Cause::Evicted { by: None },
-            successor: None,
-            cooldown: HANDOVER_WINDOW,
-        });
+        // The request names no cooldown, so the pause is the store's own.
+        let eviction = clients[1].evict(&claim, "alice");
         let pause = async {
             assert_eq!(marked.fired().await, Event::DataChanged);
             let marked = Instant::now();
