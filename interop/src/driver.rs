@@ -114,16 +114,29 @@ impl Driver {
         Some(command)
     }
 
-    /// The command, without arguments, of a tenure-bench worker process that uses Redisson's newest release. Its JVM has
-    /// default settings. `None` if `TENURE_SKIP` names a tool that the driver needs.
+    /// The command of a tenure-bench worker process that uses Redisson's newest release, without the arguments behind the lock
+    /// client. `None` if `TENURE_SKIP` names a tool that the driver needs.
     ///
     /// # Panics
     /// If a tool is missing, or cannot build the driver.
     pub fn redisson_bench() -> Option<Command> {
-        let folder = Driver::Redisson.command()?;
+        Driver::Redisson.jvm_bench("redisson")
+    }
+
+    /// As [`redisson_bench`](Driver::redisson_bench), with Curator.
+    ///
+    /// # Panics
+    /// If a tool is missing, or cannot build the driver.
+    pub fn curator_bench() -> Option<Command> {
+        Driver::Curator.jvm_bench("curator")
+    }
+
+    /// A JVM with default settings.
+    fn jvm_bench(self, client: &str) -> Option<Command> {
+        let folder = self.command()?;
         let mut command = Command::new("java");
         command.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"]);
-        command.args(["target/classes:target/lib/*", "tenure.interop.redisson.Bench"]);
+        command.args(["target/classes:target/lib/*", "tenure.interop.Bench", client]);
         command.current_dir(folder.get_current_dir()?);
         Some(command)
     }

@@ -14,8 +14,15 @@ use crate::row::Row;
 use crate::site::Sites;
 use crate::{contest, report, site};
 
+/// The tools that build clients in Java.
+const JAVA: &[&str] = &["mvn", "javac"];
+
 /// The tools that build clients in other languages.
-const TOOLS: [(Client, &[&str]); 2] = [(Client::Redisson, &["mvn", "javac"]), (Client::Go, &["go"])];
+const TOOLS: [(Client, &[&str]); 3] = [
+    (Client::Redisson, JAVA),
+    (Client::Curator, JAVA),
+    (Client::Go, &["go"]),
+];
 
 pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     let selection = &args.selection;

@@ -3,6 +3,7 @@
 
 pub(crate) mod peers;
 pub(crate) mod polling;
+pub(crate) mod recipe;
 pub(crate) mod rows;
 pub(crate) mod statements;
 pub(crate) mod transactions;

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use tenure_servers::JAVA_LIBRARIES;
+
 /// Names and values of the machine's and the programs' properties, for a table.
 pub(crate) fn describe() -> Vec<(&'static str, String)> {
     // All cores, even one that is reserved for the server.
@@ -9,6 +11,8 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
     let processor = fields("/proc/cpuinfo", "model name").pop();
     let processor = processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     let memory = fields("/proc/meminfo", "MemTotal").pop();
+    let zookeeper =
+        format!("-cp {JAVA_LIBRARIES}/zookeeper.jar org.apache.zookeeper.version.VersionInfoMain");
     vec![
         ("processor", format!("{processor}, {cores} cores")),
         ("memory", memory.unwrap_or_else(|| "unknown".to_owned())),
@@ -19,6 +23,7 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
         ("Redis", version("redis-server", "--version")),
         ("PostgreSQL", version("psql", "--version")),
         ("etcd", version("etcd", "--version")),
+        ("ZooKeeper", version("java", &zookeeper)),
     ]
 }
 
@@ -30,9 +35,9 @@ fn fields(file: &str, name: &str) -> Vec<String> {
     named.map(|(_, value)| value.trim().to_owned()).collect()
 }
 
-/// The first version number that a program prints for this option, without a distribution's suffix.
-fn version(program: &str, option: &str) -> String {
-    let output = Command::new(program).arg(option).output();
+/// The first version number that a program prints for these options, without a distribution's suffix.
+fn version(program: &str, options: &str) -> String {
+    let output = Command::new(program).args(options.split(' ')).output();
     let text = output.map_or_else(|_| Vec::new(), |output| output.stdout);
     let text = String::from_utf8_lossy(&text);
     let mut numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.');

@@ -15,6 +15,10 @@ pub(crate) enum Workload {
     Hot,
     /// 2 processes with one task each, on one key
     Pair,
+    /// 8 processes with one task each, on one key
+    Eight,
+    /// 64 processes with one task each, on one key
+    SixtyFour,
     /// 8 processes with 8 tasks each, on one key
     HotProcesses,
     /// 64 tasks of one process on one key, and one task of another process that pauses after each unlock
@@ -36,6 +40,8 @@ pub(crate) enum Store {
     Postgres,
     /// One member, on the machine's disk
     Etcd,
+    /// One server, on the machine's disk
+    Zookeeper,
 }
 
 /// Distance between the clients and the store's server.
@@ -72,6 +78,8 @@ pub(crate) enum Client {
     Redisson,
     /// `concurrency.Mutex` of etcd's client for Go, for comparison; each task is a goroutine
     Go,
+    /// Java's Curator on ZooKeeper, for comparison; each process is a JVM, and each task a thread
+    Curator,
     /// The upper bound of the store: its own statements or scripts, without a library
     Bare,
 }
@@ -92,6 +100,8 @@ impl Workload {
             Workload::Many => &[256],
             Workload::Hot | Workload::Readers | Workload::Permits => &[64],
             Workload::Pair => &[1, 1],
+            Workload::Eight => &[1; 8],
+            Workload::SixtyFour => &[1; 64],
             Workload::HotProcesses => &[8; 8],
             Workload::LoneWaiter => &[64, 1],
         }
@@ -99,6 +109,11 @@ impl Workload {
 
     pub(crate) fn has_one_key(self) -> bool {
         self != Workload::Many
+    }
+
+    /// Returns whether the workload is measured on this store if no workload is named: many processes cost much time.
+    fn is_usual_on(self, store: Store) -> bool {
+        store == Store::Zookeeper || !matches!(self, Workload::Eight | Workload::SixtyFour)
     }
 
     /// Returns whether the workload's lock has one holder at a time.
@@ -142,8 +157,8 @@ pub(crate) fn left_out(workload: Workload, store: Store, why: &str) -> String {
     format!("{} on {} is left out: {why}.", name(workload), name(store))
 }
 
-/// All comparisons of these workloads and stores, and notes on those that cannot be made. An empty list means all
-/// workloads, or all stores that can be at that distance.
+/// All comparisons of these workloads and stores, and notes on those that cannot be made. An empty list means the usual
+/// workloads of each store, or all stores that can be at that distance.
 pub(crate) fn pairings(
     workloads: &[Workload],
     stores: &[Store],
@@ -152,7 +167,8 @@ pub(crate) fn pairings(
     let (mut made, mut notes) = (Vec::new(), Vec::new());
     for &store in Store::value_variants() {
         for &workload in Workload::value_variants() {
-            let wanted = (workloads.is_empty() || workloads.contains(&workload))
+            let wanted = (workloads.is_empty() && workload.is_usual_on(store)
+                || workloads.contains(&workload))
                 && (stores.contains(&store) || stores.is_empty() && store.can_be(distance));
             match impossible(workload, store, distance) {
                 _ if !wanted => {}
@@ -195,6 +211,9 @@ fn clients(workload: Workload, store: Store, distance: Distance) -> Vec<Client> 
     if store == Store::Etcd {
         clients.push(Client::Go);
     }
+    if store == Store::Zookeeper && workload != Workload::LoneWaiter {
+        clients.push(Client::Curator);
+    }
     // The databases and Redis have no well-known statements for read-write locks and semaphores.
     if store == Store::Memory || workload.is_exclusive() {
         clients.push(Client::Bare);
@@ -219,7 +238,7 @@ mod tests {
     #[test]
     fn every_workload_is_paired_with_every_store_and_bare() {
         let (made, notes) = pairings(&[], &[], Distance::Near);
-        assert_eq!(made.len(), 31);
+        assert_eq!(made.len(), 41);
         let processes = ["pair", "hot-processes", "lone-waiter"];
         let left_out = |store: &'static str, why: &'static str| {
             move |workload| format!("{workload} on {store} is left out: {why}.")
@@ -241,6 +260,8 @@ mod tests {
                 pairing.clients.contains(&Client::Go),
                 pairing.store == Store::Etcd
             );
+            let has_curator = pairing.store == Store::Zookeeper && pairing.workload != Workload::LoneWaiter;
+            assert_eq!(pairing.clients.contains(&Client::Curator), has_curator);
             for peer in [Client::Rslock, Client::Rlock] {
                 let has_peer = pairing.store == Store::Redis && pairing.workload.is_exclusive();
                 assert_eq!(pairing.clients.contains(&peer), has_peer);
@@ -258,6 +279,17 @@ mod tests {
         assert_eq!(made[1].clients.len(), 8);
         made[1].only(&[Client::Bare, Client::Rslock]);
         assert_eq!(made[1].clients, [Client::Rslock, Client::Bare]);
+    }
+
+    #[test]
+    fn many_processes_are_measured_where_they_are_usual_or_named() {
+        let stores = |workloads: &[Workload]| -> Vec<Store> {
+            let (made, _) = pairings(workloads, &[Store::Redis, Store::Zookeeper], Distance::Near);
+            let eight = made.iter().filter(|pairing| pairing.workload == Workload::Eight);
+            eight.map(|pairing| pairing.store).collect()
+        };
+        assert_eq!(stores(&[]), [Store::Zookeeper]);
+        assert_eq!(stores(&[Workload::Eight]), [Store::Redis, Store::Zookeeper]);
     }
 
     #[test]

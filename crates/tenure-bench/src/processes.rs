@@ -1,5 +1,6 @@
-//! The worker processes of one client on one workload: this program, started again, or one in Java for Redisson, in Go for
-//! etcd's own client.
+//! The worker processes of one client on one workload: this program, started again, or one in Java for Redisson
+//! and Curator, in Go for etcd's own client.
+//!
 //! For each line on stdin, a process runs a round and prints the result. It ends when stdin is closed, after the
 //! round that it runs.
 
@@ -72,7 +73,8 @@ impl Processes {
                 section,
             };
             let command = match client {
-                Client::Redisson => jvm(&work)?,
+                Client::Redisson => jvm(Driver::redisson_bench(), &work)?,
+                Client::Curator => jvm(Driver::curator_bench(), &work)?,
                 Client::Go => go(&work)?,
                 _ => {
                     let mut command = Command::new(std::env::current_exe()?);
@@ -121,10 +123,10 @@ impl Processes {
 }
 
 /// A worker process in Java, with the arguments that `Bench.java` describes.
-fn jvm(work: &Work) -> Fallible<Command> {
-    let mut command =
-        Driver::redisson_bench().ok_or("Redisson is skipped by TENURE_SKIP: leave it out by `--client`")?;
+fn jvm(command: Option<std::process::Command>, work: &Work) -> Fallible<Command> {
+    let mut command = command.ok_or("Java is skipped by TENURE_SKIP: leave its clients out by `--client`")?;
     let kind = match work.workload {
+        Workload::Many => "own",
         Workload::Readers => "readers",
         Workload::Permits => "permits",
         _ => "mutex",

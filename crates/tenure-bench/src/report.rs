@@ -9,7 +9,7 @@ use crate::plan::{Client, Distance, name};
 use crate::row::Row;
 use crate::stats::{TOO_WIDE, is_too_wide, spread, verdict};
 
-const HEAD: [&str; 16] = [
+const HEAD: [&str; 17] = [
     "workload",
     "store",
     "client",
@@ -25,11 +25,18 @@ const HEAD: [&str; 16] = [
     "beside rlock",
     "beside redisson",
     "beside go",
+    "beside curator",
     "beside one server",
 ];
 
 /// The other libraries, in the order of their columns.
-const PEERS: [Client; 4] = [Client::Rslock, Client::Rlock, Client::Redisson, Client::Go];
+const PEERS: [Client; 5] = [
+    Client::Rslock,
+    Client::Rlock,
+    Client::Redisson,
+    Client::Go,
+    Client::Curator,
+];
 
 /// Index of the first column with numbers, which are right-aligned.
 const NUMBERS_FROM: usize = 3;

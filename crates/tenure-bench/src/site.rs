@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use tenure_servers::{Etcd, Postgres, Proxy, Redis, RedisCluster, Way, is_installed};
+use tenure_servers::{Etcd, Postgres, Proxy, Redis, RedisCluster, Way, ZooKeeper, is_installed};
 
 use crate::Fallible;
 use crate::cores::Core;
@@ -16,6 +16,9 @@ const FILE: &str = "locks.db";
 
 /// With this option a PostgreSQL server shows the statements of its clients, from which the client `bare` learns them.
 const SHOWS_LONG_STATEMENTS: &str = "track_activity_query_size = '16kB'";
+
+/// ZooKeeper's unit of time, as in its own example of settings. It allows sessions of Tenure's default lease.
+const TICK: Duration = Duration::from_secs(2);
 
 /// Number of masters of a cluster, and of servers of a quorum.
 const SEVERAL: usize = 3;
@@ -39,6 +42,7 @@ pub(crate) struct Site {
     _cluster: Option<RedisCluster>,
     _database: Option<Postgres>,
     _etcd: Option<Etcd>,
+    _zookeeper: Option<ZooKeeper>,
     _folder: TempDir,
 }
 
@@ -94,13 +98,14 @@ impl Sites {
 }
 
 impl Site {
-    /// Creates a folder, and the servers if the store has some, on free ports. Servers save no data
-    /// to disk.
+    /// Creates a folder, and the servers if the store has some, on free ports. Only etcd and ZooKeeper write each change to
+    /// the disk.
     pub(crate) async fn make(store: Store, client: Client, sites: &Sites) -> Fallible<Self> {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")
             .tempdir_in(&sites.root)?;
-        let (mut servers, mut cluster, mut database, mut etcd) = (Vec::new(), None, None, None);
+        let (mut servers, mut cluster, mut database) = (Vec::new(), None, None);
+        let (mut etcd, mut zookeeper) = (None, None);
         let url = match store {
             Store::Memory => "memory:".to_owned(),
             Store::Sqlite => {
@@ -114,6 +119,7 @@ impl Site {
                 url
             }
             Store::Etcd => etcd.insert(Etcd::start()?).url(),
+            Store::Zookeeper => zookeeper.insert(ZooKeeper::start(TICK)?).url(),
             Store::Redis if client == Client::TenureCluster => {
                 let cluster = cluster.insert(RedisCluster::start(SEVERAL, false, &["--save", ""], None)?);
                 for number in 0..SEVERAL {
@@ -151,6 +157,7 @@ impl Site {
             _cluster: cluster,
             _database: database,
             _etcd: etcd,
+            _zookeeper: zookeeper,
             _folder: folder,
         })
     }
@@ -174,6 +181,7 @@ pub(crate) fn check(store: Store) -> Fallible<()> {
         Store::Redis => ("redis-server", "redis-server"),
         Store::Postgres => ("postgres", "postgresql"),
         Store::Etcd => ("etcd", "etcd-server"),
+        Store::Zookeeper => ("zookeeper", "zookeeper"),
     };
     match is_installed(program) {
         true => Ok(()),

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::Fallible;
 use crate::client::polling::Polling;
+use crate::client::recipe::{self, Recipe};
 use crate::client::rows::Rows;
 use crate::client::statements::Statements;
 use crate::client::transactions::Transactions;
@@ -73,7 +74,7 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
                 manager.shutdown().await;
                 Ok(())
             }
-            (Client::Redisson, _) => Err("a worker of Redisson is a JVM".into()),
+            (Client::Redisson | Client::Curator, _) => Err("a worker of a Java client is a JVM".into()),
             (Client::Bare, Store::Memory) => match work.workload {
                 Workload::Readers => {
                     let lock = Arc::new(RwLock::new(()));
@@ -95,6 +96,7 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
             (Client::Bare, Store::Postgres) => serve(waiting::keys(Rows::open(url).await?), work).await,
             (Client::Go, _) => Err("a worker of etcd's client is a program in Go".into()),
             (Client::Bare, Store::Etcd) => serve(waiting::keys(Transactions::open(url).await?), work).await,
+            (Client::Bare, Store::Zookeeper) => serve(recipe::keys(Recipe::open(url).await?), work).await,
             (Client::Bare, Store::Redis) => serve(waiting::keys(Polling::open(url).await?), work).await,
         }
     })

@@ -68,11 +68,12 @@ fn cells(text: &str) -> impl Iterator<Item = Vec<&str>> {
 fn every_workload_runs_on_every_supported_store() {
     let alone = ["solo", "many", "hot"];
     for workload in [&alone[..], &["pair", "hot-processes", "lone-waiter"]].concat() {
-        for store in ["memory", "sqlite", "redis", "postgres", "etcd"] {
+        for store in ["memory", "sqlite", "redis", "postgres", "etcd", "zookeeper"] {
             let can_run = match store {
                 "redis" => needs("redis-server", "redis-server"),
                 "postgres" => needs("postgres", "postgresql"),
                 "etcd" => needs("etcd", "etcd-server"),
+                "zookeeper" => needs("zookeeper", "zookeeper"),
                 _ => true,
             };
             if !can_run {
@@ -107,17 +108,19 @@ fn every_workload_runs_on_every_supported_store() {
 /// Clients in other languages, whose processes a build of its own makes.
 #[test]
 fn other_languages_take_part_in_tasks_and_in_processes() {
-    let redisson = [
-        ("redis-server", "redis-server"),
-        ("mvn", "maven"),
-        ("javac", "default-jdk-headless"),
-    ];
+    let [maven, javac] = [("mvn", "maven"), ("javac", "default-jdk-headless")];
+    let redisson = [("redis-server", "redis-server"), maven, javac];
+    let curator = [("zookeeper", "zookeeper"), maven, javac];
     let go = [("etcd", "etcd-server"), ("go", "golang-go")];
-    for (store, client, tools) in [("redis", "redisson", &redisson[..]), ("etcd", "go", &go)] {
+    for (store, client, workloads, tools) in [
+        ("redis", "redisson", &["hot", "pair"][..], &redisson[..]),
+        ("zookeeper", "curator", &["many", "pair"], &curator),
+        ("etcd", "go", &["hot", "pair"], &go),
+    ] {
         if !tools.iter().all(|(program, package)| needs(program, package)) {
             continue;
         }
-        for workload in ["hot", "pair"] {
+        for workload in workloads {
             let (rows, printed) = rows(workload, store, client);
             assert_eq!(rows.len(), 1, "{printed}");
             assert_eq!(rows[0]["client"], client);

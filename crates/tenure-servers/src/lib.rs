@@ -28,7 +28,7 @@ pub use clock::SteppedClock;
 pub use cluster::RedisCluster;
 pub use etcd::{Etcd, EtcdCluster};
 pub use mariadb::MariaDb;
-pub use needs::{is_installed, needs};
+pub use needs::{JAVA_LIBRARIES, is_installed, needs};
 pub use pgbouncer::PgBouncer;
 pub use port::Port;
 pub use postgres::Postgres;

@@ -11,7 +11,7 @@ const POSTGRES: &str = "/usr/lib/postgresql";
 const SERVERS: &str = "/usr/sbin";
 
 /// The folder with the jars of Debian's packages. A server in Java has no program of its own there.
-pub(crate) const JAVA_LIBRARIES: &str = "/usr/share/java";
+pub const JAVA_LIBRARIES: &str = "/usr/share/java";
 
 /// Returns whether a test that needs this program must run: false, with a message, if `TENURE_SKIP` names the program.
 ///

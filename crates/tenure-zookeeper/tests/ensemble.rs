@@ -1,6 +1,7 @@
 //! Locks on an ensemble of three, whose servers see changes at different times. Each client begins with another server.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use tenure_backend::{
     AcquireReply, Backend, Call, Claim, ClaimId, ClaimRef, ClientId, Clock, LockKey, RenewReply, RenewRequest,
 };
-use tenure_servers::{Data, ZooKeeperEnsemble};
+use tenure_servers::{Data, ZooKeeper, ZooKeeperEnsemble};
 use tenure_testkit::Subject;
 use tenure_testkit::suite::Fixture;
 use tenure_testkit::suite::mutual::competing_clients_never_hold_at_the_same_time;
@@ -22,6 +23,9 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// Leases of a minute, which cases ask for.
 const LONG: &str = "maxSessionTimeout=60000\n";
+
+/// Options of a client's URL.
+const OPTIONS: &str = "tick_time=500ms";
 
 tenure_testkit::conformance!(case, groups: [mutual, claim]);
 
@@ -60,6 +64,8 @@ struct Case {
     _servers: Arc<Servers>,
     hosts: Vec<String>,
     node: usize,
+    /// Options of the URL.
+    options: &'static str,
     clients: AtomicUsize,
 }
 
@@ -82,29 +88,33 @@ impl Case {
             hosts,
             _servers: servers,
             node,
+            options: OPTIONS,
             clients: AtomicUsize::new(0),
         }
     }
 }
 
+fn addresses(ensemble: &ZooKeeperEnsemble) -> Vec<SocketAddr> {
+    ensemble.servers().iter().map(ZooKeeper::address).collect()
+}
+
 fn hosts(ensemble: &ZooKeeperEnsemble) -> Vec<String> {
-    let servers = ensemble.servers().iter();
-    servers.map(|server| server.address().to_string()).collect()
+    addresses(ensemble).iter().map(SocketAddr::to_string).collect()
 }
 
 /// The settings of a client that begins with this server.
-fn config(hosts: &[String], first: usize, node: &str) -> Config {
+fn config(hosts: &[String], first: usize, node: &str, options: &str) -> Config {
     let mut hosts = hosts.to_vec();
     let count = hosts.len();
     hosts.rotate_left(first % count);
-    let url = format!("zookeeper://{}/{node}?tick_time=500ms", hosts.join(","));
+    let url = format!("zookeeper://{}/{node}?{options}", hosts.join(","));
     Config::from_url(&StoreUrl::parse(&url).expect("a URL")).expect("settings")
 }
 
 impl Subject for Case {
     fn client(&self) -> Call<Arc<dyn Backend>> {
         let first = self.clients.fetch_add(1, Ordering::Relaxed);
-        let config = config(&self.hosts, first, &format!("case-{}", self.node));
+        let config = config(&self.hosts, first, &format!("case-{}", self.node), self.options);
         Call::new(async move {
             let end = Instant::now() + Duration::from_secs(30);
             loop {
@@ -134,7 +144,7 @@ async fn a_held_lock_outlives_the_death_of_the_leader() {
     let mut ensemble = ZooKeeperEnsemble::start_with(TICK, LONG)
         .await
         .expect("it starts");
-    let store = ZookeeperStore::open(config(&hosts(&ensemble), 0, "locks")).await;
+    let store = ZookeeperStore::open(config(&hosts(&ensemble), 0, "locks", OPTIONS)).await;
     let store = store.expect("a server answers");
     let at = ClaimRef {
         key: LockKey::new("k").expect("a name"),
@@ -192,4 +202,215 @@ async fn competitors_exclude_each_other_while_leaders_die() {
     competing.await.expect("no two hold the lock");
     let left = observer.list("", 10).await;
     assert_eq!(left, [], "no contender is left");
+}
+
+mod long {
+    use futures_util::future::join_all;
+    use tenure_backend::{Effect, Fairness, Mode, Phase};
+    use tenure_servers::{Proxy, Way};
+    use tenure_testkit::suite::TestClient;
+    use tenure_zookeeper::client::Client;
+
+    use super::*;
+
+    /// The lease of all claims, and so the timeout of their session.
+    const LEASE: Duration = Duration::from_secs(6);
+
+    /// Number of claims that are acquired at once, in each of the four ways.
+    const CLAIMS: usize = 50;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    /// How the replies to creates are lost.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum LostBy {
+        /// The server has created the nodes. Their replies are lost with the connection.
+        Network,
+        /// The server passes the creates to the leader late. The client stays connected to it.
+        LaggingServer,
+        /// As before, but the client takes its session to another server first.
+        LaggingServerThatIsLeft,
+        /// The server reads the creates when the client has taken its session to another server.
+        PausedServerThatIsLeft,
+    }
+
+    /// The network and the servers of a client, which begins at a follower.
+    struct Links {
+        servers: Arc<Servers>,
+        follower: usize,
+        to_follower: Proxy,
+        to_other: Proxy,
+    }
+
+    impl Links {
+        async fn new(servers: &Arc<Servers>) -> Self {
+            let leader = tokio::task::block_in_place(|| servers.ensemble.lock().leader());
+            let (leader, addresses) = (leader.expect("a leader"), addresses(&servers.ensemble.lock()));
+            let follower = (leader + 1) % 3;
+            let proxy = async |number: usize| Proxy::start(addresses[number]).await.expect("a port is free");
+            Links {
+                servers: servers.clone(),
+                follower,
+                to_follower: proxy(follower).await,
+                to_other: proxy((leader + 2) % 3).await,
+            }
+        }
+
+        /// Begins to hold up creates or their replies.
+        fn break_by(&self, way: LostBy) {
+            let mut ensemble = self.servers.ensemble.lock();
+            match way {
+                LostBy::Network => self.to_follower.hold(Way::ToClient),
+                LostBy::LaggingServer | LostBy::LaggingServerThatIsLeft => ensemble.cut_off(self.follower),
+                LostBy::PausedServerThatIsLeft => ensemble.server_mut(self.follower).process().pause(),
+            }
+        }
+
+        fn heal(&self) {
+            let mut ensemble = self.servers.ensemble.lock();
+            ensemble.server_mut(self.follower).process().resume();
+            ensemble.heal();
+            self.to_follower.heal();
+        }
+    }
+
+    /// The contenders below the node of a case, without those of the lock `kept`.
+    async fn contenders(raw: &Client, case: &str) -> Vec<String> {
+        raw.sync("/").await.expect("a reply");
+        let locks = raw.get_children(case).await.expect("children").0;
+        let mut found = Vec::new();
+        for lock in locks {
+            if lock != "%tenure" && lock != "kept" {
+                let lock = format!("{case}/{lock}");
+                // Fails if ZooKeeper has removed the empty node meanwhile.
+                let children = raw.get_children(&lock).await.map(|(children, _)| children);
+                found.extend(
+                    children
+                        .unwrap_or_default()
+                        .into_iter()
+                        .map(|child| format!("{lock}/{child}")),
+                );
+            }
+        }
+        found
+    }
+
+    /// A claim of the lease of all claims here.
+    fn claim(client: &TestClient, name: &str) -> Arc<Claim> {
+        let key = LockKey::new(name).expect("a name");
+        client.claim_as(&key, Mode::Exclusive, |claim| {
+            claim.fairness = Fairness::Fifo;
+            claim.lease = LEASE;
+        })
+    }
+
+    /// Withdraws a third of the claims, acquires another third again and releases it, and forgets the others.
+    async fn end(client: &TestClient, claims: &[Arc<Claim>]) {
+        let ended = claims.iter().enumerate().map(async |(at, claim)| match at % 3 {
+            0 => _ = client.withdraw(claim).await,
+            1 => {
+                client.granted(claim).await;
+                client.release(claim).await.freed_it(claim);
+            }
+            _ => {}
+        });
+        join_all(ended).await;
+    }
+
+    /// Loses the replies to creates, and ends their claims. Returns the client, and a claim that keeps the session alive.
+    async fn lose_replies(case: Case, links: &Links, raw: &Client, way: LostBy) -> (TestClient, Arc<Claim>) {
+        let folder = format!("/case-{}", case.node);
+        // The client begins at the follower.
+        links.to_other.refuse();
+        let client = Fixture::new(case).await.client().await;
+        let kept = claim(&client, "kept");
+        client.granted(&kept).await;
+        let claims: Vec<Arc<Claim>> = (0..CLAIMS)
+            .map(|number| claim(&client, &format!("k{number}")))
+            .collect();
+        // Creates the nodes of the locks.
+        join_all(
+            claims
+                .iter()
+                .map(|claim| client.finds_free(&claim.at.key, claim.mode)),
+        )
+        .await;
+        links.to_other.heal();
+        links.break_by(way);
+        let not_after = client.now() + SOON;
+        let replies = join_all(claims.iter().map(|claim| client.acquire_by(claim, not_after))).await;
+        for reply in replies {
+            assert_eq!(
+                reply.expect_err("no reply comes").effect(),
+                Effect::Unknown,
+                "{way:?}"
+            );
+        }
+        if way == LostBy::Network {
+            assert_eq!(contenders(raw, &folder).await.len(), CLAIMS, "they were created");
+        }
+        match way {
+            LostBy::LaggingServer => {
+                // The withdrawals wait behind the creates.
+                let healed = async { links.heal() };
+                tokio::join!(end(&client, &claims), healed);
+                let until = Instant::now() + SOON;
+                while contenders(raw, &folder).await.is_empty() {
+                    assert!(Instant::now() < until, "no create has arrived late");
+                }
+            }
+            _ => {
+                links.to_follower.refuse();
+                end(&client, &claims).await;
+                links.heal();
+            }
+        }
+        (client, kept)
+    }
+
+    /// R18: no node is left behind, though the session of the claims lives on.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn two_hundred_lost_replies_to_creates_leave_no_node() {
+        let servers = Servers::start();
+        let links = Links::new(&servers).await;
+        let hosts = [&links.to_follower, &links.to_other].map(|proxy| proxy.address().to_string());
+        let raw = Client::connect(config(&hosts[1..], 0, "", OPTIONS), LEASE).await;
+        let raw = raw.expect("a session");
+        let mut kept = Vec::new();
+        for (node, way) in [
+            LostBy::Network,
+            LostBy::LaggingServer,
+            LostBy::LaggingServerThatIsLeft,
+            LostBy::PausedServerThatIsLeft,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let case = Case {
+                hosts: hosts.to_vec(),
+                options: "tick_time=500ms&command_timeout=300ms",
+                ..Case::on(servers.clone(), node)
+            };
+            kept.push(lose_replies(case, &links, &raw, way).await);
+            stay_alive(&kept).await;
+        }
+        let until = Instant::now() + 2 * LEASE;
+        while Instant::now() < until {
+            stay_alive(&kept).await;
+            // sleep: the pace of renewals.
+            tokio::time::sleep(LEASE / 12).await;
+        }
+        for node in 0..kept.len() {
+            let left = contenders(&raw, &format!("/case-{node}")).await;
+            assert_eq!(left, [""; 0], "nodes are left");
+        }
+    }
+
+    async fn stay_alive(kept: &[(TestClient, Arc<Claim>)]) {
+        join_all(
+            kept.iter()
+                .map(|(client, kept)| client.stays_alive(kept, Phase::Granted)),
+        )
+        .await;
+    }
 }

@@ -2,56 +2,21 @@
 
 mod case;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use case::{Case, alone, shared};
-use futures_util::{FutureExt, StreamExt};
+use case::{Case, alone, children, key, node_of, shared};
 use tenure_backend::{
-    AcquireReply, Cause, Claim, Effect, Fault, HANDOVER_WINDOW, HolderId, Invalidation, LockKey, Loss, Mode,
-    Phase, ReleaseRequest, ReleaseTarget,
+    AcquireReply, Cause, Claim, Effect, Fault, HANDOVER_WINDOW, HolderId, Loss, Mode, Phase, ReleaseRequest,
+    ReleaseTarget,
 };
-use tenure_servers::{Proxy, Way};
-use tenure_testkit::suite::{Fixture, TestClient};
+use tenure_servers::Way;
+use tenure_testkit::suite::Fixture;
 use tenure_zookeeper::client::{Acl, Client, Event, Mode as NodeMode};
-use tenure_zookeeper::{Config, LockEvidence, StoreUrl, ZookeeperStore};
+use tenure_zookeeper::{Config, StoreUrl, ZookeeperStore};
 
 /// Time limit for what a test waits for.
 const SOON: Duration = Duration::from_secs(10);
-
-fn key(name: &str) -> LockKey {
-    LockKey::new(name).expect("a name")
-}
-
-/// A session of another program.
-async fn raw(case: &Case) -> Client {
-    let url = format!("zookeeper://{}", case.server.lock().address());
-    let config = Config::from_url(&StoreUrl::parse(&url).expect("a URL")).expect("settings");
-    Client::connect(config, Duration::from_secs(60))
-        .await
-        .expect("a session")
-}
-
-async fn proxy(case: &Case) -> Proxy {
-    let address = case.server.lock().address();
-    Proxy::start(address).await.expect("a port is free")
-}
-
-/// The names of a node's children, sorted.
-async fn children(raw: &Client, path: &str) -> Vec<String> {
-    let mut children = raw.get_children(path).await.expect("children").0;
-    children.sort();
-    children
-}
-
-/// The node of a granted claim.
-async fn node_of(client: &TestClient, claim: &Arc<Claim>) -> LockEvidence {
-    let grant = client.granted(claim).await;
-    let evidence = grant.evidence.expect("ZooKeeper proves its grants");
-    evidence.get::<LockEvidence>().expect("of this type").clone()
-}
 
 /// Creates a contender as Curator's mutex does.
 async fn foreign(raw: &Client, case: &Case, name: &str) -> String {
@@ -67,7 +32,7 @@ async fn foreign(raw: &Client, case: &Case, name: &str) -> String {
 async fn the_node_of_a_claim_is_as_curator_names_it() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let (client, raw) = (fixture.client().await, case.raw().await);
     for (name, mode, word) in [
         ("mutex", Mode::Exclusive, "-lock-0000000000"),
         ("reader", Mode::Read, "-__READ__0000000000"),
@@ -101,7 +66,7 @@ async fn the_node_of_a_claim_is_as_curator_names_it() {
 async fn a_foreign_holder_excludes_and_can_be_evicted() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let (client, raw) = (fixture.client().await, case.raw().await);
     let node = foreign(&raw, &case, "k").await;
     let claim = client.queues(&key("k"), Mode::Exclusive).await;
     let status = client.status(&key("k")).await.expect("it is held");
@@ -127,7 +92,7 @@ async fn a_foreign_holder_excludes_and_can_be_evicted() {
 async fn kazoos_contenders_exclude_ours() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let (client, raw) = (fixture.client().await, case.raw().await);
     raw.create_container(&case.path("k"), Acl::Open)
         .await
         .expect("a node");
@@ -147,7 +112,7 @@ async fn kazoos_contenders_exclude_ours() {
 async fn nested_names_do_not_exclude_each_other() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let (client, raw) = (fixture.client().await, case.raw().await);
     client.holds(&key("a"), Mode::Exclusive).await;
     foreign(&raw, &case, "a/b").await;
     client.finds_busy(&key("a/b"), Mode::Exclusive).await;
@@ -159,7 +124,7 @@ async fn nested_names_do_not_exclude_each_other() {
 async fn a_lock_below_an_ephemeral_node_is_refused() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let (client, raw) = (fixture.client().await, case.raw().await);
     let created = raw
         .create(&case.path("k"), b"", NodeMode::Ephemeral, Acl::Open)
         .await;
@@ -183,7 +148,7 @@ async fn a_lock_below_an_ephemeral_node_is_refused() {
 async fn claims_share_a_session_and_end_by_themselves() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let (client, raw) = (fixture.client().await, case.raw().await);
     let [renewed, silent] = ["a", "b"].map(|name| client.short_lease(&key(name), Mode::Exclusive));
     let mut owners = Vec::new();
     for claim in [&renewed, &silent] {
@@ -215,7 +180,7 @@ async fn a_store_opens_four_sessions_at_most() {
     let fixture = Fixture::new(case.clone()).await;
     let client = fixture.client().await;
     let mut sessions = std::collections::BTreeSet::new();
-    let raw = raw(&case).await;
+    let raw = case.raw().await;
     // The first session, of 30 s, is replaced when no other length is left.
     for (lease, expected) in [(5, 5), (6, 6), (7, 7), (4, 5), (10, 30), (40, 40), (50, 40)] {
         let claim = client.claim_as(&key(&lease.to_string()), Mode::Exclusive, |claim| {
@@ -243,7 +208,7 @@ async fn a_store_opens_four_sessions_at_most() {
 async fn a_refused_try_creates_no_node() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    let (clients, raw) = (fixture.two().await, case.raw().await);
     clients[0].holds(&key("k"), Mode::Exclusive).await;
     let cversion = async || {
         let stat = raw.exists(&case.path("k")).await.expect("a reply");
@@ -260,7 +225,7 @@ async fn a_refused_try_creates_no_node() {
 #[tokio::test]
 async fn a_lost_reply_to_a_create_leaves_no_node() {
     let case = shared().await;
-    let proxy = proxy(&case).await;
+    let proxy = case.proxy().await;
     let options = "tick_time=500ms&command_timeout=300ms";
     let through = Case {
         via: Some(proxy.address()),
@@ -268,7 +233,7 @@ async fn a_lost_reply_to_a_create_leaves_no_node() {
         ..case.clone()
     };
     let fixture = Fixture::new(through).await;
-    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let (client, raw) = (fixture.client().await, case.raw().await);
     // Opens the session, and creates the node of the lock.
     client.finds_free(&key("k"), Mode::Exclusive).await;
     for round in 0..10 {
@@ -292,14 +257,14 @@ async fn a_lost_reply_to_a_create_leaves_no_node() {
 #[tokio::test]
 async fn an_unanswered_create_is_withdrawn_after_the_lease() {
     let case = shared().await;
-    let proxy = proxy(&case).await;
+    let proxy = case.proxy().await;
     let through = Case {
         via: Some(proxy.address()),
         options: "tick_time=500ms&command_timeout=300ms",
         ..case.clone()
     };
     let fixture = Fixture::new(through).await;
-    let (client, raw) = (fixture.client().await, raw(&case).await);
+    let (client, raw) = (fixture.client().await, case.raw().await);
     let short = |name: &str| {
         let mut claim = Claim::clone(&client.fair(&key(name), Mode::Exclusive));
         claim.lease = Duration::from_secs(3);
@@ -324,120 +289,19 @@ async fn an_unanswered_create_is_withdrawn_after_the_lease() {
     client.stays_alive(&kept, Phase::Granted).await;
 }
 
-/// Closes a session, as an operator can: its password follows from its number.
-fn close_session(case: &Case, session: i64) {
-    const MASK: u64 = (1 << 48) - 1;
-    let mut seed = (session.cast_unsigned() ^ 0xb341_5c00 ^ 0x5_deec_e66d) & MASK;
-    let mut password = Vec::new();
-    for _ in 0..4 {
-        seed = seed.wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & MASK;
-        password.extend(((seed >> 16) as u32).to_le_bytes());
-    }
-    let (protocol, zxid, timeout, length, read_only) = (0_i32, 0_i64, 60_000_i32, 16_i32, 0_u8);
-    let mut connect = protocol.to_be_bytes().to_vec();
-    connect.extend(zxid.to_be_bytes());
-    connect.extend(timeout.to_be_bytes());
-    connect.extend(session.to_be_bytes());
-    connect.extend(length.to_be_bytes());
-    connect.extend(&password);
-    connect.push(read_only);
-    let (xid, close) = (1_i32, -11_i32);
-    let close = [xid.to_be_bytes(), close.to_be_bytes()].concat();
-    let mut stream = TcpStream::connect(case.server.lock().address()).expect("a connection");
-    for message in [connect, close] {
-        let length = i32::try_from(message.len()).expect("it is short").to_be_bytes();
-        stream
-            .write_all(&[&length[..], &message].concat())
-            .expect("it is sent");
-    }
-    let mut replies = Vec::new();
-    stream
-        .read_to_end(&mut replies)
-        .expect("the server closes the connection");
-    assert_eq!(replies.len(), 61, "it answers both: {replies:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_session_is_reported_at_once() {
-    let case = shared().await;
-    let proxy = proxy(&case).await;
-    let through = Case {
-        via: Some(proxy.address()),
-        ..case.clone()
-    };
-    let client = Fixture::new(through).await.client().await;
-    let raw = raw(&case).await;
-    for _ in 0..5 {
-        // The only session has this length, so no hint comes from another one.
-        let claim = client.claim_as(&key("k"), Mode::Exclusive, |claim| {
-            claim.lease = Duration::from_secs(30);
-        });
-        let node = node_of(&client, &claim).await.path;
-        let stat = raw.exists(&node).await.expect("a reply").expect("a node");
-        let hints = client.backend().clone().invalidations(claim.at.id.client());
-        let mut hints = hints.expect("ZooKeeper reports losses");
-        assert_eq!(hints.next().await, Some(Invalidation::All));
-        // Otherwise the holder would take its session over again before it is closed.
-        proxy.refuse();
-        proxy.cut();
-        close_session(&case, stat.ephemeral_owner);
-        let closed = Instant::now();
-        proxy.heal();
-        let told = tokio::time::timeout(SOON, hints.next()).await;
-        assert_eq!(told, Ok(Some(Invalidation::All)));
-        assert_eq!(client.is_gone(&claim, Phase::Granted).await, Loss::Session);
-        assert!(
-            closed.elapsed() < Duration::from_secs(1),
-            "{:?}",
-            closed.elapsed()
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_holder_learns_of_its_eviction_at_once() {
-    let case = shared().await;
-    let fixture = Fixture::new(case.clone()).await;
-    let clients = fixture.two().await;
-    let mut learned = Vec::new();
-    for _ in 0..9 {
-        let claim = clients[0].holds(&key("k"), Mode::Exclusive).await;
-        let hints = clients[0].backend().clone().invalidations(claim.at.id.client());
-        let mut hints = hints.expect("ZooKeeper reports losses");
-        assert_eq!(hints.next().await, Some(Invalidation::All));
-        let begun = Instant::now();
-        let evicting = clients[1].evict(&claim, "alice");
-        let (told, released) = tokio::join!(tokio::time::timeout(SOON, hints.next()), evicting);
-        assert_eq!(told.expect("soon"), Some(Invalidation::Key(key("k"))));
-        learned.push(begun.elapsed());
-        released.freed_it(&claim);
-        let by = Some("alice".into());
-        assert_eq!(
-            clients[0].is_gone(&claim, Phase::Granted).await,
-            Loss::Evicted { by }
-        );
-    }
-    learned.sort();
-    assert!(learned[4] < Duration::from_millis(100), "{learned:?}");
-}
-
 #[tokio::test]
 async fn an_eviction_marks_10_ms_before_it_deletes() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    let (clients, raw) = (fixture.two().await, case.raw().await);
     let mut pauses = Vec::new();
     for _ in 0..9 {
         let claim = clients[0].claim(&key("k"), Mode::Exclusive);
         let node = node_of(&clients[0], &claim).await.path;
         let mut marked = raw.get_data_watched(&node).await.expect("data").2;
         let mut deleted = raw.get_children_watched(&node).await.expect("children").2;
-        let eviction = clients[1].send_release(ReleaseRequest {
-            target: ReleaseTarget::Claim(claim.at.clone()),
-            cause: Cause::Evicted { by: None },
-            successor: None,
-            cooldown: HANDOVER_WINDOW,
-        });
+        // The request names no cooldown, so the pause is the store's own.
+        let eviction = clients[1].evict(&claim, "alice");
         let pause = async {
             assert_eq!(marked.fired().await, Event::DataChanged);
             let marked = Instant::now();
@@ -456,37 +320,10 @@ async fn an_eviction_marks_10_ms_before_it_deletes() {
 }
 
 #[tokio::test]
-async fn each_waiter_is_woken_once() {
-    const WAITERS: usize = 20;
-    let case = shared().await;
-    let fixture = Fixture::new(case.clone()).await;
-    let [holder, waiter] = fixture.two().await;
-    let mut held = holder.claim(&key("k"), Mode::Exclusive);
-    holder.granted(&held).await;
-    let mut queue = Vec::new();
-    for _ in 0..WAITERS {
-        let claim = waiter.queues(&key("k"), Mode::Exclusive).await;
-        let wakes = waiter.watch(&claim).await.expect("a watch");
-        queue.push((claim, wakes));
-    }
-    for at in 0..WAITERS {
-        let client = if at == 0 { &holder } else { &waiter };
-        client.release(&held).await.freed_it(&held);
-        let (claim, wakes) = &mut queue[at];
-        let woken = tokio::time::timeout(SOON, wakes.next()).await;
-        assert_eq!(woken, Ok(Some(())), "waiter {at}");
-        waiter.granted(claim).await;
-        held = claim.clone();
-        let others = queue.iter_mut().map(|(_, wakes)| wakes.next().now_or_never());
-        assert_eq!(others.flatten().count(), 0, "only waiter {at} is woken");
-    }
-}
-
-#[tokio::test]
 async fn a_polite_request_to_revoke_is_no_loss() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    let (clients, raw) = (fixture.two().await, case.raw().await);
     for evicts in [false, true] {
         let claim = clients[0].claim(&key("k"), Mode::Exclusive);
         let node = node_of(&clients[0], &claim).await.path;
@@ -516,7 +353,7 @@ async fn a_polite_request_to_revoke_is_no_loss() {
 async fn a_holder_removes_its_node_if_its_evictor_died() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    let (clients, raw) = (fixture.two().await, case.raw().await);
     let claim = clients[0].claim(&key("k"), Mode::Exclusive);
     let node = node_of(&clients[0], &claim).await.path;
     let mark = format!("tenure1-evicted mutex {} 1 alice", claim.at.id);
@@ -538,7 +375,7 @@ async fn a_holder_removes_its_node_if_its_evictor_died() {
 async fn an_eviction_works_without_a_bell() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
-    let (clients, raw) = (fixture.two().await, raw(&case).await);
+    let (clients, raw) = (fixture.two().await, case.raw().await);
     let bells = case.path("%tenure");
     for _ in 0..3 {
         let claim = clients[0].holds(&key("k"), Mode::Exclusive).await;

@@ -34,7 +34,13 @@ fn allowed(from: &str) -> Option<Vec<&'static str>> {
         store if STORES.contains(&store) => vec![CONTRACT, "tenure-endpoint"],
         "tenure" => [&[CONTRACT, "tenure-endpoint"], &STORES[..]].concat(),
         "tenure-interop" => vec!["tenure", "tenure-servers"],
-        "tenure-bench" => vec!["tenure", "tenure-etcd", "tenure-interop", "tenure-servers"],
+        "tenure-bench" => vec![
+            "tenure",
+            "tenure-etcd",
+            "tenure-interop",
+            "tenure-servers",
+            "tenure-zookeeper",
+        ],
         "tenure-faults" => vec!["tenure", "tenure-testkit", "tenure-servers"],
         "tenure-cli" | "cron-job" | "fenced-write" | "flash-sale" | "guides" | "leader-worker"
         | "metrics-export" | "migration-guard" | "web-once" => vec!["tenure"],

@@ -9,10 +9,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{Backend, BackendError, Call, Clock};
+use tenure_backend::{Backend, BackendError, Call, Claim, Clock, LockKey};
 use tenure_servers::{Data, Proxy, Way, ZooKeeper};
+use tenure_testkit::suite::TestClient;
 use tenure_testkit::{Link, SlowClient, Subject};
-use tenure_zookeeper::{Config, StoreUrl, ZookeeperStore};
+use tenure_zookeeper::client::Client;
+use tenure_zookeeper::{Config, LockEvidence, StoreUrl, ZookeeperStore};
 
 /// The server's unit of time.
 const TICK: Duration = Duration::from_millis(500);
@@ -59,6 +61,38 @@ impl Case {
     pub(crate) fn path(&self, below: &str) -> String {
         format!("/{}/{below}", self.node)
     }
+
+    /// A session of another program.
+    pub(crate) async fn raw(&self) -> Client {
+        let config = config(&self.server.lock().url());
+        Client::connect(config, Duration::from_secs(60))
+            .await
+            .expect("a session")
+    }
+
+    /// A proxy to the server.
+    pub(crate) async fn proxy(&self) -> Proxy {
+        let address = self.server.lock().address();
+        Proxy::start(address).await.expect("a port is free")
+    }
+}
+
+pub(crate) fn key(name: &str) -> LockKey {
+    LockKey::new(name).expect("a name")
+}
+
+/// The names of a node's children, sorted.
+pub(crate) async fn children(raw: &Client, path: &str) -> Vec<String> {
+    let mut children = raw.get_children(path).await.expect("children").0;
+    children.sort();
+    children
+}
+
+/// The node of a granted claim.
+pub(crate) async fn node_of(client: &TestClient, claim: &Arc<Claim>) -> LockEvidence {
+    let grant = client.granted(claim).await;
+    let evidence = grant.evidence.expect("ZooKeeper proves its grants");
+    evidence.get::<LockEvidence>().expect("of this type").clone()
 }
 
 /// A case on the server that ends with the last case that uses it.

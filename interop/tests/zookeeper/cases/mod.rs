@@ -1,5 +1,6 @@
-//! The cases of this program, and the one that needs ZooKeeper.
+//! The cases of this program, and those that need ZooKeeper.
 
+mod latch;
 mod permits;
 
 use tenure_interop::Driver;
@@ -8,7 +9,7 @@ use crate::shared::cases::{self, Case, case, sharing};
 use crate::shared::subject::{Kind, Subject};
 
 /// Every case, in the order of the rows in the table of docs/interop.md.
-pub(crate) const CASES: [Case; 15] = [
+pub(crate) const CASES: [Case; 16] = [
     cases::EXCLUSION,
     cases::WE_WAKE,
     cases::THEY_WAKE,
@@ -41,6 +42,11 @@ pub(crate) const CASES: [Case; 15] = [
         "both sides take permits of one semaphore",
         permits::both_sides_take_permits_of_one_semaphore,
         |subject, _| subject.kind.starts_with("permits")
+    ),
+    case!(
+        "Tenure waits for the participants of a `LeaderLatch` at the lock's path, and lists them",
+        latch::tenure_waits_for_the_participants_of_a_latch,
+        |subject, _| subject.kind == "mutex"
     ),
 ];
 

@@ -10,13 +10,11 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.apache.curator.framework.CuratorFramework;
-import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
-import org.apache.curator.retry.RetryNTimes;
 import tenure.interop.Answer;
 import tenure.interop.Count;
 import tenure.interop.Owners;
@@ -24,7 +22,7 @@ import tenure.interop.Peer;
 
 /**
  * A session of Curator, which lasts as long as a lease. Kinds of locks: mutex, semaphore-mutex, read, write, multi (keys with
- * commas) and permits:SIZE. The number that the owners increment is in a file.
+ * commas), latch (a participant of a LeaderLatch) and permits:SIZE. The number that the owners increment is in a file.
  */
 final class CuratorPeer implements Peer {
     private final CuratorFramework curator;
@@ -34,14 +32,8 @@ final class CuratorPeer implements Peer {
     private final Map<String, InterProcessReadWriteLock> readWriteLocks = new ConcurrentHashMap<>();
 
     CuratorPeer(String url, long leaseMs) {
-        URI address = URI.create(url);
-        folder = address.getPath() + "/";
-        curator = CuratorFrameworkFactory.builder()
-                .connectString(address.getAuthority())
-                .sessionTimeoutMs((int) leaseMs)
-                .retryPolicy(new RetryNTimes(3, 100))
-                .build();
-        curator.start();
+        folder = URI.create(url).getPath() + "/";
+        curator = Client.session(url, (int) leaseMs);
     }
 
     @Override
@@ -72,6 +64,7 @@ final class CuratorPeer implements Peer {
             case "semaphore-mutex" -> new InterProcessSemaphoreMutex(curator, path);
             case "read" -> readWriteLock(owner, path).readLock();
             case "write" -> readWriteLock(owner, path).writeLock();
+            case "latch" -> new Latch(curator, path);
             case "multi" -> new InterProcessMultiLock(
                     curator, Stream.of(key.split(",")).map(folder::concat).toList());
             default -> throw new IllegalArgumentException("no such kind of lock: " + kind);

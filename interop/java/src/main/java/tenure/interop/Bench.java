@@ -1,4 +1,4 @@
-package tenure.interop.redisson;
+package tenure.interop;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -14,31 +14,45 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import org.redisson.Redisson;
-import org.redisson.api.RedissonClient;
-import org.redisson.client.codec.StringCodec;
-import org.redisson.config.Config;
 
 /**
  * A worker process of tenure-bench: its threads lock and unlock until the round ends, as those of tasks.rs do.
  *
- * <p>Arguments: the server's URL, the workload (mutex, readers or permits), the number of threads, the number of the
- * first one, the time (µs) for which each holds a lock, and the file with the last holder, or "-". Prints "ready"; then
- * runs a round for each line of its input, the length of the round in µs, and prints its counters in JSON.
+ * <p>Arguments: the lock client, the server's URL, the workload (mutex, own, readers or permits), the number of threads, the
+ * number of the first one, the time (µs) for which each holds a lock, and the file with the last holder, or "-". With the
+ * workload "own" each thread has a mutex of its own. Prints "ready"; then runs a round for each line of its input, the length of
+ * the round in µs, and prints its counters in JSON.
  */
 public final class Bench {
+    /** With the kind "readers", one of this number of threads writes, and the others read. */
+    public static final int WRITES_ONE_OF = 8;
+
+    /** Number of permits of the kind "permits". */
+    public static final int PERMITS = 8;
+
+    /** Makes the locks of a lock client. */
+    public interface Locks extends AutoCloseable {
+        void connect(String url) throws Exception;
+
+        /** A lock of this kind (mutex, readers or permits), for the thread with this number. */
+        Lock lock(String kind, String key, int thread) throws Exception;
+    }
+
+    /** A lock that a thread locks and unlocks. */
+    public interface Lock {
+        /** Returns whether the lock was acquired within the time. */
+        boolean lock(long limitNs) throws Exception;
+
+        void unlock() throws Exception;
+    }
+
     /** Time limit of a wait after the end of its round. The thread then gives up, and the length so far counts. */
     private static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(1);
 
     /** Time for which the JVM warms up before the first round: its compiler has then seen the code often. */
     private static final long WARM_UP_US = TimeUnit.SECONDS.toMicros(5);
 
-    /** Of this number of threads, one writes and the others read. */
-    private static final int WRITES_ONE_OF = 8;
-
-    private static final int PERMITS = 8;
-
-    private final RedissonClient redisson;
+    private final Locks locks;
     private final String workload;
     private final int threads;
     private final int first;
@@ -46,15 +60,14 @@ public final class Bench {
     private final LastHolder lastHolder;
 
     private Bench(String[] args) throws Exception {
-        var config = new Config();
-        config.setCodec(StringCodec.INSTANCE);
-        config.useSingleServer().setAddress(args[0]).setDnsMonitoringInterval(-1);
-        redisson = Redisson.create(config);
-        workload = args[1];
-        threads = Integer.parseInt(args[2]);
-        first = Integer.parseInt(args[3]);
-        sectionNs = TimeUnit.MICROSECONDS.toNanos(Long.parseLong(args[4]));
-        lastHolder = new LastHolder(args[5]);
+        Class<?> client = Class.forName("tenure.interop." + args[0] + ".BenchLocks");
+        locks = (Locks) client.getConstructor().newInstance();
+        locks.connect(args[1]);
+        workload = args[2];
+        threads = Integer.parseInt(args[3]);
+        first = Integer.parseInt(args[4]);
+        sectionNs = TimeUnit.MICROSECONDS.toNanos(Long.parseLong(args[5]));
+        lastHolder = new LastHolder(args[6]);
     }
 
     public static void main(String[] args) throws Exception {
@@ -71,7 +84,7 @@ public final class Bench {
             long us = Long.parseLong(line.trim());
             System.out.println(round(pool::submit, "one", us, lastHolder));
         }
-        redisson.shutdown();
+        locks.close();
     }
 
     private interface Pool {
@@ -82,9 +95,11 @@ public final class Bench {
         long until = System.nanoTime() + TimeUnit.MICROSECONDS.toNanos(us);
         List<Future<Counts>> parts = new ArrayList<>();
         for (int thread = 0; thread < threads; thread++) {
-            var lock = lock(key, thread);
             int worker = first + thread;
-            parts.add(pool.submit(() -> work(lock, worker, until, last)));
+            boolean isOwn = workload.equals("own");
+            var lock = locks.lock(isOwn ? "mutex" : workload, isOwn ? key + ":" + worker : key, thread);
+            var lastOfKey = isOwn ? new LastHolder("-") : last;
+            parts.add(pool.submit(() -> work(lock, worker, until, lastOfKey)));
         }
         var all = new Counts();
         var grants = new ArrayList<Long>();
@@ -100,56 +115,8 @@ public final class Bench {
                 + ",\"handovers\":" + all.handovers + ",\"waits\":[" + String.join(",", waits) + "]}";
     }
 
-    /** A lock that a thread locks and unlocks. */
-    private interface Lock {
-        /** Returns whether the lock was acquired within the time. */
-        boolean lock(long limitNs) throws InterruptedException;
-
-        void unlock();
-    }
-
-    private Lock lock(String key, int thread) {
-        if (workload.equals("permits")) {
-            var semaphore = redisson.getPermitExpirableSemaphore(key + ":permits");
-            semaphore.trySetPermits(PERMITS);
-            return new Lock() {
-                private String permit;
-
-                @Override
-                public boolean lock(long limitNs) throws InterruptedException {
-                    permit = semaphore.tryAcquire(limitNs, TimeUnit.SECONDS.toNanos(30), TimeUnit.NANOSECONDS);
-                    return permit != null;
-                }
-
-                @Override
-                public void unlock() {
-                    semaphore.release(permit);
-                }
-            };
-        }
-        var lock = switch (workload) {
-            case "mutex" -> redisson.getLock(key);
-            case "readers" -> {
-                var both = redisson.getReadWriteLock(key + ":readers");
-                yield thread % WRITES_ONE_OF == 0 ? both.writeLock() : both.readLock();
-            }
-            default -> throw new IllegalArgumentException("no such workload: " + workload);
-        };
-        return new Lock() {
-            @Override
-            public boolean lock(long limitNs) throws InterruptedException {
-                return lock.tryLock(limitNs, TimeUnit.NANOSECONDS);
-            }
-
-            @Override
-            public void unlock() {
-                lock.unlock();
-            }
-        };
-    }
-
     private boolean isExclusive() {
-        return workload.equals("mutex");
+        return workload.equals("mutex") || workload.equals("own");
     }
 
     private Counts work(Lock lock, int worker, long until, LastHolder last) throws Exception {
