@@ -14,7 +14,7 @@ use super::watch::{Event, Registry};
 use crate::error::session_ended;
 
 /// The pause after each round in which no host served the session.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Whether a session can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,7 +37,7 @@ impl Locks {
             Some(spot) => {
                 if let Some(found) = self.find(id, &spot).await? {
                     self.table.answered(id);
-                    let placed = self.put(claim, spot, found);
+                    let placed = self.put(claim, spot, found, Instant::ORIGIN);
                     return self.poll(claim, placed).await;
                 }
                 spot
@@ -61,15 +61,15 @@ impl Locks {
                 return self.refuse(claim, standing);
             }
         }
-        let Some((placed, sent)) = self.place(claim, spot).await? else {
+        let Some(placed) = self.place(claim, spot).await? else {
             self.table.unplace(id);
             return Ok(self.waiting(claim));
         };
-        self.settle(claim, placed, sent, not_after).await
+        self.settle(claim, placed, not_after).await
     }
 
     /// Creates the node of a claim. `None` if another claim has the node, in the layout `ephemeral`.
-    async fn place(&self, claim: &Claim, spot: Spot) -> Result<Option<(Placed, Instant)>, BackendError> {
+    async fn place(&self, claim: &Claim, spot: Spot) -> Result<Option<Placed>, BackendError> {
         if self.config.layout == Layout::Ephemeral {
             return self.place_node(claim, spot).await;
         }
@@ -86,7 +86,7 @@ impl Locks {
                     czxid: created.czxid,
                     version: 0,
                 };
-                Ok(Some((self.put(claim, spot, found), sent)))
+                Ok(Some(self.put(claim, spot, found, sent)))
             }
             Err(error) => {
                 self.not_placed(claim.at.id, &spot, &error);
@@ -95,8 +95,8 @@ impl Locks {
         }
     }
 
-    /// Records the nodes of a claim.
-    pub(super) fn put(&self, claim: &Claim, spot: Spot, found: Found) -> Placed {
+    /// Records the nodes of a claim, which were created by a request that was sent at `proved_at`, or later.
+    pub(super) fn put(&self, claim: &Claim, spot: Spot, found: Found, proved_at: Instant) -> Placed {
         let lease = (spot.session.counts_from(), spot.session.timeout());
         let placed = Placed {
             spot,
@@ -106,6 +106,7 @@ impl Locks {
             value: self.value(claim),
             granted: None,
             target: Target::Lock,
+            proved_at,
             asked: self.profile.limits.lease(claim.lease),
             lease,
             ends: lease.0 + lease.1,
@@ -114,13 +115,11 @@ impl Locks {
         placed
     }
 
-    /// Answers by the state of a claim whose node was created by a request that was sent at `sent`. Removes the node if the claim
-    /// must not wait, or came too late.
+    /// Answers by the state of a claim whose node was created. Removes the node if the claim must not wait, or came too late.
     pub(super) async fn settle(
         self: &Arc<Self>,
         claim: &Claim,
         placed: Placed,
-        sent: Instant,
         not_after: Instant,
     ) -> Result<AcquireReply, BackendError> {
         let standing = self.look(claim, &placed.spot, Some(&placed)).await;
@@ -130,7 +129,7 @@ impl Locks {
             self.table.unplace(claim.at.id);
             return Ok(AcquireReply::TooLate);
         }
-        self.conclude(claim, placed, standing, sent).await
+        self.conclude(claim, placed, standing).await
     }
 
     /// Asks for the state of a claim that has its node, which restarts its lease.
@@ -139,17 +138,15 @@ impl Locks {
             Some(_) => Some(Standing::Granted),
             None => self.look(claim, &placed.spot, Some(&placed)).await?,
         };
-        self.conclude(claim, placed, standing, Instant::ORIGIN).await
+        self.conclude(claim, placed, standing).await
     }
 
-    /// Answers by the state of a claim, which is `None` if its node is missing. `proved_at` is when the last request was sent
-    /// whose reply proves that the claim was not evicted.
+    /// Answers by the state of a claim, which is `None` if its node is missing.
     async fn conclude(
         self: &Arc<Self>,
         claim: &Claim,
         mut placed: Placed,
         standing: Option<Standing>,
-        mut proved_at: Instant,
     ) -> Result<AcquireReply, BackendError> {
         let (id, is_fair) = (claim.at.id, claim.fairness == Fairness::Fifo);
         match standing {
@@ -178,24 +175,26 @@ impl Locks {
             && placed.granted.is_none()
         {
             match self.take(claim, &placed, take).await? {
-                Some(taken) => (placed, proved_at) = taken,
+                Some(taken) => placed = taken,
                 None => return Ok(AcquireReply::Ended),
             }
         }
         // Until then, no evictor has let another claim go first: it waits as long after its mark.
-        if self.now() - proved_at >= HANDOVER_WINDOW {
-            proved_at = self.now();
+        if self.now() - placed.proved_at >= HANDOVER_WINDOW {
+            let sent = self.now();
             match self.confirm(id, &placed).await.map_err(placed_but)? {
                 Some(confirmed) => placed = confirmed,
                 None => return Ok(AcquireReply::Ended),
             }
+            placed.proved_at = sent;
         }
-        Ok(self.grant(id, &placed, proved_at))
+        Ok(self.grant(id, &placed))
     }
 
-    /// Answers a claim that holds its lock, as a request has proved that was sent at `sent`.
-    fn grant(self: &Arc<Self>, id: ClaimId, placed: &Placed, sent: Instant) -> AcquireReply {
-        let (mut from, mut lease) = self.lease(placed, placed.asked, sent, true);
+    /// Answers a claim that holds its lock, as was proved of it.
+    fn grant(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> AcquireReply {
+        let proved_at = placed.proved_at;
+        let (mut from, mut lease) = self.lease(placed, placed.asked, proved_at, true);
         let ends = from + lease;
         if placed.granted.is_none() {
             // The whole lease is shown, of which a part has passed.
@@ -209,13 +208,14 @@ impl Locks {
             .or_else(|| tokens(placed.czxid, placed.value.grants));
         let is_there = self.table.update(id, placed.czxid, |placed| {
             (placed.granted, placed.lease, placed.ends) = (tokens, (from, lease), ends);
+            placed.proved_at = proved_at;
         });
         // The claim may have ended meanwhile.
         if !is_there {
             return AcquireReply::Ended;
         }
         let mut grant = Grant::new(tokens, from, lease);
-        grant.confirmed_from = sent;
+        grant.confirmed_from = proved_at;
         grant.evidence = Some(Evidence::new(LockEvidence::new(id, placed, self)));
         AcquireReply::Granted(grant)
     }

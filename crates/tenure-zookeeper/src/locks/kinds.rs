@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tenure_backend::{BackendError, Claim, Effect, Fault, Instant, Kind, LockKey};
+use tenure_backend::{BackendError, Claim, Effect, Fault, Kind, LockKey};
 use tenure_contenders::{Contenders as _, Value};
 
 use super::contenders::{Contender, Standing};
@@ -41,11 +41,7 @@ impl Locks {
     }
 
     /// Creates the lock's node in the layout `ephemeral`, and one of the claim's own. `None` if another claim has the lock.
-    pub(super) async fn place_node(
-        &self,
-        claim: &Claim,
-        spot: Spot,
-    ) -> Result<Option<(Placed, Instant)>, BackendError> {
+    pub(super) async fn place_node(&self, claim: &Claim, spot: Spot) -> Result<Option<Placed>, BackendError> {
         let nodes = [self.names.own(claim.at.id), spot.folder.clone()];
         let client = &spot.session.client;
         let data = self.value(claim).write();
@@ -66,7 +62,7 @@ impl Locks {
                         czxid: zxid,
                         version: 0,
                     };
-                    return Ok(Some((self.put(claim, spot, found), sent)));
+                    return Ok(Some(self.put(claim, spot, found, sent)));
                 }
                 Ok(Outcome::Refused { index, code }) => match code {
                     Code::NODE_EXISTS => return Ok(None),
@@ -163,13 +159,13 @@ impl Locks {
     }
 
     /// Takes the permits of the claim at the head of the queue, and leaves the queue in the same step. Returns the claim with its
-    /// permits, and when the request was sent; `None` if the claim was lost.
+    /// permits; `None` if the claim was lost.
     pub(super) async fn take(
         self: &Arc<Self>,
         claim: &Claim,
         placed: &Placed,
         take: NonZeroU32,
-    ) -> Result<Option<(Placed, Instant)>, BackendError> {
+    ) -> Result<Option<Placed>, BackendError> {
         let id = claim.at.id;
         let client = &placed.spot.session.client;
         let folder = format!("{}/{LEASES}", self.names.lock(&claim.at.key));
@@ -197,10 +193,11 @@ impl Locks {
                         nodes: created.collect(),
                         czxid: zxid,
                         version: 0,
+                        proved_at: sent,
                         ..waiting
                     };
                     if self.table.place(id, taken.clone()) {
-                        return Ok(Some((taken, sent)));
+                        return Ok(Some(taken));
                     }
                     // If this fails, the withdrawal of the claim finds the nodes.
                     let _ = delete_all(client, &taken.nodes).await;

@@ -33,6 +33,8 @@ pub(super) struct Placed {
     pub(super) granted: Option<TokenRange>,
     /// What the claim waits for, by its last poll.
     pub(super) target: Target,
+    /// When the last request was sent whose reply proves that the claim was not evicted.
+    pub(super) proved_at: Instant,
     /// The lease that the claim asked for when it was placed.
     pub(super) asked: Duration,
     /// Start and length of the claim's lease, as they were answered last.

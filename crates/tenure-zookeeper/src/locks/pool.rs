@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_backend::{BackendError, ClaimId, Invalidation, Loss};
 use tenure_contenders::Contenders as _;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::placed::Spot;
 use super::sessions::{Session, marks};
@@ -177,8 +177,9 @@ async fn listen(store: Weak<Locks>, session: Arc<Session>, heard: watch::Sender<
                 }
                 if !is_missing || locks.create_bell(&session).await.is_err() {
                     drop(locks);
-                    // sleep: no event tells when ZooKeeper answers again.
-                    sleep(READ_AGAIN).await;
+                    // If ZooKeeper has closed the session, the client learns it when it connects again, soon after this error. No
+                    // event tells when ZooKeeper answers again.
+                    let _ = timeout(READ_AGAIN, session.ended()).await;
                 }
             }
         }

@@ -156,8 +156,8 @@ impl Contenders for Locks {
             czxid,
             version,
         };
-        let placed = self.put(claim, spot, found);
-        Ok(Some(self.settle(claim, placed, sent, successor.not_after).await))
+        let placed = self.put(claim, spot, found, sent);
+        Ok(Some(self.settle(claim, placed, successor.not_after).await))
     }
 
     async fn downgrade(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<(), BackendError> {

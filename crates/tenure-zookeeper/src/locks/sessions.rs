@@ -80,6 +80,16 @@ impl Session {
         self.info.borrow().state != State::Ended
     }
 
+    /// Waits for the end of the session.
+    pub(super) async fn ended(&self) {
+        // If its task is gone, the session has ended, too.
+        let _ = self
+            .info
+            .clone()
+            .wait_for(|info| info.state == State::Ended)
+            .await;
+    }
+
     /// Whether new claims may use the session: enough of its timeout is left that checks can prolong it. One that has ended
     /// without its client's knowledge is not fresh.
     pub(super) fn is_fresh(&self, now: Instant, tick: Duration) -> bool {
