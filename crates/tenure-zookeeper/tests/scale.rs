@@ -25,6 +25,9 @@ const TOGETHER: usize = 250;
 /// Number of nodes that a store checks in one request.
 const CHECKED_TOGETHER: usize = 500;
 
+/// A holder that hears of its loss only by a renewal would hear of it after about 10 s.
+const LONG_BEFORE_A_RENEWAL: Duration = Duration::from_secs(1);
+
 /// Number of losses of each kind, of whose notices the median is judged.
 const ROUNDS: usize = 30;
 
@@ -250,7 +253,7 @@ async fn the_end_of_a_session_is_reported_at_once() {
         learned.push(closed.elapsed());
     }
     let median = median("a closed session", learned);
-    assert!(median < Duration::from_millis(500), "{median:?}");
+    assert!(median < LONG_BEFORE_A_RENEWAL, "{median:?}");
 }
 
 #[tokio::test]
@@ -279,5 +282,5 @@ async fn a_holder_learns_of_its_eviction_at_once() {
         released.freed_it(&claim);
     }
     let median = median("an eviction", learned);
-    assert!(median < Duration::from_millis(100), "{median:?}");
+    assert!(median < LONG_BEFORE_A_RENEWAL, "{median:?}");
 }
