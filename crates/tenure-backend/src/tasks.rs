@@ -12,8 +12,8 @@ use crate::{BackendError, Batch, BatchCall, Call, Effect, Fault, Limits};
 /// The tasks of a store, on the tokio runtime on which it was opened.
 ///
 /// A request runs to its end even if its caller drops the call: the store then learns what became of it. It keeps its `owner` until
-/// then, because a store that is dropped closes its connections. After [`close`](Tasks::close), and in a
-/// child made by `fork`, every call fails without effect. Clones are the same tasks.
+/// then, because a store that is dropped closes its connections. After [`close`](Tasks::close), and in a child made by `fork`, every
+/// call fails without effect. Clones are the same tasks.
 ///
 /// # Examples
 /// ```
@@ -64,12 +64,6 @@ impl Tasks {
         self.check_process()?;
         self.is_closed.store(true, Ordering::Relaxed);
         Ok(())
-    }
-
-    /// Returns whether [`close`](Tasks::close) was called.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// One request.
@@ -147,7 +141,7 @@ impl Tasks {
 
     fn check(&self) -> Result<(), BackendError> {
         self.check_process()?;
-        match self.is_closed() {
+        match self.is_closed.load(Ordering::Relaxed) {
             true => Err(BackendError::closed()),
             false => Ok(()),
         }
@@ -176,4 +170,54 @@ fn lost(error: JoinError) -> BackendError {
     }
     let message = "the runtime on which this store was opened has ended: open it on one that lives longer";
     BackendError::new(Fault::Closed, Effect::Unknown, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Ready, ready};
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_ends_and_keeps_its_store_although_its_caller_has_left() {
+        let (tasks, store) = (Tasks::of_this_runtime(), Arc::new(()));
+        let (server, reply) = oneshot::channel();
+        let (done, is_done) = oneshot::channel();
+        let mut call = tasks.call(store.clone(), async move {
+            let reply: &str = reply.await.expect("the server answers");
+            done.send(reply).expect("the test waits");
+            Ok(())
+        });
+        let polled = timeout(Duration::from_millis(1), &mut call).await;
+        assert!(polled.is_err(), "the server has not answered");
+        drop(call);
+        assert_eq!(Arc::strong_count(&store), 2, "the request keeps the store");
+        server.send("granted").expect("the request runs");
+        assert_eq!(is_done.await, Ok("granted"));
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_is_too_long_is_refused_whole() {
+        let (tasks, store) = (Tasks::of_this_runtime(), Arc::new(()));
+        let mut limits = Limits::new(Duration::ZERO, Duration::MAX);
+        limits.max_batch = std::num::NonZeroU32::MIN;
+        let two = || Batch::from_iter([1, 2]);
+        let failed = |error: BackendError| Err(error.fault());
+        let answer =
+            |number: u32| -> Ready<Result<Result<u32, Fault>, BackendError>> { ready(Ok(Ok(number))) };
+        let each = tasks.each(store.clone(), &limits, two(), answer, failed);
+        let whole = tasks.batch(
+            store,
+            &limits,
+            two(),
+            |batch| ready(batch.into_iter().map(Ok).collect()),
+            failed,
+        );
+        let refused = [Err(Fault::Limit), Err(Fault::Limit)];
+        assert_eq!((&each.await[..], &whole.await[..]), (&refused[..], &refused[..]));
+    }
 }

@@ -54,8 +54,7 @@ impl Tls {
     }
 
     /// Returns whether the system's authorities are trusted, and the client has no certificate.
-    #[must_use]
-    pub fn is_usual(&self) -> bool {
+    fn is_usual(&self) -> bool {
         self.ca.is_none() && self.identity.is_none()
     }
 }
