@@ -94,8 +94,10 @@ async fn apply(guard: &Guard, database: &Database, folder: &Path) -> Result<(), 
             continue;
         }
         println!("{name}: running");
-        // At each await `while_held` ends a migrator that has lost the lock.
+        // At each await that waits, `while_held` ends a migrator that has lost the lock. This one may not wait, and a
+        // migrator may be paused here, so it checks the lock before the step.
         let sql = tokio::fs::read_to_string(&file).await?;
+        guard.check()?;
         database.apply(&name, &sql, guard.token()).await?;
         println!("{name}: done");
     }
