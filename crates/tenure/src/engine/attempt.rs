@@ -238,9 +238,10 @@ impl Attempt {
             Fairness::Fifo if self.tries() && profile.serves(mode, Fairness::Unfair) => Fairness::Unfair,
             fairness => fairness,
         };
+        let kind = CallerKind::of(fairness, self.tries());
         let arrived = Arrived {
             request: &self.request,
-            kind: CallerKind::of(fairness, self.tries()),
+            kind,
             waker: cx.waker(),
         };
         let (arrival, now) = queue.apply_at(arrived);
@@ -261,7 +262,7 @@ impl Attempt {
                 return Poll::Pending;
             }
         };
-        self.ask(queue, ask, fairness, now, cx)
+        self.ask(queue, ask, kind, now, cx)
     }
 
     /// Calls the store.
@@ -269,18 +270,24 @@ impl Attempt {
         &mut self,
         queue: &Arc<SharedQueue>,
         ask: Ask,
-        fairness: Fairness,
+        kind: CallerKind,
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Poll<Option<End>> {
         let Ask { id, reserve, after } = ask;
         let context = queue.context();
+        let fairness = match kind {
+            CallerKind::Queues => Fairness::Fifo,
+            // Only one of its kind asks at a time, so at most one claim stands in the store's queue.
+            CallerKind::Waits if !self.request.is_shared() => context.waiting_fairness(self.request.mode),
+            CallerKind::Waits | CallerKind::Tries => Fairness::Unfair,
+        };
         let claim = queue.claim(&self.request, fairness, reserve);
         let call = match after {
             None => context.store.acquire(claim.clone(), context.not_after(now)),
             Some(order) => ask_after(queue.clone(), queue.release(order), claim.clone()),
         };
-        let own = Some(self.own_call(queue, id, claim.clone()));
+        let own = Some(self.own_call(queue, id, claim.clone(), kind));
         let mut asking = Asking { call, own };
         match Pin::new(&mut asking).poll(cx) {
             Poll::Ready(judged) => self.judged(queue, id, judged),
@@ -367,7 +374,7 @@ impl Attempt {
                 return Poll::Pending;
             }
             PollReply::Held(hold, nth) => Some(Ok(Some(self.granted(queue, hold, nth, now)))),
-            PollReply::Ask(ask) => return self.ask(queue, ask, Fairness::Unfair, now, cx),
+            PollReply::Ask(ask) => return self.ask(queue, ask, CallerKind::Waits, now, cx),
             PollReply::Refused => Some(Ok(None)),
             PollReply::Failed(error) => Some(Err(error)),
             PollReply::Closed => Some(Err(queue.services.tasks.closed())),
@@ -379,18 +386,25 @@ impl Attempt {
                 // The attempt missed an offer and lost its place. It waits again, with a new claim at the tail of the
                 // store's queue.
                 let claim = queue.claim(&self.request, Fairness::Fifo, 1);
-                self.own_call(queue, id, claim).wait_anew();
+                self.own_call(queue, id, claim, CallerKind::Queues).wait_anew();
                 None
             }
         })
     }
 
-    fn own_call(&self, queue: &Arc<SharedQueue>, id: WaiterId, claim: Arc<Claim>) -> OwnCall {
+    fn own_call(
+        &self,
+        queue: &Arc<SharedQueue>,
+        id: WaiterId,
+        claim: Arc<Claim>,
+        kind: CallerKind,
+    ) -> OwnCall {
         OwnCall {
             queue: queue.clone(),
             id,
             request: self.request.clone(),
             claim,
+            kind,
             tries: self.tries(),
         }
     }

@@ -116,7 +116,7 @@ impl Context {
         std::num::NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The fairness of the claim with which a client waits for all its unfair callers. It is `Fifo` if the store grants no
+    /// The fairness of a claim with which a client may wait for its unfair callers. It is `Fifo` if the store grants no
     /// other claim while one waits.
     pub(crate) fn waiting_fairness(&self, mode: Mode) -> Fairness {
         match self.store.profile().order(mode) {

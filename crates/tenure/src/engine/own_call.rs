@@ -21,6 +21,7 @@ pub(crate) struct OwnCall {
     pub(crate) id: WaiterId,
     pub(crate) request: LockRequest,
     pub(crate) claim: Arc<Claim>,
+    pub(crate) kind: CallerKind,
     pub(crate) tries: bool,
 }
 
@@ -138,20 +139,22 @@ impl OwnCall {
     /// claim from the store's queue.
     fn wait(&self, claim: &Arc<Claim>, undo: impl FnOnce(&Arc<SharedQueue>, Arc<Claim>)) -> Judged {
         let queue = &self.queue;
-        let signal = (claim.fairness == Fairness::Fifo).then(|| Arc::new(Notify::new()));
-        let outcome = signal.clone().map_or(CallOutcome::Waits, CallOutcome::Queued);
-        let (reply, _) = self.end(outcome);
-        match (reply, signal) {
-            (CallReply::Accepted, Some(signal)) => {
-                queue.poll_for(self.id, self.request.clone(), claim.clone(), signal);
+        let is_fair = claim.fairness == Fairness::Fifo;
+        let signal = (self.kind == CallerKind::Queues).then(|| Arc::new(Notify::new()));
+        let (reply, _) = self.end(match &signal {
+            Some(signal) => CallOutcome::Queued(signal.clone()),
+            None => CallOutcome::Waits(is_fair.then(|| claim.clone())),
+        });
+        if reply != CallReply::Accepted {
+            if is_fair {
+                undo(queue, claim.clone());
             }
-            (_, Some(_)) => undo(queue, claim.clone()),
-            (_, None) => {}
+            return self.gone(reply);
         }
-        match reply {
-            CallReply::Accepted => Judged::Waits(claim.clone()),
-            reply => self.gone(reply),
+        if let Some(signal) = signal {
+            queue.poll_for(self.id, self.request.clone(), claim.clone(), signal);
         }
+        Judged::Waits(claim.clone())
     }
 
     /// What the answer means for a caller that has left, or whose client was closed.
@@ -186,7 +189,7 @@ impl Adoptable for Asking {
         own.queue.apply(CallAdopted {
             id: own.id,
             request: &own.request,
-            kind: CallerKind::of(own.claim.fairness, own.tries),
+            kind: own.kind,
             waker,
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use tenure_backend::Order;
+use tenure_backend::{HolderId, Order};
 
 use crate::faulty_backend::Verb;
 use crate::fixture::{Fixture, MS, SECOND, pass, queued, served, settle, spawned};
@@ -122,7 +122,10 @@ async fn a_grant_on_an_old_lease_is_delivered_and_handed_over() {
     let next = queued(Box::pin(client.mutex("k").lock())).await;
     held.unlock().await.unwrap();
     let next = next.await.unwrap();
-    assert_eq!(placed, 3, "a try, and a claim that was placed and then polled");
+    assert_eq!(
+        placed, 3,
+        "one claim: placed, polled as its watch began, and woken"
+    );
     assert_eq!(
         backend.placed.lock().len(),
         placed,
@@ -148,4 +151,77 @@ async fn callers_share_one_place_in_a_store_of_one_order() {
     settle().await;
     assert_eq!(fixture.queue("k").await.len(), 0);
     guard.unlock().await.unwrap();
+}
+
+/// A caller that must wait has its place in the store's queue after one call, and its client goes on with this claim.
+#[tokio::test(start_paused = true)]
+async fn a_caller_has_its_place_after_one_call_in_a_store_of_one_order() {
+    let fixture = Fixture::new();
+    let (client, backend) = fixture.faulty_client_where(|profile| profile.mutex = Order::FifoForBoth);
+    let guard = fixture.client().mutex("k").lock().await.unwrap();
+    let mutex = client.mutex("k");
+    let mut first = Box::pin(mutex.lock());
+    assert!(first.as_mut().now_or_never().is_none());
+    let [placed] = &fixture.queue("k").await[..] else {
+        panic!("the first call placed the claim");
+    };
+    let placed = placed.id.clone();
+    let later = spawned({
+        let mutex = fixture.client().mutex("k").fair();
+        async move { mutex.lock().await.unwrap().unlock().await.unwrap() }
+    })
+    .await;
+    settle().await;
+    assert_eq!(fixture.queue("k").await[0].id, placed, "it kept its place");
+    guard.unlock().await.unwrap();
+    let first = first.await.unwrap();
+    assert_eq!(HolderId::Claim(first.claim().id), placed);
+    assert_eq!(backend.control(Verb::Release).count(), 0, "nothing was withdrawn");
+    first.unlock().await.unwrap();
+    later.await.unwrap();
+}
+
+/// A claim that stands in the store's queue keeps the key from others. It never outlives its caller: not if the caller
+/// leaves during the call, nor between the call and the poller's next look, nor if the client closes.
+#[tokio::test(start_paused = true)]
+async fn no_claim_stands_for_a_caller_that_has_left() {
+    for leaves in ["during the call", "after the call", "by closing"] {
+        let fixture = Fixture::new();
+        let (client, backend) = fixture.faulty_client_where(|profile| profile.mutex = Order::FifoForBoth);
+        let guard = fixture.client().mutex("k").lock().await.unwrap();
+        let mutex = client.mutex("k");
+        let mut waiting = Box::pin(mutex.lock());
+        if leaves == "during the call" {
+            backend.control(Verb::Acquire).hold_after();
+        }
+        assert!(waiting.as_mut().now_or_never().is_none());
+        assert_eq!(fixture.queue("k").await.len(), 1, "{leaves}");
+        if leaves == "by closing" {
+            client.close(SECOND).await.unwrap();
+        }
+        drop(waiting);
+        backend.control(Verb::Acquire).resume();
+        settle().await;
+        assert_eq!(fixture.queue("k").await.len(), 0, "{leaves}");
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// Readers share one claim, for which the poller asks when it knows how many wait. So a reader's own claim does not stand.
+#[tokio::test(start_paused = true)]
+async fn waiting_readers_share_one_place_in_a_store_of_one_order() {
+    let fixture = Fixture::new();
+    let (client, _) = fixture.faulty_client_where(|profile| profile.read_write = Order::FifoForBoth);
+    let writer = fixture.client().rwlock("k").write().await.unwrap();
+    let lock = client.rwlock("k");
+    let mut readers: Vec<_> = (0..3).map(|_| Box::pin(lock.read())).collect();
+    for reader in &mut readers {
+        assert!(reader.now_or_never().is_none());
+    }
+    settle().await;
+    assert_eq!(fixture.queue("k").await.len(), 1);
+    writer.unlock().await.unwrap();
+    for guard in futures_util::future::join_all(readers).await {
+        guard.unwrap().unlock().await.unwrap();
+    }
 }

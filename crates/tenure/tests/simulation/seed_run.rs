@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tenure::testing::seeded;
 use tenure::{Client, ReleaseTarget, Settings};
-use tenure_backend::{Backend, ClaimId, Clock, Instant, LockKey};
+use tenure_backend::{Backend, ClaimId, Clock, Instant, LockKey, Order};
 use tenure_testkit::{Chaos, Dice, FaultRates, FaultyBackend, Rule, check};
 use tokio::task::JoinHandle;
 
@@ -150,6 +150,7 @@ fn parameters(rates: &[FaultRates], dice: &mut Dice) -> Parameters {
         // With constant evictions, locks are held for at most 15 ms, so that many are handed over locally.
         hold_ms: if evict_constantly { 15 } else { hold_ms },
         verifies: if evict_constantly { 50 } else { 15 },
+        has_one_order: dice.chance(30),
         loses_wakes: rates.iter().any(|rates| rates.loses_wake > 0),
         evict_constantly,
     }
@@ -168,7 +169,16 @@ fn client(sim: &Arc<Simulation>, number: usize, rates: FaultRates, dice: &mut Di
     };
     let calm: Arc<dyn Backend> = Arc::new(FaultyBackend::new(spy));
     let faulty = Arc::new(Chaos::new(calm.clone(), dice.roll(), rates));
-    let profile = faulty.profile().clone();
+    let mut profile = faulty.profile().clone();
+    if sim.parameters.has_one_order {
+        for order in [
+            &mut profile.mutex,
+            &mut profile.read_write,
+            &mut profile.semaphore,
+        ] {
+            *order = Order::FifoForBoth;
+        }
+    }
     let wire = ClientConnection {
         sim: sim.clone(),
         client: number,

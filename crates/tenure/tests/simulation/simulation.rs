@@ -67,6 +67,8 @@ pub(crate) struct Parameters {
     pub(crate) hold_ms: u64,
     /// Percentage of holds that call `verify`.
     pub(crate) verifies: u8,
+    /// Whether clients wait with fair claims for their unfair callers too, as on a store that keeps all claims in one order.
+    pub(crate) has_one_order: bool,
     pub(crate) loses_wakes: bool,
     pub(crate) evict_constantly: bool,
 }

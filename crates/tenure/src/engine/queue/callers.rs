@@ -4,10 +4,10 @@ use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 
-use tenure_backend::{Fairness, Instant};
+use tenure_backend::{Claim, Fairness, Instant};
 use tokio::sync::Notify;
 
-use super::effects::{Effects, ReleaseOrder};
+use super::effects::{Effects, ReleaseOrder, Standing};
 use super::linger::Lingering;
 use super::state::{Event, KeyQueue, Phase};
 use super::waiter::{Offer, Route, Waiter, WaiterId, WaiterState};
@@ -117,8 +117,9 @@ pub(crate) struct CallEnded<'a> {
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Granted(Arc<Hold>),
-    /// The store did not grant the claim; the caller waits in this client's queue.
-    Waits,
+    /// The store did not grant the claim; the caller waits in this client's queue. `Some`: the claim may stand in the
+    /// store's queue, and the poller goes on with it.
+    Waits(Option<Arc<Claim>>),
     /// The caller waits in the store's queue. When it leaves, this signal ends its poller.
     Queued(Arc<Notify>),
     /// No grant: an error, or `Ok` if a try was refused.
@@ -161,12 +162,18 @@ impl Event for CallEnded<'_> {
                 queue.share(now, &hold, effects);
                 queue.invite(now, effects);
             }
-            CallOutcome::Waits => {
+            CallOutcome::Waits(placed) => {
                 // If this client holds the key itself, the refusal does not show that another client wants it.
                 if queue.holders.is_empty() {
                     queue.contention().policy.refused();
                 }
                 queue.wait(self.id, self.request, now, Route::Local, effects);
+                if let Some(claim) = placed {
+                    let request = self.request.clone();
+                    let standing = Some(Standing { claim, request });
+                    let before = mem::replace(&mut queue.contention().standing, standing);
+                    effects.withdraw = before.map(|before| before.claim);
+                }
                 queue.wake_poller(effects);
             }
             CallOutcome::Queued(signal) => {

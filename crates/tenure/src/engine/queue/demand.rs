@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_backend::{Claim, Fairness};
 use tokio::sync::Notify;
 
-use super::effects::SuccessorRequest;
+use super::effects::{Standing, SuccessorRequest};
 use super::polls::{IsWanted, PollFailed, PollGranted, PollerLooks, PollerStep, QueueFailed, QueueGranted};
 use super::shared::SharedQueue;
 use super::waiter::WaiterId;
@@ -75,6 +75,10 @@ impl Demand for LocalDemand {
             PollerStep::Exit => Next::Exit,
             PollerStep::Rest(time) => Next::Rest(time),
             PollerStep::Verify(hold) => Next::Verify(hold),
+            PollerStep::AskAgain(Standing { request, claim }, pause) => {
+                self.request = Some(request);
+                Next::Ask(claim, pause)
+            }
             PollerStep::Ask(SuccessorRequest { request, reserve }, pause) => {
                 let fairness = self.queue.context().waiting_fairness(request.mode);
                 let claim = self.queue.claim(&request, fairness, reserve);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use smallvec::SmallVec;
-use tenure_backend::Instant;
+use tenure_backend::{Claim, Instant};
 use tokio::sync::Notify;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -18,6 +18,8 @@ pub(crate) struct Effects {
     pub(crate) poller: Option<PollerEffect>,
     /// Signals of the pollers whose fair waiter has left: such a poller withdraws its waiter's claim.
     pub(crate) notify: Vec<Arc<Notify>>,
+    /// A claim to withdraw, because no caller waits for it: it may stand in the store's queue.
+    pub(crate) withdraw: Option<Arc<Claim>>,
     /// Releases to send in the background.
     pub(crate) releases: Vec<ReleaseOrder>,
     /// Number of local hand-overs, for a metric.
@@ -53,6 +55,13 @@ pub(crate) struct SuccessorRequest {
     pub(crate) request: LockRequest,
     /// Number of tokens that the claim reserves.
     pub(crate) reserve: u32,
+}
+
+/// A claim of a local waiter that may stand in the store's queue.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) request: LockRequest,
 }
 
 /// A grant by the store, accepted before its local deadline.

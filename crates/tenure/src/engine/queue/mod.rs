@@ -15,6 +15,11 @@
 //! that waiter, while a caller's own call is in flight (unless the caller is fair or only tries), or while a release
 //! that names a successor is in flight.
 //!
+//! Some stores keep all claims on a key in one order, and grant an unfair claim only while none waits. There, a caller
+//! that may wait and needs the key for itself places its claim in the store's queue by its own call. If the claim must
+//! wait, it is **standing**: at its next look the poller goes on with this claim, or withdraws it if its caller has
+//! left. So the caller has its place after one call.
+//!
 //! A grant is **offered** to the first waiter: the queue wakes the waiter, which holds the key from its next poll on.
 //! If the waiter is not polled within the offer window (100 ms by default), the claim is passed on as after an
 //! unlock. The waiter that **missed** the offer keeps its place, but gets no offer until it is polled again. So a
@@ -87,7 +92,8 @@
 //!   time: by its own call, by the poller, or by a release with a successor.
 //! - **Q2** The holds in the queue admit each other, except those that are past their local deadline and those that
 //!   the store has evicted. A write hold counts as a read hold from the request for its downgrade on.
-//! - **Q3** Every grant of the store is held, offered, kept to linger, or released: none is forgotten.
+//! - **Q3** Every grant of the store is held, offered, kept to linger, or released: none is forgotten. Every standing
+//!   claim is asked for again, or withdrawn.
 //! - **Q4** A grant that is handed over in memory has a greater token than every conflicting grant that a caller of
 //!   any client got before it.
 //! - **Q5** A waiter that can be served is never forgotten: while a local waiter waits, a poller runs, or the queue

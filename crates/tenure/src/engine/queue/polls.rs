@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_backend::{HANDOVER_WINDOW, Instant, Mode};
 
-use super::effects::{Effects, Granted, SuccessorRequest};
+use super::effects::{Effects, Granted, Standing, SuccessorRequest};
 use super::state::{Contention, Event, Holder, KeyQueue, OfferWatch, Phase};
 use super::waiter::{Offer, WaiterId, WaiterState};
 use crate::engine::hold::Hold;
@@ -33,28 +33,17 @@ impl Event for PollerLooks {
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> PollerStep {
         queue.expire_offers(now, effects);
-        if queue.is_closed() {
-            return PollerStep::Exit;
+        let contention = queue.contention.as_mut();
+        let standing = contention.and_then(|contention| contention.standing.take());
+        match (queue.next_step(now), standing) {
+            (PollerStep::Ask(next, pause), Some(standing)) if next.request == standing.request => {
+                PollerStep::AskAgain(standing, pause)
+            }
+            (step, standing) => {
+                effects.withdraw = standing.map(|standing| standing.claim);
+                step
+            }
         }
-        if queue.is_quiet() {
-            queue.phase = Phase::Idle;
-            queue.tidy();
-            return PollerStep::Exit;
-        }
-        let rest = queue.next_look();
-        let is_handing_over = queue.phase == Phase::HandingOver;
-        let contention = queue.contention();
-        let Some(request) = contention.waiters.first().map(|first| first.request.clone()) else {
-            return PollerStep::Rest(rest);
-        };
-        if is_handing_over || !queue.asking.is_empty() {
-            return PollerStep::Rest(rest);
-        }
-        if !queue.admits(now, request.mode) {
-            return queue.behind_holders(now, rest);
-        }
-        let (reserve, pause) = (queue.reserve(&request), queue.contention().policy.pause(now));
-        PollerStep::Ask(SuccessorRequest { request, reserve }, pause)
     }
 }
 
@@ -67,6 +56,8 @@ pub(crate) enum PollerStep {
     Verify(Arc<Hold>),
     /// Ask the store on behalf of the first local waiter, after this pause.
     Ask(SuccessorRequest, Pause),
+    /// As [`Ask`](Self::Ask), with a claim that may stand in the store's queue.
+    AskAgain(Standing, Pause),
 }
 
 /// Queue event: the poller checks whether a waiter still wants the claim that the poller asks for.
@@ -81,9 +72,10 @@ impl Event for IsWanted<'_> {
         if queue.is_closed() || !queue.asking.is_empty() || !queue.admits(now, self.0.mode) {
             return None;
         }
-        let first = queue.contention.as_ref()?.waiters.first()?;
-        let fits = first.request == *self.0;
-        fits.then(|| queue.next_look())
+        let contention = queue.contention.as_ref()?;
+        let fits = contention.waiters.first()?.request == *self.0;
+        // A claim that stands in the store's queue may be in front of the poller's.
+        (fits && contention.standing.is_none()).then(|| queue.next_look())
     }
 }
 
@@ -186,6 +178,31 @@ impl Event for QueueFailed {
 }
 
 impl KeyQueue {
+    /// What the poller does next, if no claim stands in the store's queue.
+    fn next_step(&mut self, now: Instant) -> PollerStep {
+        if self.is_closed() {
+            return PollerStep::Exit;
+        }
+        if self.is_quiet() {
+            self.phase = Phase::Idle;
+            self.tidy();
+            return PollerStep::Exit;
+        }
+        let rest = self.next_look();
+        let first = self.contention().waiters.first();
+        let Some(request) = first.map(|first| first.request.clone()) else {
+            return PollerStep::Rest(rest);
+        };
+        if self.phase == Phase::HandingOver || !self.asking.is_empty() {
+            return PollerStep::Rest(rest);
+        }
+        if !self.admits(now, request.mode) {
+            return self.behind_holders(now, rest);
+        }
+        let (reserve, pause) = (self.reserve(&request), self.contention().policy.pause(now));
+        PollerStep::Ask(SuccessorRequest { request, reserve }, pause)
+    }
+
     /// Whether a waiter still waits: it has not left, and has neither an offer nor an error.
     pub(super) fn is_waiting(&mut self, id: WaiterId) -> bool {
         let waiter = self.waiter(id);

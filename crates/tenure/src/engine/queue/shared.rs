@@ -103,6 +103,9 @@ impl SharedQueue {
         for signal in &effects.notify {
             signal.notify_one();
         }
+        if let Some(claim) = effects.withdraw {
+            self.withdraw(claim);
+        }
         for order in effects.releases {
             self.services.releaser.send_later(self.release(order));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tenure_backend::{Instant, Mode};
 
-use super::effects::{Effects, PollerEffect};
+use super::effects::{Effects, PollerEffect, Standing};
 use super::policy::{HandoverPolicy, PolicyLimits};
 use super::waiter::{Places, Route, Waiter, WaiterId, WaiterState, Waiters};
 use crate::engine::hold::Hold;
@@ -71,6 +71,9 @@ pub(super) struct Holder {
 pub(super) struct Contention {
     pub(super) waiters: Waiters,
     pub(super) policy: HandoverPolicy,
+    /// A claim that a caller placed by its own call, until the next look of the poller, which asks for it or withdraws it. While it
+    /// stands, the store grants the key to no later claim of this client.
+    pub(super) standing: Option<Standing>,
     /// Last time that the poller asked the store whether a holder was evicted. It asks only about holders whose
     /// leases are not renewed.
     pub(super) asked_about: Instant,
@@ -128,6 +131,7 @@ impl KeyQueue {
             Box::new(Contention {
                 waiters: Waiters::default(),
                 policy: HandoverPolicy::new(limits),
+                standing: None,
                 asked_about: Instant::ORIGIN,
                 watch: OfferWatch::Busy,
             })
@@ -212,12 +216,13 @@ impl Event for Close {
         queue.notify_poller(effects);
         queue.phase = Phase::Closed;
         queue.asking.clear();
-        let contention = queue.contention.take();
-        let waiters = contention.map(|contention| contention.waiters);
-        for mut waiter in waiters.into_iter().flat_map(Waiters::into_iter) {
-            waiter.set(WaiterState::Left, effects);
-            if let Route::Store(signal) = waiter.route {
-                effects.notify.push(signal);
+        if let Some(contention) = queue.contention.take() {
+            effects.withdraw = contention.standing.map(|standing| standing.claim);
+            for mut waiter in contention.waiters.into_iter() {
+                waiter.set(WaiterState::Left, effects);
+                if let Route::Store(signal) = waiter.route {
+                    effects.notify.push(signal);
+                }
             }
         }
         mem::take(&mut queue.holders)

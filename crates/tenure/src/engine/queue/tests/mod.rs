@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-use tenure_backend::Mode;
+use tenure_backend::{Claim, Fairness, LockKey, Mode};
 use tokio::sync::Notify;
 
 use self::caller::{Caller, CallerState, WakeFlag, request};
@@ -24,7 +24,9 @@ use crate::engine::queue::callers::{
     Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
 };
-use crate::engine::queue::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
+use crate::engine::queue::effects::{
+    Effects, Granted, PollerEffect, ReleaseOrder, Standing, SuccessorRequest,
+};
 use crate::engine::queue::holders::{Downgraded, Exit, HoldEnded, HolderDone};
 use crate::engine::queue::policy::PolicyLimits;
 use crate::engine::queue::polls::{
@@ -52,6 +54,10 @@ struct Fixture {
     poller_granted: Option<Arc<Hold>>,
     /// The next claim (successor) that a release in flight names.
     successor: Option<SuccessorRequest>,
+    /// Whether the store keeps all its claims in one order. Then a caller's claim stands in the store's queue if it must
+    /// wait, and no other claim of this client is granted before it.
+    has_one_order: bool,
+    standing: Vec<Arc<Claim>>,
     /// All tokens that callers got.
     tokens: HashSet<u64>,
     /// The tokens that callers and other clients got, and the modes of these grants.
@@ -77,6 +83,8 @@ impl Fixture {
             poller_asks: None,
             poller_granted: None,
             successor: None,
+            has_one_order: false,
+            standing: Vec::new(),
             tokens: HashSet::new(),
             granted: Vec::new(),
         }
@@ -107,6 +115,10 @@ impl Fixture {
                 caller.is_woken = true;
                 self.notes.push(format!("wakes {name}"));
             }
+        }
+        if let Some(claim) = effects.withdraw {
+            self.notes.push("withdraws a claim".into());
+            self.leaves_store(&claim);
         }
         match effects.poller {
             Some(PollerEffect::Start) => {
@@ -220,26 +232,36 @@ impl Fixture {
     fn answer(&mut self, at: usize, fails: bool) {
         let caller = &self.callers[at];
         let (id, kind, request) = (caller.id, caller.kind, caller.request.clone());
+        let reserve = caller.reserve;
         let granted = if fails {
             None
         } else {
-            self.store.grant(&request, caller.reserve)
+            self.grant(&request, reserve)
         };
         let outcome = match &granted {
             _ if fails => CallOutcome::Ended(Err(Error::Timeout)),
             Some(hold) => CallOutcome::Granted(hold.clone()),
             None => match kind {
-                CallerKind::Waits => CallOutcome::Waits,
+                CallerKind::Waits => CallOutcome::Waits(self.place(&request)),
                 CallerKind::Tries => CallOutcome::Ended(Ok(())),
                 CallerKind::Queues => CallOutcome::Queued(Arc::new(Notify::new())),
             },
         };
-        let waits = matches!(outcome, CallOutcome::Waits | CallOutcome::Queued(_));
+        let waits = matches!(outcome, CallOutcome::Waits(_) | CallOutcome::Queued(_));
+        let placed = match &outcome {
+            CallOutcome::Waits(placed) => placed.clone(),
+            _ => None,
+        };
+        // As in the store, the claim stands before the client has the answer.
+        self.standing.extend(placed.clone());
         let reply = self.apply(CallEnded {
             id,
             request: &request,
             outcome,
         });
+        if let Some(placed) = placed.filter(|_| reply != CallReply::Accepted) {
+            self.leaves_store(&placed);
+        }
         let state = &self.callers[at].state;
         let is_left = matches!(state, CallerState::Left);
         let is_adopted = matches!(state, CallerState::Adopted);
@@ -327,11 +349,35 @@ impl Fixture {
         }
     }
 
+    fn leaves_store(&mut self, claim: &Arc<Claim>) {
+        let place = self
+            .standing
+            .iter()
+            .position(|standing| Arc::ptr_eq(standing, claim));
+        let place = place.expect("Q3: only a claim that stands is asked for again, or withdrawn");
+        self.standing.remove(place);
+    }
+
+    /// The store's answer to a new claim of this client: no grant while a claim stands before it.
+    fn grant(&mut self, request: &LockRequest, reserve: u32) -> Option<Arc<Hold>> {
+        if !self.standing.is_empty() {
+            return None;
+        }
+        self.store.grant(request, reserve)
+    }
+
+    /// Places the claim of a caller that must wait, if the store has one order.
+    fn place(&self, request: &LockRequest) -> Option<Arc<Claim>> {
+        let key = LockKey::new("k").expect("a good key");
+        let is_placed = self.has_one_order && !request.is_shared();
+        is_placed.then(|| request.claim(&self.store.context, &key, Fairness::Fifo, 1))
+    }
+
     /// Grants the claim of a fair caller in the store's queue.
     fn serve(&mut self, at: usize) {
         let caller = &self.callers[at];
         let (id, request) = (caller.id, caller.request.clone());
-        if let Some(hold) = self.store.grant(&request, 1) {
+        if let Some(hold) = self.grant(&request, 1) {
             let granted = granted(&hold, request);
             let is_delivered = self.apply(QueueGranted { id, granted });
             self.reject_unless(is_delivered, &hold);
@@ -358,21 +404,26 @@ impl Fixture {
                 self.poller_runs = false;
                 self.reply("ends");
             }
-            PollerStep::Ask(asked, turn) => {
-                let reserve = asked.reserve;
-                self.poller_asks = Some(asked);
-                self.reply(match turn {
-                    Pause::UntilWakeUp { time, .. } if time.is_zero() => format!("asks for {reserve}"),
-                    Pause::UntilWakeUp { time, .. } => {
-                        format!("asks for {reserve} in {time:?}, or when woken")
-                    }
-                    Pause::Fixed(time) => format!("asks for {reserve} in {time:?}"),
-                });
+            PollerStep::Ask(asked, pause) => self.poller_begins(asked, pause, "asks"),
+            PollerStep::AskAgain(Standing { claim, request }, pause) => {
+                self.leaves_store(&claim);
+                let reserve = claim.grants.get();
+                self.poller_begins(SuccessorRequest { request, reserve }, pause, "asks again");
             }
             PollerStep::Rest(Duration::MAX) => self.reply("sleeps"),
             PollerStep::Rest(time) => self.reply(format!("rests {time:?}")),
             PollerStep::Verify(_) => self.reply("verifies"),
         }
+    }
+
+    fn poller_begins(&mut self, asked: SuccessorRequest, pause: Pause, verb: &str) {
+        let what = format!("{verb} for {}", asked.reserve);
+        self.poller_asks = Some(asked);
+        self.reply(match pause {
+            Pause::UntilWakeUp { time, .. } if time.is_zero() => what,
+            Pause::UntilWakeUp { time, .. } => format!("{what} in {time:?}, or when woken"),
+            Pause::Fixed(time) => format!("{what} in {time:?}"),
+        });
     }
 
     /// The poller checks whether a waiter still wants the claim that the poller asks for.
@@ -387,7 +438,7 @@ impl Fixture {
         if let Some(SuccessorRequest { request, reserve }) = self.poller_asks.clone()
             && self.poller_granted.is_none()
         {
-            self.poller_granted = self.store.grant(&request, reserve);
+            self.poller_granted = self.grant(&request, reserve);
         }
     }
 
@@ -424,7 +475,7 @@ impl Fixture {
         let Some(SuccessorRequest { request, reserve }) = self.successor.take() else {
             return self.reply("nothing");
         };
-        let hold = (!is_lost).then(|| self.store.grant(&request, reserve)).flatten();
+        let hold = (!is_lost).then(|| self.grant(&request, reserve)).flatten();
         let granted = hold.as_ref().map(|hold| granted(hold, request));
         let was_refused = !is_lost && granted.is_none();
         let is_delivered = self.apply(SuccessorAnswered {

@@ -52,8 +52,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-fn fixture_after(steps: Vec<Step>, policy: PolicyLimits) -> Fixture {
+fn fixture_after(steps: Vec<Step>, policy: PolicyLimits, has_one_order: bool) -> Fixture {
     let mut fixture = Fixture::new(policy);
+    fixture.has_one_order = has_one_order;
     for (event, which) in steps {
         let Some(which) = which else {
             fixture.happen(&event);
@@ -72,14 +73,20 @@ proptest! {
 
     /// Q1 to Q4 hold during random events. At the end, when every caller is served, so do Q3 (again), Q5 and Q7.
     #[test]
-    fn random_events_keep_the_invariants(steps in steps(), reports_waiters: bool, is_on_network: bool) {
-        fixture_after(steps, PolicyLimits { reports_waiters, is_on_network }).finish();
+    fn random_events_keep_the_invariants(
+        steps in steps(),
+        reports_waiters: bool,
+        is_on_network: bool,
+        has_one_order: bool,
+    ) {
+        fixture_after(steps, PolicyLimits { reports_waiters, is_on_network }, has_one_order).finish();
     }
 
     /// Q3: closing the queue returns every claim that is held or lingers, and ends every caller.
     #[test]
-    fn closing_returns_every_claim(steps in steps()) {
-        let mut fixture = fixture_after(steps, PolicyLimits { reports_waiters: true, is_on_network: true });
+    fn closing_returns_every_claim(steps in steps(), has_one_order: bool) {
+        let policy = PolicyLimits { reports_waiters: true, is_on_network: true };
+        let mut fixture = fixture_after(steps, policy, has_one_order);
         fixture.happen("closed");
         fixture.finish();
     }

@@ -4,6 +4,7 @@
 //! - `a answered`, `a fails`: the caller's own call gets a reply or an error; `a adopted`: a task takes over that
 //!   call; `a served`, `a refused`: the store grants the caller's queued claim, or refuses it for good; `a polls`,
 //!   `a leaves`, `a unlocks`; `a downgrades` (the request is sent), `a downgraded` (the store confirms it);
+//! - `one order`: from now on the store keeps all claims on the key in one order;
 //! - `other client`: another client takes the key, if it is free, or releases it;
 //! - `poller looks`, `poller checks` (whether to ask on), `poller granted` (the answer is on its way),
 //!   `poller answered`, `poller fails`, `poller refused` (the store refuses the claim for good);
@@ -70,6 +71,7 @@ impl Fixture {
             ["evicted"] => self.evict(false),
             ["evicted", "quietly"] => self.evict(true),
             [ms, "ms"] => self.store.pass(ms.parse().expect("a number")),
+            ["one", "order"] => self.has_one_order = true,
             ["linger", "over"] => drop(self.apply(LingerOver)),
             ["closed"] => self.close(),
             [_, "locks", ref option @ ..] => self.arrive(CallerKind::Waits, &option.join(" ")),
@@ -154,6 +156,7 @@ impl Fixture {
         }
         assert!(self.store.holders.is_empty(), "Q3: a grant was never released");
         self.happen("100 ms; linger over; poller answered; poller looks");
+        assert!(self.standing.is_empty(), "Q3: a claim stands for no waiter");
         assert!(!self.poller_runs, "Q7: a poller for no waiter");
         let is_at_rest = self.queue.is_closed() || self.queue.is_at_rest();
         assert!(is_at_rest, "Q7: {:?}", self.queue);

@@ -454,3 +454,42 @@ fn closing_ends_every_caller() {
         ",
     );
 }
+
+/// Q3, Q5: a claim that stands in the store's queue keeps its caller's place there, and never outlives the caller.
+#[test]
+fn a_standing_claim_is_asked_for_again_or_withdrawn() {
+    play(
+        "
+        # the poller goes on with the claim of a caller that must wait
+        one order; other client
+        a locks: asks for 1
+        a answered: waits, starts the poller
+        poller looks: asks again for 1
+        poller answered: asks again
+        other client
+        poller answered: wakes a, notifies the poller
+        a polls: holds 2
+        # the claim of a caller that has left is withdrawn
+        one order; other client; a locks; a answered
+        a leaves: notifies the poller
+        poller looks: ends, withdraws a claim
+        # the claim of the next caller replaces it
+        one order; other client; a locks; a answered; a leaves; b locks
+        b answered: waits, withdraws a claim, notifies the poller
+        poller looks: asks again for 1
+        # a claim for another request is withdrawn
+        one order; other client; a locks; a answered; b locks with label; a leaves
+        poller looks: asks for 2, withdraws a claim
+        # the poller drops its own claim when another stands before it
+        one order; other client; a locks; a answered; poller looks; a leaves; b locks; b answered
+        poller answered: not wanted
+        poller looks: asks again for 1
+        # a claim is withdrawn while the poller must not ask
+        one order; other client; a locks; a answered; a leaves; b locks
+        poller looks: ends, withdraws a claim
+        # a closing client withdraws the claim
+        one order; other client; a locks; a answered
+        closed: returns 0 held and 0 lingering, wakes a, withdraws a claim, notifies the poller
+        ",
+    );
+}
