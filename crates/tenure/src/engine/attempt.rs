@@ -15,7 +15,9 @@ use super::hold::Hold;
 use super::in_flight::InFlight;
 use super::own_call::{Asking, Judged, OwnCall};
 use super::owner::{Owner, Reentry, Seat};
-use super::queue::{Arrival, Arrived, Ask, CallerKind, CallerLeft, PollReply, Polled, SharedQueue, WaiterId};
+use super::queue::{
+    Arrival, Arrived, Ask, CallerKind, CallerLeft, FIRST_RESERVE, PollReply, Polled, SharedQueue, WaiterId,
+};
 use super::releaser::Release;
 use super::request::LockRequest;
 use super::tasks::ABANDONED;
@@ -278,9 +280,13 @@ impl Attempt {
         let context = queue.context();
         let fairness = match kind {
             CallerKind::Queues => Fairness::Fifo,
-            // Only one of its kind asks at a time, so at most one claim stands in the store's queue.
+            // Readers and callers for permits ask side by side, and then wait behind one claim of the poller.
             CallerKind::Waits if !self.request.is_shared() => context.waiting_fairness(self.request.mode),
             CallerKind::Waits | CallerKind::Tries => Fairness::Unfair,
+        };
+        let reserve = match (kind, fairness) {
+            (CallerKind::Waits, Fairness::Fifo) => reserve.max(FIRST_RESERVE),
+            _ => reserve,
         };
         let claim = queue.claim(&self.request, fairness, reserve);
         let call = match after {

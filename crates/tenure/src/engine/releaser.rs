@@ -73,14 +73,14 @@ pub(crate) trait Origin: Send + Sync {
 
     /// Called with the answer about the successor, the claim that the release named to get the key next.
     ///
-    /// `others`: number of waiting claims of other clients, if the store reports it. `standing`: state of the
+    /// `others`: number of waiting claims of other clients, if the store reports it. `state`: state of the
     /// successor; `None` if the store did not answer. `may_be_placed`: whether an unanswered request may have placed
     /// the successor, or may still do so.
     fn successor_answered(
         self: Arc<Self>,
         successor: NamedSuccessor,
         others: Option<u32>,
-        standing: Option<AcquireReply>,
+        state: Option<AcquireReply>,
         may_be_placed: bool,
     );
 }
@@ -423,12 +423,12 @@ impl Release {
         Err(error)
     }
 
-    fn deliver(&mut self, others: Option<u32>, standing: Option<AcquireReply>) {
+    fn deliver(&mut self, others: Option<u32>, state: Option<AcquireReply>) {
         if let Some(successor) = self.successor.take() {
-            let was_granted = matches!(standing, Some(AcquireReply::Granted(_)));
-            let may_be_placed = !was_granted && (self.tries > 1 || (self.tries == 1 && standing.is_none()));
+            let was_granted = matches!(state, Some(AcquireReply::Granted(_)));
+            let may_be_placed = !was_granted && (self.tries > 1 || (self.tries == 1 && state.is_none()));
             let origin = self.origin.clone();
-            origin.successor_answered(successor, others, standing, may_be_placed);
+            origin.successor_answered(successor, others, state, may_be_placed);
         }
     }
 }

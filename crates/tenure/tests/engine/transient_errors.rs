@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::OptionFuture;
 use tenure::{Client, Error, Settings, multi};
+use tenure_backend::Order;
 use tenure_testkit::{Chaos, FaultRates};
 
 use crate::faulty_backend::Verb;
@@ -113,8 +114,12 @@ async fn a_multi_lock_of_an_unavailable_store_is_not_busy() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_leaves_one_holder_and_then_none() {
     let fixture = Fixture::new();
-    for fair in [false, true] {
-        let (client, backend) = fixture.faulty_client();
+    for (fair, order) in [
+        (false, Order::Both),
+        (true, Order::Both),
+        (false, Order::FifoForBoth),
+    ] {
+        let (client, backend) = fixture.faulty_client_where(|profile| profile.mutex = order);
         backend.control(Verb::Acquire).fail_after(1);
         let mutex = mutex(&client, fair);
         let guard = mutex.lock().await.unwrap();

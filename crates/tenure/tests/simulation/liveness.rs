@@ -141,7 +141,9 @@ fn could_go(sim: &Simulation, key: &LockKey, status: &Option<LockStatus>) -> boo
         Some(head) => {
             let mut fair = present.waits.values().filter(live);
             let is_theirs = |waits: &Waiter| head.label.as_deref() == Some(&*label(waits.client));
-            fair.any(|waits| waits.fairness == Fairness::Fifo && is_theirs(waits)) && admits(head.mode)
+            // A store of one order queues the claims of unfair callers too.
+            let queues = |waits: &Waiter| waits.fairness == Fairness::Fifo || sim.parameters.has_one_order;
+            fair.any(|waits| queues(waits) && is_theirs(waits)) && admits(head.mode)
         }
         None => {
             // A client serves its unfair waiters in order of arrival, so only the first of each client counts.

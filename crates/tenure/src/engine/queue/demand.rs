@@ -75,9 +75,9 @@ impl Demand for LocalDemand {
             PollerStep::Exit => Next::Exit,
             PollerStep::Rest(time) => Next::Rest(time),
             PollerStep::Verify(hold) => Next::Verify(hold),
-            PollerStep::AskAgain(Standing { request, claim }, pause) => {
+            PollerStep::AskAgain(Standing { request, claim }) => {
                 self.request = Some(request);
-                Next::Ask(claim, pause)
+                Next::Ask(claim, Pause::AT_ONCE)
             }
             PollerStep::Ask(SuccessorRequest { request, reserve }, pause) => {
                 let fairness = self.queue.context().waiting_fairness(request.mode);

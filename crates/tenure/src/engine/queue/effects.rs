@@ -18,7 +18,7 @@ pub(crate) struct Effects {
     pub(crate) poller: Option<PollerEffect>,
     /// Signals of the pollers whose fair waiter has left: such a poller withdraws its waiter's claim.
     pub(crate) notify: Vec<Arc<Notify>>,
-    /// A claim to withdraw, because no caller waits for it: it may stand in the store's queue.
+    /// A claim to withdraw, for which the poller does not ask: it may stand in the store's queue.
     pub(crate) withdraw: Option<Arc<Claim>>,
     /// Releases to send in the background.
     pub(crate) releases: Vec<ReleaseOrder>,

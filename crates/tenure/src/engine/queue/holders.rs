@@ -184,7 +184,12 @@ impl KeyQueue {
         if self.phase != Phase::Polling || !self.asking.is_empty() {
             return None;
         }
-        let request = self.contention.as_ref()?.waiters.first()?.request.clone();
+        let contention = self.contention.as_ref()?;
+        // A claim that stands in the store's queue is in front of a successor.
+        if contention.standing.is_some() {
+            return None;
+        }
+        let request = contention.waiters.first()?.request.clone();
         if !self.admits(now, request.mode) {
             return None;
         }

@@ -16,9 +16,9 @@
 //! that names a successor is in flight.
 //!
 //! Some stores keep all claims on a key in one order, and grant an unfair claim only while none waits. There, a caller
-//! that may wait and needs the key for itself places its claim in the store's queue by its own call. If the claim must
-//! wait, it is **standing**: at its next look the poller goes on with this claim, or withdraws it if its caller has
-//! left. So the caller has its place after one call.
+//! that may wait and needs the key for itself places its claim in the store's queue by its own call. So it usually has
+//! its place after one call. If the claim must wait, it is **standing**: if the poller would ask for the same request
+//! at its next look, it goes on with this claim, and otherwise withdraws it.
 //!
 //! A grant is **offered** to the first waiter: the queue wakes the waiter, which holds the key from its next poll on.
 //! If the waiter is not polled within the offer window (100 ms by default), the claim is passed on as after an
@@ -123,7 +123,7 @@ pub(crate) use callers::{
     Polled,
 };
 pub(crate) use holders::Exit;
-pub(crate) use policy::PolicyLimits;
+pub(crate) use policy::{FIRST_RESERVE, PolicyLimits};
 pub(crate) use registry::Registry;
 pub(crate) use shared::SharedQueue;
 pub(crate) use state::Rules;

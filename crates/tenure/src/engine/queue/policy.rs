@@ -17,6 +17,9 @@ const STREAK: Duration = Duration::from_secs(1);
 /// How long the client pauses after it has kept the key for [`STREAK`].
 const STREAK_PAUSE: Duration = Duration::from_millis(5);
 
+/// Number of tokens that the first claim reserves for which a client may have to wait.
+pub(crate) const FIRST_RESERVE: u32 = 2;
+
 /// The most turns of each local waiter in a run while other clients wait. Turns after the first are given only within
 /// [`SHORT_RUN`], and only up to [`MOST_EXTRA`] turns in the whole run.
 const TURNS: u32 = 4;
@@ -75,7 +78,7 @@ impl HandoverPolicy {
             run_left: u32::MAX,
             run_extra: 0,
             short_run_until: Instant::ORIGIN,
-            reserve: twice(1),
+            reserve: FIRST_RESERVE,
             runs: 0,
             streak_since: None,
             pause_until: Instant::ORIGIN,

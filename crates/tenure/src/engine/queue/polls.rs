@@ -36,8 +36,8 @@ impl Event for PollerLooks {
         let contention = queue.contention.as_mut();
         let standing = contention.and_then(|contention| contention.standing.take());
         match (queue.next_step(now), standing) {
-            (PollerStep::Ask(next, pause), Some(standing)) if next.request == standing.request => {
-                PollerStep::AskAgain(standing, pause)
+            (PollerStep::Ask(next, _), Some(standing)) if next.request == standing.request => {
+                PollerStep::AskAgain(standing)
             }
             (step, standing) => {
                 effects.withdraw = standing.map(|standing| standing.claim);
@@ -56,8 +56,8 @@ pub(crate) enum PollerStep {
     Verify(Arc<Hold>),
     /// Ask the store on behalf of the first local waiter, after this pause.
     Ask(SuccessorRequest, Pause),
-    /// As [`Ask`](Self::Ask), with a claim that may stand in the store's queue.
-    AskAgain(Standing, Pause),
+    /// Ask the store at once for a claim of the first local waiter that may stand in the store's queue.
+    AskAgain(Standing),
 }
 
 /// Queue event: the poller checks whether a waiter still wants the claim that the poller asks for.

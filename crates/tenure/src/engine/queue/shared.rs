@@ -286,19 +286,19 @@ impl Origin for SharedQueue {
         self: Arc<Self>,
         NamedSuccessor { claim, request }: NamedSuccessor,
         others: Option<u32>,
-        standing: Option<AcquireReply>,
+        state: Option<AcquireReply>,
         may_be_placed: bool,
     ) {
         if may_be_placed {
             self.withdraw_unanswered(claim.clone());
         }
-        let was_refused = matches!(standing, Some(AcquireReply::Waiting { .. }));
+        let was_refused = matches!(state, Some(AcquireReply::Waiting { .. }));
         let answered = |granted| SuccessorAnswered {
             others,
             was_refused,
             granted,
         };
-        let is_reported = match standing {
+        let is_reported = match state {
             Some(AcquireReply::Granted(grant)) => {
                 self.deliver(&claim, grant, &request, |granted| answered(Some(granted)))
             }

@@ -71,8 +71,8 @@ pub(super) struct Holder {
 pub(super) struct Contention {
     pub(super) waiters: Waiters,
     pub(super) policy: HandoverPolicy,
-    /// A claim that a caller placed by its own call, until the next look of the poller, which asks for it or withdraws it. While it
-    /// stands, the store grants the key to no later claim of this client.
+    /// The claim of a caller's own call that did not get the key, until the poller's next look: the poller asks for it or
+    /// withdraws it. It may stand in the store's queue, and the store grants the key to no later claim of this client.
     pub(super) standing: Option<Standing>,
     /// Last time that the poller asked the store whether a holder was evicted. It asks only about holders whose
     /// leases are not renewed.

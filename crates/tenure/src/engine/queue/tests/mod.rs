@@ -405,10 +405,14 @@ impl Fixture {
                 self.reply("ends");
             }
             PollerStep::Ask(asked, pause) => self.poller_begins(asked, pause, "asks"),
-            PollerStep::AskAgain(Standing { claim, request }, pause) => {
+            PollerStep::AskAgain(Standing { claim, request }) => {
                 self.leaves_store(&claim);
                 let reserve = claim.grants.get();
-                self.poller_begins(SuccessorRequest { request, reserve }, pause, "asks again");
+                self.poller_begins(
+                    SuccessorRequest { request, reserve },
+                    Pause::AT_ONCE,
+                    "asks again",
+                );
             }
             PollerStep::Rest(Duration::MAX) => self.reply("sleeps"),
             PollerStep::Rest(time) => self.reply(format!("rests {time:?}")),

@@ -487,6 +487,14 @@ fn a_standing_claim_is_asked_for_again_or_withdrawn() {
         # a claim is withdrawn while the poller must not ask
         one order; other client; a locks; a answered; a leaves; b locks
         poller looks: ends, withdraws a claim
+        # a claim is withdrawn while a holder of this client excludes it
+        one order; a tries; b locks; a answered
+        b answered: waits, starts the poller
+        poller looks: rests 100ms, withdraws a claim
+        # a release names no successor behind a claim that stands
+        one order; a tries; b locks; a answered; b answered
+        a unlocks: notifies the poller, releases
+        poller looks: asks again for 1
         # a closing client withdraws the claim
         one order; other client; a locks; a answered
         closed: returns 0 held and 0 lingering, wakes a, withdraws a claim, notifies the poller
