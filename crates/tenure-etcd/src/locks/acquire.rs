@@ -44,6 +44,15 @@ pub(super) struct Arrived {
     /// Whether this reply confirms the lease from `kept` on.
     is_proved: bool,
     standing: Standing,
+    /// Revision of `standing`.
+    revision: i64,
+}
+
+/// A claim's key, as its client wrote it last.
+struct Own<'a> {
+    key: &'a [u8],
+    created: i64,
+    modified: i64,
 }
 
 impl Locks {
@@ -139,14 +148,24 @@ impl Locks {
                 Some(own) if is_own && released.is_none() => Some(own.create_revision),
                 _ => None,
             };
+            let revision = reply.header.revision;
             if let Some(created) = placed_at {
-                let standing = self.standing_before(&folder, mode, created, found).await;
+                let own = Own {
+                    key: &spot.key,
+                    created,
+                    modified: created,
+                };
+                let state = self.standing_before(&folder, mode, Some(own), found, revision);
+                let state = state.await.ok().flatten();
+                let is_proved = reply.succeeded && kept.is_proved_by(&reply.header) && state.is_some();
+                let (standing, revision) = state.unwrap_or(UNCLEAR);
                 return Ok(Attempt::Placed(Arrived {
                     created,
                     kept,
                     sent,
-                    is_proved: reply.succeeded && kept.is_proved_by(&reply.header),
-                    standing: standing.unwrap_or(Standing::Waits { behind: None }),
+                    is_proved,
+                    standing,
+                    revision,
                 }));
             }
             if released.is_some() {
@@ -156,7 +175,8 @@ impl Locks {
             match bell.map(read_epoch) {
                 Some(now) if own.is_none() && now != epoch => lease.set_epoch(now),
                 Some(_) if own.is_none() => {
-                    let standing = self.standing_before(&folder, mode, i64::MAX, found).await?;
+                    let state = self.standing_before(&folder, mode, None, found, revision);
+                    let (standing, _) = state.await?.unwrap_or(UNCLEAR);
                     return Ok(Attempt::Refused(standing));
                 }
                 // The key is in use, or the bell is missing: nothing can be placed there.
@@ -211,7 +231,9 @@ impl Locks {
             Standing::OtherKind(_) => true,
         };
         if is_late || must_leave {
-            self.remove(&placed).await?;
+            if !self.unlock(claim.at.id, &placed).await? {
+                return Ok(AcquireReply::Ended);
+            }
             self.table.unplace(claim.at.id);
             return match is_late {
                 true => Ok(AcquireReply::TooLate),
@@ -222,7 +244,7 @@ impl Locks {
             return self.poll(claim, placed).await;
         }
         let Arrived { kept, sent, .. } = arrived;
-        Ok(self.answer(claim, &placed, (kept, sent), arrived.standing, arrived.created))
+        Ok(self.answer(claim, &placed, (kept, sent), arrived.standing, arrived.revision))
     }
 
     /// Asks for the state of a claim that has its key, which restarts its lease.
@@ -247,20 +269,25 @@ impl Locks {
             return Ok(AcquireReply::Ended);
         }
         let earlier = reply.reads.pop().unwrap_or_default();
-        let standing = match is_held {
-            true => Standing::Granted,
+        let (standing, revision) = match is_held {
+            true => (Standing::Granted, reply.header.revision),
             false => {
-                self.standing_before(&folder, mode, placed.created, earlier)
-                    .await?
+                let own = Own {
+                    key: &placed.spot.key,
+                    created: placed.created,
+                    modified: placed.modified,
+                };
+                let state = self.standing_before(&folder, mode, Some(own), earlier, reply.header.revision);
+                state.await?.unwrap_or(UNCLEAR)
             }
         };
         let ends = kept.at + placed.spot.lease.ttl;
         self.table.update(id, placed.created, |placed| placed.ends = ends);
-        Ok(self.answer(claim, &placed, (kept, sent), standing, reply.header.revision))
+        Ok(self.answer(claim, &placed, (kept, sent), standing, revision))
     }
 
-    /// Answers by the state of a claim that has its key, and whose lease counts from `kept` on. `sent` is when the request was
-    /// sent that found this state.
+    /// Answers by the state of a claim that has its key, at this revision, and whose lease counts from `kept` on. `sent` is when the
+    /// request was sent that found the key.
     fn answer(
         &self,
         claim: &Claim,
@@ -318,28 +345,38 @@ impl Locks {
         }
     }
 
-    /// Returns the state of a claim of this mode whose key was created at `created`, by the keys that [`before`] has read.
-    /// Reads more if they do not decide.
+    /// Returns the state of a claim of this mode and the revision of that state, by the keys that [`before`] has read at `revision`.
+    /// Reads more if they do not decide. `own` is the claim's key, if it has one. `None` if that key has changed since: the claim was
+    /// evicted, and another one may hold the lock.
     async fn standing_before(
         &self,
         folder: &str,
         mode: Mode,
-        created: i64,
+        own: Option<Own<'_>>,
         keys: Vec<KeyValue>,
-    ) -> Result<Standing, BackendError> {
-        let is_earlier = |one: &KeyValue| one.create_revision < created;
+        revision: i64,
+    ) -> Result<Option<(Standing, i64)>, BackendError> {
+        let is_earlier = |one: &KeyValue| own.as_ref().is_none_or(|own| one.create_revision < own.created);
         let keys: Vec<KeyValue> = keys.into_iter().filter(is_earlier).collect();
         let (is_complete, earlier) = (!reads_one(mode) || keys.is_empty(), contenders(folder, keys));
         let state = standing(mode, &earlier);
         if is_complete || matches!(state, Standing::Waits { .. }) {
-            return Ok(state);
+            return Ok(Some((state, revision)));
         }
         // The key belongs to a lock such as `a/b` in the folder of `a`, or its kind is not that of the first one.
-        let all = self.client.range(RangeRequest::prefix(folder)).await?.kvs;
-        let earlier = contenders(folder, all.into_iter().filter(is_earlier).collect());
-        Ok(standing(mode, &earlier))
+        let all = self.client.range(RangeRequest::prefix(folder)).await?;
+        let is_unchanged = own.as_ref().is_none_or(|own| {
+            let is_own = |one: &KeyValue| one.key == own.key && one.mod_revision == own.modified;
+            all.kvs.iter().any(is_own)
+        });
+        let earlier = contenders(folder, all.kvs.into_iter().filter(is_earlier).collect());
+        let revision = all.header.unwrap_or_default().revision;
+        Ok(is_unchanged.then(|| (standing(mode, &earlier), revision)))
     }
 }
+
+/// A state that the next poll must find out. It has no revision, so the claim's watch wakes it at once.
+const UNCLEAR: (Standing, i64) = (Standing::Waits { behind: None }, 0);
 
 /// Returns whether the contender directly before decides the state of a claim of this mode.
 fn reads_one(mode: Mode) -> bool {

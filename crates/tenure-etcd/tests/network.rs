@@ -1,0 +1,94 @@
+//! Requests and replies that arrive late or never, and changes of the lock meanwhile.
+
+mod case;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use case::{Case, shared};
+use tenure_backend::{
+    AcquireReply, Backend, BackendError, Claim, ClaimId, ClaimRef, ClientId, LockKey, Mode,
+};
+use tenure_etcd::client::{Client, LeaseGrantRequest, PutRequest};
+use tenure_etcd::{Config, EtcdStore, StoreUrl};
+use tenure_servers::{Proxy, Way};
+use tenure_testkit::suite::Fixture;
+
+/// Time that each request takes to the server, once the network is slow.
+const SLOW: Duration = Duration::from_millis(600);
+
+const LEASE: Duration = Duration::from_secs(60);
+
+fn key(name: &str) -> LockKey {
+    LockKey::new(name).expect("a name")
+}
+
+fn claim(name: &str, number: u64, lease: Duration) -> Arc<Claim> {
+    let id = ClaimId::new(ClientId::from_random([7; 16]), number);
+    Arc::new(Claim::of(ClaimRef { key: key(name), id }, lease))
+}
+
+/// A store behind a proxy.
+struct Remote {
+    proxy: Proxy,
+    store: Arc<dyn Backend>,
+}
+
+impl Remote {
+    async fn open(case: &Case, options: &str) -> Remote {
+        let address = case.server.lock().address();
+        let proxy = Proxy::start(address).await.expect("a port is free");
+        let url = format!("etcd://{}/{}{options}", proxy.address(), case.prefix);
+        let config = Config::from_url(&StoreUrl::parse(&url).expect("a URL")).expect("settings");
+        let store = EtcdStore::open(config).await.expect("it connects");
+        Remote { proxy, store }
+    }
+
+    async fn acquire(&self, claim: &Arc<Claim>) -> Result<AcquireReply, BackendError> {
+        let not_after = self.store.clock().now() + LEASE;
+        self.store.clone().acquire(claim.clone(), not_after).await
+    }
+
+    async fn holds(&self, claim: &Arc<Claim>) {
+        let reply = self.acquire(claim).await;
+        assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
+    }
+}
+
+/// A contender as Go's client writes it.
+async fn foreign(case: &Case, name: &str) {
+    let url = StoreUrl::parse(&case.url()).expect("a URL");
+    let raw = Client::new(Config::from_url(&url).expect("settings")).expect("a client");
+    let lease = raw.grant(LeaseGrantRequest { ttl: 60, id: 0 }).await;
+    let lease = lease.expect("a lease").id;
+    let put = PutRequest {
+        key: format!("{}/{name}/{lease:x}", case.prefix).into(),
+        lease,
+        ..PutRequest::default()
+    };
+    raw.put(put).await.expect("it is written");
+}
+
+/// A contender of the lock `a/b` stands before the claim in the folder of `a`, so the client reads a second time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_evicted_between_two_reads_is_not_granted() {
+    let case = shared().await;
+    foreign(&case, "a/b").await;
+    let remote = Arc::new(Remote::open(&case, "").await);
+    remote.holds(&claim("warm-up", 1, LEASE)).await;
+    let fixture = Fixture::new(case).await;
+    let other = fixture.client().await;
+    remote.proxy.delay(Way::ToServer, SLOW);
+    let evicted = claim("a", 2, LEASE);
+    let asked = tokio::spawn({
+        let (remote, evicted) = (remote.clone(), evicted.clone());
+        async move { remote.acquire(&evicted).await }
+    });
+    while other.status(&key("a")).await.is_none() {
+        tokio::task::yield_now().await;
+    }
+    other.evict(&evicted, "ada").await.freed_it(&evicted);
+    other.holds(&key("a"), Mode::Exclusive).await;
+    let reply = asked.await.expect("no panic");
+    assert!(matches!(reply, Ok(AcquireReply::Ended)), "{reply:?}");
+}
