@@ -5,13 +5,14 @@ mod case;
 use std::sync::Arc;
 use std::time::Duration;
 
-use case::{Case, shared};
+use case::{Case, alone, shared};
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Claim, ClaimId, ClaimRef, ClientId, LockKey, Mode,
+    AcquireReply, Backend, BackendError, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, HolderId,
+    LockKey, Mode, Query,
 };
 use tenure_etcd::client::{Client, LeaseGrantRequest, PutRequest};
 use tenure_etcd::{Config, EtcdStore, StoreUrl};
-use tenure_servers::{Proxy, Way};
+use tenure_servers::{Data, Proxy, Way};
 use tenure_testkit::suite::Fixture;
 
 /// Time that each request takes to the server, once the network is slow.
@@ -53,6 +54,13 @@ impl Remote {
         let reply = self.acquire(claim).await;
         assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
     }
+
+    /// Opens another connection, after the old one broke.
+    async fn reconnect(&self) {
+        while self.store.clone().inspect(Query::Key(key("x"))).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 /// A contender as Go's client writes it.
@@ -91,4 +99,51 @@ async fn a_claim_evicted_between_two_reads_is_not_granted() {
     other.holds(&key("a"), Mode::Exclusive).await;
     let reply = asked.await.expect("no panic");
     assert!(matches!(reply, Ok(AcquireReply::Ended)), "{reply:?}");
+}
+
+/// A store whose claim on `held` was acquired before the server restarted, and so in an earlier term. It must confirm each new key,
+/// and a request takes [`SLOW`].
+async fn of_an_earlier_term() -> (Case, Arc<Remote>) {
+    let case = alone().await;
+    let remote = Remote::open(&case, "").await;
+    remote.holds(&claim("held", 1, LEASE)).await;
+    // Creates a second lease, for a successor on the same lock.
+    let waits = remote.acquire(&claim("held", 3, LEASE)).await;
+    assert!(matches!(waits, Ok(AcquireReply::Waiting { .. })), "{waits:?}");
+    case.server.lock().restart(Data::Kept).expect("it starts again");
+    remote.reconnect().await;
+    remote.proxy.delay(Way::ToServer, SLOW);
+    (case, Arc::new(remote))
+}
+
+/// Breaks the connection while a claim is being confirmed: the first read has found another term, and the keep-alive that follows is
+/// on its way.
+async fn break_while_confirming(case: &Case, remote: &Remote, placed: &Claim) {
+    let fixture = Fixture::new(case.clone()).await;
+    let observer = fixture.client().await;
+    let id = HolderId::Claim(placed.at.id);
+    loop {
+        let status = observer.status(&placed.at.key).await;
+        if status.is_some_and(|status| status.holders[0].id == id) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    // sleep: the read takes one delay, and the keep-alive another one.
+    tokio::time::sleep(SLOW * 3 / 2).await;
+    remote.proxy.refuse();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_after_a_key_was_written_has_an_unknown_effect() {
+    let (case, remote) = of_an_earlier_term().await;
+    let placed = claim("k", 2, LEASE);
+    let broken = break_while_confirming(&case, &remote, &placed);
+    let (reply, ()) = tokio::join!(remote.acquire(&placed), broken);
+    let error = reply.expect_err("it was not confirmed");
+    assert_eq!(
+        (error.fault(), error.effect()),
+        (Fault::Unavailable, Effect::Unknown),
+        "{error:?}"
+    );
 }

@@ -10,7 +10,7 @@ use tenure_backend::{
 };
 use tenure_contenders::{Contenders as _, Known};
 
-use super::confirm::{Confirmed, MAX_REPEATS, unsettled};
+use super::confirm::{Confirmed, MAX_REPEATS, placed_but, unsettled};
 use super::contenders::{Standing, contenders, standing, value_of};
 use super::evidence::LockEvidence;
 use super::leases::Kept;
@@ -231,7 +231,8 @@ impl Locks {
             Standing::OtherKind(_) => true,
         };
         if is_late || must_leave {
-            if !self.unlock(claim.at.id, &placed).await? {
+            let removed = self.unlock(claim.at.id, &placed).await;
+            if !removed.map_err(placed_but)? {
                 return Ok(AcquireReply::Ended);
             }
             self.table.unplace(claim.at.id);
@@ -241,7 +242,7 @@ impl Locks {
             };
         }
         if !arrived.is_proved {
-            return self.poll(claim, placed).await;
+            return self.poll(claim, placed).await.map_err(placed_but);
         }
         let Arrived { kept, sent, .. } = arrived;
         Ok(self.answer(claim, &placed, (kept, sent), arrived.standing, arrived.revision))
