@@ -49,13 +49,15 @@ pub async fn release<S: Contenders>(
     Ok(ReleaseReply::Done {
         freed: released.freed.into_iter().collect(),
         others: None,
-        successor: successor.map(|reply| match reply {
-            // The poll after a turn returns the error.
-            Err(_) | Ok(AcquireReply::Waiting { .. }) => AcquireReply::Waiting {
+        successor: successor.and_then(|reply| match reply {
+            // It may be placed: without a reply, the engine withdraws it.
+            Err(error) if error.effect() == Effect::Unknown => None,
+            // The next poll returns the error.
+            Err(_) | Ok(AcquireReply::Waiting { .. }) => Some(AcquireReply::Waiting {
                 ahead: None,
                 poll_after: TURN,
-            },
-            Ok(reply) => reply,
+            }),
+            Ok(reply) => Some(reply),
         }),
     })
 }

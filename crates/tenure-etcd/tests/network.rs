@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use case::{Case, alone, shared};
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, HolderId,
-    LockKey, Mode, Query,
+    AcquireReply, Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, HolderId,
+    LockKey, Mode, Query, ReleaseReply, ReleaseRequest, Successor,
 };
 use tenure_etcd::client::{Client, LeaseGrantRequest, PutRequest};
 use tenure_etcd::{Config, EtcdStore, StoreUrl};
@@ -53,6 +53,11 @@ impl Remote {
     async fn holds(&self, claim: &Arc<Claim>) {
         let reply = self.acquire(claim).await;
         assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
+    }
+
+    async fn release(&self, request: ReleaseRequest) -> ReleaseReply {
+        let released = self.store.clone().release([request].into_iter().collect());
+        released.await.pop().expect("a reply")
     }
 
     /// Opens another connection, after the old one broke.
@@ -146,4 +151,25 @@ async fn an_error_after_a_key_was_written_has_an_unknown_effect() {
         (Fault::Unavailable, Effect::Unknown),
         "{error:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_that_may_be_placed_is_not_reported_as_waiting() {
+    let (case, remote) = of_an_earlier_term().await;
+    let (held, next) = (claim("held", 1, LEASE), claim("held", 2, LEASE));
+    let successor = Successor {
+        claim: next.clone(),
+        not_after: remote.store.clock().now() + LEASE,
+    };
+    let request = ReleaseRequest {
+        successor: Some(successor),
+        ..ReleaseRequest::of(&held, Cause::Unlocked)
+    };
+    let broken = break_while_confirming(&case, &remote, &next);
+    let (reply, ()) = tokio::join!(remote.release(request), broken);
+    let ReleaseReply::Done { freed, successor, .. } = reply else {
+        panic!("the claim was released, but the answer is {reply:?}")
+    };
+    assert_eq!(*freed, [HolderId::Claim(held.at.id)]);
+    assert!(successor.is_none(), "{successor:?}");
 }
