@@ -100,11 +100,19 @@ pub(crate) fn deepest<'a>(
     error.source().map_or(error, deepest)
 }
 
+/// etcd's words for a database that has reached its quota.
+const DATABASE_FULL: &str = "database space exceeded";
+
 const BROKEN: &str = "etcd did not answer: the connection broke";
 
 /// Returns whether a request failed because its lease does not exist. It then had no effect.
 pub fn is_missing_lease(error: &BackendError) -> bool {
     says(error, "requested lease not found")
+}
+
+/// Returns whether etcd refused a request because its database has reached its quota.
+pub(crate) fn is_database_full(error: &BackendError) -> bool {
+    says(error, DATABASE_FULL)
 }
 
 /// Returns whether etcd has answered with these words.
@@ -142,7 +150,7 @@ fn explain(code: Code, words: &str) -> Meaning {
             Fault::Unavailable,
             "etcd is overloaded: see how long its disk takes to sync",
         ),
-        _ if says("database space exceeded") => {
+        _ if says(DATABASE_FULL) => {
             let message = "etcd's database has reached its quota: compact and defragment it, then disarm the alarm \
                            (`etcdctl alarm disarm`)";
             // etcd may have carried out the request that reached the quota.

@@ -16,6 +16,7 @@ use super::placed::{Placed, Spot};
 use super::requests::{created, delete, is_in_epoch, put, read, remove, txn};
 use super::store::Locks;
 use crate::client::RangeRequest;
+use crate::error::is_database_full;
 
 /// The most contenders whose presence proves that a later one waits. etcd allows 128 conditions.
 const MAX_COMPARED: usize = 100;
@@ -76,12 +77,24 @@ impl Contenders for Locks {
     /// Begins a new epoch of the lease, too, in which the request has no effect.
     ///
     /// A repetition may arrive late, when another claim has the key: then it finds a later epoch, and deletes nothing.
+    ///
+    /// A full database accepts no new epoch. Then the key is deleted alone, which frees the lock, and the error is returned: the
+    /// request may still have an effect.
     async fn withdraw(self: &Arc<Self>, _: ClaimId, spot: &Spot) -> Result<bool, BackendError> {
         let (lease, key, bell) = (&spot.lease, &*spot.key, &*spot.lease.bell);
         let epoch = lease.epoch();
-        let then = vec![delete(key), put(bell, (epoch + 1).to_string(), None)];
-        let otherwise = vec![read(bell), read(key)];
-        let reply = txn(&self.client, vec![is_in_epoch(bell, epoch)], then, otherwise).await?;
+        let send = async |then| {
+            let otherwise = vec![read(bell), read(key)];
+            txn(&self.client, vec![is_in_epoch(bell, epoch)], then, otherwise).await
+        };
+        let next = put(bell, (epoch + 1).to_string(), None);
+        let reply = match send(vec![delete(key), next]).await {
+            Err(error) if is_database_full(&error) => {
+                send(vec![delete(key)]).await?;
+                return Err(error);
+            }
+            reply => reply?,
+        };
         if reply.succeeded {
             lease.set_epoch(epoch + 1);
             return Ok(reply.deleted > 0);
