@@ -8,7 +8,7 @@ use std::time::Duration;
 use case::{Case, alone, shared};
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, HolderId,
-    LockKey, Mode, Query, ReleaseReply, ReleaseRequest, Successor,
+    LockKey, Mode, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
 };
 use tenure_etcd::client::{Client, LeaseGrantRequest, PutRequest};
 use tenure_etcd::{Config, EtcdStore, StoreUrl};
@@ -60,11 +60,21 @@ impl Remote {
         released.await.pop().expect("a reply")
     }
 
+    async fn renew(&self, claim: &Claim) -> RenewReply {
+        let renewal = [RenewRequest::of(claim)].into_iter().collect();
+        self.store.clone().renew(renewal).await.pop().expect("a reply")
+    }
+
     /// Opens another connection, after the old one broke.
     async fn reconnect(&self) {
         while self.store.clone().inspect(Query::Key(key("x"))).await.is_err() {
             tokio::task::yield_now().await;
         }
+    }
+
+    async fn sleep_until(&self, time: tenure_backend::Instant) {
+        // sleep: etcd's clock cannot be moved.
+        tokio::time::sleep(time - self.store.clock().now()).await;
     }
 }
 
@@ -172,4 +182,39 @@ async fn a_successor_that_may_be_placed_is_not_reported_as_waiting() {
     };
     assert_eq!(*freed, [HolderId::Claim(held.at.id)]);
     assert!(successor.is_none(), "{successor:?}");
+}
+
+/// etcd still has the lease, because only the answers to its keep-alives were lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_claim_is_placed_on_a_lease_that_was_given_up() {
+    const SHORT: Duration = Duration::from_secs(6);
+    let case = shared().await;
+    let remote = Remote::open(&case, "?command_timeout=500ms&connect_timeout=500ms").await;
+    let now = || remote.store.clock().now();
+    remote.holds(&claim("a", 1, SHORT)).await;
+    let ends = now() + SHORT;
+    let unanswered = claim("b", 2, SHORT);
+    let (acquire, proxy) = (|| remote.acquire(&unanswered), &remote.proxy);
+    let fails = async || {
+        let reply = acquire().await;
+        assert!(reply.is_err(), "{reply:?}");
+        proxy.cut();
+        proxy.heal();
+        remote.reconnect().await;
+    };
+    remote.sleep_until(ends - SHORT * 3 / 4).await;
+    proxy.swallow(Way::ToServer);
+    fails().await;
+    // The lease is a third of its length old: the client sends a keep-alive.
+    remote.sleep_until(ends - SHORT / 2).await;
+    proxy.swallow(Way::ToClient);
+    fails().await;
+    proxy.refuse();
+    // The claim on `a` ends, and its key cannot be removed.
+    remote.sleep_until(ends + SHORT / 12).await;
+    proxy.heal();
+    remote.reconnect().await;
+    remote.holds(&unanswered).await;
+    let renewed = remote.renew(&unanswered).await;
+    assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
 }

@@ -90,7 +90,11 @@ impl Locks {
         let (id, key) = (claim.at.id, &claim.at.key);
         if let Known::Unplaced { spot: Some(spot), .. } = self.table.know(id) {
             self.leases.refresh(&spot.lease).await?;
-            return Ok(spot);
+            if spot.lease.is_alive() {
+                return Ok(spot);
+            }
+            // A request in flight needs this lease, whose keys end with it.
+            self.table.abandon(id);
         }
         let ttl = self.ttl(claim.lease);
         let lease = self.leases.reserve(id.client(), ttl, key).await?;

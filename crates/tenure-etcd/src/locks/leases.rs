@@ -226,7 +226,7 @@ impl Leases {
         }
     }
 
-    /// Prolongs leases. Records those that do not exist.
+    /// Prolongs leases, except those that were given up. Records those that do not exist.
     ///
     /// If a member does not answer in time, the others are asked on new streams. Replies on the old stream are not read: the
     /// new requests prolong the leases, too.
@@ -234,7 +234,8 @@ impl Leases {
         let asked = self.clock.now();
         let mut stream = self.stream.lock().await;
         // Another call may have prolonged them meanwhile.
-        let mut waiting: VecDeque<_> = leases.iter().filter(|lease| lease.kept().at < asked).collect();
+        let is_due = |lease: &&Arc<Lease>| lease.is_alive() && lease.kept().at < asked;
+        let mut waiting: VecDeque<_> = leases.iter().filter(is_due).collect();
         let mut tried = 0;
         while !waiting.is_empty() {
             let open = match stream.take() {
