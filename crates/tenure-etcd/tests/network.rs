@@ -184,6 +184,31 @@ async fn a_successor_that_may_be_placed_is_not_reported_as_waiting() {
     assert!(successor.is_none(), "{successor:?}");
 }
 
+/// The place is the lock's name on the lease: without it, the next claim needs another lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_read_fails_keeps_no_place() {
+    let case = alone().await;
+    foreign(&case, "a/b").await;
+    let remote = Remote::open(&case, "").await;
+    remote.holds(&claim("warm-up", 1, LEASE)).await;
+    remote.proxy.delay(Way::ToServer, SLOW);
+    let broken = async {
+        // sleep: the first read takes one delay, and the second one another.
+        tokio::time::sleep(SLOW * 3 / 2).await;
+        remote.proxy.cut();
+    };
+    // The contender of `a/b` keeps a try from writing its key.
+    let tried = claim("a", 2, LEASE);
+    let (reply, ()) = tokio::join!(remote.acquire(&tried), broken);
+    assert!(reply.is_err(), "{reply:?}");
+    remote.proxy.heal();
+    remote.reconnect().await;
+    remote.holds(&claim("a", 3, LEASE)).await;
+    // One is that of the foreign contender.
+    let leases = case.server.lock().ask(&["lease", "list"]).expect("a reply");
+    assert_eq!(leases.lines().next(), Some("found 2 leases"));
+}
+
 /// etcd still has the lease, because only the answers to its keep-alives were lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_claim_is_placed_on_a_lease_that_was_given_up() {

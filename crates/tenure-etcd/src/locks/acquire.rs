@@ -10,7 +10,7 @@ use tenure_backend::{
 };
 use tenure_contenders::{Contenders as _, Known};
 
-use super::confirm::{Confirmed, MAX_REPEATS, placed_but, unsettled};
+use super::confirm::{Confirmed, MAX_REPEATS, in_use, placed_but, unsettled};
 use super::contenders::{Standing, contenders, standing, value_of};
 use super::evidence::LockEvidence;
 use super::leases::Kept;
@@ -82,6 +82,7 @@ impl Locks {
                 Attempt::Unusable => {}
             }
         }
+        self.table.unplace(id);
         Err(unsettled())
     }
 
@@ -89,7 +90,8 @@ impl Locks {
     pub(super) async fn spot(&self, claim: &Claim) -> Result<Spot, BackendError> {
         let (id, key) = (claim.at.id, &claim.at.key);
         if let Known::Unplaced { spot: Some(spot), .. } = self.table.know(id) {
-            self.leases.refresh(&spot.lease).await?;
+            let refreshed = self.leases.refresh(&spot.lease).await;
+            refreshed.inspect_err(|_| self.table.unplace(id))?;
             if spot.lease.is_alive() {
                 return Ok(spot);
             }
@@ -180,9 +182,12 @@ impl Locks {
                 Some(now) if own.is_none() && now != epoch => lease.set_epoch(now),
                 Some(_) if own.is_none() => {
                     let state = self.standing_before(&folder, mode, None, found, revision);
-                    let (standing, _) = state.await?.unwrap_or(UNCLEAR);
+                    let state = state.await.inspect_err(|_| self.table.unplace(id))?;
+                    let (standing, _) = state.unwrap_or(UNCLEAR);
                     return Ok(Attempt::Refused(standing));
                 }
+                // A request in flight may still write the key, once the claim that has it leaves.
+                Some(_) if self.is_in_flight(id) => return Err(in_use()),
                 // The key is in use, or the bell is missing: nothing can be placed there.
                 bell => {
                     if bell.is_none() {
@@ -193,7 +198,19 @@ impl Locks {
                 }
             }
         }
+        self.table.unplace(id);
         Err(unsettled())
+    }
+
+    /// Returns whether a request to place a claim was not answered.
+    fn is_in_flight(&self, id: ClaimId) -> bool {
+        matches!(
+            self.table.know(id),
+            Known::Unplaced {
+                is_in_flight: true,
+                ..
+            }
+        )
     }
 
     /// Records that a request to place a claim has failed.

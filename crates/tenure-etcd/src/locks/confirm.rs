@@ -30,6 +30,12 @@ pub(super) fn unsettled() -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
+/// Error for a claim whose key belongs to an earlier claim of this client.
+pub(super) fn in_use() -> BackendError {
+    let message = "an earlier claim of this client on the lock has not left yet: try again";
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}
+
 /// Error for a claim whose key was written before a request failed.
 pub(super) fn placed_but(error: BackendError) -> BackendError {
     let message = "the claim's key was written, but its state is unknown";
