@@ -53,16 +53,28 @@ impl Config {
     /// password, because the user may be a misplaced password, as in `etcd://PASSWORD@HOST`.
     ///
     /// # Errors
-    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) for an unknown or malformed option, a missing password, or a password file that cannot be read.
+    /// [`Fault::Invalid`](tenure_backend::Fault::Invalid) for an unknown or malformed option, a missing password, a password file that
+    /// cannot be read, or a prefix that ends with a slash or has control characters.
     /// No message contains the password.
     pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
+        let prefix = url.path();
+        if prefix.ends_with('/') {
+            return Err(invalid(
+                "the prefix in the URL ends with a slash: write it without the slash at its end, because a lock's key adds one",
+            ));
+        }
+        if prefix.contains(char::is_control) {
+            return Err(invalid(
+                "the prefix in the URL has a control character: leave it out",
+            ));
+        }
         let options = url.options(OPTIONS).map_err(invalid)?;
         let login = Login::of_named_user(url, &options)?;
         let hosts = url.hosts().iter().cloned();
         Ok(Config {
             hosts: hosts.map(|host| host.with_default_port(PORT)).collect(),
             login,
-            prefix: url.path().to_owned(),
+            prefix: prefix.to_owned(),
             connect_timeout: options
                 .duration("connect_timeout")
                 .unwrap_or(Duration::from_secs(5)),
@@ -164,6 +176,7 @@ mod tests {
             (read.connect_timeout, read.command_timeout),
             (Duration::from_secs(1), Duration::from_millis(250))
         );
+        assert_eq!(config("etcd://a/").expect("it makes sense").prefix(), "");
         let usual = config("etcds://a?ca=/ca.pem").expect("it makes sense");
         assert_eq!(
             (usual.connect_timeout, usual.command_timeout),
@@ -182,6 +195,8 @@ mod tests {
             ("etcd://a?command_timeout=0s", "longer than 0"),
             ("etcd://a?lease=3s", "no option `lease`"),
             ("etcd://a?fencing=redisson", "etcdctl"),
+            ("etcd://a/locks/", "write it without the slash at its end"),
+            ("etcd://a/locks%01", "control character"),
         ] {
             let refused = config(url).expect_err(url);
             let text = format!("{refused} {refused:?}");
