@@ -41,12 +41,18 @@ impl Locks {
             ));
         }
         for alarm in alarms.alarms {
-            let what = match alarm.alarm() {
-                AlarmType::NoSpace => "a member's database has reached its quota",
-                AlarmType::Corrupt => "the data of the members differ",
+            let (what, consequence) = match alarm.alarm() {
+                AlarmType::NoSpace => (
+                    "a member's database has reached its quota",
+                    "no lock can be acquired and no holder evicted until the alarm is disarmed, though holders keep their locks and can \
+                     release them",
+                ),
+                AlarmType::Corrupt => (
+                    "the data of the members differ",
+                    "etcd refuses every write, deletions too: no lock can be acquired or released until the alarm is disarmed",
+                ),
                 AlarmType::None => continue,
             };
-            let consequence = "etcd refuses to write: no lock can be acquired until the alarm is disarmed, though holders keep theirs and can release them";
             findings.push(Finding::danger(what, consequence));
         }
         findings.extend(database(&status));
@@ -107,7 +113,7 @@ fn database(status: &StatusResponse) -> Option<Finding> {
                 mib(status.db_size),
                 mib(quota)
             ),
-            "when it is full, no lock can be acquired or released: compact and defragment it, or raise the quota",
+            "when it is full, no lock can be acquired and no holder evicted: compact and defragment it, or raise the quota",
         )
     })
 }
