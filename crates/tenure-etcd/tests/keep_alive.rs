@@ -2,9 +2,9 @@
 
 mod fixture;
 
-use fixture::{assert_error, client, lease, soon, start};
+use fixture::{assert_error, client, lease, put, soon, start};
 use tenure_backend::{Effect, Fault};
-use tenure_etcd::client::{LeaseId, LeaseTimeToLiveRequest};
+use tenure_etcd::client::{LeaseId, PutRequest, RangeRequest};
 
 #[tokio::test]
 async fn many_leases_are_kept_alive_on_one_stream() {
@@ -34,12 +34,22 @@ async fn a_lease_lasts_while_it_is_kept_alive() {
     let client = client(&etcd.url());
     let [kept, other] = [lease(&client, 1).await, lease(&client, 1).await];
     let mut stream = client.keep_alives().await.expect("a stream");
-    let left = |id| client.time_to_live(LeaseTimeToLiveRequest { id, keys: false });
-    while left(other).await.expect("a reply").ttl >= 0 {
+    for (key, lease) in [("kept", kept), ("other", other)] {
+        let leased = PutRequest {
+            lease,
+            ..put(key, "")
+        };
+        client.put(leased).await.expect("it is written");
+    }
+    let is_there = async |key| {
+        let read = client.range(RangeRequest::key(key)).await;
+        !read.expect("a reply").kvs.is_empty()
+    };
+    while is_there("other").await {
         stream.send(kept).expect("it is queued");
         assert_eq!(soon(stream.next()).await.expect("a reply").ttl, 1);
     }
-    assert!(left(kept).await.expect("a reply").ttl >= 0);
+    assert!(is_there("kept").await);
 }
 
 #[tokio::test]

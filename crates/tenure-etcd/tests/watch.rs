@@ -152,25 +152,6 @@ async fn a_compacted_start_revision_ends_the_watch() {
 }
 
 #[tokio::test]
-async fn progress_is_reported_when_it_is_asked_for() {
-    let Some(etcd) = start(&[]) else { return };
-    let client = client(&etcd.url());
-    let mut watch = created(&client, "k").await;
-    let write = client
-        .put(put("other", ""))
-        .await
-        .expect("it is written")
-        .header
-        .expect("one");
-    client.watches().ask_for_progress();
-    let update = soon(watch.next()).await;
-    assert!(
-        matches!(update, Ok(Update::Progress(header)) if header.revision == write.revision),
-        "{update:?}"
-    );
-}
-
-#[tokio::test]
 async fn a_slow_reader_loses_its_own_watch_alone() {
     let Some(etcd) = start(&[]) else { return };
     let client = client(&etcd.url());

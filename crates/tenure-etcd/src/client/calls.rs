@@ -99,19 +99,6 @@ impl Client {
         self.members.call("/etcdserverpb.Lease/LeaseRevoke", lease).await
     }
 
-    /// Returns how long a lease lasts, and its keys.
-    ///
-    /// # Errors
-    /// As [`Client`] says.
-    pub async fn time_to_live(
-        &self,
-        request: LeaseTimeToLiveRequest,
-    ) -> Result<LeaseTimeToLiveResponse, BackendError> {
-        self.members
-            .call("/etcdserverpb.Lease/LeaseTimeToLive", request)
-            .await
-    }
-
     /// Returns the state of the member that requests go to.
     ///
     /// # Errors

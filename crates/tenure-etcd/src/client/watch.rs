@@ -13,9 +13,6 @@ use super::messages::*;
 use super::stream::Bidirectional;
 use crate::error::{ended, of_watch};
 
-/// The ID in messages for all watches of a stream.
-const ALL: i64 = -1;
-
 /// The greatest number of updates that wait for their reader.
 const UPDATES: usize = 64;
 
@@ -26,8 +23,6 @@ pub enum Update {
     Created(ResponseHeader),
     /// Keys have changed. The header's revision may be later than that of the events.
     Events(ResponseHeader, Vec<Event>),
-    /// All changes up to the revision of this header were reported.
-    Progress(ResponseHeader),
     /// The start revision is no longer stored, and the watch has ended. The earliest revision that is still stored.
     Compacted(i64),
 }
@@ -71,7 +66,6 @@ pub struct Watches {
 enum Order {
     Create(WatchCreateRequest, mpsc::Sender<Result<Update, BackendError>>),
     Cancel(i64),
-    Progress,
 }
 
 impl Watches {
@@ -103,14 +97,6 @@ impl Watches {
         };
         *orders = Some(running);
         watch
-    }
-
-    /// Asks for [`Update::Progress`] on all watches.
-    pub fn ask_for_progress(&self) {
-        if let Some(orders) = &*self.orders.lock() {
-            // Fails if the stream has ended.
-            let _ = orders.send(Order::Progress);
-        }
     }
 
     pub(super) fn close(&self) {
@@ -172,26 +158,21 @@ async fn run(
                     stream.send(WatchOrder::Cancel(WatchCancelRequest { watch_id }).into())?;
                 }
                 Some(Order::Cancel(_)) => {}
-                Some(Order::Progress) => stream.send(WatchOrder::Progress(Empty {}).into())?,
             },
             message = stream.next() => {
                 let message = message?;
                 let id = match message.created {
-                    true => unconfirmed.pop_front().unwrap_or(ALL),
+                    true => unconfirmed.pop_front().unwrap_or(message.watch_id),
                     false => message.watch_id,
                 };
                 let header = message.header.unwrap_or_default();
-                if id == ALL {
-                    open.retain(|_, watch| watch.updates.try_send(Ok(Update::Progress(header))).is_ok());
-                } else if let Some(watch) = open.get(&id) {
+                if let Some(watch) = open.get(&id) {
                     let update = if message.compact_revision > 0 {
                         Ok(Update::Compacted(message.compact_revision))
                     } else if message.canceled {
                         Err(refusal(members, &watch.request, &message.cancel_reason).await?)
                     } else if message.created {
                         Ok(Update::Created(header))
-                    } else if message.events.is_empty() {
-                        Ok(Update::Progress(header))
                     } else {
                         Ok(Update::Events(header, message.events))
                     };

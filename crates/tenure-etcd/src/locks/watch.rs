@@ -70,7 +70,6 @@ impl Locks {
                 match update {
                     Ok(Update::Created(header)) if header.revision == targets.borrow().revision => {}
                     Ok(Update::Created(_) | Update::Events(..)) => signal.notify(),
-                    Ok(Update::Progress(_)) => {}
                     Err(error) if error.fault() == Fault::Closed => return,
                     Ok(Update::Compacted(_)) | Err(_) => {
                         signal.notify();
@@ -106,7 +105,7 @@ impl Locks {
                             queue.push(Invalidation::Key(lock));
                         }
                     }
-                    Ok(Update::Progress(_) | Update::Compacted(_)) => {}
+                    Ok(Update::Compacted(_)) => {}
                     Err(error) if error.fault() == Fault::Closed => return,
                     Err(_) => break,
                 }

@@ -49,8 +49,6 @@ messages! {
         db_size: i64 [int64, tag = "3"],
         /// ID of the leader; 0 if there is none.
         leader: u64 [uint64, tag = "4"],
-        /// Alarms and other errors of the member, in its own words.
-        errors: Vec<String> [string, repeated, tag = "8"],
         /// Whether the member is a learner, which serves none of our requests.
         is_learner: bool [bool, tag = "10"],
         /// The most bytes that the database may have; 0 before etcd 3.6, which does not say.
@@ -92,10 +90,6 @@ messages! {
     MemberInfo {
         /// The member's ID.
         id: u64 [uint64, tag = "1"],
-        /// The member's name; empty if it has not started yet.
-        name: String [string, tag = "2"],
-        /// The URLs that the member names to clients.
-        client_urls: Vec<String> [string, repeated, tag = "4"],
         /// Whether the member is a learner.
         is_learner: bool [bool, tag = "5"],
     }

@@ -55,8 +55,6 @@ messages! {
         sort_target: i32 [enumeration = "SortTarget", tag = "6"],
         /// Leave the values out.
         keys_only: bool [bool, tag = "8"],
-        /// Return the number of keys only.
-        count_only: bool [bool, tag = "9"],
         /// Leave out keys that were created later than this revision; 0 for none.
         max_create_revision: i64 [int64, tag = "13"],
     }
@@ -114,10 +112,6 @@ messages! {
         header: Option<ResponseHeader> [message, optional, tag = "1"],
         /// The keys.
         kvs: Vec<KeyValue> [message, repeated, tag = "2"],
-        /// Whether the range has more keys than the limit.
-        more: bool [bool, tag = "3"],
-        /// Number of keys in the range.
-        count: i64 [int64, tag = "4"],
     }
 
     /// A request to write a key.
@@ -157,8 +151,6 @@ messages! {
 pub enum Relation {
     /// The property equals the operand.
     Equal = 0,
-    /// The property is greater than the operand.
-    Greater = 1,
 }
 
 /// The property of a key that a [`Compare`] looks at.

@@ -18,8 +18,6 @@ messages! {
         header: Option<ResponseHeader> [message, optional, tag = "1"],
         /// The lease's ID.
         id: i64 [int64, tag = "2"],
-        /// The granted length in seconds.
-        ttl: i64 [int64, tag = "3"],
     }
 
     /// A request to prolong a lease to its full length, or to end it and delete its keys.
@@ -38,28 +36,5 @@ messages! {
         id: i64 [int64, tag = "2"],
         /// The lease's length in seconds; 0 or less if there is no such lease.
         ttl: i64 [int64, tag = "3"],
-    }
-
-    /// A request for the rest of a lease.
-    #[derive(Copy)]
-    LeaseTimeToLiveRequest {
-        /// The lease's ID.
-        id: i64 [int64, tag = "1"],
-        /// Return the lease's keys, too.
-        keys: bool [bool, tag = "2"],
-    }
-
-    /// The reply to a [`LeaseTimeToLiveRequest`].
-    LeaseTimeToLiveResponse {
-        /// State of the cluster.
-        header: Option<ResponseHeader> [message, optional, tag = "1"],
-        /// The lease's ID.
-        id: i64 [int64, tag = "2"],
-        /// The time left in seconds; -1 if there is no such lease.
-        ttl: i64 [int64, tag = "3"],
-        /// The lease's length in seconds.
-        granted_ttl: i64 [int64, tag = "4"],
-        /// The lease's keys, if they were asked for.
-        keys: Vec<Vec<u8>> [bytes = "vec", repeated, tag = "5"],
     }
 }

@@ -1,6 +1,6 @@
 //! Messages of the service that reports changes of keys.
 
-use super::common::{Empty, ResponseHeader};
+use super::common::ResponseHeader;
 use super::kv::KeyValue;
 
 /// What happened to a key.
@@ -63,16 +63,13 @@ pub enum WatchOrder {
     /// Ends a watch.
     #[prost(message, tag = "2")]
     Cancel(WatchCancelRequest),
-    /// Asks how far the watches are.
-    #[prost(message, tag = "3")]
-    Progress(Empty),
 }
 
 messages! {
     /// Carries a [`WatchOrder`].
     WatchRequest {
         /// The order.
-        order: Option<WatchOrder> [oneof = "WatchOrder", tags = "1, 2, 3"],
+        order: Option<WatchOrder> [oneof = "WatchOrder", tags = "1, 2"],
     }
 }
 
@@ -87,7 +84,7 @@ messages! {
     WatchResponse {
         /// State of the cluster.
         header: Option<ResponseHeader> [message, optional, tag = "1"],
-        /// The watch's ID; -1 if the message is for all watches.
+        /// The watch's ID.
         watch_id: i64 [int64, tag = "2"],
         /// Whether this answers a request to create a watch.
         created: bool [bool, tag = "3"],
