@@ -369,6 +369,17 @@ async fn a_refused_try_writes_nothing() {
     assert_eq!(revision().await, before);
 }
 
+/// Evicts a holder without removing its key.
+async fn mark(raw: &Client, evidence: &LockEvidence, claim: &Claim) {
+    let mark = PutRequest {
+        key: evidence.key.clone(),
+        value: format!("tenure1-evicted mutex {} 1 alice", claim.at.id).into(),
+        ignore_lease: true,
+        ..PutRequest::default()
+    };
+    raw.put(mark).await.expect("it is written");
+}
+
 #[tokio::test]
 async fn a_holder_removes_its_key_if_its_evictor_died() {
     let case = shared().await;
@@ -376,13 +387,7 @@ async fn a_holder_removes_its_key_if_its_evictor_died() {
     let (clients, raw) = (fixture.two().await, raw(&case));
     let claim = clients[0].claim(&key("k"), Mode::Exclusive);
     let (evidence, _) = key_of(&raw, &clients[0], &claim).await;
-    let mark = PutRequest {
-        key: evidence.key,
-        value: format!("tenure1-evicted mutex {} 1 alice", claim.at.id).into(),
-        ignore_lease: true,
-        ..PutRequest::default()
-    };
-    raw.put(mark).await.expect("it is written");
+    mark(&raw, &evidence, &claim).await;
     assert_eq!(clients[1].status(&key("k")).await, None, "it counts as gone");
     let by = Some("alice".into());
     assert_eq!(
@@ -392,6 +397,27 @@ async fn a_holder_removes_its_key_if_its_evictor_died() {
     clients[1]
         .granted_soon(&clients[1].claim(&key("k"), Mode::Exclusive))
         .await;
+}
+
+/// Its place is the lock's name on its lease.
+#[tokio::test]
+async fn an_evicted_claim_gives_its_place_back() {
+    let case = alone().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, raw(&case));
+    for _ in 0..4 {
+        let claim = client.fair(&key("k"), Mode::Exclusive);
+        client.acquire(&claim).await;
+        client.granted_soon(&claim).await;
+        // sleep: the client looks every 250 ms for places to give back.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        let (evidence, _) = key_of(&raw, &client, &claim).await;
+        mark(&raw, &evidence, &claim).await;
+        client.is_gone(&claim, Phase::Granted).await;
+    }
+    // The marked key is still there, so the next claim needs another lease.
+    let leases = case.server.lock().ask(&["lease", "list"]).expect("a reply");
+    assert_eq!(leases.lines().next(), Some("found 2 leases"));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_backend::{BackendError, ClaimId, Effect, Fault, Instant, Loss};
+use tenure_backend::{BackendError, ClaimId, Effect, Fault, HANDOVER_WINDOW, Instant, Loss};
 use tenure_contenders::{Contenders as _, Value, remove_after_cooldown};
 
 use super::contenders::value_of;
@@ -114,6 +114,8 @@ impl Locks {
             let Some(mark) = mark else { continue };
             if kv.create_revision == placed.created {
                 remove_after_cooldown(self, placed);
+                // The place stays reserved until its key is withdrawn: another claim could not be placed there.
+                self.table.unanswered(id, self.now() + HANDOVER_WINDOW);
             }
             return Ok(Loss::Evicted { by: mark.evictor() });
         }
