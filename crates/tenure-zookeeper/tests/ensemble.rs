@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tenure_backend::{
     AcquireReply, Backend, Call, Claim, ClaimId, ClaimRef, ClientId, Clock, LockKey, RenewReply, RenewRequest,
 };
-use tenure_servers::{Data, ZooKeeper, ZooKeeperEnsemble};
+use tenure_servers::{Data, Proxy, Way, ZooKeeper, ZooKeeperEnsemble};
 use tenure_testkit::Subject;
 use tenure_testkit::suite::Fixture;
 use tenure_testkit::suite::mutual::competing_clients_never_hold_at_the_same_time;
@@ -61,7 +61,7 @@ impl Drop for Servers {
 
 /// A node of its own on the ensemble that the cases share.
 struct Case {
-    _servers: Arc<Servers>,
+    servers: Arc<Servers>,
     hosts: Vec<String>,
     node: usize,
     /// Options of the URL.
@@ -86,7 +86,7 @@ impl Case {
         let hosts = hosts(&servers.ensemble.lock());
         Case {
             hosts,
-            _servers: servers,
+            servers,
             node,
             options: OPTIONS,
             clients: AtomicUsize::new(0),
@@ -139,35 +139,32 @@ impl Subject for Case {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_held_lock_outlives_the_death_of_the_leader() {
-    let mut ensemble = ZooKeeperEnsemble::start_with(TICK, LONG)
-        .await
-        .expect("it starts");
-    let store = ZookeeperStore::open(config(&hosts(&ensemble), 0, "locks", OPTIONS)).await;
-    let store = store.expect("a server answers");
+/// Acquires a lock for this time, and returns when the lease ends.
+async fn hold(store: &Arc<dyn Backend>, lease: Duration) -> (Arc<Claim>, tenure_backend::Instant) {
     let at = ClaimRef {
         key: LockKey::new("k").expect("a name"),
         id: ClaimId::new(ClientId::from_random([7; 16]), 1),
     };
-    let claim = Arc::new(Claim::of(at, Duration::from_secs(20)));
+    let claim = Arc::new(Claim::of(at, lease));
     let not_after = store.clock().now() + Duration::from_secs(5);
     let reply = store.clone().acquire(claim.clone(), not_after).await;
     let Ok(AcquireReply::Granted(grant)) = reply else {
         panic!("the lock is free, but the answer is {reply:?}")
     };
-    let leader = tokio::task::block_in_place(|| ensemble.leader()).expect("a leader");
-    ensemble.server_mut(leader).process().kill();
-    let killed = store.clock().now();
-    let mut deadline = grant.held_from + grant.lease;
+    (claim, grant.held_from + grant.lease)
+}
+
+/// Renews a lock until its lease counts from now on or later. Checks that it never ends.
+async fn outlives(store: &Arc<dyn Backend>, claim: &Claim, mut deadline: tenure_backend::Instant) {
+    let disturbed = store.clock().now();
     loop {
-        let renewal = [RenewRequest::of(&claim)].into_iter().collect();
+        let renewal = [RenewRequest::of(claim)].into_iter().collect();
         match store.clone().renew(renewal).await.pop() {
             Some(RenewReply::Alive { held_from, lease }) => {
                 deadline = held_from + lease;
-                // Only checks that were sent after the death prove so much.
-                if deadline > killed + Duration::from_secs(20) {
-                    break;
+                // Only checks that were sent after the disturbance prove so much.
+                if deadline > disturbed + claim.lease {
+                    return;
                 }
             }
             Some(RenewReply::Unknown(error)) => assert!(error.is_transient(), "{error:?}"),
@@ -177,6 +174,34 @@ async fn a_held_lock_outlives_the_death_of_the_leader() {
         // sleep: the engine, too, renews at intervals.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_lock_outlives_the_death_of_the_leader() {
+    let mut ensemble = ZooKeeperEnsemble::start_with(TICK, LONG)
+        .await
+        .expect("it starts");
+    let store = ZookeeperStore::open(config(&hosts(&ensemble), 0, "locks", OPTIONS)).await;
+    let store = store.expect("a server answers");
+    let (claim, deadline) = hold(&store, Duration::from_secs(20)).await;
+    let leader = tokio::task::block_in_place(|| ensemble.leader()).expect("a leader");
+    ensemble.server_mut(leader).process().kill();
+    outlives(&store, &claim, deadline).await;
+}
+
+/// The network loses everything that is sent to the first server, and closes no connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_lock_outlives_a_server_that_falls_silent() {
+    let case = case().await;
+    let servers: Vec<SocketAddr> = addresses(&case.servers.ensemble.lock());
+    let silent = Proxy::start(servers[0]).await.expect("a port is free");
+    let hosts = [silent.address().to_string(), servers[1].to_string()];
+    let config = config(&hosts, 0, &format!("case-{}", case.node), OPTIONS);
+    let store = ZookeeperStore::open(config).await.expect("a server answers");
+    let (claim, deadline) = hold(&store, Duration::from_secs(6)).await;
+    silent.swallow(Way::ToServer);
+    silent.swallow(Way::ToClient);
+    outlives(&store, &claim, deadline).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -207,7 +232,6 @@ async fn competitors_exclude_each_other_while_leaders_die() {
 mod long {
     use futures_util::future::join_all;
     use tenure_backend::{Effect, Fairness, Mode, Phase};
-    use tenure_servers::{Proxy, Way};
     use tenure_testkit::suite::TestClient;
     use tenure_zookeeper::client::Client;
 

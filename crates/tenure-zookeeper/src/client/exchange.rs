@@ -17,16 +17,20 @@ const MAX_IN_FLIGHT: usize = 1024;
 /// The number of bytes to write above which no request is added.
 const MAX_PENDING: usize = 256 << 10;
 
+/// The shortest silence after which a server that owes an answer is left.
+const MIN_SILENCE: Duration = Duration::from_millis(500);
+
 /// The requests under way on one connection.
 pub(super) struct Exchange {
     pub(super) writer: FrameWriter,
-    /// Requests without a reply. ZooKeeper answers them in their order.
-    in_flight: VecDeque<(i32, Order)>,
+    /// Requests without a reply, and when each was sent. ZooKeeper answers them in their order.
+    in_flight: VecDeque<(i32, Instant, Order)>,
     last_xid: i32,
     timeout: Duration,
     last_sent: Instant,
     last_received: Instant,
-    is_pinging: bool,
+    /// When the ping was sent that has no reply.
+    pinged: Option<Instant>,
     /// Whether the server has answered anything.
     pub(super) is_proven: bool,
 }
@@ -48,7 +52,7 @@ impl Exchange {
             timeout,
             last_sent: now,
             last_received: now,
-            is_pinging: false,
+            pinged: None,
             is_proven: false,
         }
     }
@@ -66,7 +70,7 @@ impl Exchange {
         self.last_xid = self.last_xid.checked_add(1).unwrap_or(1);
         self.writer
             .push(&request(self.last_xid, order.opcode, &order.body));
-        self.in_flight.push_back((self.last_xid, order));
+        self.in_flight.push_back((self.last_xid, now, order));
         self.last_sent = now;
     }
 
@@ -84,7 +88,7 @@ impl Exchange {
         self.is_proven = true;
         *last_zxid = header.zxid.max(*last_zxid);
         match header.xid {
-            xid::PING => self.is_pinging = false,
+            xid::PING => self.pinged = None,
             xid::EVENT => {
                 let (kind, path) = event(body).map_err(|_| STRANGE)?;
                 registry.fire(kind, path);
@@ -96,8 +100,8 @@ impl Exchange {
 
     /// Gives a reply to its caller. Returns `None` if it is not the reply to the oldest request.
     fn reply(&mut self, header: ReplyHeader, body: &[u8], registry: &mut Registry) -> Option<Next> {
-        self.in_flight.front().filter(|(xid, _)| *xid == header.xid)?;
-        let (_, order) = self.in_flight.pop_front()?;
+        self.in_flight.front().filter(|(xid, ..)| *xid == header.xid)?;
+        let (.., order) = self.in_flight.pop_front()?;
         let leaves_watch = match header.code {
             Code(0) => true,
             // The node may be created later.
@@ -123,27 +127,33 @@ impl Exchange {
 
     /// The time at which `tick` has something to do.
     pub(super) fn deadline(&self) -> Instant {
-        let ping_at = self.last_sent + self.timeout / 3;
-        let dead_at = self.dead_at();
-        if self.is_pinging {
-            dead_at
-        } else {
-            dead_at.min(ping_at)
+        match (self.dead_at(), self.pinged) {
+            (Some(dead_at), Some(_)) => dead_at,
+            (Some(dead_at), None) => dead_at.min(self.ping_at()),
+            (None, _) => self.ping_at(),
         }
     }
 
-    fn dead_at(&self) -> Instant {
-        self.last_received + self.timeout * 2 / 3
+    fn ping_at(&self) -> Instant {
+        self.last_sent + self.timeout / 3
+    }
+
+    /// The time at which a server that owes an answer is left: early enough that the session's next checks reach another server
+    /// in time.
+    fn dead_at(&self) -> Option<Instant> {
+        let oldest = self.in_flight.front().map(|(_, sent, _)| *sent);
+        let asked = oldest.into_iter().chain(self.pinged).min()?;
+        Some(asked.max(self.last_received) + (self.timeout / 6).max(MIN_SILENCE))
     }
 
     /// Sends a ping if it is time. Returns an error, in words, if the server is silent.
     pub(super) fn tick(&mut self, now: Instant) -> Result<(), &'static str> {
-        if now >= self.dead_at() {
+        if self.dead_at().is_some_and(|dead_at| now >= dead_at) {
             return Err("the server sends nothing");
         }
-        if !self.is_pinging && now >= self.last_sent + self.timeout / 3 {
+        if self.pinged.is_none() && now >= self.ping_at() {
             self.writer.push(&request(xid::PING, opcode::PING, &[]));
-            self.is_pinging = true;
+            self.pinged = Some(now);
             self.last_sent = now;
         }
         Ok(())
@@ -151,7 +161,7 @@ impl Exchange {
 
     /// Ends the requests under way, whose replies are lost.
     pub(super) fn fail(self, cause: &str) {
-        for (_, order) in self.in_flight {
+        for (.., order) in self.in_flight {
             let lost = broken(effect(order.changes), cause);
             // Fails if the caller has given up.
             let _ = order.reply.send(Err(lost));

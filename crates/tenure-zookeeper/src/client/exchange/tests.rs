@@ -110,17 +110,26 @@ async fn a_ping_goes_out_after_a_third_of_the_timeout() {
     let mut fixture = Fixture::new();
     assert_eq!((fixture.deadline(), fixture.tick(2)), (TIMEOUT / 3, Ok(0)));
     assert_eq!(fixture.tick(3), Ok(12));
-    assert_eq!((fixture.deadline(), fixture.tick(5)), (TIMEOUT * 2 / 3, Ok(0)));
-    fixture.receive(5, xid::PING, 1, 0, b"").expect("a reply");
+    assert_eq!((fixture.deadline(), fixture.tick(4)), (TIMEOUT / 2, Ok(0)));
+    fixture.receive(4, xid::PING, 1, 0, b"").expect("a reply");
+    assert_eq!((fixture.deadline(), fixture.tick(6)), (TIMEOUT * 2 / 3, Ok(12)));
+}
+
+#[tokio::test]
+async fn a_server_is_left_that_owes_an_answer() {
+    let mut fixture = Fixture::new();
+    let _answers = [1, 2].map(|_| fixture.send(opcode::SYNC, false, None));
+    assert_eq!((fixture.deadline(), fixture.tick(1)), (TIMEOUT / 6, Ok(0)));
+    // The server is slow, but it answers.
+    fixture.receive(1, 1, 1, 0, b"").expect("a reply");
     assert_eq!(
-        (fixture.deadline(), fixture.tick(6)),
-        (Duration::from_secs(6), Ok(12))
+        (fixture.tick(2), fixture.deadline()),
+        (Ok(0), Duration::from_millis(2500))
     );
-    assert_eq!(fixture.tick(10), Ok(0));
-    assert!(
-        fixture.tick(11).is_err(),
-        "it is silent for two thirds of the timeout"
-    );
+    assert!(fixture.tick(3).is_err());
+    let mut idle = Fixture::new();
+    assert_eq!(idle.tick(4), Ok(12));
+    assert!(idle.tick(6).is_err(), "the ping is not answered");
 }
 
 #[tokio::test]
