@@ -2,13 +2,14 @@
 
 mod case;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use case::{Case, alone, children, key, node_of, shared};
 use tenure_backend::{
-    AcquireReply, Cause, Claim, Effect, Fault, HANDOVER_WINDOW, HolderId, Loss, Mode, Phase, ReleaseRequest,
-    ReleaseTarget,
+    AcquireReply, Cause, Claim, Effect, Fault, HANDOVER_WINDOW, HolderId, Loss, Mode, Phase,
+    ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
 };
 use tenure_servers::Way;
 use tenure_testkit::suite::Fixture;
@@ -17,6 +18,12 @@ use tenure_zookeeper::{Config, StoreUrl, ZookeeperStore};
 
 /// Time limit for what a test waits for.
 const SOON: Duration = Duration::from_secs(10);
+
+/// A claim for two of three permits.
+const PERMITS: Mode = Mode::Permits {
+    take: NonZeroU32::new(2).unwrap(),
+    of: NonZeroU32::new(3).unwrap(),
+};
 
 /// Creates a contender as Curator's mutex does.
 async fn foreign(raw: &Client, case: &Case, name: &str) -> String {
@@ -228,7 +235,7 @@ async fn a_lost_reply_to_a_create_leaves_no_node() {
     let proxy = case.proxy().await;
     let options = "tick_time=500ms&command_timeout=300ms";
     let through = Case {
-        via: Some(proxy.address()),
+        via: vec![proxy.address()],
         options,
         ..case.clone()
     };
@@ -259,7 +266,7 @@ async fn an_unanswered_create_is_withdrawn_after_the_lease() {
     let case = shared().await;
     let proxy = case.proxy().await;
     let through = Case {
-        via: Some(proxy.address()),
+        via: vec![proxy.address()],
         options: "tick_time=500ms&command_timeout=300ms",
         ..case.clone()
     };
@@ -346,6 +353,47 @@ async fn a_polite_request_to_revoke_is_no_loss() {
             false => clients[0].release(&claim).await.freed_it(&claim),
         }
         clients[1].finds_free(&key("k"), Mode::Exclusive).await;
+    }
+}
+
+/// Each claim has two nodes, of which the second one is deleted.
+#[tokio::test]
+async fn a_claim_is_lost_with_any_of_its_nodes() {
+    for (options, mode, folder) in [
+        ("tick_time=500ms&layout=ephemeral", Mode::Exclusive, ""),
+        ("tick_time=500ms", PERMITS, "leases"),
+    ] {
+        let case = Case {
+            options,
+            ..shared().await
+        };
+        let fixture = Fixture::new(case.clone()).await;
+        let (client, raw) = (fixture.client().await, case.raw().await);
+        let [renewed, released, kept] = ["renewed", "released", "kept"].map(key);
+        let renewed = client.holds(&renewed, mode).await;
+        let released = client.holds(&released, mode).await;
+        let kept = client.holds(&kept, mode).await;
+        for claim in [&renewed, &released] {
+            let mut node = case.path(claim.at.key.as_str());
+            if !folder.is_empty() {
+                node = format!("{node}/{folder}");
+                node = format!("{node}/{}", children(&raw, &node).await[1]);
+            }
+            raw.delete(&node, None).await.expect("it is deleted");
+        }
+        let renewals = [&renewed, &kept].map(|claim| RenewRequest::of(claim)).to_vec();
+        let replies = tokio::time::timeout(SOON, client.send_renewals(renewals)).await;
+        let replies = replies.expect("the renewal ends");
+        assert!(
+            matches!(
+                &*replies,
+                [RenewReply::Gone(Loss::Missing), RenewReply::Alive { .. }]
+            ),
+            "{replies:?}"
+        );
+        client.release(&released).await.freed_nothing();
+        client.release(&kept).await.freed_it(&kept);
+        assert_eq!(client.list("", 10).await, []);
     }
 }
 

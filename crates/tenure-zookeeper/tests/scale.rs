@@ -228,7 +228,7 @@ async fn the_end_of_a_session_is_reported_at_once() {
     let case = shared().await;
     let proxy = case.proxy().await;
     let through = Case {
-        via: Some(proxy.address()),
+        via: vec![proxy.address()],
         ..case.clone()
     };
     let client = Fixture::new(through).await.client().await;

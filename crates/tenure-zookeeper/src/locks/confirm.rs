@@ -10,6 +10,12 @@ use super::requests::{MAX_REPEATS, unsettled};
 use super::sessions::marks;
 use super::store::Locks;
 use crate::client::{Code, Outcome, code, is_session_end};
+use crate::error::refused;
+
+/// Whether a transaction was refused because a node was changed or is missing.
+pub(super) fn is_changed(code: Code) -> bool {
+    matches!(code, Code::NO_NODE | Code::BAD_VERSION)
+}
 
 impl Locks {
     /// Proves, by an answer of the leader, that a claim was not evicted. Returns the claim as it is known then; `None` if it was
@@ -23,10 +29,12 @@ impl Locks {
         for _ in 0..MAX_REPEATS {
             match known.spot.session.client.multi(&known.unchanged()).await {
                 Ok(Outcome::Done { .. }) => return Ok(Some(known)),
-                Ok(Outcome::Refused { .. }) => match self.own(id, &known).await? {
-                    Some(own) => known = own,
-                    None => return Ok(None),
-                },
+                Ok(Outcome::Refused { index, code }) => {
+                    match self.own_after(id, &known, (index, code)).await? {
+                        Some(own) => known = own,
+                        None => return Ok(None),
+                    }
+                }
                 Err(error) if is_session_end(&error) => {
                     self.lose(id, placed, Loss::Session);
                     return Ok(None);
@@ -37,7 +45,29 @@ impl Locks {
         Err(unsettled())
     }
 
-    /// Reads a claim whose node was changed or is missing. Returns the claim as it is known then: a polite request of Curator's to
+    /// Reads a claim after a transaction was refused that names its nodes in their order. Returns the claim as it is known then;
+    /// `None` if it was lost, which is recorded. Fails if the claim is not the reason for the refusal.
+    pub(super) async fn own_after(
+        self: &Arc<Self>,
+        id: ClaimId,
+        placed: &Placed,
+        (index, code): (usize, Code),
+    ) -> Result<Option<Placed>, BackendError> {
+        if index >= placed.nodes.len() || !is_changed(code) {
+            return Err(refused(code));
+        }
+        if index == 0 {
+            return self.own(id, placed).await;
+        }
+        // Another program has deleted a part of the claim. In the layout `ephemeral` another client may have that node next.
+        let mut left = placed.clone();
+        left.nodes.remove(index);
+        self.remove(&left).await?;
+        self.lose(id, placed, Loss::Missing);
+        Ok(None)
+    }
+
+    /// Reads a claim whose first node was changed or is missing. Returns the claim as it is known then: a polite request of Curator's to
     /// revoke it changes nothing. `None` if it was lost, which is recorded.
     pub(super) async fn own(
         self: &Arc<Self>,

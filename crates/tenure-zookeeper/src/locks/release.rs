@@ -68,25 +68,17 @@ impl Contenders for Locks {
     async fn unlock(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<bool, BackendError> {
         let mut known = placed.clone();
         for _ in 0..MAX_REPEATS {
-            let client = &known.spot.session.client;
-            let removed = match &*known.deletes() {
-                [Op::Delete(node, version)] => client.delete(node, *version).await,
-                deletes => client.multi(deletes).await.and_then(|outcome| match outcome {
-                    Outcome::Done { .. } => Ok(()),
-                    Outcome::Refused { code, .. } => Err(crate::error::refused(code)),
-                }),
-            };
-            match removed {
-                Ok(()) => return Ok(true),
-                Err(error) if is_session_end(&error) => {
-                    self.lose(id, &known, Loss::Session);
-                    return Ok(false);
-                }
-                Err(error) if matches!(code(&error), Some(Code::NO_NODE | Code::BAD_VERSION)) => {
-                    match self.own(id, &known).await? {
+            match known.spot.session.client.multi(&known.deletes()).await {
+                Ok(Outcome::Done { .. }) => return Ok(true),
+                Ok(Outcome::Refused { index, code }) => {
+                    match self.own_after(id, &known, (index, code)).await? {
                         Some(own) => known = own,
                         None => return Ok(false),
                     }
+                }
+                Err(error) if is_session_end(&error) => {
+                    self.lose(id, &known, Loss::Session);
+                    return Ok(false);
                 }
                 Err(error) => return Err(error),
             }

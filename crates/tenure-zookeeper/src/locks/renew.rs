@@ -7,11 +7,13 @@ use futures_util::future::join_all;
 use tenure_backend::{BackendError, Batch, ClaimId, Effect, Instant, Loss, Mode, RenewReply, RenewRequest};
 use tenure_contenders::{Contenders as _, begin_renewal};
 
+use super::confirm::is_changed;
 use super::names::name;
 use super::placed::Placed;
 use super::requests::delete_all;
 use super::store::Locks;
-use crate::client::{Mode as NodeMode, Op, Outcome, is_session_end};
+use crate::client::{Code, Mode as NodeMode, Op, Outcome, is_session_end};
+use crate::error::refused;
 
 /// The most nodes that one transaction checks: with the longest paths, ZooKeeper still reads it.
 const MAX_CHECKS: usize = 500;
@@ -101,59 +103,63 @@ impl Locks {
 
     /// Renews claims of one session. Returns the replies with the positions of their requests.
     async fn renew_in_session(self: &Arc<Self>, mut renewals: Vec<Renewal>) -> Vec<(usize, RenewReply)> {
-        let mut replies = Vec::new();
-        // Each round that is refused ends or changes at least one claim.
+        let (mut replies, mut changed) = (Vec::new(), Vec::new());
+        // Each round that is refused sets one claim aside, and the last round empties the list.
         while let Some(first) = renewals.first() {
             let session = first.placed.spot.session.clone();
             let checks_of = |renewal: &Renewal| renewal.placed.unchanged();
             let checks: Vec<Op> = renewals.iter().flat_map(checks_of).collect();
             let sent = self.now();
-            match session.client.multi(&checks).await {
+            let error = match session.client.multi(&checks).await {
                 Ok(Outcome::Done { .. }) => {
-                    let renewed = renewals
-                        .iter()
-                        .map(|renewal| (renewal.at, self.renewed(renewal, sent)));
-                    replies.extend(renewed);
-                    return replies;
+                    let renewed = renewals.drain(..);
+                    replies
+                        .extend(renewed.map(|one| (one.at, self.renewed(&one.request, &one.placed, sent))));
+                    continue;
                 }
-                Ok(Outcome::Refused { index, .. }) => {
+                Ok(Outcome::Refused { index, code }) => {
                     let positions = renewals.iter().enumerate();
                     let mut position =
                         positions.flat_map(|(at, renewal)| checks_of(renewal).into_iter().map(move |_| at));
-                    let Some(refused) = position.nth(index) else {
-                        return replies;
-                    };
-                    let mut renewal = renewals.swap_remove(refused);
-                    let id = renewal.request.claim.id;
-                    match self.own(id, &renewal.placed).await {
-                        Ok(Some(own)) => {
-                            renewal.placed = own;
-                            renewals.push(renewal);
+                    match position.nth(index) {
+                        Some(at) if is_changed(code) || code == Code::NO_AUTH => {
+                            changed.push(renewals.swap_remove(at));
+                            continue;
                         }
-                        Ok(None) => replies.push((renewal.at, self.table.gone(id))),
-                        Err(error) => replies.push((renewal.at, RenewReply::Unknown(error))),
+                        _ => refused(code),
                     }
                 }
-                Err(error) => {
-                    let is_end = is_session_end(&error);
-                    replies.extend(renewals.into_iter().map(|renewal| {
-                        let id = renewal.request.claim.id;
-                        if is_end {
-                            self.lose(id, &renewal.placed, Loss::Session);
-                            return (renewal.at, self.table.gone(id));
-                        }
-                        (renewal.at, RenewReply::Unknown(error.clone()))
-                    }));
-                    return replies;
+                Err(error) => error,
+            };
+            let is_end = is_session_end(&error);
+            replies.extend(renewals.drain(..).map(|renewal| {
+                let id = renewal.request.claim.id;
+                if is_end {
+                    self.lose(id, &renewal.placed, Loss::Session);
+                    return (renewal.at, self.table.gone(id));
                 }
-            }
+                (renewal.at, RenewReply::Unknown(error.clone()))
+            }));
         }
+        let alone = changed
+            .iter()
+            .map(async |one| (one.at, self.renew_changed(one).await));
+        replies.extend(join_all(alone).await);
         replies
     }
 
+    /// Renews a claim with a node that was changed, is missing, or must not be read.
+    async fn renew_changed(self: &Arc<Self>, renewal: &Renewal) -> RenewReply {
+        let (id, sent) = (renewal.request.claim.id, self.now());
+        match self.confirm(id, &renewal.placed).await {
+            Ok(Some(placed)) => self.renewed(&renewal.request, &placed, sent),
+            Ok(None) => self.table.gone(id),
+            Err(error) => RenewReply::Unknown(error),
+        }
+    }
+
     /// Renews a claim that was checked by a request which was sent at `sent`.
-    fn renewed(&self, renewal: &Renewal, sent: Instant) -> RenewReply {
-        let Renewal { request, placed, .. } = renewal;
+    fn renewed(&self, request: &RenewRequest, placed: &Placed, sent: Instant) -> RenewReply {
         let id = request.claim.id;
         let asked = self.profile.limits.lease(request.lease);
         let (held_from, lease) = self.lease(placed, asked, sent, placed.granted.is_some());

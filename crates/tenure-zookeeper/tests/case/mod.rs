@@ -31,8 +31,8 @@ fn config(url: &str) -> Config {
 pub(crate) struct Case {
     pub(crate) server: Arc<Mutex<ZooKeeper>>,
     pub(crate) node: String,
-    /// Where clients connect to, if not to the server itself.
-    pub(crate) via: Option<SocketAddr>,
+    /// Where clients connect to; empty for the server itself.
+    pub(crate) via: Vec<SocketAddr>,
     /// Options of the URL.
     pub(crate) options: &'static str,
     /// Whether the case is alone on its server.
@@ -46,15 +46,18 @@ impl Case {
         Case {
             server,
             node,
-            via: None,
+            via: Vec::new(),
             options: "tick_time=500ms",
             restarts,
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        let address = self.via.unwrap_or_else(|| self.server.lock().address());
-        format!("zookeeper://{address}/{}?{}", self.node, self.options)
+        let hosts: Vec<String> = match &*self.via {
+            [] => vec![self.server.lock().address().to_string()],
+            via => via.iter().map(SocketAddr::to_string).collect(),
+        };
+        format!("zookeeper://{}/{}?{}", hosts.join(","), self.node, self.options)
     }
 
     /// The path of a node.
