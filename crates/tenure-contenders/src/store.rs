@@ -154,8 +154,9 @@ pub async fn begin_renewal<S: Contenders>(
     }
     let turn = table.turn(&request.claim).await;
     let downgraded = match table.know(id) {
-        Known::Placed(placed) => store.downgrade(id, &placed).await,
-        Known::Ended | Known::Unplaced { .. } => Ok(()),
+        // The call before this one may have downgraded the claim.
+        Known::Placed(placed) if placed.value().mode != mode => store.downgrade(id, &placed).await,
+        _ => Ok(()),
     };
     table.end_turn(id, turn);
     downgraded.map_err(RenewReply::Unknown)?;

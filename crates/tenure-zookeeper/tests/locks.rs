@@ -356,6 +356,33 @@ async fn a_polite_request_to_revoke_is_no_loss() {
     }
 }
 
+#[tokio::test]
+async fn a_polite_request_to_revoke_does_not_stop_a_downgrade() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, case.raw().await);
+    let held = client.claim(&key("k"), Mode::Write);
+    let write = node_of(&client, &held).await.path;
+    raw.set_data(&write, b"__REVOKE__", None)
+        .await
+        .expect("it is written");
+    client.downgrades(&held).await;
+    let left = children(&raw, &case.path("k")).await;
+    assert!(left[0].contains("__READ__"), "{left:?}");
+}
+
+#[tokio::test]
+async fn two_downgrades_replace_the_node_once() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (client, raw) = (fixture.client().await, case.raw().await);
+    let held = client.holds(&key("k"), Mode::Write).await;
+    tokio::join!(client.downgrades(&held), client.downgrades(&held));
+    let stat = raw.exists(&case.path("k")).await.expect("a reply");
+    // The first node was created, and then replaced.
+    assert_eq!(stat.expect("a node").cversion, 3);
+}
+
 /// Each claim has two nodes, of which the second one is deleted.
 #[tokio::test]
 async fn a_claim_is_lost_with_any_of_its_nodes() {

@@ -10,7 +10,7 @@ use tenure_contenders::{Contenders as _, begin_renewal};
 use super::confirm::is_changed;
 use super::names::name;
 use super::placed::Placed;
-use super::requests::delete_all;
+use super::requests::{MAX_REPEATS, delete_all, unsettled};
 use super::store::Locks;
 use crate::client::{Code, Mode as NodeMode, Op, Outcome, is_session_end};
 use crate::error::refused;
@@ -60,45 +60,56 @@ impl Locks {
         id: ClaimId,
         placed: &Placed,
     ) -> Result<(), BackendError> {
-        let write = &placed.nodes[0];
-        let number = name(write).rsplit_once("__").map_or("", |(_, number)| number);
+        let number = name(&placed.nodes[0])
+            .rsplit_once("__")
+            .map_or("", |(_, number)| number);
         let read = self.names.contender(id, Mode::Read);
         let read = format!("{}/{read}{number}", placed.spot.folder);
         let mut value = placed.value.clone();
         (value.mode, value.granted_at) = (Mode::Read, Some(placed.czxid));
-        let mut ops = placed.deletes();
-        ops.push(Op::Create(
-            read.clone(),
-            value.write().into(),
-            NodeMode::Ephemeral,
-            self.config.acl,
-        ));
         let client = &placed.spot.session.client;
-        match client.multi(&ops).await {
-            Ok(Outcome::Done { zxid, .. }) => {
-                let is_alive = self.table.update(id, placed.czxid, |placed| {
-                    (placed.nodes, placed.version, placed.czxid) = (vec![read.clone()], 0, zxid);
-                    placed.value = value;
-                });
-                if !is_alive {
-                    // If this fails, the withdrawal of the claim finds the node.
-                    let _ = delete_all(client, &[read]).await;
+        let mut known = placed.clone();
+        for _ in 0..MAX_REPEATS {
+            let mut ops = known.deletes();
+            ops.push(Op::Create(
+                read.clone(),
+                value.write().into(),
+                NodeMode::Ephemeral,
+                self.config.acl,
+            ));
+            match client.multi(&ops).await {
+                Ok(Outcome::Done { zxid, .. }) => {
+                    let is_alive = self.table.update(id, known.czxid, |placed| {
+                        (placed.nodes, placed.version, placed.czxid) = (vec![read.clone()], 0, zxid);
+                        placed.value = value;
+                    });
+                    if !is_alive {
+                        // If this fails, the withdrawal of the claim finds the node.
+                        let _ = delete_all(client, &[read]).await;
+                    }
+                    return Ok(());
                 }
-            }
-            Err(error) => {
-                if error.effect() == Effect::Unknown {
-                    self.table.unanswered(id, placed.ends);
+                Ok(Outcome::Refused { index, code }) => {
+                    match self.own_after(id, &known, (index, code)).await? {
+                        // An earlier request was carried out and not answered.
+                        Some(own) if own.nodes[0] == read => {
+                            self.table.update(id, own.czxid, |placed| placed.value = value);
+                            return Ok(());
+                        }
+                        Some(own) => known = own,
+                        // The renewal reports the loss.
+                        None => return Ok(()),
+                    }
                 }
-                return Err(error);
-            }
-            Ok(Outcome::Refused { .. }) => {
-                // An earlier request was carried out and not answered, or the claim is lost.
-                if let Some(own) = self.own(id, placed).await?.filter(|own| own.nodes[0] == read) {
-                    self.table.update(id, own.czxid, |placed| placed.value = value);
+                Err(error) => {
+                    if error.effect() == Effect::Unknown {
+                        self.table.unanswered(id, placed.ends);
+                    }
+                    return Err(error);
                 }
             }
         }
-        Ok(())
+        Err(unsettled())
     }
 
     /// Renews claims of one session. Returns the replies with the positions of their requests.
