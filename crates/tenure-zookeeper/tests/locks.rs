@@ -260,6 +260,33 @@ async fn a_lost_reply_to_a_create_leaves_no_node() {
     }
 }
 
+/// The evictor deletes the node next, and the lock is granted to another client.
+#[tokio::test]
+async fn a_claim_that_is_marked_before_it_is_found_has_ended() {
+    let case = shared().await;
+    let proxy = case.proxy().await;
+    let through = Case {
+        via: vec![proxy.address()],
+        options: "tick_time=500ms&command_timeout=300ms",
+        ..case.clone()
+    };
+    let fixture = Fixture::new(through).await;
+    let (client, raw) = (fixture.client().await, case.raw().await);
+    client.finds_free(&key("k"), Mode::Exclusive).await;
+    let claim = client.fair(&key("k"), Mode::Exclusive);
+    proxy.hold(Way::ToClient);
+    let reply = client.acquire_by(&claim, client.now() + SOON).await;
+    assert_eq!(reply.expect_err("no reply comes").effect(), Effect::Unknown);
+    let node = children(&raw, &case.path("k")).await.remove(0);
+    let mark = format!("tenure1-evicted mutex {} 1 alice", claim.at.id);
+    raw.set_data(&case.path(&format!("k/{node}")), mark.as_bytes(), None)
+        .await
+        .expect("it is written");
+    proxy.cut();
+    proxy.heal();
+    client.has_ended(&claim).await;
+}
+
 /// Other claims keep the session alive, so nothing else would remove the node.
 #[tokio::test]
 async fn an_unanswered_create_is_withdrawn_after_the_lease() {

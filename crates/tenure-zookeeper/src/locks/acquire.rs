@@ -84,7 +84,6 @@ impl Locks {
                 let found = Found {
                     nodes: vec![created.path],
                     czxid: created.czxid,
-                    version: 0,
                 };
                 Ok(Some(self.put(claim, spot, found, sent)))
             }
@@ -101,7 +100,8 @@ impl Locks {
         let placed = Placed {
             spot,
             nodes: found.nodes,
-            version: found.version,
+            // As this client wrote it. A later one may be the mark of an eviction.
+            version: 0,
             czxid: found.czxid,
             value: self.value(claim),
             granted: None,

@@ -98,7 +98,7 @@ impl Locks {
             // A request that was not answered may have replaced the node.
             if let Some(found) = self.find(id, &placed.spot).await? {
                 self.table.answered(id);
-                let stat = (found.czxid, found.version);
+                let stat = (found.czxid, 0);
                 return Ok(Some(self.adopt(id, placed, found.nodes, stat)));
             }
             loss = Some(self.loss(id, placed).await?);

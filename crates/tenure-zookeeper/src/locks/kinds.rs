@@ -60,7 +60,6 @@ impl Locks {
                     let found = Found {
                         nodes: nodes.into(),
                         czxid: zxid,
-                        version: 0,
                     };
                     return Ok(Some(self.put(claim, spot, found, sent)));
                 }

@@ -142,12 +142,8 @@ impl Contenders for Locks {
         let Some((Done::Created(path), czxid)) = done else {
             return Ok(None);
         };
-        let (nodes, version) = (vec![path], 0);
-        let found = Found {
-            nodes,
-            czxid,
-            version,
-        };
+        let nodes = vec![path];
+        let found = Found { nodes, czxid };
         let placed = self.put(claim, spot, found, sent);
         Ok(Some(self.settle(claim, placed, successor.not_after).await))
     }

@@ -37,7 +37,6 @@ pub(super) fn placed_but(error: BackendError) -> BackendError {
 pub(super) struct Found {
     pub(super) nodes: Vec<String>,
     pub(super) czxid: i64,
-    pub(super) version: i32,
 }
 
 impl Locks {
@@ -129,12 +128,8 @@ impl Locks {
             let Some(first) = nodes.first() else { continue };
             match client.get_data(first).await {
                 Ok((_, stat)) if stat.ephemeral_owner == spot.session.id => {
-                    let (czxid, version) = (stat.czxid, stat.version);
-                    return Ok(Some(Found {
-                        nodes,
-                        czxid,
-                        version,
-                    }));
+                    let czxid = stat.czxid;
+                    return Ok(Some(Found { nodes, czxid }));
                 }
                 Ok(_) => {}
                 Err(error) if code(&error) == Some(Code::NO_NODE) => {}
