@@ -260,6 +260,36 @@ async fn a_lost_reply_to_a_create_leaves_no_node() {
     }
 }
 
+#[tokio::test]
+async fn a_lost_reply_to_a_take_is_found_by_the_next_poll() {
+    let case = shared().await;
+    let proxy = case.proxy().await;
+    let through = Case {
+        via: vec![proxy.address()],
+        ..case.clone()
+    };
+    let fixture = Fixture::new(through).await;
+    let (client, raw) = (fixture.client().await, case.raw().await);
+    // Creates the folders.
+    client.finds_free(&key("k"), PERMITS).await;
+    let leases = case.path("k/leases");
+    let mut taken = raw.get_children_watched(&leases).await.expect("children").2;
+    let claim = client.fair(&key("k"), PERMITS);
+    // The reply to the last request is under way when the connection breaks.
+    proxy.delay(Way::ToClient, Duration::from_millis(500));
+    let cut = async {
+        taken.fired().await;
+        proxy.cut();
+    };
+    let (reply, ()) = tokio::join!(client.acquire_by(&claim, client.now() + SOON), cut);
+    assert_eq!(reply.expect_err("the reply is lost").effect(), Effect::Unknown);
+    proxy.heal();
+    client.granted(&claim).await;
+    assert_eq!(children(&raw, &leases).await.len(), 2);
+    client.release(&claim).await.freed_it(&claim);
+    assert_eq!(children(&raw, &leases).await, [""; 0]);
+}
+
 /// The evictor deletes the node next, and the lock is granted to another client.
 #[tokio::test]
 async fn a_claim_that_is_marked_before_it_is_found_has_ended() {

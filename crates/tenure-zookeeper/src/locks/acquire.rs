@@ -132,11 +132,11 @@ impl Locks {
         self.conclude(claim, placed, standing).await
     }
 
-    /// Asks for the state of a claim that has its node, which restarts its lease.
+    /// Asks for the state of a claim that has its node. That restarts the claim's lease.
     async fn poll(self: &Arc<Self>, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
-        let standing = match placed.granted {
-            Some(_) => Some(Standing::Granted),
-            None => self.look(claim, &placed.spot, Some(&placed)).await?,
+        let standing = match placed.granted.is_some() || placed.has_permits() {
+            true => Some(Standing::Granted),
+            false => self.look(claim, &placed.spot, Some(&placed)).await?,
         };
         self.conclude(claim, placed, standing).await
     }
@@ -172,7 +172,7 @@ impl Locks {
             }
         }
         if let Mode::Permits { take, .. } = claim.mode
-            && placed.granted.is_none()
+            && !placed.has_permits()
         {
             match self.take(claim, &placed, take).await? {
                 Some(taken) => placed = taken,

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Instant, TokenRange};
+use tenure_backend::{Instant, Mode, TokenRange};
 use tenure_contenders::Value;
 
+use super::names::parent;
 use super::sessions::Session;
 use crate::client::Op;
 
@@ -51,6 +52,11 @@ impl Placed {
         nodes
             .map(|(at, node)| Op::Check(node.clone(), self.version_of(at)))
             .collect()
+    }
+
+    /// Whether the nodes are permits: they lie outside the folder in which the claims of a semaphore queue.
+    pub(super) fn has_permits(&self) -> bool {
+        matches!(self.value.mode, Mode::Permits { .. }) && parent(&self.nodes[0]) != self.spot.folder
     }
 
     /// Deletes the nodes, if the claim was not evicted.
