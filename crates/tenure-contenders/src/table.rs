@@ -159,10 +159,16 @@ impl<P: Placed> Table<P> {
         turn.lock_owned().await
     }
 
-    /// Ends a turn. Forgets the claim if there is nothing to know about it, and no other call waits for its turn.
+    /// Ends a turn. Leaves the claim's spot unless its record is there, or may be there. Forgets the claim if there is nothing to
+    /// know about it, and no other call waits for its turn.
     pub fn end_turn(&self, id: ClaimId, turn: OwnedMutexGuard<()>) {
         let mut state = self.state.lock();
         drop(turn);
+        if let Some(entry) = state.claims.get_mut(&id)
+            && entry.ends().is_none()
+        {
+            entry.leave();
+        }
         let is_unused = |entry: &Entry<P>| entry.spot.is_none() && Arc::strong_count(&entry.turn) == 1;
         if state.claims.get(&id).is_some_and(is_unused) {
             state.claims.remove(&id);

@@ -71,10 +71,18 @@ fn record(place: &Place, ends: Instant) -> Record {
 /// A table with a claim whose spot is reserved.
 async fn reserved() -> (Table<Record>, ClaimId, Place) {
     let (table, place, id) = (Table::default(), Place::default(), claim().id);
-    let turn = table.turn(&claim()).await;
+    let _turn = table.turn(&claim()).await;
     table.reserve(id, &place);
-    table.end_turn(id, turn);
     (table, id, place)
+}
+
+#[tokio::test]
+async fn a_claim_that_was_not_placed_is_forgotten() {
+    let (table, id, place) = reserved().await;
+    let turn = table.turn(&claim()).await;
+    table.end_turn(id, turn);
+    assert_eq!((table.locks_at(|_| true), place.times_left()), (vec![], 1));
+    assert_eq!(table.lock_of(id), None);
 }
 
 #[tokio::test]
