@@ -522,6 +522,36 @@ async fn an_eviction_works_without_a_bell() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_opened_holds_up_no_other_acquire() {
+    let case = shared().await;
+    let [first, second] = [case.proxy().await, case.proxy().await];
+    let through = Case {
+        via: vec![first.address(), second.address()],
+        options: "tick_time=500ms&connect_timeout=6s",
+        ..case.clone()
+    };
+    let client = Fixture::new(through).await.client().await;
+    let claim = |name: &str, seconds: u64| {
+        client.claim_as(&key(name), Mode::Exclusive, |claim| {
+            claim.lease = Duration::from_secs(seconds);
+        })
+    };
+    // The open session moves to the second host. A further one begins at the first, which does not answer.
+    first.refuse();
+    client.granted(&claim("a", 30)).await;
+    first.heal();
+    first.hold(Way::ToClient);
+    let (slow, quick) = (claim("b", 20), claim("c", 30));
+    let quickly = async {
+        let started = Instant::now();
+        client.granted(&quick).await;
+        started.elapsed()
+    };
+    let (_, took) = tokio::join!(client.granted(&slow), quickly);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test]
 async fn the_examination_compares_the_servers_tick() {
     let case = shared().await;
     let address = case.server.lock().address();

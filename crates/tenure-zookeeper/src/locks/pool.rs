@@ -33,17 +33,34 @@ impl Locks {
         lease: Duration,
         folder: String,
     ) -> Result<Spot, BackendError> {
+        let reserve = |session: &Arc<Session>| {
+            let (session, folder) = (session.clone(), folder.clone());
+            let spot = Spot { session, folder };
+            self.table.reserve(id, &spot);
+            spot
+        };
+        // With the pool locked, so that no other call replaces the session as unused.
+        let of_this_length = |session: &&Arc<Session>| session.asked == lease;
+        let open = self
+            .fresh(&self.sessions.pool.lock())
+            .find(of_this_length)
+            .map(reserve);
+        if let Some(spot) = open {
+            return Ok(spot);
+        }
         let _choosing = self.sessions.choosing.lock().await;
-        let session = self.session(lease).await?;
-        let spot = Spot { session, folder };
-        self.table.reserve(id, &spot);
-        Ok(spot)
+        Ok(reserve(&self.session(lease).await?))
+    }
+
+    /// The sessions that new claims may use.
+    fn fresh<'a>(&self, pool: &'a [Arc<Session>]) -> impl Iterator<Item = &'a Arc<Session>> {
+        let (now, tick) = (self.now(), self.config.tick_time);
+        pool.iter().filter(move |session| session.is_fresh(now, tick))
     }
 
     /// A session for requests that belong to no claim.
     pub(super) async fn any_session(self: &Arc<Self>) -> Result<Arc<Session>, BackendError> {
-        let is_fresh = |session: &&Arc<Session>| session.is_fresh(self.now(), self.config.tick_time);
-        let open = self.sessions.pool.lock().iter().find(is_fresh).cloned();
+        let open = self.fresh(&self.sessions.pool.lock()).next().cloned();
         match open {
             Some(session) => Ok(session),
             None => {
@@ -97,15 +114,13 @@ impl Locks {
     fn choose(&self, lease: Duration) -> Option<Arc<Session>> {
         let mut pool = self.sessions.pool.lock();
         pool.retain(|session| session.is_alive());
-        let (now, tick) = (self.now(), self.config.tick_time);
-        let fresh = || pool.iter().filter(|session| session.is_fresh(now, tick));
-        if let Some(session) = fresh().find(|session| session.asked == lease) {
+        if let Some(session) = self.fresh(&pool).find(|session| session.asked == lease) {
             return Some(session.clone());
         }
         if pool.len() < MAX_SESSIONS {
             return None;
         }
-        let longer = fresh().filter(|session| session.asked > lease);
+        let longer = self.fresh(&pool).filter(|session| session.asked > lease);
         if let Some(session) = longer.min_by_key(|session| session.asked) {
             return Some(session.clone());
         }
