@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use case::{Case, alone, children, key, node_of, shared};
 use tenure_backend::{
-    AcquireReply, Cause, Claim, Effect, Fault, HANDOVER_WINDOW, HolderId, Loss, Mode, Phase,
+    AcquireReply, Cause, Claim, Effect, Fairness, Fault, HANDOVER_WINDOW, HolderId, Loss, Mode, Phase,
     ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
 };
 use tenure_servers::Way;
@@ -591,4 +591,34 @@ async fn a_closed_store_leaves_its_session_to_expire() {
     other
         .granted_within(&other.claim(&key("k"), Mode::Exclusive), SOON)
         .await;
+}
+
+/// A late node of a withdrawn claim is looked for once more, but not after the store was closed.
+#[tokio::test]
+async fn a_withdrawal_keeps_no_session_of_a_closed_store() {
+    let case = shared().await;
+    let proxy = case.proxy().await;
+    let through = Case {
+        via: vec![proxy.address()],
+        options: "tick_time=500ms&command_timeout=300ms",
+        ..case.clone()
+    };
+    let (client, raw) = (Fixture::new(through).await.client().await, case.raw().await);
+    let claim = |name: &str| {
+        client.claim_as(&key(name), Mode::Exclusive, |claim| {
+            (claim.lease, claim.fairness) = (Duration::from_secs(6), Fairness::Fifo);
+        })
+    };
+    let [kept, withdrawn] = ["kept", "withdrawn"].map(claim);
+    let node = node_of(&client, &kept).await.path;
+    let mut ended = raw.get_children_watched(&node).await.expect("children").2;
+    proxy.hold(Way::ToClient);
+    let reply = client.acquire_by(&withdrawn, client.now() + SOON).await;
+    assert_eq!(reply.expect_err("no reply comes").effect(), Effect::Unknown);
+    proxy.cut();
+    proxy.heal();
+    client.withdraw(&withdrawn).await;
+    client.backend().clone().close().await.expect("it closes");
+    let ended = tokio::time::timeout(SOON, ended.fired()).await;
+    assert_eq!(ended, Ok(Event::Deleted));
 }

@@ -87,19 +87,28 @@ impl Locks {
         self.create_bell(&session).await?;
         let (heard, is_heard) = watch::channel(false);
         // `Sessions::close` waits for this, after the table was closed.
-        let mut tasks = self.sessions.tasks.lock();
+        let tasks = self.sessions.tasks.lock();
         if self.table.is_closed() {
             return Err(BackendError::closed());
         }
         self.sessions.pool.lock().push(session.clone());
-        // Forgets those of sessions that have ended.
-        while tasks.try_join_next().is_some() {}
+        drop(tasks);
         let keep = session
             .clone()
             .keep(self.clock.clone(), self.config.tick_time, is_heard);
-        tasks.spawn(keep);
-        tasks.spawn(listen(Arc::downgrade(self), session.clone(), heard));
+        self.spawn(keep);
+        self.spawn(listen(Arc::downgrade(self), session.clone(), heard));
         Ok(session)
+    }
+
+    /// Runs a task until the store is closed. The task may keep a session alive.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.sessions.tasks.lock();
+        // Forgets those that have ended.
+        while tasks.try_join_next().is_some() {}
+        if !self.table.is_closed() {
+            tasks.spawn(task);
+        }
     }
 
     /// A session of this length that is not fresh. Its requests wait for the next connection.

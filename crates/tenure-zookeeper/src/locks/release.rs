@@ -90,20 +90,19 @@ impl Contenders for Locks {
         delete_all(&placed.spot.session.client, &placed.nodes).await
     }
 
-    /// Looks for them again a session's timeout later: a leader that has lost its majority does not know of all requests.
+    /// Looks for the claim's nodes again a session's timeout later: a leader that has lost its majority does not know of all
+    /// requests.
     async fn withdraw(self: &Arc<Self>, id: ClaimId, spot: &Spot) -> Result<bool, BackendError> {
         let was_there = match self.remove_found(id, spot).await {
             Err(error) if is_session_end(&error) => return Ok(false),
             removed => removed?,
         };
         let (locks, spot) = (Arc::downgrade(self), spot.clone());
-        tokio::spawn(async move {
+        self.spawn(async move {
             loop {
                 // sleep: until a late request has ended.
                 sleep(spot.session.timeout()).await;
-                let Some(locks) = locks.upgrade().filter(|locks| !locks.table.is_closed()) else {
-                    return;
-                };
+                let Some(locks) = locks.upgrade() else { return };
                 match locks.remove_found(id, &spot).await {
                     Err(error) if !is_session_end(&error) => {}
                     _ => return,
