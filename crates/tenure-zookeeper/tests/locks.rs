@@ -552,6 +552,25 @@ async fn a_session_that_is_opened_holds_up_no_other_acquire() {
 }
 
 #[tokio::test]
+async fn a_listing_leaves_out_what_its_user_must_not_read() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let client = fixture.client().await;
+    client.holds(&key("k"), Mode::Exclusive).await;
+    let url = StoreUrl::parse(&format!(
+        "zookeeper://ada:s3cr3t@{}",
+        case.server.lock().address()
+    ));
+    let config = Config::from_url(&url.expect("a URL")).expect("settings");
+    let other = Client::connect(config, SOON).await.expect("a session");
+    let secret = case.path("secret");
+    let created = other.create(&secret, b"", NodeMode::Ephemeral, Acl::Creator);
+    created.await.expect("a node");
+    let listed = client.list("", 10).await;
+    assert_eq!(listed.len(), 1, "{listed:?}");
+}
+
+#[tokio::test]
 async fn the_examination_compares_the_servers_tick() {
     let case = shared().await;
     let address = case.server.lock().address();

@@ -95,15 +95,19 @@ impl Locks {
     /// The paths of the locks with contenders, at or below a node.
     async fn locks_below(&self, client: &Client, top: String) -> Result<BTreeSet<String>, BackendError> {
         let mut locks = BTreeSet::new();
-        let mut unread = vec![top];
+        let mut unread = vec![top.clone()];
         while !unread.is_empty() {
             let rest = unread.split_off(unread.len().min(MAX_READS));
             let read = unread.iter().map(async |path| {
                 let node = if path.is_empty() { "/" } else { path };
                 match client.get_children(node).await {
                     Ok((children, stat)) => Ok((children, stat.ephemeral_owner != 0)),
-                    Err(error) if code(&error) == Some(Code::NO_NODE) => Ok((Vec::new(), false)),
-                    Err(error) => Err(error),
+                    Err(error) => match code(&error) {
+                        Some(Code::NO_NODE) => Ok((Vec::new(), false)),
+                        // A node of another program.
+                        Some(Code::NO_AUTH) if *path != top => Ok((Vec::new(), false)),
+                        _ => Err(error),
+                    },
                 }
             });
             let read: Vec<(Vec<String>, bool)> = try_join_all(read).await?;
