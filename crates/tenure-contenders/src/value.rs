@@ -89,7 +89,7 @@ impl Value {
         self.text.clone().filter(|_| !self.is_evicted)
     }
 
-    /// Who evicts the claim, if that is known.
+    /// The evictor of the claim, if it is known.
     #[must_use]
     pub fn evictor(&self) -> Option<Arc<str>> {
         self.text.clone().filter(|_| self.is_evicted)

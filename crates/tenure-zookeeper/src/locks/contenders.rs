@@ -1,4 +1,4 @@
-//! Who of a lock's contenders holds it: decided from the names of their nodes alone, in the order of their numbers.
+//! Which of a lock's contenders holds it: decided from the names of their nodes alone, in the order of their numbers.
 
 use tenure_backend::{Kind, Mode};
 
