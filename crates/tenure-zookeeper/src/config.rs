@@ -91,7 +91,7 @@ impl Config {
         Ok(Config {
             hosts: hosts.map(|host| host.with_default_port(PORT)).collect(),
             login,
-            path: url.path().to_owned(),
+            path: url.path().trim_end_matches('/').to_owned(),
             connect_timeout: options
                 .duration("connect_timeout")
                 .unwrap_or(Duration::from_secs(5)),
@@ -155,7 +155,7 @@ impl Config {
         self.layout
     }
 
-    /// The path of the node that all locks are below, without the slash at its start; empty for the root.
+    /// The path of the node that all locks are below, without slashes at its ends; empty for the root.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -185,6 +185,8 @@ mod tests {
             (read.connect_timeout, read.command_timeout),
             (Duration::from_secs(1), Duration::from_millis(250))
         );
+        let slash = config("zookeeper://a/locks/").expect("it makes sense");
+        assert_eq!(slash.path(), "locks");
         let usual = config("zookeepers://a?ca=/ca.pem").expect("it makes sense");
         assert_eq!(
             (usual.connect_timeout, usual.command_timeout),
