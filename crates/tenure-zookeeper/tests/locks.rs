@@ -440,12 +440,13 @@ async fn two_downgrades_replace_the_node_once() {
     assert_eq!(stat.expect("a node").cversion, 3);
 }
 
-/// Each claim has two nodes, of which the second one is deleted.
+/// Each claim has two nodes, of which one is deleted.
 #[tokio::test]
 async fn a_claim_is_lost_with_any_of_its_nodes() {
-    for (options, mode, folder) in [
-        ("tick_time=500ms&layout=ephemeral", Mode::Exclusive, ""),
-        ("tick_time=500ms", PERMITS, "leases"),
+    for (options, mode, deleted) in [
+        ("tick_time=500ms&layout=ephemeral", Mode::Exclusive, None),
+        ("tick_time=500ms", PERMITS, Some(0)),
+        ("tick_time=500ms", PERMITS, Some(1)),
     ] {
         let case = Case {
             options,
@@ -459,9 +460,9 @@ async fn a_claim_is_lost_with_any_of_its_nodes() {
         let kept = client.holds(&kept, mode).await;
         for claim in [&renewed, &released] {
             let mut node = case.path(claim.at.key.as_str());
-            if !folder.is_empty() {
-                node = format!("{node}/{folder}");
-                node = format!("{node}/{}", children(&raw, &node).await[1]);
+            if let Some(permit) = deleted {
+                node += "/leases";
+                node = format!("{node}/{}", children(&raw, &node).await[permit]);
             }
             raw.delete(&node, None).await.expect("it is deleted");
         }

@@ -6,7 +6,7 @@ use tenure_backend::{BackendError, ClaimId, Loss};
 use tenure_contenders::{Contenders as _, Value, remove_after_cooldown};
 
 use super::placed::Placed;
-use super::requests::{MAX_REPEATS, unsettled};
+use super::requests::{MAX_REPEATS, delete_all, unsettled};
 use super::sessions::marks;
 use super::store::Locks;
 use crate::client::{Code, Outcome, code, is_session_end};
@@ -98,8 +98,12 @@ impl Locks {
             // A request that was not answered may have replaced the node.
             if let Some(found) = self.find(id, &placed.spot).await? {
                 self.table.answered(id);
-                let stat = (found.czxid, 0);
-                return Ok(Some(self.adopt(id, placed, found.nodes, stat)));
+                if found.czxid != placed.czxid {
+                    let stat = (found.czxid, 0);
+                    return Ok(Some(self.adopt(id, placed, found.nodes, stat)));
+                }
+                // The other permits of a claim of which another program has deleted the first one.
+                delete_all(&session.client, &found.nodes).await?;
             }
             loss = Some(self.loss(id, placed).await?);
         }
