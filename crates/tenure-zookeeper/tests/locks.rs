@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use case::{Case, alone, children, key, node_of, shared};
 use tenure_backend::{
-    AcquireReply, Cause, Claim, Effect, Fairness, Fault, HANDOVER_WINDOW, HolderId, Loss, Mode, Phase,
-    ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
+    AcquireReply, Cause, Claim, Effect, Fault, HANDOVER_WINDOW, HolderId, Loss, Mode, Phase, ReleaseRequest,
+    ReleaseTarget, RenewReply, RenewRequest,
 };
 use tenure_servers::Way;
 use tenure_testkit::suite::Fixture;
@@ -258,63 +258,6 @@ async fn a_lost_reply_to_a_create_leaves_no_node() {
         client.withdraw(&claim).await.freed_it(&claim);
         assert_eq!(children(&raw, &case.path("k")).await, [""; 0]);
     }
-}
-
-#[tokio::test]
-async fn a_lost_reply_to_a_take_is_found_by_the_next_poll() {
-    let case = shared().await;
-    let proxy = case.proxy().await;
-    let through = Case {
-        via: vec![proxy.address()],
-        ..case.clone()
-    };
-    let fixture = Fixture::new(through).await;
-    let (client, raw) = (fixture.client().await, case.raw().await);
-    // Creates the folders.
-    client.finds_free(&key("k"), PERMITS).await;
-    let leases = case.path("k/leases");
-    let mut taken = raw.get_children_watched(&leases).await.expect("children").2;
-    let claim = client.fair(&key("k"), PERMITS);
-    // The reply to the last request is under way when the connection breaks.
-    proxy.delay(Way::ToClient, Duration::from_millis(500));
-    let cut = async {
-        taken.fired().await;
-        proxy.cut();
-    };
-    let (reply, ()) = tokio::join!(client.acquire_by(&claim, client.now() + SOON), cut);
-    assert_eq!(reply.expect_err("the reply is lost").effect(), Effect::Unknown);
-    proxy.heal();
-    client.granted(&claim).await;
-    assert_eq!(children(&raw, &leases).await.len(), 2);
-    client.release(&claim).await.freed_it(&claim);
-    assert_eq!(children(&raw, &leases).await, [""; 0]);
-}
-
-/// The evictor deletes the node next, and the lock is granted to another client.
-#[tokio::test]
-async fn a_claim_that_is_marked_before_it_is_found_has_ended() {
-    let case = shared().await;
-    let proxy = case.proxy().await;
-    let through = Case {
-        via: vec![proxy.address()],
-        options: "tick_time=500ms&command_timeout=300ms",
-        ..case.clone()
-    };
-    let fixture = Fixture::new(through).await;
-    let (client, raw) = (fixture.client().await, case.raw().await);
-    client.finds_free(&key("k"), Mode::Exclusive).await;
-    let claim = client.fair(&key("k"), Mode::Exclusive);
-    proxy.hold(Way::ToClient);
-    let reply = client.acquire_by(&claim, client.now() + SOON).await;
-    assert_eq!(reply.expect_err("no reply comes").effect(), Effect::Unknown);
-    let node = children(&raw, &case.path("k")).await.remove(0);
-    let mark = format!("tenure1-evicted mutex {} 1 alice", claim.at.id);
-    raw.set_data(&case.path(&format!("k/{node}")), mark.as_bytes(), None)
-        .await
-        .expect("it is written");
-    proxy.cut();
-    proxy.heal();
-    client.has_ended(&claim).await;
 }
 
 /// Other claims keep the session alive, so nothing else would remove the node.
@@ -611,34 +554,4 @@ async fn a_closed_store_leaves_its_session_to_expire() {
     other
         .granted_within(&other.claim(&key("k"), Mode::Exclusive), SOON)
         .await;
-}
-
-/// A late node of a withdrawn claim is looked for once more, but not after the store was closed.
-#[tokio::test]
-async fn a_withdrawal_keeps_no_session_of_a_closed_store() {
-    let case = shared().await;
-    let proxy = case.proxy().await;
-    let through = Case {
-        via: vec![proxy.address()],
-        options: "tick_time=500ms&command_timeout=300ms",
-        ..case.clone()
-    };
-    let (client, raw) = (Fixture::new(through).await.client().await, case.raw().await);
-    let claim = |name: &str| {
-        client.claim_as(&key(name), Mode::Exclusive, |claim| {
-            (claim.lease, claim.fairness) = (Duration::from_secs(6), Fairness::Fifo);
-        })
-    };
-    let [kept, withdrawn] = ["kept", "withdrawn"].map(claim);
-    let node = node_of(&client, &kept).await.path;
-    let mut ended = raw.get_children_watched(&node).await.expect("children").2;
-    proxy.hold(Way::ToClient);
-    let reply = client.acquire_by(&withdrawn, client.now() + SOON).await;
-    assert_eq!(reply.expect_err("no reply comes").effect(), Effect::Unknown);
-    proxy.cut();
-    proxy.heal();
-    client.withdraw(&withdrawn).await;
-    client.backend().clone().close().await.expect("it closes");
-    let ended = tokio::time::timeout(SOON, ended.fired()).await;
-    assert_eq!(ended, Ok(Event::Deleted));
 }
