@@ -20,6 +20,9 @@ const MAX_PENDING: usize = 256 << 10;
 /// The shortest silence after which a server that owes an answer is left.
 const MIN_SILENCE: Duration = Duration::from_millis(500);
 
+/// The longest such silence: requests wait for it, however long their session's timeout.
+const MAX_SILENCE: Duration = Duration::from_secs(10);
+
 /// The requests under way on one connection.
 pub(super) struct Exchange {
     pub(super) writer: FrameWriter,
@@ -143,7 +146,7 @@ impl Exchange {
     fn dead_at(&self) -> Option<Instant> {
         let oldest = self.in_flight.front().map(|(_, sent, _)| *sent);
         let asked = oldest.into_iter().chain(self.pinged).min()?;
-        Some(asked.max(self.last_received) + (self.timeout / 6).max(MIN_SILENCE))
+        Some(asked.max(self.last_received) + (self.timeout / 6).clamp(MIN_SILENCE, MAX_SILENCE))
     }
 
     /// Sends a ping if it is time. Returns an error, in words, if the server is silent.
