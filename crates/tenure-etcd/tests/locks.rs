@@ -399,6 +399,36 @@ async fn a_holder_removes_its_key_if_its_evictor_died() {
         .await;
 }
 
+/// A lease that other claims keep alive would keep the notes of all evictions.
+#[tokio::test]
+async fn a_holder_that_knows_of_its_eviction_removes_the_note() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case));
+    let kept = clients[0].claim(&key("kept"), Mode::Exclusive);
+    clients[0].granted(&kept).await;
+    let claim = clients[0].claim(&key("k"), Mode::Exclusive);
+    clients[0].granted(&claim).await;
+    let evicted = clients[1].send_release(ReleaseRequest {
+        target: ReleaseTarget::All(key("k")),
+        cause: Cause::Evicted {
+            by: Some("alice".into()),
+        },
+        successor: None,
+        cooldown: Duration::ZERO,
+    });
+    evicted.await.freed_it(&claim);
+    let by = Some("alice".into());
+    assert_eq!(
+        clients[0].is_gone(&claim, Phase::Granted).await,
+        Loss::Evicted { by }
+    );
+    let folder = format!("\u{1}tenure/{}/", claim.at.id.client());
+    let found = raw.range(RangeRequest::prefix(folder)).await.expect("a reply");
+    assert_eq!(found.kvs.len(), 1, "only the bell of the lease: {:?}", found.kvs);
+    clients[0].release(&kept).await.freed_it(&kept);
+}
+
 /// Its place is the lock's name on its lease.
 #[tokio::test]
 async fn an_evicted_claim_gives_its_place_back() {

@@ -9,7 +9,7 @@ use super::contenders::value_of;
 use super::leases::{Kept, Lease};
 use super::names;
 use super::placed::Placed;
-use super::requests::{Reply, read, txn};
+use super::requests::{Reply, delete, read, txn};
 use super::store::Locks;
 use crate::client::{KeyValue, Op, RangeRequest};
 
@@ -107,8 +107,18 @@ impl Locks {
     /// Finds out why a claim was lost: its key or its note names the evictor.
     pub(super) async fn loss(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<Loss, BackendError> {
         let note = names::note(id.client(), placed.spot.lease.id, id.number());
-        let reads = vec![read(&*placed.spot.key), read(note)];
+        let reads = vec![read(&*placed.spot.key), read(&*note)];
         let found = txn(&self.client, Vec::new(), reads, Vec::new()).await?;
+        if found.first(1).is_some() {
+            // Without this, notes would stay for as long as the lease is kept alive. If it fails, this one stays.
+            let _ = txn(
+                &self.client,
+                Vec::new(),
+                vec![delete(note.as_bytes())],
+                Vec::new(),
+            )
+            .await;
+        }
         for kv in found.reads.into_iter().flatten() {
             let mark = Value::read(&kv.value).filter(|mark| mark.is_evicted && mark.id == id);
             let Some(mark) = mark else { continue };

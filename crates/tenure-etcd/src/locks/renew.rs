@@ -30,8 +30,12 @@ impl Locks {
         let mut replies: HashMap<usize, RenewReply> = HashMap::new();
         let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Renewal>)> = HashMap::new();
         let count = batch.len();
-        for (at, request) in batch.into_iter().enumerate() {
-            match begin_renewal(&self, &request).await {
+        // Side by side: a downgrade delays no other.
+        let begun = batch
+            .into_iter()
+            .map(async |request| (begin_renewal(&self, &request).await, request));
+        for (at, (begun, request)) in join_all(begun).await.into_iter().enumerate() {
+            match begun {
                 Ok(placed) => {
                     let lease = placed.spot.lease.clone();
                     let (_, renewals) = by_lease.entry(lease.id).or_insert_with(|| (lease, Vec::new()));
@@ -101,12 +105,11 @@ impl Locks {
                 self.table.gone(id)
             }),
             Ok(Some(Confirmed { kept, reply, .. })) => {
-                let mut replies = Vec::new();
-                for (read, renewal) in renewals.iter().enumerate() {
+                let renewed = renewals.iter().enumerate().map(async |(read, renewal)| {
                     let renewed = self.renewed(renewal, kept, reply.first(read)).await;
-                    replies.push((renewal.at, renewed.unwrap_or_else(RenewReply::Unknown)));
-                }
-                replies
+                    (renewal.at, renewed.unwrap_or_else(RenewReply::Unknown))
+                });
+                join_all(renewed).await
             }
         }
     }

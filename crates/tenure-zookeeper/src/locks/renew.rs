@@ -31,8 +31,12 @@ impl Locks {
         let mut replies: HashMap<usize, RenewReply> = HashMap::new();
         let mut by_session: HashMap<i64, Vec<Renewal>> = HashMap::new();
         let count = batch.len();
-        for (at, request) in batch.into_iter().enumerate() {
-            match begin_renewal(&self, &request).await {
+        // Side by side: a downgrade delays no other.
+        let begun = batch
+            .into_iter()
+            .map(async |request| (begin_renewal(&self, &request).await, request));
+        for (at, (begun, request)) in join_all(begun).await.into_iter().enumerate() {
+            match begun {
                 Ok(placed) => {
                     let renewals = by_session.entry(placed.spot.session.id).or_default();
                     renewals.push(Renewal { at, request, placed });
