@@ -95,7 +95,8 @@ async fn a_grant_is_on_the_acknowledging_replica_when_it_returns() {
 async fn a_grant_that_no_replica_acknowledges_is_refused() {
     let mut group = start();
     // Long enough for a replica on a busy machine to acknowledge the first grant.
-    let store = store(&group.servers()[0], "replicas=1&replica_wait=500ms").await;
+    let store = store(&group.servers()[0], "replicas=1&replica_wait=1s").await;
+    wait_until(|| has_acknowledged_replicas(&group.servers()[0]));
     let [held, unfair, successor] = [0, 1, 2].map(|number| claim("held", 1, number));
     assert!(is_granted(&acquire(&store, &held).await));
     // Waits until the replicas have acknowledged the earlier writes, which must not count for later ones.
@@ -109,7 +110,7 @@ async fn a_grant_that_no_replica_acknowledges_is_refused() {
     assert_error(
         &refused,
         NOT_ACKNOWLEDGED,
-        "0 of 1 replicas acknowledged the lock within 500ms",
+        "0 of 1 replicas acknowledged the lock within 1s",
     );
     // The master has granted the claim. Without an acknowledgement, a poll of it fails too.
     let polled = acquire(&store, &claim("other", 1, 3))
