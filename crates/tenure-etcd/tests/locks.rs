@@ -439,7 +439,7 @@ async fn an_evicted_claim_gives_its_place_back() {
         let claim = client.fair(&key("k"), Mode::Exclusive);
         client.acquire(&claim).await;
         client.granted_soon(&claim).await;
-        // sleep: the client looks every 250 ms for places to give back.
+        // sleep: every 250 ms the client gives back the places of claims that have ended.
         tokio::time::sleep(Duration::from_millis(400)).await;
         let (evidence, _) = key_of(&raw, &client, &claim).await;
         mark(&raw, &evidence, &claim).await;

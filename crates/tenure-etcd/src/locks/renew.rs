@@ -30,7 +30,7 @@ impl Locks {
         let mut replies: HashMap<usize, RenewReply> = HashMap::new();
         let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Renewal>)> = HashMap::new();
         let count = batch.len();
-        // Side by side: a downgrade delays no other.
+        // Side by side, so that the times that downgrades take do not add up.
         let begun = batch
             .into_iter()
             .map(async |request| (begin_renewal(&self, &request).await, request));
