@@ -21,7 +21,7 @@ mod watched;
 
 pub use escape::{Character, escape, unescape};
 pub use release::release;
-pub use store::{Contender, Contenders, begin_renewal, end_claims, remove_after_cooldown};
+pub use store::{Contender, Contenders, begin_renewal, end_claims, placed_but, remove_after_cooldown};
 pub use table::{Known, Placed, Spot, Table};
 pub use value::Value;
 pub use watched::Watched;

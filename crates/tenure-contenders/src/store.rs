@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, BackendError, Claim, ClaimId, HANDOVER_WINDOW, HolderId, Instant, Mode, Profile,
+    AcquireReply, BackendError, Claim, ClaimId, Effect, HANDOVER_WINDOW, HolderId, Instant, Mode, Profile,
     ReleaseTarget, RenewReply, RenewRequest, Successor,
 };
 use tokio::time::sleep;
@@ -132,6 +132,12 @@ pub trait Contenders: Send + Sync + Sized + 'static {
     /// Returns whether a record at this spot, which could not be removed because of this error, ends without the client: nothing
     /// keeps it alive any more. The store may see to that.
     fn ends_by_itself(&self, spot: &<Self::Placed as Placed>::Spot, error: &BackendError) -> bool;
+}
+
+/// Returns the error for a claim that was placed before a request failed.
+pub fn placed_but(error: BackendError) -> BackendError {
+    let message = "the claim was placed, but its state could not be read";
+    BackendError::because(error.fault(), Effect::Unknown, message, error)
 }
 
 /// Returns the claim that a request renews, and downgrades it if that is asked for.

@@ -8,9 +8,9 @@ use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, Effect, Evidence, Fairness, Grant, Instant, Loss, Mode,
     TokenRange,
 };
-use tenure_contenders::{Contenders as _, Known};
+use tenure_contenders::{Contenders as _, Known, placed_but};
 
-use super::confirm::{Confirmed, MAX_REPEATS, in_use, placed_but, unsettled};
+use super::confirm::{Confirmed, MAX_REPEATS, in_use, unsettled};
 use super::contenders::{Standing, contenders, standing, value_of};
 use super::evidence::LockEvidence;
 use super::leases::Kept;
@@ -82,7 +82,6 @@ impl Locks {
                 Attempt::Unusable => {}
             }
         }
-        self.table.unplace(id);
         Err(unsettled())
     }
 
@@ -90,8 +89,7 @@ impl Locks {
     pub(super) async fn spot(&self, claim: &Claim) -> Result<Spot, BackendError> {
         let (id, key) = (claim.at.id, &claim.at.key);
         if let Known::Unplaced { spot: Some(spot), .. } = self.table.know(id) {
-            let refreshed = self.leases.refresh(&spot.lease).await;
-            refreshed.inspect_err(|_| self.table.unplace(id))?;
+            self.leases.refresh(&spot.lease).await?;
             if spot.lease.is_alive() {
                 return Ok(spot);
             }
@@ -182,7 +180,7 @@ impl Locks {
                 Some(now) if own.is_none() && now != epoch => lease.set_epoch(now),
                 Some(_) if own.is_none() => {
                     let state = self.standing_before(&folder, mode, None, found, revision);
-                    let state = state.await.inspect_err(|_| self.table.unplace(id))?;
+                    let state = state.await?;
                     let (standing, _) = state.unwrap_or(UNCLEAR);
                     return Ok(Attempt::Refused(standing));
                 }
@@ -198,7 +196,6 @@ impl Locks {
                 }
             }
         }
-        self.table.unplace(id);
         Err(unsettled())
     }
 

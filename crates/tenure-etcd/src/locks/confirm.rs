@@ -36,12 +36,6 @@ pub(super) fn in_use() -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
-/// Error for a claim whose key was written before a request failed.
-pub(super) fn placed_but(error: BackendError) -> BackendError {
-    let message = "the claim's key was written, but its state is unknown";
-    BackendError::because(error.fault(), Effect::Unknown, message, error)
-}
-
 impl Locks {
     /// Sends reads after a keep-alive of the lease, and returns their replies if both prove that the lease was prolonged. `None`
     /// if the lease has ended. With `restart`, the keep-alive is sent even if the last one is recent.

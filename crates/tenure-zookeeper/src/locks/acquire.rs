@@ -6,14 +6,14 @@ use std::time::Duration;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, Evidence, Fairness, Grant, HANDOVER_WINDOW, Instant, Mode,
 };
-use tenure_contenders::{Contenders as _, Known};
+use tenure_contenders::{Contenders as _, Known, placed_but};
 
 use super::contenders::{Standing, standing};
 use super::evidence::LockEvidence;
 use super::names::LEASES;
 use super::placed::{Placed, Spot, Target};
 use super::profile::tokens;
-use super::requests::{Found, placed_but};
+use super::requests::Found;
 use super::store::Locks;
 use crate::client::Mode as NodeMode;
 use crate::config::Layout;

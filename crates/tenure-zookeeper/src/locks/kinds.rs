@@ -4,12 +4,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tenure_backend::{BackendError, Claim, Effect, Fault, Kind, LockKey};
-use tenure_contenders::{Contenders as _, Value};
+use tenure_contenders::{Contenders as _, Value, placed_but};
 
 use super::contenders::{Contender, Standing};
 use super::names::{LEASES, LOCKS, Names, parent};
 use super::placed::{Placed, Spot};
-use super::requests::{Found, MAX_REPEATS, delete_all, is_ephemeral, placed_but, unsettled};
+use super::requests::{Found, MAX_REPEATS, delete_all, is_ephemeral, unsettled};
 use super::store::Locks;
 use crate::client::{Client, Code, Done, Mode, Op, Outcome, code};
 use crate::config::Layout;

@@ -27,12 +27,6 @@ pub(super) fn is_ephemeral() -> BackendError {
     BackendError::new(Fault::UnknownKind, Effect::None, message)
 }
 
-/// Error for a claim that was placed before a request failed.
-pub(super) fn placed_but(error: BackendError) -> BackendError {
-    let message = "the claim was placed, but its state could not be read";
-    BackendError::because(error.fault(), Effect::Unknown, message, error)
-}
-
 /// The nodes of a claim, as they were found.
 pub(super) struct Found {
     pub(super) nodes: Vec<String>,

@@ -130,6 +130,13 @@ async fn a_server_is_left_that_owes_an_answer() {
     let mut idle = Fixture::new();
     assert_eq!(idle.tick(4), Ok(12));
     assert!(idle.tick(6).is_err(), "the ping is not answered");
+    // However short or long the session.
+    for (timeout, silence) in [(1, MIN_SILENCE), (3_600, MAX_SILENCE)] {
+        let mut fixture = Fixture::new();
+        fixture.exchange.timeout = Duration::from_secs(timeout);
+        let _answer = fixture.send(opcode::SYNC, false, None);
+        assert_eq!(fixture.exchange.dead_at(), Some(fixture.start + silence));
+    }
 }
 
 #[tokio::test]
