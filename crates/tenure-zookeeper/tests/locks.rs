@@ -265,12 +265,7 @@ async fn a_lost_reply_to_a_create_leaves_no_node() {
 async fn an_unanswered_create_is_withdrawn_after_the_lease() {
     let case = shared().await;
     let proxy = case.proxy().await;
-    let through = Case {
-        via: vec![proxy.address()],
-        options: "tick_time=500ms&command_timeout=300ms",
-        ..case.clone()
-    };
-    let fixture = Fixture::new(through).await;
+    let fixture = Fixture::new(case.through(&proxy)).await;
     let (client, raw) = (fixture.client().await, case.raw().await);
     let short = |name: &str| {
         let mut claim = Claim::clone(&client.fair(&key(name), Mode::Exclusive));

@@ -55,12 +55,7 @@ async fn a_lost_reply_to_a_take_is_found_by_the_next_poll() {
 async fn a_claim_that_is_marked_before_it_is_found_has_ended() {
     let case = shared().await;
     let proxy = case.proxy().await;
-    let through = Case {
-        via: vec![proxy.address()],
-        options: "tick_time=500ms&command_timeout=300ms",
-        ..case.clone()
-    };
-    let fixture = Fixture::new(through).await;
+    let fixture = Fixture::new(case.through(&proxy)).await;
     let (client, raw) = (fixture.client().await, case.raw().await);
     client.finds_free(&key("k"), Mode::Exclusive).await;
     let claim = client.fair(&key("k"), Mode::Exclusive);
@@ -82,12 +77,10 @@ async fn a_claim_that_is_marked_before_it_is_found_has_ended() {
 async fn a_withdrawal_keeps_no_session_of_a_closed_store() {
     let case = shared().await;
     let proxy = case.proxy().await;
-    let through = Case {
-        via: vec![proxy.address()],
-        options: "tick_time=500ms&command_timeout=300ms",
-        ..case.clone()
-    };
-    let (client, raw) = (Fixture::new(through).await.client().await, case.raw().await);
+    let (client, raw) = (
+        Fixture::new(case.through(&proxy)).await.client().await,
+        case.raw().await,
+    );
     let claim = |name: &str| {
         client.claim_as(&key(name), Mode::Exclusive, |claim| {
             (claim.lease, claim.fairness) = (Duration::from_secs(6), Fairness::Fifo);

@@ -60,6 +60,15 @@ impl Case {
         format!("zookeeper://{}/{}?{}", hosts.join(","), self.node, self.options)
     }
 
+    /// The same case for clients that connect through a proxy. A request waits 300 ms for its reply.
+    pub(crate) fn through(&self, proxy: &Proxy) -> Case {
+        Case {
+            via: vec![proxy.address()],
+            options: "tick_time=500ms&command_timeout=300ms",
+            ..self.clone()
+        }
+    }
+
     /// The path of a node.
     pub(crate) fn path(&self, below: &str) -> String {
         format!("/{}/{below}", self.node)
