@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 
 use fixture::{
-    acquire, assert_error, claim, config, connect, granted, renew, replicate, subscribed, wait_until,
+    acquire, assert_error, claim, config, connect, granted, replicate, stays_alive, subscribed, wait_until,
     within_a_minute,
 };
-use tenure_backend::{Backend, Effect, Fault, Invalidation, RenewReply, RenewRequest};
+use tenure_backend::{Backend, Effect, Fault, Invalidation};
 use tenure_redis::RedisStore;
 use tenure_servers::{MASTER, Proxy, Redis, Replicated, Way, start_sentinel};
 
@@ -71,8 +71,7 @@ async fn a_master_is_left_before_a_replica_is_promoted() {
     let [before, after] = [0, 1].map(|server| group.servers()[server].ask(&["EXISTS", "held", "later"]));
     assert_eq!(before.expect("it answers"), "1");
     assert_eq!(after.expect("it answers"), "2");
-    let renewed = renew(&store, RenewRequest::of(&held)).await;
-    assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
+    stays_alive(&store, &held).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

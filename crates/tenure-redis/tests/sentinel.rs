@@ -8,12 +8,10 @@ use futures_util::StreamExt;
 
 use fixture::{
     acquire, assert_error, assert_finding, assert_tokens_rise, behind_a_sentinel, claim, config, connect,
-    examine, granted, release, renew, replicate, subscribed, unlock_of, wait_for_wake, wait_until,
+    examine, granted, release, replicate, stays_alive, subscribed, unlock_of, wait_for_wake, wait_until,
     within_a_minute,
 };
-use tenure_backend::{
-    AcquireReply, Backend, Effect, Fault, Invalidation, RenewReply, RenewRequest, Severity,
-};
+use tenure_backend::{AcquireReply, Backend, Effect, Fault, Invalidation, Severity};
 use tenure_redis::RedisStore;
 use tenure_servers::{MASTER, Redis, Replicated, start_sentinel};
 
@@ -48,8 +46,7 @@ async fn holders_and_waiters_survive_failovers() {
             within_a_minute(invalidations.next()).await,
             Some(Invalidation::All)
         );
-        let renewed = renew(&holder, RenewRequest::of(&held)).await;
-        assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
+        stays_alive(&holder, &held).await;
         // The waiter has subscribed again, to the new master.
         assert_eq!(within_a_minute(wakes.next()).await, Some(()));
         release(&holder, unlock_of(&held)).await;
