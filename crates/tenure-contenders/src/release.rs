@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::store::{Contender, Contenders};
 use crate::table::Known;
 
-/// How often an eviction is repeated that had no effect, because the contenders have changed meanwhile.
+/// How often an eviction is repeated for contenders that have changed since they were read.
 const MAX_REPEATS: u32 = 8;
 
 /// What a release did.
@@ -140,6 +140,7 @@ async fn evict<S: Contenders>(
     cooldown: Duration,
 ) -> Result<Released, BackendError> {
     let eviction = store.begin_eviction().await?;
+    let mut released = Released::default();
     let mut has_begun = false;
     // The last contender that held the lock at first: those that follow when it has left are not evicted.
     let mut last_holder = None;
@@ -155,8 +156,7 @@ async fn evict<S: Contenders>(
             ReleaseTarget::Foreign { id, .. } => all[*at].id() == HolderId::Foreign(id.clone()),
             ReleaseTarget::All(_) => !waits(*at) && Some(all[*at].created()) <= last_holder,
         };
-        let (mut released, mut marked) = (Released::default(), Vec::new());
-        let mut has_changed = false;
+        let (mut marked, mut has_changed) = (Vec::new(), false);
         for at in (0..all.len()).filter(is_target) {
             let is_marked = store.mark(&eviction, &all, at, by.clone()).await;
             match is_marked.map_err(|error| partly(error, has_begun))? {
@@ -177,12 +177,13 @@ async fn evict<S: Contenders>(
             removed.map_err(|error| partly(error, true))?;
             released.freed.push(one.id());
         }
-        if !has_changed || !released.freed.is_empty() {
+        if !has_changed {
             return Ok(released);
         }
     }
     let message = "other clients change this lock all the time: evict again";
-    Err(BackendError::new(Fault::Unavailable, Effect::None, message))
+    let error = BackendError::new(Fault::Unavailable, Effect::None, message);
+    Err(partly(error, has_begun))
 }
 
 /// The error of an eviction, of which a part was carried out if it `has_begun`.

@@ -35,6 +35,15 @@ async fn foreign(raw: &Client, case: &Case, name: &str) -> String {
     created.await.expect("a node").path
 }
 
+fn eviction(target: ReleaseTarget) -> ReleaseRequest {
+    ReleaseRequest {
+        target,
+        cause: Cause::Evicted { by: None },
+        successor: None,
+        cooldown: Duration::ZERO,
+    }
+}
+
 #[tokio::test]
 async fn the_node_of_a_claim_is_as_curator_names_it() {
     let case = shared().await;
@@ -85,12 +94,7 @@ async fn a_foreign_holder_excludes_and_can_be_evicted() {
         key: key("k"),
         id: id.clone(),
     };
-    let evicted = client.send_release(ReleaseRequest {
-        target,
-        cause: Cause::Evicted { by: None },
-        successor: None,
-        cooldown: Duration::ZERO,
-    });
+    let evicted = client.send_release(eviction(target));
     assert_eq!(evicted.await.freed, [HolderId::Foreign(id)]);
     client.granted(&claim).await;
 }
@@ -319,6 +323,32 @@ async fn an_eviction_marks_10_ms_before_it_deletes() {
         pauses[4] >= HANDOVER_WINDOW - Duration::from_millis(1),
         "{pauses:?}"
     );
+}
+
+/// While the first reader is there, another program changes the node of the second all the time.
+#[tokio::test]
+async fn a_reader_that_has_changed_is_evicted_with_the_others() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.three().await, case.raw().await);
+    let key = key("k");
+    let mut held = Vec::new();
+    let mut nodes = Vec::new();
+    for client in &clients[..2] {
+        let claim = client.claim(&key, Mode::Read);
+        nodes.push(node_of(client, &claim).await.path);
+        held.push(claim);
+    }
+    let data = raw.get_data(&nodes[1]).await.expect("data").0;
+    let changes = async {
+        while raw.exists(&nodes[0]).await.expect("a reply").is_some() {
+            raw.set_data(&nodes[1], &data, None).await.expect("it is written");
+        }
+    };
+    let all = ReleaseTarget::All(key.clone());
+    let (released, ()) = tokio::join!(clients[2].send_release(eviction(all)), changes);
+    assert_eq!(released.freed.len(), 2, "{released:?}");
+    clients[2].finds_free(&key, Mode::Write).await;
 }
 
 #[tokio::test]
