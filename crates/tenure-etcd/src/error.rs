@@ -273,9 +273,3 @@ pub(crate) fn ended() -> BackendError {
     let message = "the stream from etcd has ended: open it again";
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
-
-/// Error for a stream on which etcd takes no more requests.
-pub(crate) fn stalled() -> BackendError {
-    let message = "etcd takes no more requests on this stream: open another";
-    BackendError::new(Fault::Unavailable, Effect::None, message)
-}

@@ -2,13 +2,15 @@
 
 mod fixture;
 
+use std::time::Duration;
+
 use fixture::{assert_error, client, created, put, soon, start, watch};
 use tenure_backend::{Effect, Fault};
 use tenure_etcd::client::{
     DeleteRangeRequest, Event, EventType, Filter, RangeRequest, Update, Watch, WatchCreateRequest,
     range_of_prefix,
 };
-use tenure_servers::{Data, Etcd};
+use tenure_servers::{Data, Etcd, Proxy, Way};
 
 /// The metrics that count the streams and watches of all clients.
 const STREAMS: &str = "etcd_debugging_mvcc_watch_stream_total";
@@ -19,7 +21,7 @@ async fn wait_for_metric(etcd: &Etcd, name: &str, value: f64) {
     let reached = async {
         while etcd.metric(name).expect("a metric") != value {
             // sleep: metrics send no event.
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     soon(reached).await;
@@ -116,6 +118,24 @@ async fn many_watches_share_a_stream_until_they_are_dropped() {
     drop(client);
     drop(watches);
     wait_for_metric(&etcd, STREAMS, 0.0).await;
+}
+
+/// More requests wait than fit into the buffers of the connection.
+#[tokio::test]
+async fn ten_thousand_watches_outlast_a_slow_connection() {
+    let Some(etcd) = start(&[]) else { return };
+    let proxy = Proxy::start(etcd.address()).await.expect("a port is free");
+    let client = client(&format!("etcd://{}/", proxy.address()));
+    let mut first = created(&client, "k").await;
+    proxy.hold(Way::ToServer);
+    let mut watches: Vec<Watch> = (0..10_000).map(|_| watch(&client, "k")).collect();
+    // Lets the client queue all requests.
+    let silent = tokio::time::timeout(Duration::from_millis(300), first.next()).await;
+    assert!(silent.is_err(), "{silent:?}");
+    proxy.heal();
+    for watch in &mut watches {
+        assert!(matches!(soon(watch.next()).await, Ok(Update::Created(_))));
+    }
 }
 
 #[tokio::test]

@@ -11,15 +11,13 @@ use tonic::Status;
 use tonic_prost::ProstCodec;
 
 use super::member::{Member, carry};
-use crate::error::{Failure, Next, ended, stalled};
-
-/// The greatest number of requests that wait for the connection.
-const QUEUE: usize = 4096;
+use crate::error::{Failure, Next, ended};
 
 /// A stream of requests and replies. Dropping it ends the stream.
 pub(super) struct Bidirectional<Q, A> {
     pub(super) member: Arc<Member>,
-    requests: mpsc::Sender<Q>,
+    /// Not bounded: a slow member would end the stream, and with it every watch. A watch or a lease has two requests at most.
+    requests: mpsc::UnboundedSender<Q>,
     replies: Pin<Box<dyn Stream<Item = Result<A, Status>> + Send>>,
 }
 
@@ -31,7 +29,7 @@ where
     /// Opens a stream. It reaches the member when `next` is called. The member confirms it together with the first reply,
     /// so a failure is known only then.
     pub(super) async fn open(member: Arc<Member>, path: &'static str) -> Self {
-        let (requests, waiting) = mpsc::channel::<Q>(QUEUE);
+        let (requests, waiting) = mpsc::unbounded_channel::<Q>();
         let waiting = stream::unfold(waiting, async |mut waiting| {
             waiting.recv().await.map(|request| (request, waiting))
         });
@@ -49,9 +47,9 @@ where
         }
     }
 
-    /// Queues a request. It is sent while a call of `next` waits. Fails if too many requests wait.
+    /// Queues a request. It is sent while a call of `next` waits. Fails if the stream has ended.
     pub(super) fn send(&self, request: Q) -> Result<(), BackendError> {
-        self.requests.try_send(request).map_err(|_| stalled())
+        self.requests.send(request).map_err(|_| ended())
     }
 
     /// Waits for a reply. After an error, the stream has ended. Dropping the future loses no reply.
