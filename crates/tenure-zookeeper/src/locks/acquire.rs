@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, Evidence, Fairness, Grant, HANDOVER_WINDOW, Instant, Mode,
 };
 use tenure_contenders::{Contenders as _, Known, placed_but};
 
-use super::contenders::{Standing, standing};
+use super::contenders::{Contender, Standing, standing};
 use super::evidence::LockEvidence;
 use super::names::LEASES;
 use super::placed::{Placed, Spot, Target};
 use super::profile::tokens;
-use super::requests::Found;
+use super::requests::{Found, Seen};
 use super::store::Locks;
 use crate::client::Mode as NodeMode;
 use crate::config::Layout;
@@ -50,44 +51,49 @@ impl Locks {
             }
         };
         if claim.fairness == Fairness::Unfair {
-            let mut standing = self.look(claim, &spot, None).await?;
+            let mut standing = self.look(claim, &spot, None, None).await?;
             if standing != Some(Standing::Granted) {
                 // The server may not have seen a release that the caller knows of.
                 spot.session.client.sync(&spot.folder).await?;
-                standing = self.look(claim, &spot, None).await?;
+                standing = self.look(claim, &spot, None, None).await?;
             }
             if let Some(standing) = standing.filter(|standing| *standing != Standing::Granted) {
                 self.table.unplace(id);
                 return self.refuse(claim, standing);
             }
         }
-        let Some(placed) = self.place(claim, spot).await? else {
+        let Some((placed, seen)) = self.place(claim, spot).await? else {
             self.table.unplace(id);
             return Ok(self.waiting(claim));
         };
-        self.settle(claim, placed, not_after).await
+        self.settle(claim, placed, seen, not_after).await
     }
 
-    /// Creates the node of a claim. `None` if another claim has the node, in the layout `ephemeral`.
-    async fn place(&self, claim: &Claim, spot: Spot) -> Result<Option<Placed>, BackendError> {
+    /// Creates the node of a claim, and reads the contenders with it. `None` if another claim has the node, in the layout
+    /// `ephemeral`.
+    async fn place(&self, claim: &Claim, spot: Spot) -> Result<Option<(Placed, Seen)>, BackendError> {
         if self.config.layout == Layout::Ephemeral {
-            return self.place_node(claim, spot).await;
+            let placed = self.place_node(claim, spot).await?;
+            return Ok(placed.map(|placed| (placed, Seen::default())));
         }
         let name = self.names.contender(claim.at.id, claim.mode);
-        let (path, mode) = (format!("{}/{name}", spot.folder), NodeMode::EphemeralSequential);
+        let path = format!("{}/{name}", spot.folder);
         let data = self.value(claim).write();
-        match self
-            .create(&spot.session.client, &path, data.as_bytes(), mode)
-            .await
-        {
-            Ok((created, sent)) => {
+        let client = &spot.session.client;
+        // One after the other on the connection, so the children are those after the create.
+        let creating = self.create(client, &path, data.as_bytes(), NodeMode::EphemeralSequential);
+        match join(creating, self.children(client, &spot.folder)).await {
+            (Ok((created, sent)), seen) => {
                 let found = Found {
                     nodes: vec![created.path],
                     czxid: created.czxid,
                 };
-                Ok(Some(self.put(claim, spot, found, sent)))
+                Ok(Some((
+                    self.put(claim, spot, found, sent),
+                    seen.unwrap_or_default(),
+                )))
             }
-            Err(error) => {
+            (Err(error), _) => {
                 self.not_placed(claim.at.id, &spot, &error);
                 Err(error)
             }
@@ -115,14 +121,16 @@ impl Locks {
         placed
     }
 
-    /// Answers by the state of a claim whose node was created. Removes the node if the claim must not wait, or came too late.
+    /// Answers by the state of a claim whose node was created, and which is among the contenders that were seen. Removes the node
+    /// if the claim must not wait, or came too late.
     pub(super) async fn settle(
         self: &Arc<Self>,
         claim: &Claim,
         placed: Placed,
+        seen: Seen,
         not_after: Instant,
     ) -> Result<AcquireReply, BackendError> {
-        let standing = self.look(claim, &placed.spot, Some(&placed)).await;
+        let standing = self.look(claim, &placed.spot, Some(&placed), Some(seen)).await;
         let standing = standing.map_err(placed_but)?;
         if self.now() > not_after {
             self.remove(&placed).await.map_err(placed_but)?;
@@ -136,7 +144,7 @@ impl Locks {
     async fn poll(self: &Arc<Self>, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
         let standing = match placed.granted.is_some() || placed.has_permits() {
             true => Some(Standing::Granted),
-            false => self.look(claim, &placed.spot, Some(&placed)).await?,
+            false => self.look(claim, &placed.spot, Some(&placed), None).await?,
         };
         self.conclude(claim, placed, standing).await
     }
@@ -269,20 +277,25 @@ impl Locks {
     }
 
     /// Returns the state of a claim behind the contenders before its node; without a node, behind all. `None` if its node is
-    /// missing.
+    /// missing. Reads the contenders, unless the claim is among those that were `seen`.
     async fn look(
         &self,
         claim: &Claim,
         spot: &Spot,
         own: Option<&Placed>,
+        seen: Option<Seen>,
     ) -> Result<Option<Standing>, BackendError> {
         let client = &spot.session.client;
         if self.config.layout == Layout::Ephemeral {
             return self.look_at_node(client, &spot.folder, own).await;
         }
-        let (mut earlier, names) = self.children(client, &spot.folder).await?;
-        if let Some(own) = own {
-            let Some(at) = earlier.iter().position(|one| one.path == own.nodes[0]) else {
+        let is_own = |one: &Contender| own.is_some_and(|own| one.path == own.nodes[0]);
+        let (mut earlier, names) = match seen {
+            Some(seen) if seen.0.iter().any(is_own) => seen,
+            _ => self.children(client, &spot.folder).await?,
+        };
+        if own.is_some() {
+            let Some(at) = earlier.iter().position(is_own) else {
                 return Ok(None);
             };
             earlier.truncate(at);

@@ -6,16 +6,11 @@ use tenure_backend::{BackendError, ClaimId, Loss};
 use tenure_contenders::{Contenders as _, Value, remove_after_cooldown};
 
 use super::placed::Placed;
-use super::requests::{MAX_REPEATS, delete_all, unsettled};
+use super::requests::{MAX_REPEATS, delete_all, is_changed, unsettled};
 use super::sessions::marks;
 use super::store::Locks;
 use crate::client::{Code, Outcome, code, is_session_end};
 use crate::error::refused;
-
-/// Whether a transaction was refused because a node was changed or is missing.
-pub(super) fn is_changed(code: Code) -> bool {
-    matches!(code, Code::NO_NODE | Code::BAD_VERSION)
-}
 
 impl Locks {
     /// Proves, by an answer of the leader, that a claim was not evicted. Returns the claim as it is known then; `None` if it was

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, HANDOVER_WINDOW, HolderId, Instant, Kind, Loss, Profile,
     ReleaseTarget, Successor,
@@ -15,7 +16,7 @@ use super::inspect::Holder;
 use super::kinds::check_take;
 use super::names::{name, uuid_of};
 use super::placed::{Placed, Spot};
-use super::requests::{Found, MAX_REPEATS, delete_all, unsettled};
+use super::requests::{Found, MAX_REPEATS, delete_all, delete_unchanged, unsettled};
 use super::sessions::add_mark;
 use super::store::Locks;
 use crate::client::{Client, Code, Done, Mode, Op, Outcome, code, is_session_end};
@@ -68,14 +69,12 @@ impl Contenders for Locks {
     async fn unlock(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<bool, BackendError> {
         let mut known = placed.clone();
         for _ in 0..MAX_REPEATS {
-            match known.spot.session.client.multi(&known.deletes()).await {
-                Ok(Outcome::Done { .. }) => return Ok(true),
-                Ok(Outcome::Refused { index, code }) => {
-                    match self.own_after(id, &known, (index, code)).await? {
-                        Some(own) => known = own,
-                        None => return Ok(false),
-                    }
-                }
+            match delete_unchanged(&known).await {
+                Ok(None) => return Ok(true),
+                Ok(Some(refusal)) => match self.own_after(id, &known, refusal).await? {
+                    Some(own) => known = own,
+                    None => return Ok(false),
+                },
                 Err(error) if is_session_end(&error) => {
                     self.lose(id, &known, Loss::Session);
                     return Ok(false);
@@ -129,8 +128,9 @@ impl Contenders for Locks {
         let mut ops = placed.deletes();
         let data = self.value(claim).write().into();
         ops.push(Op::Create(path, data, Mode::EphemeralSequential, self.config.acl));
-        let sent = self.now();
-        let done = match spot.session.client.multi(&ops).await {
+        let (client, sent) = (&spot.session.client, self.now());
+        let (replaced, seen) = join(client.multi(&ops), self.children(client, &spot.folder)).await;
+        let done = match replaced {
             Ok(Outcome::Done { zxid, results }) => results.into_iter().next_back().zip(Some(zxid)),
             Ok(Outcome::Refused { .. }) => None,
             Err(error) => {
@@ -144,7 +144,8 @@ impl Contenders for Locks {
         let nodes = vec![path];
         let found = Found { nodes, czxid };
         let placed = self.put(claim, spot, found, sent);
-        Ok(Some(self.settle(claim, placed, successor.not_after).await))
+        let seen = seen.unwrap_or_default();
+        Ok(Some(self.settle(claim, placed, seen, successor.not_after).await))
     }
 
     async fn downgrade(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<(), BackendError> {

@@ -7,10 +7,9 @@ use futures_util::future::join_all;
 use tenure_backend::{BackendError, Batch, ClaimId, Effect, Instant, Loss, Mode, RenewReply, RenewRequest};
 use tenure_contenders::{Contenders as _, begin_renewal};
 
-use super::confirm::is_changed;
 use super::names::name;
 use super::placed::Placed;
-use super::requests::{MAX_REPEATS, delete_all, unsettled};
+use super::requests::{MAX_REPEATS, delete_all, is_changed, unsettled};
 use super::store::Locks;
 use crate::client::{Code, Mode as NodeMode, Op, Outcome, is_session_end};
 use crate::error::refused;

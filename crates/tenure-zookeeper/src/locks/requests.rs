@@ -5,7 +5,7 @@ use tenure_contenders::Contenders as _;
 
 use super::contenders::{Contender, contenders};
 use super::names::{LEASES, LOCKS, name, parent, uuid_of};
-use super::placed::Spot;
+use super::placed::{Placed, Spot};
 use super::store::Locks;
 use crate::client::{Client, Code, Created, Mode, Op, Outcome, code};
 use crate::config::Layout;
@@ -32,6 +32,9 @@ pub(super) struct Found {
     pub(super) nodes: Vec<String>,
     pub(super) czxid: i64,
 }
+
+/// The contenders below a node, the oldest first, and the names of all its children.
+pub(super) type Seen = (Vec<Contender>, Vec<String>);
 
 impl Locks {
     /// Creates a node, and missing containers above it. Returns when the request was sent that created it.
@@ -92,12 +95,8 @@ impl Locks {
         }
     }
 
-    /// Reads the contenders below a node, the oldest first, and all names. There are none if the node is missing.
-    pub(super) async fn children(
-        &self,
-        client: &Client,
-        folder: &str,
-    ) -> Result<(Vec<Contender>, Vec<String>), BackendError> {
+    /// Reads the contenders below a node. There are none if the node is missing.
+    pub(super) async fn children(&self, client: &Client, folder: &str) -> Result<Seen, BackendError> {
         match client.get_children(folder).await {
             Ok((children, _)) => Ok((contenders(folder, children.clone()), children)),
             Err(error) if code(&error) == Some(Code::NO_NODE) => Ok((Vec::new(), Vec::new())),
@@ -145,6 +144,30 @@ impl Locks {
             .into_iter()
             .filter(|one| one.name.uuid == Some(uuid_of(id)));
         Ok(own.map(|one| one.path).collect())
+    }
+}
+
+/// Whether a request was refused because a node was changed or is missing.
+pub(super) fn is_changed(code: Code) -> bool {
+    matches!(code, Code::NO_NODE | Code::BAD_VERSION)
+}
+
+/// Deletes the nodes of a claim in one step, if it was not evicted. Returns the position of a node that was changed or is
+/// missing. One node needs no transaction, which costs ZooKeeper more.
+pub(super) async fn delete_unchanged(placed: &Placed) -> Result<Option<(usize, Code)>, BackendError> {
+    let client = &placed.spot.session.client;
+    let [node] = &placed.nodes[..] else {
+        return match client.multi(&placed.deletes()).await? {
+            Outcome::Done { .. } => Ok(None),
+            Outcome::Refused { index, code } => Ok(Some((index, code))),
+        };
+    };
+    match client.delete(node, Some(placed.version)).await {
+        Ok(()) => Ok(None),
+        Err(error) => match code(&error).filter(|code| is_changed(*code)) {
+            Some(code) => Ok(Some((0, code))),
+            None => Err(error),
+        },
     }
 }
 
