@@ -137,7 +137,7 @@ impl Locks {
             self.table.unplace(claim.at.id);
             return Ok(AcquireReply::TooLate);
         }
-        self.conclude(claim, placed, standing).await
+        self.conclude(claim, placed, standing, true).await
     }
 
     /// Asks for the state of a claim that has its node. That restarts the claim's lease.
@@ -146,15 +146,18 @@ impl Locks {
             true => Some(Standing::Granted),
             false => self.look(claim, &placed.spot, Some(&placed), None).await?,
         };
-        self.conclude(claim, placed, standing).await
+        let is_proved = self.now() - placed.proved_at < HANDOVER_WINDOW;
+        self.conclude(claim, placed, standing, is_proved).await
     }
 
-    /// Answers by the state of a claim, which is `None` if its node is missing.
+    /// Answers by the state of a claim, which is `None` if its node is missing. `is_proved` says that the claim was not evicted
+    /// before it was asked for.
     async fn conclude(
         self: &Arc<Self>,
         claim: &Claim,
         mut placed: Placed,
         standing: Option<Standing>,
+        mut is_proved: bool,
     ) -> Result<AcquireReply, BackendError> {
         let (id, is_fair) = (claim.at.id, claim.fairness == Fairness::Fifo);
         match standing {
@@ -183,12 +186,11 @@ impl Locks {
             && !placed.has_permits()
         {
             match self.take(claim, &placed, take).await? {
-                Some(taken) => placed = taken,
+                Some(taken) => (placed, is_proved) = (taken, true),
                 None => return Ok(AcquireReply::Ended),
             }
         }
-        // Until then, no evictor has let another claim go first: it waits as long after its mark.
-        if self.now() - placed.proved_at >= HANDOVER_WINDOW {
+        if !is_proved {
             let sent = self.now();
             match self.confirm(id, &placed).await.map_err(placed_but)? {
                 Some(confirmed) => placed = confirmed,
@@ -196,6 +198,11 @@ impl Locks {
             }
             placed.proved_at = sent;
         }
+        let session = &placed.spot.session;
+        session
+            .hears(self.config.command_timeout)
+            .await
+            .map_err(placed_but)?;
         Ok(self.grant(id, &placed))
     }
 

@@ -84,7 +84,6 @@ impl Locks {
                 return Err(error);
             }
         };
-        self.create_bell(&session).await?;
         let (heard, is_heard) = watch::channel(false);
         // `Sessions::close` waits for this, after the table was closed.
         let tasks = self.sessions.tasks.lock();
@@ -148,14 +147,16 @@ impl Locks {
         }
     }
 
-    async fn create_bell(&self, session: &Session) -> Result<(), BackendError> {
-        match self
-            .create(&session.client, &session.bell, &[], Mode::Ephemeral)
-            .await
-        {
+    /// Creates the bell of a session. Returns whether it is there.
+    async fn create_bell(&self, session: &Session) -> bool {
+        let created = self.create(&session.client, &session.bell, &[], Mode::Ephemeral);
+        let has_bell = match created.await {
             Err(error) if code(&error) != Some(Code::NODE_EXISTS) => Err(error),
             _ => Ok(()),
-        }
+        };
+        let is_there = has_bell.is_ok();
+        session.has_bell.send_replace(Some(has_bell));
+        is_there
     }
 
     /// Reports the claims that a bell names.
@@ -176,8 +177,12 @@ impl Locks {
     }
 }
 
-/// Watches a session's bell, reports the claims that it names, and ends all claims when the session has ended.
+/// Creates a session's bell and watches it, reports the claims that it names, and ends all claims when the session has ended. A
+/// claim may be placed before the bell is there, and is granted after that.
 async fn listen(store: Weak<Locks>, session: Arc<Session>, heard: watch::Sender<bool>) {
+    if let Some(locks) = store.upgrade() {
+        locks.create_bell(&session).await;
+    }
     loop {
         let read = session.client.get_data_watched(&session.bell).await;
         let Some(locks) = store.upgrade() else { return };
@@ -199,7 +204,7 @@ async fn listen(store: Weak<Locks>, session: Arc<Session>, heard: watch::Sender<
                     // The connection may have been replaced.
                     locks.hints.push(None, &Invalidation::All);
                 }
-                if !is_missing || locks.create_bell(&session).await.is_err() {
+                if !is_missing || !locks.create_bell(&session).await {
                     drop(locks);
                     // If ZooKeeper has closed the session, the client learns it when it connects again, soon after this error. No
                     // event tells when ZooKeeper answers again.

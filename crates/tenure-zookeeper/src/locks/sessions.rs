@@ -10,15 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{BackendError, Clock, Instant};
+use tenure_backend::{BackendError, Clock, Effect, Instant};
 use tenure_contenders::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::names::Names;
 use crate::client::{Client, Op, Outcome, SessionInfo, State, is_session_end};
 use crate::config::Config;
+use crate::error::unanswered;
 
 /// A session lasts as many checks.
 const CHECKS: u32 = 6;
@@ -31,6 +32,8 @@ pub(super) struct Session {
     pub(super) id: i64,
     pub(super) client: Client,
     pub(super) bell: String,
+    /// The last reply to a create of the bell; `None` until there is one.
+    pub(super) has_bell: watch::Sender<Option<Result<(), BackendError>>>,
     /// The length of lease that it was opened for.
     pub(super) asked: Duration,
     /// The length that ZooKeeper has granted.
@@ -59,6 +62,7 @@ impl Session {
             id,
             client,
             bell: names.bell(id),
+            has_bell: watch::Sender::new(None),
             asked,
             granted,
             info,
@@ -74,6 +78,19 @@ impl Session {
     /// The moment from which ZooKeeper counts the timeout, or an earlier one.
     pub(super) fn counts_from(&self) -> Instant {
         self.checks.lock().front().copied().unwrap_or(Instant::ORIGIN)
+    }
+
+    /// Waits for the bell: a session without one cannot be kept alive.
+    ///
+    /// # Errors
+    /// That of the create, or that there is no reply within `limit`.
+    pub(super) async fn hears(&self, limit: Duration) -> Result<(), BackendError> {
+        let mut has_bell = self.has_bell.subscribe();
+        let created = timeout(limit, has_bell.wait_for(Option::is_some)).await;
+        match created.ok().and_then(Result::ok).and_then(|reply| reply.clone()) {
+            Some(reply) => reply,
+            None => Err(unanswered(limit, Effect::Unknown)),
+        }
     }
 
     pub(super) fn is_alive(&self) -> bool {

@@ -13,7 +13,7 @@ use tenure_backend::{Backend, BackendError, Call, Claim, Clock, LockKey};
 use tenure_servers::{Data, Proxy, Way, ZooKeeper};
 use tenure_testkit::suite::TestClient;
 use tenure_testkit::{Link, SlowClient, Subject};
-use tenure_zookeeper::client::Client;
+use tenure_zookeeper::client::{Acl, Client};
 use tenure_zookeeper::{Config, LockEvidence, StoreUrl, ZookeeperStore};
 
 /// The server's unit of time.
@@ -74,12 +74,15 @@ impl Case {
         format!("/{}/{below}", self.node)
     }
 
-    /// A session of another program.
+    /// A session of another program, which has created the node of the case.
     pub(crate) async fn raw(&self) -> Client {
         let config = config(&self.server.lock().url());
-        Client::connect(config, Duration::from_secs(60))
+        let raw = Client::connect(config, Duration::from_secs(60))
             .await
-            .expect("a session")
+            .expect("a session");
+        // Fails if it exists.
+        let _ = raw.create_container(&format!("/{}", self.node), Acl::Open).await;
+        raw
     }
 
     /// A proxy to the server.
