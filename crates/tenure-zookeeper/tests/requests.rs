@@ -175,7 +175,8 @@ async fn a_transaction_is_carried_out_whole_or_not_at_all() {
 #[tokio::test]
 async fn many_requests_share_the_connection() {
     let Some(server) = start() else { return };
-    let client = client(&server.url()).await;
+    // A busy machine needs seconds for all of them.
+    let client = client(&format!("{}?command_timeout=30s", server.url())).await;
     node(&client, "/a").await;
     let tasks = (0..3000).map(|number| {
         let client = client.clone();

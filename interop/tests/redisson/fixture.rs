@@ -11,7 +11,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// Time limit for a waiter that was woken, on a machine that is busy with other tests. Without a wake-up it waits for
 /// `LEASE`.
-pub(crate) const PROMPT: Duration = Duration::from_secs(2);
+pub(crate) const PROMPT: Duration = Duration::from_secs(5);
 
 /// Time that a test waits before it asserts that a waiter still waits.
 pub(crate) const MOMENT: Duration = Duration::from_millis(300);
