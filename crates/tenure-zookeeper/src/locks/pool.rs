@@ -188,6 +188,8 @@ async fn listen(store: Weak<Locks>, session: Arc<Session>, heard: watch::Sender<
         let Some(locks) = store.upgrade() else { return };
         match read {
             Ok((data, _, mut bell)) => {
+                // The reply to its create may have been lost.
+                session.has_bell.send_replace(Some(Ok(())));
                 locks.report(&data);
                 drop(locks);
                 heard.send_replace(true);
