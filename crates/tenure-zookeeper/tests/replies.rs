@@ -3,13 +3,15 @@
 mod case;
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
-use case::{Case, children, key, node_of, shared};
-use tenure_backend::{Effect, Fairness, Mode};
+use case::{Case, children, config, key, node_of, shared};
+use tenure_backend::{AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness, Mode};
 use tenure_servers::Way;
 use tenure_testkit::suite::Fixture;
-use tenure_zookeeper::client::Event;
+use tenure_zookeeper::ZookeeperStore;
+use tenure_zookeeper::client::{Acl, Event};
 
 /// Time limit for what a test waits for.
 const SOON: Duration = Duration::from_secs(10);
@@ -48,6 +50,39 @@ async fn a_lost_reply_to_a_take_is_found_by_the_next_poll() {
     assert_eq!(children(&raw, &leases).await.len(), 2);
     client.release(&claim).await.freed_it(&claim);
     assert_eq!(children(&raw, &leases).await, [""; 0]);
+}
+
+/// The connection breaks within the reply to the session's first request, after 41 bytes with which it is opened.
+#[tokio::test]
+async fn a_bell_whose_create_was_not_answered_is_found() {
+    let case = shared().await;
+    let (proxy, raw) = (case.proxy().await, case.raw().await);
+    let bells = raw.create_container(&case.path("%tenure"), Acl::Open).await;
+    bells.expect("a node");
+    proxy.cut_after(Way::ToClient, 42);
+    let store = ZookeeperStore::open(config(&case.through(&proxy).url())).await;
+    let store: Arc<dyn Backend> = store.expect("it connects");
+    let at = ClaimRef {
+        key: key("k"),
+        id: ClaimId::new(ClientId::from_random([7; 16]), 1),
+    };
+    let claim = Arc::new(Claim::of(at, Duration::from_secs(30)));
+    let granted = async {
+        loop {
+            match store
+                .clone()
+                .acquire(claim.clone(), store.clock().now() + SOON)
+                .await
+            {
+                Ok(AcquireReply::Granted(_)) => return,
+                Err(error) if error.is_transient() => tokio::task::yield_now().await,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(SOON, granted)
+        .await
+        .expect("it is granted soon");
 }
 
 /// The evictor deletes the node next, and the lock is granted to another client.

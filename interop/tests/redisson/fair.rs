@@ -34,7 +34,7 @@ impl Fixture {
 
 #[tokio::test]
 async fn a_tenure_waiter_behind_java_outlives_its_lease() {
-    // Renewed three times in a lease, also by a busy machine.
+    // Long enough for a busy machine to renew a claim within it.
     let lease = Duration::from_secs(2);
     let waiter_of = async |driver| {
         let Some(fixture) = Fixture::new(driver).await else {

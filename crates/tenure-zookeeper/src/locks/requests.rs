@@ -152,8 +152,8 @@ pub(super) fn is_changed(code: Code) -> bool {
     matches!(code, Code::NO_NODE | Code::BAD_VERSION)
 }
 
-/// Deletes the nodes of a claim in one step, if it was not evicted. Returns the position of a node that was changed or is
-/// missing. One node needs no transaction, which costs ZooKeeper more.
+/// Deletes the nodes of a claim in one step, if it was not evicted. If ZooKeeper refuses that, returns the position of the node and
+/// the reason. One node needs no transaction, which costs ZooKeeper more.
 pub(super) async fn delete_unchanged(placed: &Placed) -> Result<Option<(usize, Code)>, BackendError> {
     let client = &placed.spot.session.client;
     let [node] = &placed.nodes[..] else {

@@ -32,7 +32,7 @@ pub(super) struct Session {
     pub(super) id: i64,
     pub(super) client: Client,
     pub(super) bell: String,
-    /// The last reply to a create of the bell; `None` until there is one.
+    /// Whether the bell is there, or why it could not be created, by the last reply; `None` until there is one.
     pub(super) has_bell: watch::Sender<Option<Result<(), BackendError>>>,
     /// The length of lease that it was opened for.
     pub(super) asked: Duration,

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(500);
 /// Leases of a minute, which cases ask for.
 const LONG: &str = "maxSessionTimeout=60000\n";
 
-fn config(url: &str) -> Config {
+pub(crate) fn config(url: &str) -> Config {
     Config::from_url(&StoreUrl::parse(url).expect("a URL")).expect("settings")
 }
 
