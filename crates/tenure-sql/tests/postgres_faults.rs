@@ -5,6 +5,7 @@
 
 mod postgres;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use postgres::*;
+use rustix::process::{Pid, Signal, kill_process};
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClientId, Effect, Fault, Invalidation, LockKey, Loss, MAX_NOT_AFTER,
     Mode, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
@@ -20,6 +22,7 @@ use tenure_backend::{
 use tenure_servers::{Data, Postgres, Proxy, SteppedClock, Way};
 use tenure_testkit::Subject;
 use tenure_testkit::suite::{self, TestClient, run};
+use tokio::time::timeout;
 
 /// Ends the server's processes for the clients of this name. Returns once they have ended.
 fn cut(case: &Case, name: &str) {
@@ -663,7 +666,93 @@ async fn tokens_rise_after_the_row_was_deleted() {
     assert_tokens_rise(&before, &client.granted(&next).await);
 }
 
-/// A role whose transactions are stricter: statements that meet another session fail, which counts as a busy row.
+/// A process of the server that is stopped, until this is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(pid: i64) -> Self {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let stopped = Stopped(pid.expect("the ID of a process"));
+        kill_process(stopped.0, Signal::STOP).expect("it runs");
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// One session at a time adds pages to a table. If the system pauses it meanwhile, the others wait, and give up after the
+/// time that they would wait for a row.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_free_key_is_granted_after_a_wait_for_the_tables_growth() {
+    for layout in ["unique", "version"] {
+        let case = Case::on(start(&[]), layout).await;
+        let fixture = case.fixture().await;
+        let (table, columns) = (case.table(), case.key_column());
+        let wide =
+            format!("ALTER TABLE {table} ADD wide text; ALTER TABLE {table} ALTER wide SET STORAGE PLAIN");
+        case.script(&wide).await;
+        let (columns, values) = match layout {
+            "unique" => (format!("{columns}, lock_value, expire_time"), "n, '', now()"),
+            _ => (columns.to_owned(), "n"),
+        };
+        // Each row fills a page.
+        let fill = format!(
+            "INSERT INTO {table} ({columns}, wide) SELECT {values}, repeat('x', 8000) FROM generate_series(1, 50000) n"
+        );
+        let filling = admin(&case.server).await;
+        let pid = filling
+            .query_one("SELECT pg_backend_pid()", &[])
+            .await
+            .expect("it obeys");
+        let pid = i64::from(pid.get::<_, i32>(0));
+        let filling = tokio::spawn(async move { filling.batch_execute(&fill).await });
+        let looking = admin(&case.server).await;
+        let growing = |which: &str| {
+            format!(
+                "SELECT waitstart::text FROM pg_locks WHERE locktype = 'extend' AND relation = '{table}'::regclass AND {which}"
+            )
+        };
+        let (grows, waits) = (
+            growing(&format!("granted AND pid = {pid}")),
+            growing("NOT granted"),
+        );
+        // The stopped session may also keep the last page, or the list of locks. A wait for these has no limit.
+        let elsewhere = format!(
+            "SELECT 1 FROM pg_stat_activity
+             WHERE usename = '{ROLE}' AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock' LIMIT 1"
+        );
+        let mut waited = BTreeSet::new();
+        while waited.len() < 2 {
+            assert!(
+                !filling.is_finished(),
+                "nobody waited for the session that adds pages"
+            );
+            let stopped = Stopped::new(pid);
+            let found = timeout(Duration::from_secs(1), looking.query(&grows, &[])).await;
+            if !found.is_ok_and(|rows| !rows.expect("the server obeys").is_empty()) {
+                continue;
+            }
+            let (client, key) = (fixture.client().await, fixture.key());
+            let claim = client.claim(&key, Mode::Exclusive);
+            let acquiring = tokio::spawn(async move { client.granted(&claim).await });
+            waited.clear();
+            while waited.len() < 2 && !acquiring.is_finished() && case.ask(&elsewhere).is_empty() {
+                waited.insert(case.ask(&waits));
+                waited.remove("");
+            }
+            drop(stopped);
+            acquiring.await.expect("it is granted");
+        }
+        case.ask(&format!("SELECT pg_terminate_backend({pid}, 30000)"));
+        assert!(filling.await.expect("no panic").is_err(), "it was ended");
+    }
+}
+
+/// A role whose transactions are stricter: statements that meet another session fail, and are repeated.
 mod serializable {
     use super::*;
 

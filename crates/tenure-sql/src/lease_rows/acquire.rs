@@ -6,11 +6,12 @@ use std::time::Duration;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, Effect, Grant, Instant, RenewReply, RenewRequest, TokenRange,
 };
+use tokio::time::sleep;
 
 use super::holder;
 use super::own_claims::Known;
 use super::reply::Taken;
-use super::rows::{LeaseRows, micros};
+use super::rows::{BUSY_PAUSE, LeaseRows, micros};
 use super::session::LeaseSession;
 use super::statement::Values;
 use crate::server::dial::Dial;
@@ -80,7 +81,8 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
                 // The time limit was computed from a lower bound of the server's clock, which this reply has raised.
                 Ok(Taken::Late) if first && sent < not_after => first = false,
                 Ok(taken) => break (taken, sent),
-                Err(Failure::Busy) => break (Taken::Busy(None), sent),
+                Err(Failure::Repeat) if sent < not_after => sleep(BUSY_PAUSE).await,
+                Err(Failure::Busy | Failure::Repeat) => break (Taken::Busy(None), sent),
                 Err(Failure::Error(error)) => return Err(error),
             }
         };

@@ -67,7 +67,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
             let held_from = self.now();
             let is_renewed = match session.run(&self.statements.renew, &values).await {
                 Ok(outcome) => outcome.changed > 0,
-                Err(Failure::Busy) => {
+                Err(Failure::Busy | Failure::Repeat) => {
                     sleep(BUSY_PAUSE * tries).await;
                     false
                 }

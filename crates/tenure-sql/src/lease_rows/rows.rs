@@ -71,7 +71,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         self.pool.keep_one(self.claims.holds_any());
     }
 
-    /// Runs one statement, again if another session is at the row.
+    /// Runs one statement, again if another session is in its way.
     pub(super) async fn run(
         &self,
         statement: &Statement,
@@ -83,7 +83,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
             let mut leased = self.pool.lease().await?;
             let outcome = self.pool.within(leased.session.run(statement, values)).await;
             match leased.end(outcome) {
-                Err(Failure::Busy) if tries < TRIES => sleep(BUSY_PAUSE * tries).await,
+                Err(Failure::Busy | Failure::Repeat) if tries < TRIES => sleep(BUSY_PAUSE * tries).await,
                 outcome => return outcome.map_err(Failure::into_error),
             }
         }

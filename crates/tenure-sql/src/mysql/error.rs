@@ -7,9 +7,12 @@ use tenure_backend::{BackendError, Effect, Fault};
 
 use crate::server::error::{Failure, Refusal, connection_broke, no_tls, offers_no_tls, unreachable};
 
-/// Another session is at the row, or at the table's definition: a wait that was too long or not allowed, a deadlock, an
+/// Another session is at the row: a wait that was too long or not allowed.
+const BUSY: u16 = 1205;
+
+/// The statement was undone, which tells nothing of the row: a deadlock, which may be about the gap between two keys, an
 /// automatic number that another session draws, and a row or a definition that has changed since it was read.
-const BUSY: [u16; 5] = [1205, 1213, 1467, 1020, 1615];
+const REPEAT: [u16; 4] = [1213, 1467, 1020, 1615];
 
 /// The statement may have been committed before the server ended it: a shutdown, a kill of the session or of the statement, a
 /// time limit of the server, an error of the commit or of a disk, and connections that the server has given up.
@@ -22,8 +25,10 @@ pub(super) fn failure(error: &Error) -> Failure {
     let Error::Server(refusal) = error else {
         return connection_broke(cause_of(error)).into();
     };
-    if BUSY.contains(&refusal.code) {
-        return Failure::Busy;
+    match refusal.code {
+        BUSY => return Failure::Busy,
+        code if REPEAT.contains(&code) => return Failure::Repeat,
+        _ => {}
     }
     let effect = match UNSURE.contains(&refusal.code) {
         true => Effect::Unknown,

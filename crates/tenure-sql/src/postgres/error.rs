@@ -14,13 +14,13 @@ pub(super) fn failure(error: &Error) -> Failure {
     let Some(refusal) = error.as_db_error() else {
         return connection_broke(cause_of(error)).into();
     };
-    let is_busy = [
-        &SqlState::LOCK_NOT_AVAILABLE,
-        &SqlState::T_R_SERIALIZATION_FAILURE,
-        &SqlState::T_R_DEADLOCK_DETECTED,
-    ];
-    if is_busy.contains(&refusal.code()) {
-        return Failure::Busy;
+    match refusal.code() {
+        // The server names the row that it waited for. Otherwise it waited for a page that another session adds to the table.
+        &SqlState::LOCK_NOT_AVAILABLE if refusal.where_().is_some() => return Failure::Busy,
+        &SqlState::LOCK_NOT_AVAILABLE
+        | &SqlState::T_R_SERIALIZATION_FAILURE
+        | &SqlState::T_R_DEADLOCK_DETECTED => return Failure::Repeat,
+        _ => {}
     }
     // The statement may have been committed just before the session was ended.
     let effect = match ends_session(refusal) {

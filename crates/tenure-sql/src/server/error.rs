@@ -10,6 +10,8 @@ use tenure_backend::{BackendError, Effect, Fault};
 pub(crate) enum Failure {
     /// Another session is at the row. The statement had no effect.
     Busy,
+    /// The statement had no effect, for a reason that tells nothing of the row: a deadlock, or a table that grows slowly.
+    Repeat,
     Error(BackendError),
 }
 
@@ -23,7 +25,7 @@ impl Failure {
     /// The error for a caller that cannot treat a busy row as held.
     pub(crate) fn into_error(self) -> BackendError {
         match self {
-            Failure::Busy => BackendError::new(
+            Failure::Busy | Failure::Repeat => BackendError::new(
                 Fault::Unavailable,
                 Effect::None,
                 "another session keeps the lock's row locked: see which transaction is open on that table",

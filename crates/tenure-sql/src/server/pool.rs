@@ -130,7 +130,7 @@ impl<D: Dial> Lease<D> {
     /// those that are idle, because they lead to the same server.
     pub(crate) fn end<T>(self, worked: Result<T, Failure>) -> Result<T, Failure> {
         let is_answered = match &worked {
-            Ok(_) | Err(Failure::Busy) => true,
+            Ok(_) | Err(Failure::Busy | Failure::Repeat) => true,
             Err(Failure::Error(error)) => !error.is_transient(),
         };
         if is_answered && !self.session.is_closed() {
