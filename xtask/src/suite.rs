@@ -58,9 +58,9 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     })?;
     for program in &failed {
         println!(
-            "\ntest: the output of {}, once more:\n{}",
+            "\ntest: what failed in {}, once more:\n{}",
             program.name,
-            program.output()
+            failures(&program.output())
         );
     }
     println!();
@@ -73,6 +73,21 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     }
     let names: Vec<&str> = failed.iter().map(|program| program.name.as_str()).collect();
     Err(format!("these test programs failed: {}", names.join(", ")).into())
+}
+
+/// The last part of a test program's output, which tells of the tests that failed, without backtraces.
+fn failures(output: &str) -> String {
+    let from = output.find("\nfailures:\n").unwrap_or_default();
+    let mut is_trace = false;
+    let told = output[from..].lines().filter(|line| {
+        is_trace = match is_trace {
+            // A backtrace has numbered functions, and the places of their calls.
+            true => line.starts_with("  "),
+            false => *line == "stack backtrace:",
+        };
+        !is_trace
+    });
+    told.collect::<Vec<_>>().join("\n")
 }
 
 /// `cargo test` with `args`.
@@ -230,6 +245,20 @@ mod tests {
             .lines()
             .for_each(|line| total.add(line));
         assert_eq!(total.describe(), "41 passed, 1 failed");
+    }
+
+    #[test]
+    fn failures_are_told_without_backtraces() {
+        let output = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\n\
+                      thread 'b' panicked at x.rs:1:2:\nit waits\nstack backtrace:\n   0: f\n             at x.rs:1:2\n\
+                      note: more\n\n\nfailures:\n    b\n\ntest result: FAILED";
+        let told = failures(output);
+        assert_eq!(
+            told,
+            "\nfailures:\n\n---- b stdout ----\nthread 'b' panicked at x.rs:1:2:\nit waits\nnote: more\n\n\nfailures:\n    b\n\n\
+             test result: FAILED"
+        );
+        assert_eq!(failures("it was killed"), "it was killed");
     }
 
     #[test]
