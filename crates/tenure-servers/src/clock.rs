@@ -4,34 +4,31 @@
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::PathBuf;
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use crate::shim::{compile, preload};
-
-const SOURCE: &str = include_str!("../shim/clock.c");
+use crate::shim::{self, preload};
 
 /// A server's wall clock: the system's clock plus an offset.
 #[derive(Debug)]
 pub struct SteppedClock {
     folder: TempDir,
-    library: PathBuf,
+    preload: (String, String),
     offset: std::fs::File,
     nanos: Mutex<i64>,
 }
 
 impl SteppedClock {
-    /// Makes a clock with the offset 0. Compiles a small library with the system's C compiler.
+    /// Makes a clock with the offset 0.
     ///
     /// # Errors
-    /// The system's error if there is no compiler or no space on the disk; the compiler's output if compiling fails.
+    /// The system's error if its files cannot be written.
     pub fn new() -> io::Result<SteppedClock> {
         let folder = tempfile::tempdir()?;
         // A server that runs as another user reads the files too.
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
-        let library = compile(folder.path(), "clock", SOURCE)?;
+        let preload = preload(folder.path(), shim::CLOCK)?;
         let offset = std::fs::File::options()
             .create_new(true)
             .write(true)
@@ -39,7 +36,7 @@ impl SteppedClock {
         offset.write_all_at(&0_i64.to_ne_bytes(), 0)?;
         Ok(SteppedClock {
             folder,
-            library,
+            preload,
             offset,
             nanos: Mutex::new(0),
         })
@@ -48,7 +45,7 @@ impl SteppedClock {
     /// The environment variables for a server that is to read this clock.
     pub fn environment(&self) -> Vec<(String, String)> {
         let offset = self.folder.path().join("offset").display().to_string();
-        vec![preload(&self.library), ("TENURE_CLOCK_OFFSET".to_owned(), offset)]
+        vec![self.preload.clone(), ("TENURE_CLOCK_OFFSET".to_owned(), offset)]
     }
 
     /// Moves the clock forward, or back if `milliseconds` is negative. The running server reads the new time at once.

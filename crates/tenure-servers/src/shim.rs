@@ -1,30 +1,24 @@
-//! Small libraries that change how a server calls the system, loaded with `LD_PRELOAD`.
+//! Small libraries that change how a server calls the system, loaded with `LD_PRELOAD`. The build script compiles them.
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use crate::needs::cannot_start;
-
-/// Compiles a library with the system's C compiler, and returns its path.
-pub(crate) fn compile(folder: &Path, name: &str, source: &str) -> io::Result<PathBuf> {
-    let file = folder.join(name).with_extension("c");
-    let library = folder.join(name).with_extension("so");
-    std::fs::write(&file, source)?;
-    let made = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
-        .args([&library, &file])
-        .output()
-        .map_err(|error| cannot_start("cc", error))?;
-    match made.status.success() {
-        true => Ok(library),
-        false => Err(io::Error::other(
-            String::from_utf8_lossy(&made.stderr).into_owned(),
-        )),
-    }
+/// The compiled library of `shim/NAME.c`.
+macro_rules! library {
+    ($name:literal) => {
+        include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".so"))
+    };
 }
 
-/// The environment variable that loads a library into a server.
-pub(crate) fn preload(library: &Path) -> (String, String) {
-    ("LD_PRELOAD".to_owned(), library.display().to_string())
+/// Moves the time of day.
+pub(crate) const CLOCK: &[u8] = library!("clock");
+
+/// Keeps a server's own ports on the loopback.
+pub(crate) const LOOPBACK: &[u8] = library!("loopback");
+
+/// Writes a library to a folder that the server can read, and returns the environment variable that loads it into a server.
+pub(crate) fn preload(folder: &Path, library: &[u8]) -> io::Result<(String, String)> {
+    let file = folder.join("preload.so");
+    std::fs::write(&file, library)?;
+    Ok(("LD_PRELOAD".to_owned(), file.display().to_string()))
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::port::Port;
 use crate::process::Data;
 use crate::proxy::{Proxy, Way};
-use crate::shim::{compile, preload};
+use crate::shim::{self, preload};
 use crate::zookeeper::{Member, ZooKeeper};
 
 /// The number of servers.
@@ -23,9 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// leader's proxy before the leader listens gives up, and the leader waits for it until the first limit, so that
 /// limit is short. A server repeats its vote at the latest after a second: by default it may wait a minute.
 const LIMITS: &str = "initLimit=6\nsyncLimit=5\nfastleader.maxNotificationInterval=1000\n";
-
-/// The library that keeps the servers' own ports on the loopback: a server has to be told to listen at all addresses.
-const LOOPBACK: &str = include_str!("../shim/loopback.c");
 
 /// Three ZooKeeper servers with a leader. Dropping this ends them.
 #[derive(Debug)]
@@ -80,13 +77,14 @@ impl ZooKeeperEnsemble {
             links.push(of_server);
         }
         tokio::task::block_in_place(|| {
-            let shim = tempfile::tempdir()?;
-            let library = compile(shim.path(), "loopback", LOOPBACK)?;
+            let folder = tempfile::tempdir()?;
+            // A server has to be told to listen at all addresses.
+            let preload = preload(folder.path(), shim::LOOPBACK)?;
             let start = |number| {
                 let settings = settings(number, &ports, &links[number]) + further;
                 let member = Member {
                     number: number + 1,
-                    environment: vec![preload(&library)],
+                    environment: vec![preload.clone()],
                 };
                 ZooKeeper::launch_with(tick_time, &settings, None, Some(member))
             };
@@ -95,7 +93,7 @@ impl ZooKeeperEnsemble {
                 servers: servers?,
                 links,
                 _ports: ports,
-                _shim: shim,
+                _shim: folder,
             };
             for server in &mut ensemble.servers {
                 server.wait_until_it_serves()?;
