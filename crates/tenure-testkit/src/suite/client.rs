@@ -137,9 +137,9 @@ impl TestClient {
         &self,
         call: impl Fn(Arc<dyn Backend>) -> Call<T>,
     ) -> Result<T, BackendError> {
-        for _ in 0..ATTEMPTS {
+        for attempt in 1..=ATTEMPTS {
             match call(self.backend.clone()).await {
-                Err(error) if error.is_transient() => {}
+                Err(error) if error.is_transient() => pause_after(attempt).await,
                 answer => return answer,
             }
         }
@@ -165,6 +165,9 @@ impl TestClient {
             assert_eq!(answered.len(), open.len(), "one reply for each element");
             for (at, answer) in open.into_iter().zip(answered) {
                 answers[at] = (!is_transient(&answer)).then_some((answer, attempt > 0));
+            }
+            if answers.iter().any(Option::is_none) {
+                pause_after(attempt).await;
             }
         }
         panic!("a batch had transient errors {ATTEMPTS} times in a row");
@@ -344,6 +347,14 @@ impl TestClient {
     async fn inspect(&self, query: Query) -> Page<LockStatus> {
         let page = self.retry(|backend| backend.inspect(query.clone())).await;
         page.unwrap_or_else(|error| panic!("inspect {query:?}: {error}"))
+    }
+}
+
+/// Pauses after several transient errors in a row, so that all attempts together outlast the election of a leader.
+async fn pause_after(attempt: u32) {
+    if attempt > ATTEMPTS / 10 {
+        // sleep: the servers elect a leader meanwhile, which is seen only in their answers.
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
