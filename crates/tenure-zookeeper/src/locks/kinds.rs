@@ -65,7 +65,7 @@ impl Locks {
                 }
                 Ok(Outcome::Refused { index, code }) => match code {
                     Code::NODE_EXISTS => return Ok(None),
-                    Code::NO_NODE => self.create_containers(client, parent(&nodes[index])).await?,
+                    Code::NO_NODE => self.create_folders(client, parent(&nodes[index])).await?,
                     Code::NO_CHILDREN_FOR_EPHEMERALS => return Err(is_ephemeral()),
                     code => return Err(refused(code)),
                 },
@@ -211,9 +211,7 @@ impl Locks {
                 Ok(Outcome::Refused {
                     code: Code::NO_NODE, ..
                 }) => {
-                    self.create_containers(client, &folder)
-                        .await
-                        .map_err(placed_but)?;
+                    self.create_folders(client, &folder).await.map_err(placed_but)?;
                 }
                 Ok(Outcome::Refused { code, .. }) => return Err(placed_but(refused(code))),
                 Err(error) => {

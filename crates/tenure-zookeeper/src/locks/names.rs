@@ -59,6 +59,16 @@ impl Names {
         }
     }
 
+    /// Whether a node above others stays without children. kazoo creates the node of a lock once, and counts on it from then
+    /// on, as a program with one ephemeral node does on the node above it. Curator creates what is missing each time.
+    pub(super) fn stays(&self, path: &str) -> bool {
+        match self.layout {
+            Layout::Curator => false,
+            Layout::Kazoo => true,
+            Layout::Ephemeral => self.root.starts_with(path),
+        }
+    }
+
     /// The bell of a session: an ephemeral node that names the claims of the session which were evicted.
     pub(super) fn bell(&self, session: i64) -> String {
         format!("{}/{BELLS}/{session:x}", self.root)
@@ -139,6 +149,19 @@ mod tests {
 
     fn names(path: &str) -> Names {
         Names::new(path, Layout::Curator)
+    }
+
+    #[test]
+    fn nodes_stay_where_foreign_clients_count_on_them() {
+        let folders = ["/locks", "/locks/a", "/locks/a/b"];
+        for (layout, expected) in [
+            (Layout::Curator, [false, false, false]),
+            (Layout::Kazoo, [true, true, true]),
+            (Layout::Ephemeral, [true, false, false]),
+        ] {
+            let names = Names::new("locks", layout);
+            assert_eq!(folders.map(|path| names.stays(path)), expected, "{layout:?}");
+        }
     }
 
     #[test]

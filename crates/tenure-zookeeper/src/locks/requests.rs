@@ -1,4 +1,4 @@
-//! Requests that several verbs send: creating nodes with the containers above them, and finding a claim's nodes.
+//! Requests that several verbs send: creating nodes and those above them, and finding a claim's nodes.
 
 use tenure_backend::{BackendError, ClaimId, Effect, Fault, Instant};
 use tenure_contenders::Contenders as _;
@@ -37,7 +37,7 @@ pub(super) struct Found {
 pub(super) type Seen = (Vec<Contender>, Vec<String>);
 
 impl Locks {
-    /// Creates a node, and missing containers above it. Returns when the request was sent that created it.
+    /// Creates a node, and missing ones above it. Returns when the request was sent that created it.
     pub(super) async fn create(
         &self,
         client: &Client,
@@ -50,7 +50,7 @@ impl Locks {
             let created = client.create(path, data, mode, self.config.acl).await;
             let refused = created.as_ref().err().and_then(code);
             match refused {
-                Some(Code::NO_NODE) => self.create_containers(client, parent(path)).await?,
+                Some(Code::NO_NODE) => self.create_folders(client, parent(path)).await?,
                 Some(Code::NO_CHILDREN_FOR_EPHEMERALS) => return Err(is_ephemeral()),
                 _ => return created.map(|created| (created, sent)),
             }
@@ -67,25 +67,28 @@ impl Locks {
         self.table.unplace(id);
     }
 
-    /// Creates a container, and those above it that are missing.
-    pub(super) async fn create_containers(&self, client: &Client, path: &str) -> Result<(), BackendError> {
+    /// Creates the node above others, and those above it that are missing.
+    pub(super) async fn create_folders(&self, client: &Client, path: &str) -> Result<(), BackendError> {
         let mut missing = vec![path];
         // Begins with the lowest one: a user may lack the permission to create nodes further up.
         while let Some(path) = missing.last().filter(|path| !path.is_empty())
-            && !self.create_container(client, path).await?
+            && !self.create_folder(client, path).await?
         {
             missing.push(parent(path));
         }
         missing.pop();
         while let Some(path) = missing.pop() {
-            self.create_container(client, path).await?;
+            self.create_folder(client, path).await?;
         }
         Ok(())
     }
 
-    /// Creates a container. Returns false if its parent is missing.
-    async fn create_container(&self, client: &Client, path: &str) -> Result<bool, BackendError> {
-        let created = client.create_container(path, self.config.acl).await;
+    /// Creates a node above others. Returns false if its parent is missing.
+    async fn create_folder(&self, client: &Client, path: &str) -> Result<bool, BackendError> {
+        let created = match self.names.stays(path) {
+            true => client.create(path, b"", Mode::Persistent, self.config.acl).await,
+            false => client.create_container(path, self.config.acl).await,
+        };
         let refused = created.as_ref().err().and_then(code);
         match refused {
             Some(Code::NO_NODE) => Ok(false),
