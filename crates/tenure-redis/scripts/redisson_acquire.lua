@@ -53,7 +53,7 @@ if fair ~= '1' and now <= tonumber(not_after) then
     if left >= 0 and not (held.err or held[1] or held[2] or held[3]) and call('EXISTS', 'tenure_claim:' .. tag .. ':' .. owner) == 0 then
         --: include redisson_foreign
         left = math.min(left + 1, lease)
-        if left > FOREIGN_POLL and is_shared(name, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag) then
+        if left > FOREIGN_POLL and is_shared_with_foreign(name, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag) then
             left = FOREIGN_POLL
         end
         return string.format('0 %d -1 %d', left, now)

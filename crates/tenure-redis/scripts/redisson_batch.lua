@@ -77,7 +77,7 @@ for i = releases + 1, all do
             if left >= FOREIGN_POLL then
                 local tag = open .. name .. close
                 local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
-                local readable, foreign = pcall(is_shared, name, timeouts, waiters)
+                local readable, foreign = pcall(is_shared_with_foreign, name, timeouts, waiters)
                 if not readable then
                     left = -1
                 elseif foreign then

@@ -25,6 +25,6 @@ local function is_held_by_foreign(name)
 end
 
 -- Returns whether a client of another kind queues for the lock or holds it.
-local function is_shared(name, timeouts, waiters)
+local function is_shared_with_foreign(name, timeouts, waiters)
     return redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters) or is_held_by_foreign(name)
 end

@@ -61,25 +61,6 @@ end
 -- clock of that waiter's machine.
 local REDISSON_TIMEOUT = 300000
 
--- Raises the scores of Redisson's waiters, of a hundred at the most, at this place of the queue and directly behind it.
--- What is ahead of them, the holder or one of our waiters, now lasts until `ends` (ms). A waiter of Redisson's sleeps for as
--- long as that lasted when it looked, and looks again. Then its score tells it how long to sleep; if its score is too low, it
--- sleeps until a message arrives, and none does if what is ahead dies. The score of a dead waiter is not raised: nobody
--- listens to its channel.
-local function raise_redisson(at, ends)
-    for place = at, at + 99 do
-        local other = redis.call('LINDEX', queue, place)
-        local score = other and not redis.call('ZSCORE', waiters, other) and redis.call('ZSCORE', timeouts, other)
-        if not score then
-            return
-        end
-        ends = math.max(ends + REDISSON_TIMEOUT, score)
-        if ends > tonumber(score) and redis.call('PUBSUB', 'NUMSUB', CHANNEL .. tag .. ':' .. other)[2] > 0 then
-            redis.call('ZADD', timeouts, ends, other)
-        end
-    end
-end
-
 -- Returns the slack of our waiter: the ms by which its score for Redisson exceeds the end of its lease. When a
 -- Redisson waiter leaves the queue, Redisson lowers the scores of the waiters behind it; the slack makes up for that.
 local function slack_of(owner)

@@ -41,7 +41,7 @@ end
 -- after each change of the queue.
 local function set_queue_expiry()
     local last = call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')[2]
-    if last and is_shared(name, timeouts, waiters) then
+    if last and is_shared_with_foreign(name, timeouts, waiters) then
         last = last + DAY
     elseif last then
         last = math.max(last, now_ms + math.min(last_left(), 365 * DAY)) + 1000
@@ -119,7 +119,7 @@ end
 -- may not wake unfair claims, uses the lock.
 local function unfair_poll(after, lease)
     local soonest = math.min(after, lease)
-    return soonest > FOREIGN_POLL and is_shared(name, timeouts, waiters) and FOREIGN_POLL or soonest
+    return soonest > FOREIGN_POLL and is_shared_with_foreign(name, timeouts, waiters) and FOREIGN_POLL or soonest
 end
 
 -- Places or polls one claim. `yields` is true for a successor if other clients wait: then it is not granted. Returns the
@@ -207,12 +207,8 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     -- Redisson will subtract as its waiters ahead leave: at most REDISSON_TIMEOUT for each, so nothing for the head of
     -- the queue. Each poll sets the score again, so Redisson does not take a live waiter for dead.
     slack = ahead > 0 and javas > 0 and math.min(slack, javas * REDISSON_TIMEOUT) or 0
-    ends = now_ms + lease
-    call('ZADD', timeouts, ends + slack, owner)
-    call('ZADD', waiters, ends, owner)
-    if javas > 0 then
-        raise_redisson(ahead + 1, ends + slack)
-    end
+    call('ZADD', timeouts, now_ms + lease + slack, owner)
+    call('ZADD', waiters, now_ms + lease, owner)
     call('SET', records .. owner, 'W' .. mode .. ':' .. label, 'PX', lease + RECORD_TTL)
     set_queue_expiry()
     local poll = yields and left == -2 and TURN or poll_after(left, ahead > 0 and head or nil)

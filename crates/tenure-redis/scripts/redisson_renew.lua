@@ -30,19 +30,15 @@ local function raise_counter(last)
 end
 
 -- Makes the queue's keys live at least 1 s longer than the renewed lease, or a day longer if Redisson's clients wait in the
--- queue. Their scores follow the renewed lease.
-local function extend_queue(owner, held, lease)
+-- queue.
+local function extend_queue(lease)
     local left = redis.call('PTTL', queue)
-    local javas = left ~= -2 and redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters)
-    if javas and own_kind == 0 then
-        local ahead = held and -1 or redis.call('LPOS', queue, owner)
-        if ahead then
-            raise_redisson(ahead + 1, held and now_ms + lease or tonumber(redis.call('ZSCORE', timeouts, owner)))
-        end
+    if left < 0 then
+        return
     end
+    local javas = redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters)
     local needed = lease + (javas and 86400000 or 1000)
-    -- The queue does not expire while only Redisson's clients wait in it.
-    if left >= 0 and left < needed then
+    if left < needed then
         for _, key in ipairs({ queue, timeouts, waiters }) do
             redis.call('PEXPIRE', key, needed)
         end
@@ -97,7 +93,7 @@ local function renew(owner, lease, phase, shorten, last, granted)
         end
         redis.call('PEXPIRE', record, lease + 12000)
     end
-    extend_queue(owner, held, lease)
+    extend_queue(lease)
     if last then
         raise_counter(last)
     end

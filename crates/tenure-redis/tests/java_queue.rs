@@ -337,44 +337,6 @@ async fn polls_respect_what_java_subtracts_from_a_score() {
     }
 }
 
-/// A Java waiter sleeps until the end of the lease ahead of it as it saw that, and then for as long as its score says. If
-/// the score is too low, it sleeps until a message comes. Nobody listens to the channel of a dead one.
-#[tokio::test(flavor = "multi_thread")]
-async fn scores_of_live_java_waiters_follow_the_lease_ahead() {
-    let (fixture, [holder, waiter], key) = Fixture::two().await;
-    let is = |owner: &str, expected: i64| {
-        let score = fixture.score(&key, owner);
-        assert!(
-            (expected - 2_000..=expected).contains(&score),
-            "{owner}: {score} ms, not {expected}"
-        );
-    };
-    let held = hold(&holder, &key).await;
-    for (owner, score) in [(JAVA, 310_000), (OTHER, 610_000), (THIRD, 910_000)] {
-        java_enqueue(&fixture, &key, owner, Some(score));
-    }
-    let _first = subscribe_to_head(&fixture, &key, JAVA).await;
-    let _third = subscribe_to_head(&fixture, &key, THIRD).await;
-    holder.stays_alive(&held, Phase::Granted).await;
-    is(JAVA, 360_000);
-    is(OTHER, 610_000);
-    is(THIRD, 960_000);
-    for owner in [JAVA, OTHER, THIRD] {
-        remove_from_queue(&fixture, &key, owner);
-    }
-    let ours = enqueue(&waiter, &key).await;
-    for is_polled in [true, false] {
-        java_enqueue(&fixture, &key, THIRD, Some(310_000));
-        if is_polled {
-            waiter.waits(&ours).await;
-        } else {
-            waiter.stays_alive(&ours, Phase::Waiting).await;
-        }
-        is(THIRD, 360_000);
-        remove_from_queue(&fixture, &key, THIRD);
-    }
-}
-
 /// An older Java client that wakes during the cooldown finds the key held. Without another wake-up it sleeps for
 /// minutes.
 #[tokio::test(flavor = "multi_thread")]

@@ -214,23 +214,20 @@ impl Script {
         text = text
             .replace("string.sub(", "sub(")
             .replace("tonumber(", "num(")
-            .replace("math.max(", "max(")
-            .replace("math.min(", "min(");
+            .replace("math.max(", "max(");
         for spaced in BETWEEN_BLANKS {
             text = text.replace(spaced, spaced.trim());
         }
         if dialect == Dialect::Alone {
             let text = text.replace("..SCOPE", "");
-            return format!(
-                "local call, sub, num, max, min = redis.call, string.sub, tonumber, math.max, math.min\n{text}"
-            );
+            return format!("local call, sub, num, max = redis.call, string.sub, tonumber, math.max\n{text}");
         }
         if dialect == Dialect::ShardedCluster {
             text = text.replace("'PUBLISH'", "'SPUBLISH'");
             text = text.replace("'NUMSUB'", "'SHARDNUMSUB'");
         }
         format!(
-            "local call, sub, num, max, min = redis.call, string.sub, tonumber, math.max, math.min\nlocal SCOPE = sub(table.remove(KEYS), {})\n{text}",
+            "local call, sub, num, max = redis.call, string.sub, tonumber, math.max\nlocal SCOPE = sub(table.remove(KEYS), {})\n{text}",
             SLOT_KEY.len() + 1
         )
     }
