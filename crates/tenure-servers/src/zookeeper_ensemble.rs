@@ -30,7 +30,7 @@ pub struct ZooKeeperEnsemble {
     servers: Vec<ZooKeeper>,
     links: Vec<Vec<Link>>,
     _ports: Vec<[Port; 2]>,
-    _shim: TempDir,
+    _folder: TempDir,
 }
 
 /// The network by which a server connects to another one: the other's port for followers, and that for elections.
@@ -93,7 +93,7 @@ impl ZooKeeperEnsemble {
                 servers: servers?,
                 links,
                 _ports: ports,
-                _shim: folder,
+                _folder: folder,
             };
             for server in &mut ensemble.servers {
                 server.wait_until_it_serves()?;

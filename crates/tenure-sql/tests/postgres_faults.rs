@@ -729,7 +729,7 @@ async fn a_free_key_is_granted_after_a_wait_for_the_tables_growth() {
         while waited.len() < 2 {
             assert!(
                 !filling.is_finished(),
-                "nobody waited for the session that adds pages"
+                "no request waited for the session that adds pages"
             );
             let stopped = Stopped::new(pid);
             let found = timeout(Duration::from_secs(1), looking.query(&grows, &[])).await;

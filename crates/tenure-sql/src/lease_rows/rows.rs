@@ -21,7 +21,7 @@ use crate::server::pool::Pool;
 /// How often a statement is repeated whose row another session has locked.
 pub(super) const TRIES: u32 = 4;
 
-/// The pause before a statement is repeated for the first time. It grows with each time.
+/// The pause before a statement is repeated for the first time. In [`LeaseRows::run`] and in a renewal it grows with each time.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The rows of a table, and what this client knows of its claims.

@@ -25,7 +25,12 @@ impl Failure {
     /// The error for a caller that cannot treat a busy row as held.
     pub(crate) fn into_error(self) -> BackendError {
         match self {
-            Failure::Busy | Failure::Repeat => BackendError::new(
+            Failure::Repeat => BackendError::new(
+                Fault::Unavailable,
+                Effect::None,
+                "the database has undone this statement several times: see which sessions are at work on that table",
+            ),
+            Failure::Busy => BackendError::new(
                 Fault::Unavailable,
                 Effect::None,
                 "another session keeps the lock's row locked: see which transaction is open on that table",
