@@ -24,13 +24,15 @@ const ALONE: [&str; 4] = [
 ];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
-const FIRST: [&str; 15] = [
+const FIRST: [&str; 17] = [
+    "tenure-sql/mysql_conformance",
     "interop/clients",
     "interop/databases",
     "interop/etcd",
     "interop/zookeeper",
     APART,
     "tenure-quorum/redis",
+    "tenure-sql/postgres_conformance",
     "tenure-redis/conformance",
     "tenure-redis/string_conformance",
     "tenure-etcd/conformance",
