@@ -64,7 +64,7 @@ use crate::{
 ///   to the others are not delayed and do not turn into `Unknown`.
 /// - **B18 Dropping a call harms nothing else.** The effect of the dropped call itself may stay unknown.
 /// - **B19 Nothing is left per name.** A key that no claim holds or waits for takes no space once all its leases and
-///   cooldowns have ended.
+///   cooldowns have ended. What other clients of the layout need there may stay; the store's documentation names it.
 /// - **B20 A downgrade is atomic.** A renewal with [`RenewRequest::downgrade`] turns a granted write claim into a read
 ///   claim in the same step that renews it, so no other writer holds the key in between. It then wakes the claims that
 ///   can be granted next. They are admitted in the usual order (B11): no reader overtakes a waiting fair writer. The
