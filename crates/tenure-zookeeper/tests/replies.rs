@@ -1,4 +1,4 @@
-//! Claims whose requests were carried out and not answered.
+//! Replies that never come: claims whose requests were carried out and not answered. And replies and events that come late.
 
 mod case;
 
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use case::{Case, children, config, key, node_of, shared};
+use futures_util::StreamExt as _;
 use tenure_backend::{AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness, Mode};
 use tenure_servers::Way;
 use tenure_testkit::suite::Fixture;
@@ -133,4 +134,31 @@ async fn a_withdrawal_keeps_no_session_of_a_closed_store() {
     client.backend().clone().close().await.expect("it closes");
     let ended = tokio::time::timeout(SOON, ended.fired()).await;
     assert_eq!(ended, Ok(Event::Deleted));
+}
+
+/// A watch fires once, and what changes before it is set again is not reported. So a waiter is woken when it is set.
+#[tokio::test]
+async fn a_change_wakes_a_waiter_whose_last_watch_has_just_fired() {
+    let case = shared().await;
+    let proxy = case.proxy().await;
+    let through = Case {
+        via: vec![proxy.address()],
+        ..case.clone()
+    };
+    let (near, far) = (Fixture::new(case).await, Fixture::new(through).await);
+    let (holder, waiter) = (near.client().await, far.client().await);
+    let mut wakes = waiter
+        .watch(&waiter.claim(&key("k"), Mode::Exclusive))
+        .await
+        .expect("ZooKeeper wakes waiters");
+    // The holder's next change is carried out long before the waiter's request for another watch arrives.
+    proxy.delay(Way::ToServer, Duration::from_millis(200));
+    for round in 0..3 {
+        let held = holder.holds(&key("k"), Mode::Exclusive).await;
+        let taken = tokio::time::timeout(SOON, wakes.next()).await;
+        taken.unwrap_or_else(|_| panic!("round {round}: the grant has not woken it"));
+        holder.release(&held).await.freed_it(&held);
+        let freed = tokio::time::timeout(SOON, wakes.next()).await;
+        freed.unwrap_or_else(|_| panic!("round {round}: the release has not woken it"));
+    }
 }

@@ -51,13 +51,20 @@ impl Locks {
     ) {
         loop {
             let mut pause = Duration::ZERO;
+            // Whether the claim is woken once the watch is set again: by a poll before that it could overlook a later change.
+            let mut wakes_after = false;
             match set {
                 Ok(Some(mut watch)) => {
                     tokio::select! {
                         event = watch.fired() => {
-                            signal.notify();
-                            let is_deleted = event != Event::Reconnected && event != Event::SessionEnded;
-                            if is_deleted && matches!(target, Target::Node(_)) && targets.changed().await.is_err() {
+                            let is_changed = event != Event::Reconnected && event != Event::SessionEnded;
+                            let is_node = matches!(target, Target::Node(_));
+                            wakes_after = !is_node;
+                            if is_node || !is_changed {
+                                signal.notify();
+                            }
+                            // The next poll finds what the claim waits for now.
+                            if is_node && is_changed && targets.changed().await.is_err() {
                                 return;
                             }
                             if event == Event::SessionEnded {
@@ -87,7 +94,7 @@ impl Locks {
             target = targets.borrow_and_update().clone();
             set = self.set_watch(id, &target, &lock).await;
             // The folder may have changed since the poll that found it.
-            if target != before && matches!(target, Target::Folder(_)) {
+            if wakes_after || target != before && matches!(target, Target::Folder(_)) {
                 signal.notify();
             }
         }
