@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fixture::{assert_error, client, config, created, put, soon, start, watch};
 use tenure_backend::{BackendError, Effect, Fault};
-use tenure_etcd::client::{Client, RangeRequest, Update};
+use tenure_etcd::client::{Client, Empty, PUT, RANGE, RangeRequest, STATUS, WatchResponse};
 use tenure_etcd::{Config, Credentials};
 use tenure_servers::{Certificates, Etcd};
 
@@ -58,19 +58,25 @@ fn url(etcd: &Etcd, login: &str) -> String {
 async fn a_user_reads_and_writes_what_its_role_permits() {
     let Some(etcd) = start_with_users(&[]) else { return };
     let (client, logins) = counted(&etcd);
-    client.put(put("k", "v")).await.expect("it is permitted");
+    client.call(PUT, put("k", "v")).await.expect("it is permitted");
     let refused = client
-        .put(put("other", "v"))
+        .call(PUT, put("other", "v"))
         .await
         .expect_err("it is not permitted");
     assert_error(&refused, (Fault::Denied, Effect::None), "lacks a permission");
     let [mut refused, mut permitted] = ["other", "k"].map(|key| watch(&client, key));
     let refused = soon(refused.next()).await.expect_err("it is not permitted");
     assert_error(&refused, (Fault::Denied, Effect::None), "lacks a permission");
-    assert!(matches!(soon(permitted.next()).await, Ok(Update::Created(_))));
+    assert!(matches!(
+        soon(permitted.next()).await,
+        Ok(WatchResponse { created: true, .. })
+    ));
     // A refused watch does not end the others.
-    client.put(put("k", "w")).await.expect("it is permitted");
-    assert!(matches!(soon(permitted.next()).await, Ok(Update::Events(..))));
+    client.call(PUT, put("k", "w")).await.expect("it is permitted");
+    assert!(matches!(
+        soon(permitted.next()).await,
+        Ok(WatchResponse { created: false, .. })
+    ));
     assert_eq!(logins.load(Ordering::Relaxed), 1);
 }
 
@@ -82,7 +88,10 @@ async fn a_wrong_or_missing_password_is_named() {
         (url(&etcd, "bob:n0t-it"), "refuses the user or the password"),
         (etcd.url(), "write `etcd://USER:PASSWORD@HOST`"),
     ] {
-        let refused = client(&url).range(RangeRequest::key("k")).await.expect_err(words);
+        let refused = client(&url)
+            .call(RANGE, RangeRequest::key("k"))
+            .await
+            .expect_err(words);
         assert_error(&refused, (Fault::Denied, Effect::None), words);
         let text = format!("{refused} {refused:?} {:?}", config(&url));
         assert!(!text.contains("n0t-it"), "{text}");
@@ -95,10 +104,10 @@ async fn one_login_serves_all_calls_whose_token_ran_out() {
         return;
     };
     let (client, logins) = counted(&etcd);
-    client.put(put("k", "v")).await.expect("it is permitted");
+    client.call(PUT, put("k", "v")).await.expect("it is permitted");
     // sleep: the token's time must run out, and the server looks every second.
     tokio::time::sleep(Duration::from_secs(4)).await;
-    let calls = (0..20).map(|_| client.put(put("k", "w")));
+    let calls = (0..20).map(|_| client.call(PUT, put("k", "w")));
     for result in futures_util::future::join_all(calls).await {
         result.expect("it is repeated");
     }
@@ -131,7 +140,7 @@ async fn a_token_is_replaced_after_a_change_of_users() {
         return;
     };
     let (client, logins) = counted(&etcd);
-    client.put(put("k", "v")).await.expect("it is permitted");
+    client.call(PUT, put("k", "v")).await.expect("it is permitted");
     for (number, command) in ["user add bob:b0b", "role add more"].iter().enumerate() {
         etcd.ask(
             &[
@@ -141,7 +150,7 @@ async fn a_token_is_replaced_after_a_change_of_users() {
             .concat(),
         )
         .expect("root may");
-        client.put(put("k", "w")).await.expect("it is repeated");
+        client.call(PUT, put("k", "w")).await.expect("it is repeated");
         assert_eq!(logins.load(Ordering::Relaxed), number + 2);
     }
 }
@@ -150,14 +159,20 @@ async fn a_token_is_replaced_after_a_change_of_users() {
 async fn a_client_logs_in_when_users_are_switched_on() {
     let Some(etcd) = start(&[]) else { return };
     let client = client(&url(&etcd, "ada:s3cr3t"));
-    client.put(put("k", "v")).await.expect("every client may");
+    client.call(PUT, put("k", "v")).await.expect("every client may");
     USERS.iter().for_each(|command| ask(&etcd, command));
-    client.put(put("k", "w")).await.expect("ada may");
-    let refused = client.put(put("other", "w")).await.expect_err("ada may not");
+    client.call(PUT, put("k", "w")).await.expect("ada may");
+    let refused = client
+        .call(PUT, put("other", "w"))
+        .await
+        .expect_err("ada may not");
     assert_error(&refused, (Fault::Denied, Effect::None), "lacks a permission");
     etcd.ask(&["--user", "root:of-root", "auth", "disable"])
         .expect("root may");
-    client.put(put("other", "w")).await.expect("every client may");
+    client
+        .call(PUT, put("other", "w"))
+        .await
+        .expect("every client may");
 }
 
 #[tokio::test]
@@ -170,7 +185,7 @@ async fn a_password_that_changed_is_fetched_again() {
     std::fs::write(&file, "s3cr3t\n").expect("a file");
     let url = format!("etcd://ada@{}?password_file={}", etcd.address(), file.display());
     let client = client(&url);
-    client.put(put("k", "v")).await.expect("it is permitted");
+    client.call(PUT, put("k", "v")).await.expect("it is permitted");
     let change = "printf 'n3w\\nn3w\\n' | ETCDCTL_API=3 etcdctl --user root:of-root --endpoints";
     let change = format!("{change} {} user passwd ada --interactive=false", etcd.address());
     let changed = std::process::Command::new("sh").args(["-c", &change]).status();
@@ -178,7 +193,10 @@ async fn a_password_that_changed_is_fetched_again() {
     std::fs::write(&file, "n3w\n").expect("a file");
     // sleep: the token's time must run out, and the server looks every second.
     tokio::time::sleep(Duration::from_secs(4)).await;
-    client.put(put("k", "w")).await.expect("the new password is used");
+    client
+        .call(PUT, put("k", "w"))
+        .await
+        .expect("the new password is used");
 }
 
 #[tokio::test]
@@ -192,7 +210,10 @@ async fn a_failing_callback_fails_the_call() {
         ))
     };
     let config: Config = config(&etcd.url()).credentials(failing);
-    let refused = Client::new(config).expect("a client").status().await;
+    let refused = Client::new(config)
+        .expect("a client")
+        .call(STATUS, Empty {})
+        .await;
     assert_error(
         &refused.expect_err("no credentials"),
         (Fault::Denied, Effect::None),

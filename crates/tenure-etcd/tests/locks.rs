@@ -11,7 +11,10 @@ use tenure_backend::{
     AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness, HolderId, Invalidation, LockKey, Loss,
     Mode, Phase, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
 };
-use tenure_etcd::client::{Client, DeleteRangeRequest, LeaseGrantRequest, LeaseId, PutRequest, RangeRequest};
+use tenure_etcd::client::{
+    Client, DELETE_RANGE, DeleteRangeRequest, GRANT, LeaseGrantRequest, LeaseId, PUT, PutRequest, RANGE,
+    REVOKE, RangeRequest,
+};
 use tenure_etcd::{Config, EtcdStore, LockEvidence, StoreUrl};
 use tenure_servers::{EtcdCluster, Proxy, Way};
 use tenure_testkit::suite::{Fixture, TestClient};
@@ -34,7 +37,7 @@ async fn key_of(raw: &Client, client: &TestClient, claim: &Arc<Claim>) -> (LockE
     let evidence = grant.evidence.expect("etcd proves its grants");
     let evidence = evidence.get::<LockEvidence>().expect("of this type").clone();
     let found = raw
-        .range(RangeRequest::key(&*evidence.key))
+        .call(RANGE, RangeRequest::key(&*evidence.key))
         .await
         .expect("a reply");
     assert_eq!(found.kvs[0].create_revision, evidence.create_revision);
@@ -44,7 +47,7 @@ async fn key_of(raw: &Client, client: &TestClient, claim: &Arc<Claim>) -> (LockE
 /// A contender as Go's client writes it.
 async fn foreign(raw: &Client, case: &Case, name: &str) -> String {
     let lease = raw
-        .grant(LeaseGrantRequest { ttl: 60, id: 0 })
+        .call(GRANT, LeaseGrantRequest { ttl: 60 })
         .await
         .expect("a lease")
         .id;
@@ -53,7 +56,7 @@ async fn foreign(raw: &Client, case: &Case, name: &str) -> String {
         lease,
         ..PutRequest::default()
     };
-    raw.put(put).await.expect("it is written");
+    raw.call(PUT, put).await.expect("it is written");
     format!("{lease:x}")
 }
 
@@ -202,7 +205,10 @@ async fn claims_share_a_lease_and_end_by_themselves() {
         fixture.pass(Duration::from_secs(1)).await;
         client.stays_alive(&renewed, Phase::Granted).await;
     }
-    let left = raw.range(RangeRequest::key(evidence.key)).await.expect("a reply");
+    let left = raw
+        .call(RANGE, RangeRequest::key(evidence.key))
+        .await
+        .expect("a reply");
     assert_eq!(left.kvs, [], "it was not renewed");
     assert_eq!(client.is_gone(&silent, Phase::Granted).await, Loss::Expired);
 }
@@ -311,7 +317,7 @@ async fn a_revoked_lease_is_reported_at_once() {
     let mut hints = hints.expect("etcd reports losses");
     let next = tokio::time::timeout(SOON, hints.next()).await.expect("soon");
     assert_eq!(next, Some(Invalidation::All));
-    raw.revoke(LeaseId { id }).await.expect("it ends");
+    raw.call(REVOKE, LeaseId { id }).await.expect("it ends");
     let next = tokio::time::timeout(SOON, hints.next()).await.expect("soon");
     assert_eq!(next, Some(Invalidation::Key(key("k"))));
     assert_eq!(client.is_gone(&claim, Phase::Granted).await, Loss::Session);
@@ -327,10 +333,10 @@ async fn a_waiter_whose_lease_has_ended_is_not_granted() {
     let held = clients[0].holds(&key("k"), Mode::Exclusive).await;
     let waiting = clients[1].queues(&key("k"), Mode::Exclusive).await;
     let contenders = RangeRequest::prefix(format!("{}/k/", case.prefix));
-    let contenders = raw.range(contenders).await.expect("a reply").kvs;
+    let contenders = raw.call(RANGE, contenders).await.expect("a reply").kvs;
     let last = contenders.iter().max_by_key(|one| one.create_revision);
     let lease = last.expect("the waiter has a key").lease;
-    raw.revoke(LeaseId { id: lease }).await.expect("it ends");
+    raw.call(REVOKE, LeaseId { id: lease }).await.expect("it ends");
     clients[0].release(&held).await;
     clients[1].has_ended(&waiting).await;
     clients[0].finds_free(&key("k"), Mode::Exclusive).await;
@@ -357,8 +363,8 @@ async fn a_refused_try_writes_nothing() {
     clients[0].granted(&held).await;
     let warm_up = clients[1].claim(&key("k"), Mode::Exclusive);
     let revision = async || {
-        let reply = raw.range(RangeRequest::key("k")).await.expect("a reply");
-        reply.header.expect("a header").revision
+        let reply = raw.call(RANGE, RangeRequest::key("k")).await.expect("a reply");
+        reply.header.revision
     };
     // The first attempt creates the lease with its bell.
     clients[1].waits(&warm_up).await;
@@ -377,7 +383,7 @@ async fn mark(raw: &Client, evidence: &LockEvidence, claim: &Claim) {
         ignore_lease: true,
         ..PutRequest::default()
     };
-    raw.put(mark).await.expect("it is written");
+    raw.call(PUT, mark).await.expect("it is written");
 }
 
 #[tokio::test]
@@ -424,7 +430,10 @@ async fn a_holder_that_knows_of_its_eviction_removes_the_note() {
         Loss::Evicted { by }
     );
     let folder = format!("\u{1}tenure/{}/", claim.at.id.client());
-    let found = raw.range(RangeRequest::prefix(folder)).await.expect("a reply");
+    let found = raw
+        .call(RANGE, RangeRequest::prefix(folder))
+        .await
+        .expect("a reply");
     assert_eq!(found.kvs.len(), 1, "only the bell of the lease: {:?}", found.kvs);
     clients[0].release(&kept).await.freed_it(&kept);
 }
@@ -458,10 +467,13 @@ async fn a_lease_without_a_bell_gets_no_further_claims() {
     let first = client.claim(&key("a"), Mode::Exclusive);
     let (_, lease) = key_of(&raw, &client, &first).await;
     let bell = format!("\u{1}tenure/{}/{lease:x}", first.at.id.client());
-    let deleted = raw.delete_range(DeleteRangeRequest {
-        key: bell.into(),
-        range_end: Vec::new(),
-    });
+    let deleted = raw.call(
+        DELETE_RANGE,
+        DeleteRangeRequest {
+            key: bell.into(),
+            range_end: Vec::new(),
+        },
+    );
     assert_eq!(deleted.await.expect("a reply").deleted, 1);
     let second = client.claim(&key("b"), Mode::Exclusive);
     let (_, other) = key_of(&raw, &client, &second).await;

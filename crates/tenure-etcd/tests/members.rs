@@ -6,13 +6,16 @@ use std::time::{Duration, Instant};
 
 use fixture::{SOON, assert_error, client, config, created, lease, put, soon, start, start_cluster, watch};
 use tenure_backend::{Effect, Fault};
-use tenure_etcd::client::{Client, RangeRequest, Update};
+use tenure_etcd::client::{
+    Client, Empty, GRANT, KEEP_ALIVE, LeaseGrantRequest, LeaseId, PUT, RANGE, RangeRequest, STATUS,
+    WatchResponse,
+};
 use tenure_servers::{Data, Etcd, EtcdCluster, Proxy, Way, needs};
 
 /// The ID of the member that the client talks to.
 async fn current_member(client: &Client) -> u64 {
-    let state = client.status().await.expect("a state");
-    state.header.expect("a header").member_id
+    let state = client.call(STATUS, Empty {}).await.expect("a state");
+    state.header.member_id
 }
 
 /// The ID of a member.
@@ -28,7 +31,7 @@ async fn a_call_goes_to_the_next_member_after_a_kill() {
     let client = client(&cluster.url());
     let first = id_of(&cluster.members()[0]).await;
     assert_eq!(current_member(&client).await, first);
-    client.put(put("k", "v")).await.expect("it is written");
+    client.call(PUT, put("k", "v")).await.expect("it is written");
     let mut watch = created(&client, "k").await;
     cluster.member_mut(0).process().kill();
     let ended = soon(watch.next()).await.expect_err("its member is killed");
@@ -41,23 +44,29 @@ async fn a_call_goes_to_the_next_member_after_a_kill() {
     cluster.leader().expect("a leader");
     let second = id_of(&cluster.members()[1]).await;
     assert_eq!(current_member(&client).await, second);
-    let read = soon(client.range(RangeRequest::key("k")))
+    let read = soon(client.call(RANGE, RangeRequest::key("k")))
         .await
         .expect("it is read");
     assert_eq!(read.kvs[0].value, b"v");
     let mut watch = created(&client, "k").await;
-    client.put(put("k", "w")).await.expect("it is written");
-    assert!(matches!(soon(watch.next()).await, Ok(Update::Events(..))));
+    client.call(PUT, put("k", "w")).await.expect("it is written");
+    assert!(matches!(
+        soon(watch.next()).await,
+        Ok(WatchResponse { created: false, .. })
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_after_a_restart_connects_again() {
     let Some(mut etcd) = start(&[]) else { return };
     let client = client(&etcd.url());
-    client.put(put("k", "v")).await.expect("it is written");
+    client.call(PUT, put("k", "v")).await.expect("it is written");
     etcd.restart(Data::Kept).expect("it starts again");
     // The client has found the end of the connection, so it sends nothing on it.
-    let read = client.range(RangeRequest::key("k")).await.expect("it is read");
+    let read = client
+        .call(RANGE, RangeRequest::key("k"))
+        .await
+        .expect("it is read");
     assert_eq!(read.kvs[0].value, b"v");
 }
 
@@ -68,7 +77,7 @@ fn a_connection_is_replaced_when_its_runtime_has_ended() {
     for _ in 0..2 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            client.put(put("k", "v")).await.expect("it is written");
+            client.call(PUT, put("k", "v")).await.expect("it is written");
             created(&client, "k").await;
         });
     }
@@ -78,7 +87,10 @@ fn a_connection_is_replaced_when_its_runtime_has_ended() {
 async fn a_host_that_refuses_connections_is_passed_over() {
     let Some(etcd) = start(&[]) else { return };
     let client = client(&format!("etcd://127.0.0.1:1,{}", etcd.address()));
-    client.status().await.expect("the second host answers");
+    client
+        .call(STATUS, Empty {})
+        .await
+        .expect("the second host answers");
 }
 
 #[tokio::test]
@@ -89,10 +101,13 @@ async fn a_silent_host_uses_its_share_of_the_time_alone() {
     let silent = silent.local_addr().expect("an address");
     let url = format!("etcd://{silent},{}?connect_timeout=2s", etcd.address());
     let begun = Instant::now();
-    client(&url).status().await.expect("the second host answers");
+    client(&url)
+        .call(STATUS, Empty {})
+        .await
+        .expect("the second host answers");
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
     let alone = client(&format!("etcd://{silent}?connect_timeout=100ms"));
-    let refused = alone.status().await.expect_err("it is silent");
+    let refused = alone.call(STATUS, Empty {}).await.expect_err("it is silent");
     assert_error(
         &refused,
         (Fault::Unavailable, Effect::None),
@@ -106,7 +121,7 @@ async fn waiting_callers_share_a_failed_attempt() {
     let silent = silent.local_addr().expect("an address");
     let client = client(&format!("etcd://{silent}?connect_timeout=500ms"));
     let begun = Instant::now();
-    let calls = (0..20).map(|_| client.status());
+    let calls = (0..20).map(|_| client.call(STATUS, Empty {}));
     for result in futures_util::future::join_all(calls).await {
         let refused = result.expect_err("it is silent");
         assert_error(&refused, (Fault::Unavailable, Effect::None), "within 500ms");
@@ -121,9 +136,9 @@ async fn a_dropped_call_leaves_the_next_host_to_the_next_call() {
     let silent = silent.local_addr().expect("an address");
     // A share of one minute for each host. After 8 s, a ping finds that the first one is silent.
     let client = client(&format!("etcd://{silent},{}?connect_timeout=2m", etcd.address()));
-    let dropped = tokio::time::timeout(Duration::from_millis(100), client.status()).await;
+    let dropped = tokio::time::timeout(Duration::from_millis(100), client.call(STATUS, Empty {})).await;
     assert!(dropped.is_err(), "the first host is silent");
-    let answer = tokio::time::timeout(Duration::from_secs(5), client.status()).await;
+    let answer = tokio::time::timeout(Duration::from_secs(5), client.call(STATUS, Empty {})).await;
     answer
         .expect("the first host is not tried again")
         .expect("the second host answers");
@@ -141,7 +156,7 @@ async fn a_member_without_a_leader_is_left() {
     let url = format!("etcd://{first},{second}?command_timeout=1s&connect_timeout=2s");
     let [alone, free] = [client(&format!("etcd://{first}")), client(&url)];
     let mut watches = [created(&alone, "k").await, created(&free, "k").await];
-    let mut stream = free.keep_alives().await.expect("a stream");
+    let (requests, mut replies) = free.stream(KEEP_ALIVE).await.expect("a stream");
     for number in [next, last] {
         cluster.member_mut(number).process().pause();
     }
@@ -150,10 +165,10 @@ async fn a_member_without_a_leader_is_left() {
         let ended = soon(watch.next()).await.expect_err("no leader");
         assert_error(&ended, (Fault::Unavailable, Effect::None), "has no leader");
     }
-    stream.send(1).expect("it is queued");
-    let ended = soon(stream.next()).await.expect_err("no leader");
+    requests.send(LeaseId { id: 1 }).expect("it is queued");
+    let ended = soon(replies.next()).await.expect_err("no leader");
     assert_eq!(ended.fault(), Fault::Unavailable, "{ended:?}");
-    let refused = alone.status().await.expect_err("no leader");
+    let refused = alone.call(STATUS, Empty {}).await.expect_err("no leader");
     assert_error(&refused, (Fault::Unavailable, Effect::None), "has no leader");
     cluster.member_mut(next).process().resume();
     // Both have a leader again.
@@ -176,7 +191,7 @@ async fn a_member_that_is_cut_off_is_left_for_one_with_a_leader() {
     let ended = soon(watch.next()).await.expect_err("no leader");
     assert_error(&ended, (Fault::Unavailable, Effect::None), "has no leader");
     // Nothing is repeated here: the majority has kept its leader.
-    client.put(put("k", "v")).await.expect("it is written");
+    client.call(PUT, put("k", "v")).await.expect("it is written");
     created(&client, "k").await;
     let there = id_of(&cluster.members()[other]).await;
     assert_eq!(current_member(&client).await, there);
@@ -188,10 +203,7 @@ async fn lease_in_time(client: &Client) -> i64 {
     let begun = Instant::now();
     let mut refused = None;
     while begun.elapsed() < SOON {
-        match client
-            .grant(tenure_etcd::client::LeaseGrantRequest { ttl: 60, id: 0 })
-            .await
-        {
+        match client.call(GRANT, LeaseGrantRequest { ttl: 60 }).await {
             Ok(granted) => return granted.id,
             Err(error) => refused = Some(error),
         }
@@ -210,7 +222,7 @@ async fn an_unanswered_call_leaves_its_member() {
     let client = client(&url);
     let first = current_member(&client).await;
     cluster.member_mut(0).process().pause();
-    let refused = client.put(put("k", "v")).await.expect_err("it is silent");
+    let refused = client.call(PUT, put("k", "v")).await.expect_err("it is silent");
     assert_error(&refused, (Fault::Unavailable, Effect::Unknown), "within 500ms");
     assert!(lease_in_time(&client).await > 0);
     assert_ne!(current_member(&client).await, first);
@@ -222,12 +234,18 @@ async fn a_request_that_was_sent_is_not_repeated() {
     let Some(etcd) = start(&[]) else { return };
     let proxy = Proxy::start(etcd.address()).await.expect("a proxy");
     let hosts = client(&format!("etcd://{},{}", proxy.address(), etcd.address()));
-    hosts.status().await.expect("a connection through the proxy");
+    hosts
+        .call(STATUS, Empty {})
+        .await
+        .expect("a connection through the proxy");
     let mut seen = created(&client(&etcd.url()), "k").await;
     proxy.hold(Way::ToClient);
-    let (refused, _) = tokio::join!(hosts.put(put("k", "v")), async {
+    let (refused, _) = tokio::join!(hosts.call(PUT, put("k", "v")), async {
         // The reply is on its way when the connection breaks.
-        assert!(matches!(soon(seen.next()).await, Ok(Update::Events(..))));
+        assert!(matches!(
+            soon(seen.next()).await,
+            Ok(WatchResponse { created: false, .. })
+        ));
         proxy.cut();
     });
     let refused = refused.expect_err("it has no reply");
@@ -237,7 +255,7 @@ async fn a_request_that_was_sent_is_not_repeated() {
         "the connection broke",
     );
     let read = hosts
-        .range(RangeRequest::key("k"))
+        .call(RANGE, RangeRequest::key("k"))
         .await
         .expect("the second host answers");
     assert_eq!(read.kvs[0].create_revision, read.kvs[0].mod_revision);
@@ -259,7 +277,7 @@ async fn a_ping_finds_a_dead_connection() {
         "the connection broke",
     );
     proxy.heal();
-    client.status().await.expect("a new connection");
+    client.call(STATUS, Empty {}).await.expect("a new connection");
 }
 
 #[tokio::test]
@@ -269,20 +287,23 @@ async fn a_stream_that_hangs_can_be_left() {
     let id = lease(&client, 60).await;
     let first = current_member(&client).await;
     let mut watch = created(&client, "k").await;
-    client.keep_alives().await.expect("a stream").leave();
-    let mut stream = client.keep_alives().await.expect("a stream");
-    stream.send(id).expect("it is queued");
-    let reply = soon(stream.next()).await.expect("a reply");
-    assert_ne!(reply.header.expect("a header").member_id, first);
+    client.stream(KEEP_ALIVE).await.expect("a stream").1.leave();
+    let (requests, mut replies) = client.stream(KEEP_ALIVE).await.expect("a stream");
+    requests.send(LeaseId { id }).expect("it is queued");
+    let reply = soon(replies.next()).await.expect("a reply");
+    assert_ne!(reply.header.member_id, first);
     // Other streams go on at the first member.
-    client.put(put("k", "v")).await.expect("it is written");
-    assert!(matches!(soon(watch.next()).await, Ok(Update::Events(..))));
+    client.call(PUT, put("k", "v")).await.expect("it is written");
+    assert!(matches!(
+        soon(watch.next()).await,
+        Ok(WatchResponse { created: false, .. })
+    ));
 }
 
 #[tokio::test]
 async fn a_host_that_is_not_known_is_named() {
     let refused = client("etcd://nowhere.invalid")
-        .status()
+        .call(STATUS, Empty {})
         .await
         .expect_err("no such host");
     assert_error(

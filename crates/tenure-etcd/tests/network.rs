@@ -10,7 +10,7 @@ use tenure_backend::{
     AcquireReply, Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, HolderId,
     LockKey, Mode, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
 };
-use tenure_etcd::client::{Client, LeaseGrantRequest, PutRequest};
+use tenure_etcd::client::{Client, GRANT, LeaseGrantRequest, PUT, PutRequest};
 use tenure_etcd::{Config, EtcdStore, StoreUrl};
 use tenure_servers::{Data, Proxy, Way};
 use tenure_testkit::suite::Fixture;
@@ -82,14 +82,14 @@ impl Remote {
 async fn foreign(case: &Case, name: &str) {
     let url = StoreUrl::parse(&case.url()).expect("a URL");
     let raw = Client::new(Config::from_url(&url).expect("settings")).expect("a client");
-    let lease = raw.grant(LeaseGrantRequest { ttl: 60, id: 0 }).await;
+    let lease = raw.call(GRANT, LeaseGrantRequest { ttl: 60 }).await;
     let lease = lease.expect("a lease").id;
     let put = PutRequest {
         key: format!("{}/{name}/{lease:x}", case.prefix).into(),
         lease,
         ..PutRequest::default()
     };
-    raw.put(put).await.expect("it is written");
+    raw.call(PUT, put).await.expect("it is written");
 }
 
 /// A contender of the lock `a/b` stands before the claim in the folder of `a`, so the client reads a second time.

@@ -11,7 +11,7 @@ use tenure_backend::{
     AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, LockKey, Mode, Phase,
     ReleaseReply, ReleaseRequest,
 };
-use tenure_etcd::client::{Client, PutRequest};
+use tenure_etcd::client::{Client, PUT, PutRequest};
 use tenure_etcd::{Config, EtcdStore, StoreUrl};
 use tenure_servers::{Etcd, Proxy, Way, needs};
 use tenure_testkit::suite::{Fixture, TestClient};
@@ -53,11 +53,14 @@ async fn fill(case: &Case) {
     let url = StoreUrl::parse(&case.url()).expect("a URL");
     let raw = Client::new(Config::from_url(&url).expect("settings")).expect("a client");
     let write = || {
-        raw.put(PutRequest {
-            key: "filler".into(),
-            value: vec![b'x'; 500_000],
-            ..PutRequest::default()
-        })
+        raw.call(
+            PUT,
+            PutRequest {
+                key: "filler".into(),
+                value: vec![b'x'; 500_000],
+                ..PutRequest::default()
+            },
+        )
     };
     while write().await.is_ok() {}
     assert!(ask(case, &["alarm", "list"]).contains("NOSPACE"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use case::{Case, shared};
 use tenure_backend::{Claim, ClaimId, ClaimRef, ClientId, LockKey, Mode};
-use tenure_etcd::client::{Client, LeaseGrantRequest, PutRequest, RangeRequest};
+use tenure_etcd::client::{Client, GRANT, LeaseGrantRequest, PUT, PutRequest, RANGE, RangeRequest};
 use tenure_etcd::{Config, StoreUrl};
 use tenure_testkit::suite::{Fixture, TestClient, shown};
 
@@ -21,7 +21,7 @@ fn raw(case: &Case) -> Client {
 async fn load(sample: &str, case: &Case) -> Vec<String> {
     let (raw, mut leases) = (raw(case), Vec::new());
     for line in sample.lines().filter(|line| !line.starts_with('#')) {
-        let lease = raw.grant(LeaseGrantRequest { ttl: 60, id: 0 }).await;
+        let lease = raw.call(GRANT, LeaseGrantRequest { ttl: 60 }).await;
         let lease = lease.expect("a lease").id;
         let hex = format!("{lease:x}");
         let (key, value) = line.split_once(" =").expect("a key and its value");
@@ -31,7 +31,7 @@ async fn load(sample: &str, case: &Case) -> Vec<String> {
             lease,
             ..PutRequest::default()
         };
-        raw.put(put).await.expect("it is written");
+        raw.call(PUT, put).await.expect("it is written");
         leases.push(hex);
     }
     leases
@@ -84,7 +84,7 @@ async fn samples_are_listed_and_exclude_others() {
         ];
         assert_eq!(listed(&client, &leases).await, expected);
         let folder = RangeRequest::prefix(format!("{}/seats/", case.prefix));
-        let keys = raw(&case).range(folder).await.expect("a reply").kvs;
+        let keys = raw(&case).call(RANGE, folder).await.expect("a reply").kvs;
         let created = keys.iter().map(|kv| kv.create_revision).min().expect("two keys");
         let seats = LockKey::new("seats").expect("a name");
         let token = client.status(&seats).await.expect("it is held").holders[0].token;

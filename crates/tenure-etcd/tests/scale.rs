@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tenure_backend::{
     AcquireReply, Claim, Fairness, Invalidation, LockKey, Mode, Phase, RenewReply, RenewRequest,
 };
-use tenure_etcd::client::{Client, LeaseId, RangeRequest};
+use tenure_etcd::client::{Client, LeaseId, RANGE, REVOKE, RangeRequest};
 use tenure_etcd::{Config, StoreUrl};
 use tenure_testkit::suite::Fixture;
 use tokio::sync::Notify;
@@ -169,11 +169,11 @@ async fn a_loss_is_known_long_before_the_next_renewal() {
             let first = tokio::time::timeout(SOON, hints.next()).await.expect("soon");
             assert_eq!(first, Some(Invalidation::All));
             let folder = RangeRequest::prefix(format!("{}/{}/", case.prefix, name.as_str()));
-            let lease = raw.range(folder).await.expect("a reply").kvs[0].lease;
+            let lease = raw.call(RANGE, folder).await.expect("a reply").kvs[0].lease;
             let begun = Instant::now();
             let ending = async {
                 match is_revoked {
-                    true => _ = raw.revoke(LeaseId { id: lease }).await.expect("it ends"),
+                    true => _ = raw.call(REVOKE, LeaseId { id: lease }).await.expect("it ends"),
                     false => operator.evict(&claim, "alice").await.freed_it(&claim),
                 }
             };

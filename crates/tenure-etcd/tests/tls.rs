@@ -4,7 +4,7 @@ mod fixture;
 
 use fixture::{assert_error, client, config, created, put, start};
 use tenure_backend::{BackendError, Effect, Fault};
-use tenure_etcd::client::Client;
+use tenure_etcd::client::{Client, Empty, PUT, STATUS};
 use tenure_servers::{Certificates, Etcd};
 
 /// A member that speaks TLS with a certificate, and the further options.
@@ -17,7 +17,7 @@ fn secured(certificates: &Certificates, name: &str, options: &[&str]) -> Option<
 /// Calls the member, with these options of the URL.
 async fn call(etcd: &Etcd, scheme: &str, options: &str) -> Result<(), BackendError> {
     let client = client(&format!("{scheme}://{}?{options}", etcd.address()));
-    client.status().await.map(drop)
+    client.call(STATUS, Empty {}).await.map(drop)
 }
 
 #[tokio::test]
@@ -90,9 +90,12 @@ async fn a_client_certificate_logs_its_user_in() {
         ask(command);
     }
     let client = client(&format!("etcds://{}?{own}", etcd.address()));
-    client.put(put("k", "v")).await.expect("ada may");
+    client.call(PUT, put("k", "v")).await.expect("ada may");
     created(&client, "k").await;
-    let refused = client.put(put("other", "v")).await.expect_err("ada may not");
+    let refused = client
+        .call(PUT, put("other", "v"))
+        .await
+        .expect_err("ada may not");
     assert_error(&refused, (Fault::Denied, Effect::None), "lacks a permission");
 }
 

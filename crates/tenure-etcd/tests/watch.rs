@@ -7,8 +7,8 @@ use std::time::Duration;
 use fixture::{assert_error, client, created, put, soon, start, watch};
 use tenure_backend::{Effect, Fault};
 use tenure_etcd::client::{
-    DeleteRangeRequest, Event, EventType, Filter, RangeRequest, Update, Watch, WatchCreateRequest,
-    range_of_prefix,
+    DELETE_RANGE, DeleteRangeRequest, Empty, Event, NO_PUT, PUT, STATUS, Watch, WatchCreateRequest,
+    WatchResponse, range_of_prefix,
 };
 use tenure_servers::{Data, Etcd, Proxy, Way};
 
@@ -29,16 +29,15 @@ async fn wait_for_metric(etcd: &Etcd, name: &str, value: f64) {
 
 /// The events of the next update.
 async fn events(watch: &mut Watch) -> Vec<Event> {
-    match soon(watch.next()).await {
-        Ok(Update::Events(_, events)) => events,
-        other => panic!("no events: {other:?}"),
-    }
+    let update = soon(watch.next()).await.expect("an update");
+    assert!(!update.created, "{update:?}");
+    update.events
 }
 
 /// The key of an event, and whether it was written.
 fn event(event: &Event) -> (&[u8], bool) {
     let key = &event.kv.as_ref().expect("a key").key;
-    (key, event.r#type() == EventType::Put)
+    (key, !event.is_deletion)
 }
 
 #[tokio::test]
@@ -46,23 +45,20 @@ async fn a_watch_reports_its_creation_then_each_change() {
     let Some(etcd) = start(&[]) else { return };
     let client = client(&etcd.url());
     let before = client
-        .put(put("k", "1"))
+        .call(PUT, put("k", "1"))
         .await
         .expect("it is written")
-        .header
-        .expect("one");
+        .header;
     let mut watch = watch(&client, "k");
-    match soon(watch.next()).await {
-        Ok(Update::Created(header)) => assert_eq!(header.revision, before.revision),
-        other => panic!("not created: {other:?}"),
-    }
+    let first = soon(watch.next()).await.expect("an update");
+    assert!(first.created, "{first:?}");
+    assert_eq!(first.header.revision, before.revision);
     let write = client
-        .put(put("k", "2"))
+        .call(PUT, put("k", "2"))
         .await
         .expect("it is written")
-        .header
-        .expect("one");
-    client.put(put("other", "3")).await.expect("it is written");
+        .header;
+    client.call(PUT, put("other", "3")).await.expect("it is written");
     let first = events(&mut watch).await;
     assert_eq!(first.len(), 1);
     let kv = first[0].kv.as_ref().expect("a key");
@@ -71,7 +67,7 @@ async fn a_watch_reports_its_creation_then_each_change() {
         key: "k".into(),
         ..DeleteRangeRequest::default()
     };
-    client.delete_range(delete).await.expect("it is deleted");
+    client.call(DELETE_RANGE, delete).await.expect("it is deleted");
     assert_eq!(event(&events(&mut watch).await[0]), (&b"k"[..], false));
 }
 
@@ -80,21 +76,24 @@ async fn a_filtered_watch_reports_deletions_alone() {
     let Some(etcd) = start(&[]) else { return };
     let client = client(&etcd.url());
     let (key, range_end) = range_of_prefix("k/");
-    let mut watch = client.watches().watch(WatchCreateRequest {
+    let mut watch = client.watch(WatchCreateRequest {
         key,
         range_end,
-        filters: vec![Filter::NoPut.into()],
+        filters: vec![NO_PUT],
         ..WatchCreateRequest::default()
     });
-    assert!(matches!(soon(watch.next()).await, Ok(Update::Created(_))));
+    assert!(matches!(
+        soon(watch.next()).await,
+        Ok(WatchResponse { created: true, .. })
+    ));
     for key in ["k/1", "k/2"] {
-        client.put(put(key, "")).await.expect("it is written");
+        client.call(PUT, put(key, "")).await.expect("it is written");
     }
     let delete = DeleteRangeRequest {
         key: "k/2".into(),
         ..DeleteRangeRequest::default()
     };
-    client.delete_range(delete).await.expect("it is deleted");
+    client.call(DELETE_RANGE, delete).await.expect("it is deleted");
     assert_eq!(event(&events(&mut watch).await[0]), (&b"k/2"[..], false));
 }
 
@@ -106,9 +105,12 @@ async fn many_watches_share_a_stream_until_they_are_dropped() {
         .map(|number| watch(&client, &format!("k{number}")))
         .collect();
     for watch in &mut watches {
-        assert!(matches!(soon(watch.next()).await, Ok(Update::Created(_))));
+        assert!(matches!(
+            soon(watch.next()).await,
+            Ok(WatchResponse { created: true, .. })
+        ));
     }
-    client.put(put("k7", "")).await.expect("it is written");
+    client.call(PUT, put("k7", "")).await.expect("it is written");
     assert_eq!(event(&events(&mut watches[7]).await[0]), (&b"k7"[..], true));
     wait_for_metric(&etcd, STREAMS, 1.0).await;
     wait_for_metric(&etcd, WATCHES, 50.0).await;
@@ -134,41 +136,11 @@ async fn ten_thousand_watches_outlast_a_slow_connection() {
     assert!(silent.is_err(), "{silent:?}");
     proxy.heal();
     for watch in &mut watches {
-        assert!(matches!(soon(watch.next()).await, Ok(Update::Created(_))));
+        assert!(matches!(
+            soon(watch.next()).await,
+            Ok(WatchResponse { created: true, .. })
+        ));
     }
-}
-
-#[tokio::test]
-async fn a_compacted_start_revision_ends_the_watch() {
-    let Some(etcd) = start(&[]) else { return };
-    let client = client(&etcd.url());
-    for value in ["1", "2", "3"] {
-        client.put(put("k", value)).await.expect("it is written");
-    }
-    let newest = client.range(RangeRequest::key("k")).await.expect("a reply").kvs[0].mod_revision;
-    etcd.ask(&["compaction", &newest.to_string()])
-        .expect("it is compacted");
-    let mut watch = client.watches().watch(WatchCreateRequest {
-        key: "k".into(),
-        start_revision: 1,
-        ..WatchCreateRequest::default()
-    });
-    assert!(matches!(soon(watch.next()).await, Ok(Update::Created(_))));
-    let update = soon(watch.next()).await;
-    assert!(
-        matches!(update, Ok(Update::Compacted(revision)) if revision == newest),
-        "{update:?}"
-    );
-    let ended = soon(watch.next()).await.expect_err("it has ended");
-    assert_error(&ended, (Fault::Unavailable, Effect::None), "open it again");
-    // From the first stored revision on, a watch reports the past.
-    let mut watch = client.watches().watch(WatchCreateRequest {
-        key: "k".into(),
-        start_revision: newest,
-        ..WatchCreateRequest::default()
-    });
-    assert!(matches!(soon(watch.next()).await, Ok(Update::Created(_))));
-    assert_eq!(event(&events(&mut watch).await[0]), (&b"k"[..], true));
 }
 
 #[tokio::test]
@@ -178,7 +150,7 @@ async fn a_slow_reader_loses_its_own_watch_alone() {
     let mut slow = created(&client, "k").await;
     let mut quick = created(&client, "k").await;
     for _ in 0..100 {
-        client.put(put("k", "")).await.expect("it is written");
+        client.call(PUT, put("k", "")).await.expect("it is written");
         assert_eq!(events(&mut quick).await.len(), 1);
     }
     for _ in 0..64 {
@@ -215,7 +187,7 @@ async fn a_closed_client_refuses_calls_and_watches() {
     let client = client(&etcd.url());
     let mut before = created(&client, "k").await;
     client.close();
-    let refused = client.status().await.expect_err("it is closed");
+    let refused = client.call(STATUS, Empty {}).await.expect_err("it is closed");
     assert_error(&refused, (Fault::Closed, Effect::None), "was closed");
     let refused = soon(watch(&client, "k").next()).await.expect_err("it is closed");
     assert_error(&refused, (Fault::Closed, Effect::None), "was closed");

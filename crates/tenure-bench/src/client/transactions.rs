@@ -4,7 +4,7 @@
 //! wait.
 
 use tenure_etcd::client::{
-    Client, Compare, DeleteRangeRequest, LeaseGrantRequest, Op, Operand, PutRequest, Relation, TxnRequest,
+    Client, Compare, DeleteRangeRequest, GRANT, LeaseGrantRequest, Op, Operand, PutRequest,
 };
 use tenure_etcd::{Config, StoreUrl};
 
@@ -22,19 +22,19 @@ pub(crate) struct Transactions {
 impl Transactions {
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
         let client = Client::new(Config::from_url(&StoreUrl::parse(url)?)?)?;
-        let lease = client.grant(LeaseGrantRequest { ttl: LEASE_S, id: 0 }).await?.id;
+        let lease = client.call(GRANT, LeaseGrantRequest { ttl: LEASE_S }).await?.id;
         Ok(Transactions { client, lease })
     }
 
     async fn send(&self, condition: Compare, then: Op) -> Fallible<bool> {
-        let txn = TxnRequest::new(vec![condition], vec![then], Vec::new());
-        Ok(self.client.txn(txn).await?.succeeded)
+        let reply = self.client.txn(vec![condition], vec![then], Vec::new()).await?;
+        Ok(reply.succeeded)
     }
 }
 
 impl BareStore for Transactions {
     async fn take(&self, key: &str, holder: i64) -> Fallible<bool> {
-        let is_free = Compare::new(key, Relation::Equal, Operand::CreateRevision(0));
+        let is_free = Compare::new(key, Operand::CreateRevision(0));
         let put = PutRequest {
             key: key.into(),
             value: holder.to_string().into(),
@@ -45,7 +45,7 @@ impl BareStore for Transactions {
     }
 
     async fn free(&self, key: &str, holder: i64) -> Fallible<bool> {
-        let is_own = Compare::new(key, Relation::Equal, Operand::Value(holder.to_string().into()));
+        let is_own = Compare::new(key, Operand::Value(holder.to_string().into()));
         let delete = DeleteRangeRequest {
             key: key.into(),
             range_end: Vec::new(),

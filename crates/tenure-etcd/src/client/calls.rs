@@ -4,16 +4,19 @@
 //! Dropping the future of a call cancels the request. The member may have carried it out.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
+use parking_lot::Mutex;
 use tenure_backend::{BackendError, Effect};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::keep_alive::KeepAlives;
 use super::members::Members;
 use super::messages::*;
-use super::watch::Watches;
+use super::methods::{Message, Method, TXN};
+use super::stream::Replies;
 use crate::config::Config;
-use crate::error::{Failure, Next, invalid, unanswered};
+use crate::error::{Next, invalid, unanswered};
 
 /// A client of an etcd cluster. It connects at its first call. When it and its watches are dropped, their stream ends.
 ///
@@ -25,8 +28,19 @@ use crate::error::{Failure, Next, invalid, unanswered};
 /// permission, with `Store` if etcd refuses the request for another reason, a host is unknown or TLS fails, and with `Closed`
 /// after [`close`](Client::close). The effect is `None` if etcd has certainly not carried out the request.
 pub struct Client {
-    members: Arc<Members>,
-    watches: Watches,
+    pub(super) members: Arc<Members>,
+    pub(super) last_watch: AtomicI64,
+    /// Orders for the task that serves the watches. Each watch sends two at most.
+    pub(super) orders: Mutex<Option<mpsc::UnboundedSender<Order>>>,
+}
+
+/// Where the updates of a watch go.
+pub(super) type Updates = mpsc::Sender<Result<WatchResponse, BackendError>>;
+
+/// What a client or a watch asks of the task that serves the watches.
+pub(super) enum Order {
+    Create(WatchCreateRequest, Updates),
+    Cancel(i64),
 }
 
 impl Client {
@@ -35,134 +49,84 @@ impl Client {
     /// # Errors
     /// `Invalid` if the certificates cannot be used, `Unsupported` if TLS was left out of this build.
     pub fn new(config: Config) -> Result<Self, BackendError> {
-        let members = Arc::new(Members::new(config)?);
         Ok(Client {
-            watches: Watches::new(members.clone()),
-            members,
+            members: Arc::new(Members::new(config)?),
+            last_watch: AtomicI64::new(0),
+            orders: Mutex::default(),
         })
     }
 
-    /// Reads keys.
+    /// Sends a request.
     ///
     /// # Errors
     /// As [`Client`] says.
-    pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, BackendError> {
-        self.members.call("/etcdserverpb.KV/Range", request).await
-    }
-
-    /// Writes a key.
-    ///
-    /// # Errors
-    /// As [`Client`] says. [`is_missing_lease`](super::is_missing_lease) recognizes a lease that does not exist.
-    pub async fn put(&self, request: PutRequest) -> Result<Written, BackendError> {
-        self.members.call("/etcdserverpb.KV/Put", request).await
-    }
-
-    /// Deletes keys.
-    ///
-    /// # Errors
-    /// As [`Client`] says.
-    pub async fn delete_range(
+    pub async fn call<Q: Message, A: Message>(
         &self,
-        request: DeleteRangeRequest,
-    ) -> Result<DeleteRangeResponse, BackendError> {
-        self.members.call("/etcdserverpb.KV/DeleteRange", request).await
+        method: Method<Q, A>,
+        request: Q,
+    ) -> Result<A, BackendError> {
+        self.members.call(&method, request).await
     }
 
-    /// Carries out a transaction.
+    /// Carries out `then` if all of `compare` are true, `otherwise` if not.
     ///
     /// # Errors
-    /// As [`put`](Client::put), and `Invalid` without an operation: a member would answer comparisons alone from its own
-    /// memory, and might have lost the leadership.
-    pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, BackendError> {
-        if request.success.is_empty() && request.failure.is_empty() {
+    /// As [`Client`] says, and `Invalid` without an operation: a member would answer comparisons alone from its own memory, and
+    /// might have lost the leadership.
+    pub async fn txn(
+        &self,
+        compare: Vec<Compare>,
+        then: Vec<Op>,
+        otherwise: Vec<Op>,
+    ) -> Result<TxnResponse, BackendError> {
+        if then.is_empty() && otherwise.is_empty() {
             return Err(invalid(
                 "a transaction of comparisons alone proves nothing: add a range",
             ));
         }
-        self.members.call("/etcdserverpb.KV/Txn", request).await
+        let carried = |ops: Vec<Op>| ops.into_iter().map(|op| RequestOp { op: Some(op) }).collect();
+        let (success, failure) = (carried(then), carried(otherwise));
+        let request = TxnRequest {
+            compare,
+            success,
+            failure,
+        };
+        self.call(TXN, request).await
     }
 
-    /// Creates a lease.
+    /// Opens a stream. Its requests wait until the next reply is waited for.
     ///
     /// # Errors
     /// As [`Client`] says.
-    pub async fn grant(&self, request: LeaseGrantRequest) -> Result<LeaseGrantResponse, BackendError> {
-        self.members.call("/etcdserverpb.Lease/LeaseGrant", request).await
-    }
-
-    /// Ends a lease and deletes its keys.
-    ///
-    /// # Errors
-    /// As [`put`](Client::put).
-    pub async fn revoke(&self, lease: LeaseId) -> Result<Written, BackendError> {
-        self.members.call("/etcdserverpb.Lease/LeaseRevoke", lease).await
-    }
-
-    /// Returns the state of the member that requests go to.
-    ///
-    /// # Errors
-    /// As [`Client`] says.
-    pub async fn status(&self) -> Result<StatusResponse, BackendError> {
-        self.members
-            .call("/etcdserverpb.Maintenance/Status", Empty {})
-            .await
-    }
-
-    /// Returns the active alarms.
-    ///
-    /// # Errors
-    /// As [`Client`] says.
-    pub async fn alarms(&self) -> Result<AlarmResponse, BackendError> {
-        self.members
-            .call("/etcdserverpb.Maintenance/Alarm", Empty {})
-            .await
-    }
-
-    /// Returns the members of the cluster.
-    ///
-    /// # Errors
-    /// As [`Client`] says.
-    pub async fn members(&self) -> Result<MemberListResponse, BackendError> {
-        self.members
-            .call("/etcdserverpb.Cluster/MemberList", Empty {})
-            .await
-    }
-
-    /// Opens a stream that keeps leases alive.
-    ///
-    /// # Errors
-    /// As [`Client`] says.
-    pub async fn keep_alives(&self) -> Result<KeepAlives, BackendError> {
-        Ok(KeepAlives::open(self.members.current().await?).await)
-    }
-
-    /// The watches of this client.
-    pub fn watches(&self) -> &Watches {
-        &self.watches
+    pub async fn stream<Q: Message, A: Message>(
+        &self,
+        method: Method<Q, A>,
+    ) -> Result<(mpsc::UnboundedSender<Q>, Replies<A>), BackendError> {
+        let (sender, requests) = mpsc::unbounded_channel();
+        let member = self.members.current().await?;
+        Ok((sender, Replies::of(&method, member, requests).await))
     }
 
     /// Refuses further calls, streams and watches. Those that are open go on.
     pub fn close(&self) {
         self.members.close();
-        self.watches.close();
+        self.orders.lock().take();
     }
 }
 
 impl Members {
     /// Sends a request to the current member, and to the next one if it certainly had no effect there.
-    pub(super) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, BackendError>
-    where
-        Q: prost::Message + Clone + 'static,
-        A: prost::Message + Default + 'static,
-    {
+    pub(super) async fn call<Q: Message, A: Message>(
+        &self,
+        method: &Method<Q, A>,
+        request: Q,
+    ) -> Result<A, BackendError> {
         let limit = self.config.command_timeout;
         // One more than hosts: a connection may have ended before the request.
         let mut left = self.config.hosts.len() + 1;
         loop {
             let member = self.current().await?;
-            let answer = timeout(limit, member.call(path, request.clone())).await;
-            let failed: Failure = match answer {
+            let failed = match timeout(limit, member.call(method, request.clone())).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(failed)) => failed,
                 Err(_) => {

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::uri::PathAndQuery;
 use tenure_backend::BackendError;
 use tenure_endpoint::{Host, Login};
 use tokio::sync::Mutex;
@@ -13,7 +12,8 @@ use tonic_prost::ProstCodec;
 
 use super::connection::Connection;
 use super::dial::Dialer;
-use super::messages::{AuthenticateRequest, AuthenticateResponse, Empty, StatusResponse};
+use super::messages::{AuthenticateRequest, Empty};
+use super::methods::{AUTHENTICATE, Message, Method, STATUS};
 use crate::config::Config;
 use crate::error::{Failure, Next, not_greeted};
 
@@ -40,14 +40,10 @@ impl Member {
             token: Mutex::default(),
             left: AtomicBool::new(false),
         };
-        let greeted = async {
-            if member.log_in(None).await?.is_none() {
-                let path = "/etcdserverpb.Maintenance/Status";
-                let _: StatusResponse = member.send(path, Empty {}, None).await?;
-            }
-            Ok::<(), Failure>(())
+        let greeted = match member.log_in(None).await {
+            Ok(None) => member.send(&STATUS, Empty {}, None).await.map(drop),
+            logged_in => logged_in.map(drop),
         };
-        let greeted = greeted.await;
         greeted.map_err(|failed| not_greeted(host, config.tls.is_some(), &failed.error))?;
         Ok(member)
     }
@@ -62,17 +58,17 @@ impl Member {
     }
 
     /// Sends a request. If the member refuses the token, logs in again and repeats the request once.
-    pub(super) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Failure>
-    where
-        Q: prost::Message + Clone + 'static,
-        A: prost::Message + Default + 'static,
-    {
+    pub(super) async fn call<Q: Message, A: Message>(
+        &self,
+        method: &Method<Q, A>,
+        request: Q,
+    ) -> Result<A, Failure> {
         let token = self.token().await;
-        let mut answer = self.send(path, request.clone(), token.as_ref()).await;
+        let mut answer = self.send(method, request.clone(), token.as_ref()).await;
         if answer.as_ref().is_err_and(|failed| failed.next == Next::LogIn) {
             let renewed = self.log_in(token.clone()).await?;
             if renewed != token {
-                answer = self.send(path, request, renewed.as_ref()).await;
+                answer = self.send(method, request, renewed.as_ref()).await;
             }
         }
         if answer.as_ref().is_err_and(|failed| failed.next == Next::Leave) {
@@ -92,17 +88,17 @@ impl Member {
             return Ok(token.clone());
         }
         let credentials = self.login.credentials().await?;
-        let Some(name) = credentials.user_name().map(str::to_owned) else {
+        let Some(name) = credentials.user_name() else {
             return Ok(None);
         };
-        let password = credentials.secret().map(|secret| secret.expose().to_owned());
         let request = AuthenticateRequest {
-            name,
-            password: password.unwrap_or_default(),
+            name: name.to_owned(),
+            password: credentials
+                .secret()
+                .map_or("", |secret| secret.expose())
+                .to_owned(),
         };
-        let path = "/etcdserverpb.Auth/Authenticate";
-        let answer = self.send::<_, AuthenticateResponse>(path, request, None).await;
-        *token = match answer {
+        *token = match self.send(&AUTHENTICATE, request, None).await {
             Ok(answer) => Some(sensitive(&answer.token)?),
             // Without authentication, every client may do everything.
             Err(refused) if refused.is_without_users() => None,
@@ -111,14 +107,17 @@ impl Member {
         Ok(token.clone())
     }
 
-    async fn send<Q, A>(&self, path: &'static str, request: Q, token: Option<&Token>) -> Result<A, Failure>
-    where
-        Q: prost::Message + Clone + 'static,
-        A: prost::Message + Default + 'static,
-    {
-        let path = PathAndQuery::from_static(path);
+    async fn send<Q: Message, A: Message>(
+        &self,
+        method: &Method<Q, A>,
+        request: Q,
+        token: Option<&Token>,
+    ) -> Result<A, Failure> {
         let request = carry(request, token);
-        let answer = self.grpc().unary(request, path, ProstCodec::default()).await;
+        let answer = self
+            .grpc()
+            .unary(request, method.path(), ProstCodec::default())
+            .await;
         Ok(answer?.into_inner())
     }
 

@@ -3,15 +3,16 @@
 mod calls;
 mod connection;
 mod dial;
-mod keep_alive;
 mod member;
 mod members;
 mod messages;
+mod methods;
 mod stream;
 mod watch;
 
 pub use crate::error::is_missing_lease;
 pub use calls::Client;
-pub use keep_alive::KeepAlives;
 pub use messages::*;
-pub use watch::{Update, Watch};
+pub use methods::*;
+pub use stream::Replies;
+pub use watch::Watch;

@@ -4,57 +4,53 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryFutureExt, stream};
-use http::uri::PathAndQuery;
 use tenure_backend::BackendError;
 use tokio::sync::mpsc;
 use tonic::Status;
 use tonic_prost::ProstCodec;
 
 use super::member::{Member, carry};
+use super::methods::{Message, Method};
 use crate::error::{Failure, Next, ended};
 
-/// A stream of requests and replies. Dropping it ends the stream.
-pub(super) struct Bidirectional<Q, A> {
-    pub(super) member: Arc<Member>,
-    /// Not bounded: a slow member would end the stream, and with it every watch. A watch or a lease has two requests at most.
-    requests: mpsc::UnboundedSender<Q>,
-    replies: Pin<Box<dyn Stream<Item = Result<A, Status>> + Send>>,
+/// The replies to the requests of a stream. Dropping them ends the stream.
+pub struct Replies<A> {
+    member: Arc<Member>,
+    stream: Pin<Box<dyn Stream<Item = Result<A, Status>> + Send>>,
 }
 
-impl<Q, A> Bidirectional<Q, A>
-where
-    Q: prost::Message + 'static,
-    A: prost::Message + Default + 'static,
-{
-    /// Opens a stream. It reaches the member when `next` is called. The member confirms it together with the first reply,
-    /// so a failure is known only then.
-    pub(super) async fn open(member: Arc<Member>, path: &'static str) -> Self {
-        let (requests, waiting) = mpsc::unbounded_channel::<Q>();
-        let waiting = stream::unfold(waiting, async |mut waiting| {
-            waiting.recv().await.map(|request| (request, waiting))
+impl<A: Message> Replies<A> {
+    /// Opens a stream. It reaches the member when `next` is called, and requests are sent while a call of `next` waits. The member
+    /// confirms the stream together with the first reply, so a failure is known only then. The stream ends with its requests, too.
+    pub(super) async fn of<Q: Message>(
+        method: &Method<Q, A>,
+        member: Arc<Member>,
+        requests: mpsc::UnboundedReceiver<Q>,
+    ) -> Self {
+        let requests = stream::unfold(requests, async |mut requests| {
+            requests.recv().await.map(|request| (request, requests))
         });
-        let request = carry(waiting, member.token().await.as_ref());
-        let mut grpc = member.grpc();
+        let request = carry(requests, member.token().await.as_ref());
+        let (mut grpc, path) = (member.grpc(), method.path());
         let opening = async move {
-            let path = PathAndQuery::from_static(path);
             let opened = grpc.streaming(request, path, ProstCodec::default()).await?;
             Ok::<_, Status>(opened.into_inner())
         };
-        Bidirectional {
+        Replies {
             member,
-            requests,
-            replies: Box::pin(opening.try_flatten_stream()),
+            stream: Box::pin(opening.try_flatten_stream()),
         }
     }
 
-    /// Queues a request. It is sent while a call of `next` waits. Fails if the stream has ended.
-    pub(super) fn send(&self, request: Q) -> Result<(), BackendError> {
-        self.requests.send(request).map_err(|_| ended())
-    }
-
-    /// Waits for a reply. After an error, the stream has ended. Dropping the future loses no reply.
-    pub(super) async fn next(&mut self) -> Result<A, BackendError> {
-        let failed = match self.replies.next().await {
+    /// Waits for the next reply.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no reply.
+    ///
+    /// # Errors
+    /// After an error, the stream has ended: open another. Requests without a reply may have been carried out.
+    pub async fn next(&mut self) -> Result<A, BackendError> {
+        let failed = match self.stream.next().await {
             Some(Ok(reply)) => return Ok(reply),
             Some(Err(status)) => Failure::from(status),
             None => Failure {
@@ -63,10 +59,15 @@ where
             },
         };
         // The replies of a broken connection would repeat its error.
-        self.replies = Box::pin(stream::empty());
+        self.stream = Box::pin(stream::empty());
         if failed.next == Next::Leave {
             self.member.leave();
         }
         Err(failed.error)
+    }
+
+    /// Leaves the member of this stream: later calls and streams of the client go to another one.
+    pub fn leave(self) {
+        self.member.leave();
     }
 }

@@ -16,9 +16,9 @@ use super::evidence::LockEvidence;
 use super::leases::Kept;
 use super::placed::{Found, Placed, Spot, Target};
 use super::profile::{EXPIRY_SLACK, tokens};
-use super::requests::{created, delete, is_in_epoch, put, read, txn};
+use super::requests::{created, delete, is_in_epoch, put, read};
 use super::store::Locks;
-use crate::client::{KeyValue, Op, RangeRequest, SortOrder, SortTarget, is_missing_lease};
+use crate::client::{Compare, KeyValue, Op, Operand, RANGE, RangeRequest, is_missing_lease};
 
 /// The longest pause between two polls of a claim that waits. etcd reports the end of each key, but not when it will come, so
 /// the pause is as long as the end of a lease may be late.
@@ -133,17 +133,17 @@ impl Locks {
             }
             if tries {
                 let alone = released.map_or(0, |released| released.created);
-                compare.push(created(folder.as_bytes(), alone).prefix());
+                compare.push(Compare::prefix(&*folder, Operand::CreateRevision(alone)));
             }
             then.push(put(&*spot.key, self.written(claim), Some(lease.id)));
-            then.push(Op::Range(before(&folder, mode, None)));
-            let look = Op::Range(first(&folder, mode));
+            let look = Op::Range(before(&folder, mode, None));
+            then.push(look.clone());
             let otherwise = vec![read(&*spot.key), read(&*lease.bell), look];
-            let mut reply = match txn(&self.client, compare, then, otherwise).await {
+            let mut reply = match self.client.txn(compare, then, otherwise).await {
                 Ok(reply) => reply,
                 Err(error) => return self.not_placed(id, spot, error),
             };
-            let found = reply.reads.pop().unwrap_or_default();
+            let found = reply.take_last();
             let own = reply.first(0);
             let owner = own.and_then(|own| value_of(&own.key, &own.value));
             let is_own = owner.is_some_and(|value| value.id == id);
@@ -287,7 +287,7 @@ impl Locks {
         if !self.is_own(id, &placed, reply.first(0)).await? {
             return Ok(AcquireReply::Ended);
         }
-        let earlier = reply.reads.pop().unwrap_or_default();
+        let earlier = reply.take_last();
         let (standing, revision) = match is_held {
             true => (Standing::Granted, reply.header.revision),
             false => {
@@ -383,13 +383,13 @@ impl Locks {
             return Ok(Some((state, revision)));
         }
         // The key belongs to a lock such as `a/b` in the folder of `a`, or its kind is not that of the first one.
-        let all = self.client.range(RangeRequest::prefix(folder)).await?;
+        let all = self.client.call(RANGE, RangeRequest::prefix(folder)).await?;
         let is_unchanged = own.as_ref().is_none_or(|own| {
             let is_own = |one: &KeyValue| one.key == own.key && one.mod_revision == own.modified;
             all.kvs.iter().any(is_own)
         });
         let earlier = contenders(folder, all.kvs.into_iter().filter(is_earlier).collect());
-        let revision = all.header.unwrap_or_default().revision;
+        let revision = all.header.revision;
         Ok(is_unchanged.then(|| (standing(mode, &earlier), revision)))
     }
 }
@@ -402,28 +402,15 @@ fn reads_one(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive | Mode::Write)
 }
 
-/// Reads the contenders that decide the state of a claim: the one before it, or all. Without `created`, the claim's own key is
-/// the newest.
+/// Reads the contenders that decide the state of a claim: the one before it, or all. Without `created`, the claim's own key may
+/// be the newest.
 fn before(folder: &str, mode: Mode, created: Option<i64>) -> RangeRequest {
-    let limit = 1 + i64::from(created.is_none());
-    RangeRequest {
+    let all = RangeRequest {
         max_create_revision: created.map_or(0, |created| created - 1),
-        ..one_or_all(folder, mode, SortOrder::Descend, limit)
-    }
-}
-
-/// Reads the contenders that decide the state of a claim without a key: the first, or all.
-fn first(folder: &str, mode: Mode) -> RangeRequest {
-    one_or_all(folder, mode, SortOrder::Ascend, 1)
-}
-
-fn one_or_all(folder: &str, mode: Mode, order: SortOrder, limit: i64) -> RangeRequest {
-    let all = RangeRequest::prefix(folder);
+        ..RangeRequest::prefix(folder)
+    };
     match reads_one(mode) {
-        true => RangeRequest {
-            limit,
-            ..all.sorted(SortTarget::Create, order)
-        },
+        true => all.newest(1 + i64::from(created.is_none())),
         false => all,
     }
 }

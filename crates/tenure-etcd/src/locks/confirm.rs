@@ -9,9 +9,9 @@ use super::contenders::value_of;
 use super::leases::{Kept, Lease};
 use super::names;
 use super::placed::Placed;
-use super::requests::{Reply, delete, read, txn};
+use super::requests::{delete, read};
 use super::store::Locks;
-use crate::client::{KeyValue, Op, RangeRequest};
+use crate::client::{KeyValue, Op, RANGE, RangeRequest, TxnResponse};
 
 /// How often a request is repeated that had no effect: its lease had ended, or its epoch, or a leader was elected.
 pub(super) const MAX_REPEATS: u32 = 8;
@@ -21,7 +21,7 @@ pub(super) struct Confirmed {
     pub(super) kept: Kept,
     /// When the reads were sent.
     pub(super) sent: Instant,
-    pub(super) reply: Reply,
+    pub(super) reply: TxnResponse,
 }
 
 /// Error for a request that was repeated too often. None of them had an effect.
@@ -54,7 +54,7 @@ impl Locks {
                 return Ok(None);
             }
             let (kept, sent) = (lease.kept(), self.now());
-            let reply = txn(&self.client, Vec::new(), reads(), Vec::new()).await?;
+            let reply = self.client.txn(Vec::new(), reads(), Vec::new()).await?;
             if kept.is_proved_by(&reply.header) {
                 return Ok(Some(Confirmed { kept, sent, reply }));
             }
@@ -78,7 +78,7 @@ impl Locks {
             }
             let now = self
                 .client
-                .range(RangeRequest::key(&*placed.spot.key))
+                .call(RANGE, RangeRequest::key(&*placed.spot.key))
                 .await?
                 .kvs
                 .pop();
@@ -102,18 +102,15 @@ impl Locks {
     pub(super) async fn loss(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<Loss, BackendError> {
         let note = names::note(id.client(), placed.spot.lease.id, id.number());
         let reads = vec![read(&*placed.spot.key), read(&*note)];
-        let found = txn(&self.client, Vec::new(), reads, Vec::new()).await?;
+        let found = self.client.txn(Vec::new(), reads, Vec::new()).await?;
         if found.first(1).is_some() {
             // Without this, notes would stay for as long as the lease is kept alive. If it fails, this one stays.
-            let _ = txn(
-                &self.client,
-                Vec::new(),
-                vec![delete(note.as_bytes())],
-                Vec::new(),
-            )
-            .await;
+            let _ = self
+                .client
+                .txn(Vec::new(), vec![delete(note.as_bytes())], Vec::new())
+                .await;
         }
-        for kv in found.reads.into_iter().flatten() {
+        for kv in [found.first(0), found.first(1)].into_iter().flatten() {
             let mark = Value::read(&kv.value).filter(|mark| mark.is_evicted && mark.id == id);
             let Some(mark) = mark else { continue };
             if kv.create_revision == placed.created {

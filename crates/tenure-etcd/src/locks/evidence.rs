@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tenure_backend::{BackendError, Effect, Fault};
 
-use super::requests::{created, put, read, txn};
+use super::requests::{created, put, read};
 use crate::client::Client;
 
 /// Proof of a grant. A transaction of your own that compares the key's create revision has no effect after the claim has
@@ -61,7 +61,10 @@ impl LockEvidence {
         }
         let holds = created(&self.key, self.create_revision);
         let write = put(key, value, Some(0));
-        let reply = txn(&self.client, vec![holds], vec![write], vec![read(&*self.key)]).await?;
+        let reply = self
+            .client
+            .txn(vec![holds], vec![write], vec![read(&*self.key)])
+            .await?;
         Ok(reply.succeeded)
     }
 }

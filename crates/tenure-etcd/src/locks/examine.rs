@@ -9,7 +9,10 @@ use tenure_contenders::Contenders as _;
 
 use super::names;
 use super::store::Locks;
-use crate::client::{AlarmType, Client, DeleteRangeRequest, StatusResponse};
+use crate::client::{
+    ALARMS, CORRUPT, Client, DELETE_RANGE, DeleteRangeRequest, Empty, MEMBERS, NO_SPACE, STATUS,
+    StatusResponse,
+};
 
 /// etcd's quota for the database, unless its operator has set another one.
 const USUAL_QUOTA: i64 = 2 << 30;
@@ -27,9 +30,9 @@ const VERY_SLOW_WRITE: Duration = Duration::from_millis(100);
 impl Locks {
     pub(super) async fn examine(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
         let (status, members, alarms) = (
-            self.client.status().await?,
-            self.client.members().await?,
-            self.client.alarms().await?,
+            self.client.call(STATUS, Empty {}).await?,
+            self.client.call(MEMBERS, Empty {}).await?,
+            self.client.call(ALARMS, Empty {}).await?,
         );
         let voting = members.members.iter().filter(|member| !member.is_learner).count();
         let mut findings = self.missing_members(voting).await;
@@ -41,17 +44,17 @@ impl Locks {
             ));
         }
         for alarm in alarms.alarms {
-            let (what, consequence) = match alarm.alarm() {
-                AlarmType::NoSpace => (
+            let (what, consequence) = match alarm.alarm {
+                NO_SPACE => (
                     "a member's database has reached its quota",
                     "no lock can be acquired and no holder evicted until the alarm is disarmed, though holders keep their locks and can \
                      release them",
                 ),
-                AlarmType::Corrupt => (
+                CORRUPT => (
                     "the data of the members differ",
                     "etcd refuses every write, deletions too: no lock can be acquired or released until the alarm is disarmed",
                 ),
-                AlarmType::None => continue,
+                _ => continue,
             };
             findings.push(Finding::danger(what, consequence));
         }
@@ -78,7 +81,7 @@ impl Locks {
         }
         let asked = self.config.hosts.iter().map(async |host| {
             let client = Client::new(self.config.clone().with_host(host))?;
-            client.status().await
+            client.call(STATUS, Empty {}).await
         });
         for (host, answer) in self.config.hosts.iter().zip(join_all(asked).await) {
             if let Err(error) = answer {
@@ -128,7 +131,7 @@ async fn writes(client: &Client, now: impl Fn() -> Instant) -> Result<Option<Fin
             key: names::examined().into(),
             range_end: Vec::new(),
         };
-        match client.delete_range(nothing).await {
+        match client.call(DELETE_RANGE, nothing).await {
             Err(error) if error.fault() == Fault::Denied => {
                 return Ok(Some(Finding::danger(
                     format!("this user cannot write below `\\x01tenure/`: {error}"),

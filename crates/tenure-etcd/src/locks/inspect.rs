@@ -8,9 +8,8 @@ use tenure_contenders::Contender as _;
 
 use super::contenders::{Contender, contenders};
 use super::profile::tokens;
-use super::requests::txn;
 use super::store::Locks;
-use crate::client::{Op, RangeRequest};
+use crate::client::{Op, RANGE, RangeRequest};
 
 /// The most locks that one transaction reads.
 const MAX_READS: usize = 100;
@@ -25,7 +24,7 @@ impl Locks {
                     keys_only: true,
                     ..RangeRequest::prefix(self.names.listing(&prefix))
                 };
-                let found = self.client.range(read).await?.kvs.into_iter();
+                let found = self.client.call(RANGE, read).await?.kvs.into_iter();
                 let locks = found.filter_map(|kv| self.names.lock_of(&kv.key, kv.lease));
                 let is_asked = |lock: &LockKey| {
                     let is_after = after.as_ref().is_none_or(|after| lock.as_str() > after.as_str());
@@ -51,8 +50,9 @@ impl Locks {
             let folders: Vec<String> = locks.iter().map(|lock| self.names.folder(lock)).collect();
             let read = |folder: &String| Op::Range(RangeRequest::prefix(&**folder));
             let reads = folders.iter().map(read).collect();
-            let reply = txn(&self.client, Vec::new(), reads, Vec::new()).await?;
-            for ((lock, folder), keys) in locks.iter().zip(&folders).zip(reply.reads) {
+            let reply = self.client.txn(Vec::new(), reads, Vec::new()).await?;
+            for ((lock, folder), keys) in locks.iter().zip(&folders).zip(reply.responses) {
+                let keys = keys.range.unwrap_or_default().kvs;
                 let has_tokens = !self.config.etcdctl_fencing;
                 statuses.extend(status(lock, contenders(folder, keys), has_tokens));
             }

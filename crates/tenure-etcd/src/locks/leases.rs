@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{BackendError, ClientId, Clock, Instant, LockKey};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::names;
-use super::requests::{put, txn};
-use crate::client::{Client, KeepAlives, LeaseGrantRequest, LeaseKeepAliveResponse, ResponseHeader};
+use super::requests::put;
+use crate::client::{
+    Client, GRANT, KEEP_ALIVE, LeaseGrantRequest, LeaseId, LeaseKeepAliveResponse, Replies, ResponseHeader,
+};
 use crate::error::{ended, unanswered};
 
 /// The most claims on a lease. One transaction confirms them all (etcd's limit is 128 operations), and the end of a lease
@@ -119,10 +122,13 @@ impl Lease {
         if reply.ttl <= 0 {
             return self.end();
         }
-        let term = reply.header.map_or(0, |header| header.raft_term);
+        let term = reply.header.raft_term;
         self.state.lock().kept = Kept { at: sent, term };
     }
 }
+
+/// A stream of keep-alives: its requests, and its replies in the same order.
+type KeepAlives = (mpsc::UnboundedSender<LeaseId>, Replies<LeaseKeepAliveResponse>);
 
 /// The leases of a store.
 pub(super) struct Leases {
@@ -192,11 +198,8 @@ impl Leases {
 
     async fn create(&self, client: ClientId, ttl: Duration) -> Result<Arc<Lease>, BackendError> {
         let sent = self.clock.now();
-        let asked = LeaseGrantRequest {
-            ttl: i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX),
-            id: 0,
-        };
-        let granted = self.client.grant(asked).await?;
+        let asked = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
+        let granted = self.client.call(GRANT, LeaseGrantRequest { ttl: asked }).await?;
         let lease = Lease {
             id: granted.id,
             bell: names::bell(client, granted.id),
@@ -205,7 +208,7 @@ impl Leases {
             state: Mutex::new(State {
                 kept: Kept {
                     at: sent,
-                    term: granted.header.map_or(0, |header| header.raft_term),
+                    term: granted.header.raft_term,
                 },
                 epoch: 1,
                 locks: HashSet::new(),
@@ -214,7 +217,7 @@ impl Leases {
             }),
         };
         let bell = put(&*lease.bell, lease.epoch().to_string(), Some(lease.id));
-        txn(&self.client, Vec::new(), vec![bell], Vec::new()).await?;
+        self.client.txn(Vec::new(), vec![bell], Vec::new()).await?;
         Ok(Arc::new(lease))
     }
 
@@ -240,7 +243,7 @@ impl Leases {
         while !waiting.is_empty() {
             let open = match stream.take() {
                 Some(open) => open,
-                None => self.client.keep_alives().await?,
+                None => self.client.stream(KEEP_ALIVE).await?,
             };
             tried += 1;
             match self.keep_on(open, &mut waiting).await {
@@ -255,17 +258,18 @@ impl Leases {
     /// Prolongs the leases in `waiting` on a stream, and takes out those that were answered. Returns the stream.
     async fn keep_on(
         &self,
-        mut open: KeepAlives,
+        (requests, mut replies): KeepAlives,
         waiting: &mut VecDeque<&Arc<Lease>>,
     ) -> Result<KeepAlives, BackendError> {
         let sent = self.clock.now();
         for lease in &*waiting {
-            open.send(lease.id)?;
+            // Fails if the stream has ended, which its replies say.
+            let _ = requests.send(LeaseId { id: lease.id });
         }
         while let Some(lease) = waiting.front() {
             let limit = MAX_WAIT.min(lease.ttl / 6);
-            let Ok(reply) = timeout(limit, open.next()).await else {
-                open.leave();
+            let Ok(reply) = timeout(limit, replies.next()).await else {
+                replies.leave();
                 return Err(unanswered(limit));
             };
             let reply = reply?;
@@ -275,7 +279,7 @@ impl Leases {
             lease.answered(&reply, sent);
             waiting.pop_front();
         }
-        Ok(open)
+        Ok((requests, replies))
     }
 }
 

@@ -13,9 +13,9 @@ use super::acquire::{Attempt, read_epoch};
 use super::contenders::{Contender, contenders};
 use super::names;
 use super::placed::{Placed, Spot};
-use super::requests::{created, delete, is_in_epoch, put, read, remove, txn};
+use super::requests::{created, delete, is_in_epoch, put, read, remove};
 use super::store::Locks;
-use crate::client::RangeRequest;
+use crate::client::{RANGE, RangeRequest};
 use crate::error::is_database_full;
 
 /// The most contenders whose presence proves that a later one waits. etcd allows 128 conditions.
@@ -56,7 +56,9 @@ impl Contenders for Locks {
     async fn unlock(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<bool, BackendError> {
         let key = &*placed.spot.key;
         let (then, otherwise) = (vec![delete(key)], vec![read(key)]);
-        if txn(&self.client, placed.unchanged(), then, otherwise)
+        if self
+            .client
+            .txn(placed.unchanged(), then, otherwise)
             .await?
             .succeeded
         {
@@ -85,7 +87,9 @@ impl Contenders for Locks {
         let epoch = lease.epoch();
         let send = async |then| {
             let otherwise = vec![read(bell), read(key)];
-            txn(&self.client, vec![is_in_epoch(bell, epoch)], then, otherwise).await
+            self.client
+                .txn(vec![is_in_epoch(bell, epoch)], then, otherwise)
+                .await
         };
         let next = put(bell, (epoch + 1).to_string(), None);
         let reply = match send(vec![delete(key), next]).await {
@@ -97,7 +101,7 @@ impl Contenders for Locks {
         };
         if reply.succeeded {
             lease.set_epoch(epoch + 1);
-            return Ok(reply.deleted > 0);
+            return Ok(reply.has_deleted());
         }
         // Another withdrawal has begun a new epoch, or the bell is gone.
         lease.set_epoch(reply.first(0).map_or(epoch, read_epoch));
@@ -137,7 +141,7 @@ impl Contenders for Locks {
 
     async fn contenders(&self, (): &(), target: &ReleaseTarget) -> Result<Vec<Contender>, BackendError> {
         let folder = self.names.folder(target.key());
-        let keys = self.client.range(RangeRequest::prefix(&*folder)).await?.kvs;
+        let keys = self.client.call(RANGE, RangeRequest::prefix(&*folder)).await?.kvs;
         Ok(contenders(&folder, keys))
     }
 
@@ -165,7 +169,7 @@ impl Contenders for Locks {
                 vec![end, put(note, mark, Some(one.lease))]
             }
         };
-        let reply = txn(&self.client, compare, then, vec![read(&*one.key)]).await?;
+        let reply = self.client.txn(compare, then, vec![read(&*one.key)]).await?;
         Ok(reply.succeeded)
     }
 

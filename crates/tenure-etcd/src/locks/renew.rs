@@ -10,7 +10,7 @@ use tenure_contenders::{Contenders as _, begin_renewal};
 use super::confirm::Confirmed;
 use super::leases::{Kept, Lease};
 use super::placed::Placed;
-use super::requests::{put, read, txn};
+use super::requests::{put, read};
 use super::store::Locks;
 use crate::client::{KeyValue, Op, RangeRequest};
 
@@ -70,7 +70,7 @@ impl Locks {
         let (key, mut value) = (&*placed.spot.key, placed.value.clone());
         value.mode = Mode::Read;
         let then = vec![put(key, value.write(), None)];
-        let reply = txn(&self.client, placed.unchanged(), then, vec![read(key)]).await?;
+        let reply = self.client.txn(placed.unchanged(), then, vec![read(key)]).await?;
         if reply.succeeded {
             self.table.update(id, placed.created, |placed| {
                 (placed.modified, placed.value) = (reply.header.revision, value);

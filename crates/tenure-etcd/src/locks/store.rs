@@ -15,7 +15,7 @@ use super::leases::Leases;
 use super::names::Names;
 use super::placed::{Found, Placed};
 use super::profile::profile;
-use crate::client::{Client, RangeRequest};
+use crate::client::{Client, RANGE, RangeRequest};
 use crate::config::Config;
 
 /// Locks in etcd: mutexes, read-write locks and semaphores, all first come, first served.
@@ -70,7 +70,7 @@ impl EtcdStore {
             clock,
         });
         let first = RangeRequest::key(locks.names.listing("k"));
-        locks.client.range(first).await?;
+        locks.client.call(RANGE, first).await?;
         tokio::spawn(end_claims(Arc::downgrade(&locks)));
         let tasks = Tasks::of_this_runtime();
         Ok(Arc::new(EtcdStore { locks, tasks }))

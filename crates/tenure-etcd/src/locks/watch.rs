@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::names;
 use super::placed::{Found, Target};
 use super::store::Locks;
-use crate::client::{Event, EventType, Filter, Update, WatchCreateRequest, range_of_prefix};
+use crate::client::{Event, NO_PUT, WatchCreateRequest, range_of_prefix};
 
 /// The pause before a watch that has failed is opened again.
 const OPEN_AGAIN: Duration = Duration::from_millis(200);
@@ -32,7 +32,7 @@ impl Locks {
         // Only readers are let in by a write: a writer's downgrade.
         let filters = match claim.mode {
             Mode::Read => Vec::new(),
-            _ => vec![Filter::NoPut.into()],
+            _ => vec![NO_PUT],
         };
         let task = tokio::spawn(self.clone().follow((folder, filters), targets, signal.clone()));
         signal.wakes(move || {
@@ -53,7 +53,7 @@ impl Locks {
                 Target::Key(key) => (key, Vec::new()),
                 Target::Folder => range_of_prefix(&*folder),
             };
-            let mut watch = self.client.watches().watch(WatchCreateRequest {
+            let mut watch = self.client.watch(WatchCreateRequest {
                 key,
                 range_end,
                 filters: filters.clone(),
@@ -68,10 +68,10 @@ impl Locks {
                     },
                 };
                 match update {
-                    Ok(Update::Created(header)) if header.revision == targets.borrow().revision => {}
-                    Ok(Update::Created(_) | Update::Events(..)) => signal.notify(),
+                    Ok(update) if update.created && update.header.revision == targets.borrow().revision => {}
+                    Ok(_) => signal.notify(),
                     Err(error) if error.fault() == Fault::Closed => return,
-                    Ok(Update::Compacted(_)) | Err(_) => {
+                    Err(_) => {
                         signal.notify();
                         sleep(OPEN_AGAIN).await;
                         break;
@@ -91,7 +91,7 @@ impl Locks {
     async fn report(self: Arc<Self>, client: ClientId, queue: InvalidationQueue) {
         loop {
             let (key, range_end) = range_of_prefix(names::client_folder(client));
-            let mut watch = self.client.watches().watch(WatchCreateRequest {
+            let mut watch = self.client.watch(WatchCreateRequest {
                 key,
                 range_end,
                 ..WatchCreateRequest::default()
@@ -99,13 +99,16 @@ impl Locks {
             loop {
                 match watch.next().await {
                     // Events may have been missed before.
-                    Ok(Update::Created(_)) => queue.push(Invalidation::All),
-                    Ok(Update::Events(_, events)) => {
-                        for lock in events.into_iter().flat_map(|event| self.changed(client, event)) {
+                    Ok(update) if update.created => queue.push(Invalidation::All),
+                    Ok(update) => {
+                        for lock in update
+                            .events
+                            .into_iter()
+                            .flat_map(|event| self.changed(client, event))
+                        {
                             queue.push(Invalidation::Key(lock));
                         }
                     }
-                    Ok(Update::Compacted(_)) => {}
                     Err(error) if error.fault() == Fault::Closed => return,
                     Err(_) => break,
                 }
@@ -116,14 +119,13 @@ impl Locks {
 
     /// The locks whose claims may be gone after a change of a key in the client's folder.
     fn changed(&self, client: ClientId, event: Event) -> Vec<LockKey> {
-        let is_deleted = event.r#type() == EventType::Delete;
         let key = event.kv.unwrap_or_default().key;
         match names::noted_claim(&key) {
-            Some(number) if !is_deleted => {
+            Some(number) if !event.is_deletion => {
                 let lock = self.table.lock_of(ClaimId::new(client, number));
                 lock.into_iter().collect()
             }
-            None if is_deleted => self.table.locks_at(|spot| spot.lease.bell.as_bytes() == key),
+            None if event.is_deletion => self.table.locks_at(|spot| spot.lease.bell.as_bytes() == key),
             _ => Vec::new(),
         }
     }

@@ -16,7 +16,7 @@ messages! {
     #[derive(Copy)]
     Written {
         /// State of the cluster.
-        header: Option<ResponseHeader> [message, optional, tag = "1"],
+        header: ResponseHeader [message, required, tag = "1"],
     }
 
     /// A request without fields.

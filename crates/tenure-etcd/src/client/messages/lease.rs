@@ -8,14 +8,12 @@ messages! {
     LeaseGrantRequest {
         /// The length in seconds. The server may grant a longer one.
         ttl: i64 [int64, tag = "1"],
-        /// The lease's ID; 0 lets the server choose one.
-        id: i64 [int64, tag = "2"],
     }
 
     /// The reply to a [`LeaseGrantRequest`].
     LeaseGrantResponse {
         /// State of the cluster.
-        header: Option<ResponseHeader> [message, optional, tag = "1"],
+        header: ResponseHeader [message, required, tag = "1"],
         /// The lease's ID.
         id: i64 [int64, tag = "2"],
     }
@@ -31,7 +29,7 @@ messages! {
     #[derive(Copy)]
     LeaseKeepAliveResponse {
         /// State of the cluster, as the member that was asked knew it before the lease was prolonged.
-        header: Option<ResponseHeader> [message, optional, tag = "1"],
+        header: ResponseHeader [message, required, tag = "1"],
         /// The lease's ID.
         id: i64 [int64, tag = "2"],
         /// The lease's length in seconds; 0 or less if there is no such lease.

@@ -1,13 +1,14 @@
 //! The messages of etcd's API that the client sends and receives, with the fields that it uses. Tags are those of etcd's
 //! `rpc.proto`; a message that is the same in several services there has one type here.
 //!
-//! Requests to read have no field `serializable`: each answer is of the majority, never of one member's memory.
+//! A message field that every message has is `required`, which prost does not check: without it the default is read. Requests to
+//! read have no field `serializable`: each answer is of the majority, never of one member's memory.
 
 /// Defines messages. In brackets is what prost needs to know of a field.
 macro_rules! messages {
     ($($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $field:ident: $type:ty [$($prost:tt)*],)* })*) => {$(
-        $(#[$about])*
         #[derive(Clone, PartialEq, Eq, prost::Message)]
+        $(#[$about])*
         pub struct $name {
             $($(#[$what])* #[prost($($prost)*)] pub $field: $type,)*
         }
