@@ -39,7 +39,7 @@ fn start_with_users(options: &[&str]) -> Option<Etcd> {
 }
 
 /// A client that logs in as ada, and the number of its logins.
-fn counted(etcd: &Etcd) -> (Client, Arc<AtomicUsize>) {
+fn counted(etcd: &Etcd) -> (Arc<Client>, Arc<AtomicUsize>) {
     let logins = Arc::new(AtomicUsize::new(0));
     let counter = logins.clone();
     let config = config(&etcd.url()).credentials(move || {

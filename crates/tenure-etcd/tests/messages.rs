@@ -46,10 +46,7 @@ async fn a_key_is_written_read_and_deleted() {
     assert_eq!(kv.lease, 0, "a write without a lease takes the key off its lease");
     assert_eq!(header.revision, again.revision);
     assert!(header.raft_term > 0 && header.member_id > 0);
-    let gone = DeleteRangeRequest {
-        key: "k".into(),
-        ..DeleteRangeRequest::default()
-    };
+    let gone = DeleteRangeRequest { key: "k".into() };
     let deleted = client
         .call(DELETE_RANGE, gone.clone())
         .await
@@ -131,10 +128,7 @@ async fn a_transaction_reads_its_own_writes() {
         lease,
         ..put("k", "v")
     });
-    let delete = Op::DeleteRange(DeleteRangeRequest {
-        key: "k".into(),
-        ..DeleteRangeRequest::default()
-    });
+    let delete = Op::DeleteRange(DeleteRangeRequest { key: "k".into() });
     let absent = Compare::new("k", Operand::CreateRevision(0));
     let read = Op::Range(RangeRequest::prefix("k"));
     let place = async || {

@@ -4,6 +4,7 @@ mod case;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use case::{Case, shared};
@@ -12,7 +13,7 @@ use tenure_etcd::client::{Client, GRANT, LeaseGrantRequest, PUT, PutRequest, RAN
 use tenure_etcd::{Config, StoreUrl};
 use tenure_testkit::suite::{Fixture, TestClient, shown};
 
-fn raw(case: &Case) -> Client {
+fn raw(case: &Case) -> Arc<Client> {
     let url = StoreUrl::parse(&case.url()).expect("a URL");
     Client::new(Config::from_url(&url).expect("settings")).expect("a client")
 }

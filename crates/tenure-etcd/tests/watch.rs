@@ -63,10 +63,7 @@ async fn a_watch_reports_its_creation_then_each_change() {
     assert_eq!(first.len(), 1);
     let kv = first[0].kv.as_ref().expect("a key");
     assert_eq!((&*kv.value, kv.mod_revision), (&b"2"[..], write.revision));
-    let delete = DeleteRangeRequest {
-        key: "k".into(),
-        ..DeleteRangeRequest::default()
-    };
+    let delete = DeleteRangeRequest { key: "k".into() };
     client.call(DELETE_RANGE, delete).await.expect("it is deleted");
     assert_eq!(event(&events(&mut watch).await[0]), (&b"k"[..], false));
 }
@@ -89,10 +86,7 @@ async fn a_filtered_watch_reports_deletions_alone() {
     for key in ["k/1", "k/2"] {
         client.call(PUT, put(key, "")).await.expect("it is written");
     }
-    let delete = DeleteRangeRequest {
-        key: "k/2".into(),
-        ..DeleteRangeRequest::default()
-    };
+    let delete = DeleteRangeRequest { key: "k/2".into() };
     client.call(DELETE_RANGE, delete).await.expect("it is deleted");
     assert_eq!(event(&events(&mut watch).await[0]), (&b"k/2"[..], false));
 }

@@ -3,6 +3,8 @@
 //! It promises less than Tenure: no queue, no wake-up, and one lease for all keys that is not renewed. `waiting` implements the
 //! wait.
 
+use std::sync::Arc;
+
 use tenure_etcd::client::{
     Client, Compare, DeleteRangeRequest, GRANT, LeaseGrantRequest, Op, Operand, PutRequest,
 };
@@ -15,7 +17,7 @@ use crate::Fallible;
 const LEASE_S: i64 = 24 * 60 * 60;
 
 pub(crate) struct Transactions {
-    client: Client,
+    client: Arc<Client>,
     lease: i64,
 }
 
@@ -46,10 +48,7 @@ impl BareStore for Transactions {
 
     async fn free(&self, key: &str, holder: i64) -> Fallible<bool> {
         let is_own = Compare::new(key, Operand::Value(holder.to_string().into()));
-        let delete = DeleteRangeRequest {
-            key: key.into(),
-            range_end: Vec::new(),
-        };
+        let delete = DeleteRangeRequest { key: key.into() };
         self.send(is_own, Op::DeleteRange(delete)).await
     }
 }

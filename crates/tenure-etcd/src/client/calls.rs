@@ -4,14 +4,14 @@
 //! Dropping the future of a call cancels the request. The member may have carried it out.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use tenure_backend::{BackendError, Effect};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
-use super::members::Members;
+use super::dial::Dialer;
+use super::member::Member;
 use super::messages::*;
 use super::methods::{Message, Method, TXN};
 use super::stream::Replies;
@@ -28,10 +28,18 @@ use crate::error::{Next, invalid, unanswered};
 /// permission, with `Store` if etcd refuses the request for another reason, a host is unknown or TLS fails, and with `Closed`
 /// after [`close`](Client::close). The effect is `None` if etcd has certainly not carried out the request.
 pub struct Client {
-    pub(super) members: Arc<Members>,
+    pub(super) config: Config,
+    pub(super) dialer: Dialer,
+    /// Number of hosts that were tried. The next one is at this index of the list, counted round.
+    pub(super) tried: AtomicUsize,
+    /// Number of attempts to connect that have ended.
+    pub(super) attempts: AtomicU64,
+    pub(super) closed: AtomicBool,
+    /// The member that requests go to, or why the last attempt found none. Locked during an attempt.
+    pub(super) current: Mutex<Option<Result<Arc<Member>, BackendError>>>,
     pub(super) last_watch: AtomicI64,
     /// Orders for the task that serves the watches. Each watch sends two at most.
-    pub(super) orders: Mutex<Option<mpsc::UnboundedSender<Order>>>,
+    pub(super) orders: parking_lot::Mutex<Option<mpsc::UnboundedSender<Order>>>,
 }
 
 /// Where the updates of a watch go.
@@ -48,15 +56,20 @@ impl Client {
     ///
     /// # Errors
     /// `Invalid` if the certificates cannot be used, `Unsupported` if TLS was left out of this build.
-    pub fn new(config: Config) -> Result<Self, BackendError> {
-        Ok(Client {
-            members: Arc::new(Members::new(config)?),
+    pub fn new(config: Config) -> Result<Arc<Self>, BackendError> {
+        Ok(Arc::new(Client {
+            dialer: Dialer::new(&config)?,
+            config,
+            tried: AtomicUsize::new(0),
+            attempts: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            current: Mutex::default(),
             last_watch: AtomicI64::new(0),
-            orders: Mutex::default(),
-        })
+            orders: parking_lot::Mutex::default(),
+        }))
     }
 
-    /// Sends a request.
+    /// Sends a request to the current member, and to the next one if it certainly had no effect there.
     ///
     /// # Errors
     /// As [`Client`] says.
@@ -65,7 +78,24 @@ impl Client {
         method: Method<Q, A>,
         request: Q,
     ) -> Result<A, BackendError> {
-        self.members.call(&method, request).await
+        let limit = self.config.command_timeout;
+        // One more than hosts: a connection may have ended before the request.
+        let mut left = self.config.hosts.len() + 1;
+        loop {
+            let member = self.current().await?;
+            let failed = match timeout(limit, member.call(&method, request.clone())).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(failed)) => failed,
+                Err(_) => {
+                    member.leave();
+                    return Err(unanswered(limit));
+                }
+            };
+            left -= 1;
+            if failed.next != Next::Leave || failed.error.effect() == Effect::Unknown || left == 0 {
+                return Err(failed.error);
+            }
+        }
     }
 
     /// Carries out `then` if all of `compare` are true, `otherwise` if not.
@@ -103,41 +133,13 @@ impl Client {
         method: Method<Q, A>,
     ) -> Result<(mpsc::UnboundedSender<Q>, Replies<A>), BackendError> {
         let (sender, requests) = mpsc::unbounded_channel();
-        let member = self.members.current().await?;
+        let member = self.current().await?;
         Ok((sender, Replies::of(&method, member, requests).await))
     }
 
     /// Refuses further calls, streams and watches. Those that are open go on.
     pub fn close(&self) {
-        self.members.close();
+        self.closed.store(true, Ordering::Relaxed);
         self.orders.lock().take();
-    }
-}
-
-impl Members {
-    /// Sends a request to the current member, and to the next one if it certainly had no effect there.
-    pub(super) async fn call<Q: Message, A: Message>(
-        &self,
-        method: &Method<Q, A>,
-        request: Q,
-    ) -> Result<A, BackendError> {
-        let limit = self.config.command_timeout;
-        // One more than hosts: a connection may have ended before the request.
-        let mut left = self.config.hosts.len() + 1;
-        loop {
-            let member = self.current().await?;
-            let failed = match timeout(limit, member.call(method, request.clone())).await {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(failed)) => failed,
-                Err(_) => {
-                    member.leave();
-                    return Err(unanswered(limit));
-                }
-            };
-            left -= 1;
-            if failed.next != Next::Leave || failed.error.effect() == Effect::Unknown || left == 0 {
-                return Err(failed.error);
-            }
-        }
     }
 }

@@ -1,42 +1,16 @@
 //! The members of the cluster: which one the client talks to, and the attempts to connect to others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use tenure_backend::{BackendError, Fault};
-use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::dial::Dialer;
+use super::calls::Client;
 use super::member::Member;
-use crate::config::Config;
 use crate::error::{invalid, not_connected};
 
-/// The members of a cluster, and the one that requests go to.
-pub(super) struct Members {
-    pub(super) config: Config,
-    dialer: Dialer,
-    /// Number of hosts that were tried. The next one is at this index of the list, counted round.
-    tried: AtomicUsize,
-    /// Number of attempts to connect that have ended.
-    attempts: AtomicU64,
-    closed: AtomicBool,
-    /// The member that requests go to, or why the last attempt found none. Locked during an attempt.
-    current: Mutex<Option<Result<Arc<Member>, BackendError>>>,
-}
-
-impl Members {
-    pub(super) fn new(config: Config) -> Result<Self, BackendError> {
-        Ok(Members {
-            dialer: Dialer::new(&config)?,
-            config,
-            tried: AtomicUsize::new(0),
-            attempts: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
-            current: Mutex::default(),
-        })
-    }
-
+impl Client {
     /// Returns the member that requests go to. Connects if there is none; callers that wait meanwhile share the outcome.
     /// If the caller that connects is dropped, the next one goes on with the next host.
     pub(super) async fn current(&self) -> Result<Arc<Member>, BackendError> {
@@ -75,10 +49,5 @@ impl Members {
             }
         }
         Err(failed.unwrap_or_else(|| invalid("the URL names no host")))
-    }
-
-    /// Refuses further requests. Those in flight go on.
-    pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
     }
 }

@@ -33,7 +33,7 @@ pub const RANGE: Method<RangeRequest, RangeResponse> = Method::at("/etcdserverpb
 /// Writes a key. [`is_missing_lease`](super::is_missing_lease) recognizes the error for a lease that does not exist.
 pub const PUT: Method<PutRequest, Written> = Method::at("/etcdserverpb.KV/Put");
 
-/// Deletes keys.
+/// Deletes a key.
 pub const DELETE_RANGE: Method<DeleteRangeRequest, DeleteRangeResponse> =
     Method::at("/etcdserverpb.KV/DeleteRange");
 

@@ -1,14 +1,13 @@
 //! Watches: changes of keys, reported over one stream.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use tenure_backend::{BackendError, Fault};
 use tokio::sync::mpsc;
 
 use super::calls::{Client, Order, Updates};
-use super::members::Members;
 use super::messages::*;
 use super::methods::{RANGE, WATCH};
 use super::stream::Replies;
@@ -50,7 +49,7 @@ impl Client {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn watch(&self, mut request: WatchCreateRequest) -> Watch {
+    pub fn watch(self: &Arc<Self>, mut request: WatchCreateRequest) -> Watch {
         let id = self.last_watch.fetch_add(1, Ordering::Relaxed) + 1;
         request.watch_id = id;
         let (sender, updates) = mpsc::channel(UPDATES);
@@ -58,7 +57,7 @@ impl Client {
         let running = orders.take().filter(|orders| !orders.is_closed());
         let running = running.unwrap_or_else(|| {
             let (sender, orders) = mpsc::unbounded_channel();
-            tokio::spawn(serve(self.members.clone(), orders));
+            tokio::spawn(serve(self.clone(), orders));
             sender
         });
         // Fails if the stream ends at this moment. The watch then ends, too.
@@ -73,9 +72,9 @@ impl Client {
 type Open = HashMap<i64, (WatchCreateRequest, Updates)>;
 
 /// Serves watches over one stream, until the stream ends, or the client and all watches are gone.
-async fn serve(members: Arc<Members>, mut orders: mpsc::UnboundedReceiver<Order>) {
+async fn serve(client: Arc<Client>, mut orders: mpsc::UnboundedReceiver<Order>) {
     let mut open = Open::new();
-    let Err(error) = run(&members, &mut orders, &mut open).await else {
+    let Err(error) = run(client, &mut orders, &mut open).await else {
         return;
     };
     // The next watch starts another task.
@@ -92,13 +91,16 @@ async fn serve(members: Arc<Members>, mut orders: mpsc::UnboundedReceiver<Order>
 }
 
 async fn run(
-    members: &Members,
+    client: Arc<Client>,
     orders: &mut mpsc::UnboundedReceiver<Order>,
     open: &mut Open,
 ) -> Result<(), BackendError> {
     // Not bounded: a slow member would end the stream, and with it every watch.
     let (requests, waiting) = mpsc::unbounded_channel();
-    let mut replies = Replies::of(&WATCH, members.current().await?, waiting).await;
+    let mut replies = Replies::of(&WATCH, client.current().await?, waiting).await;
+    // The stream ends when client and watches are gone.
+    let known = Arc::downgrade(&client);
+    drop(client);
     // Fails if the stream has ended, which its replies say.
     let send = |create, cancel| _ = requests.send(WatchRequest { create, cancel });
     let end = |open: &mut Open, watch_id| {
@@ -127,7 +129,7 @@ async fn run(
                 };
                 if message.canceled {
                     if let Some((request, updates)) = open.remove(&id) {
-                        let refused = refusal(members, request, &message.cancel_reason).await?;
+                        let refused = refusal(&known, request, &message.cancel_reason).await?;
                         // Fails if the reader is slow: it finds the end of the channel then.
                         let _ = updates.try_send(Err(refused));
                     }
@@ -144,7 +146,7 @@ async fn run(
 /// Returns the error of a watch that etcd refuses or has ended. Fails if the login of the whole stream is outdated. Some
 /// versions answer as if the user lacked a permission then, so the client reads the keys, which logs in again if need be.
 async fn refusal(
-    members: &Members,
+    client: &Weak<Client>,
     request: WatchCreateRequest,
     reason: &str,
 ) -> Result<BackendError, BackendError> {
@@ -155,8 +157,10 @@ async fn refusal(
         keys_only: true,
         ..RangeRequest::key(request.key)
     };
-    match refused.fault() {
-        Fault::Denied if members.call(&RANGE, read).await.is_ok() => Err(ended()),
+    match client.upgrade() {
+        Some(client) if refused.fault() == Fault::Denied && client.call(RANGE, read).await.is_ok() => {
+            Err(ended())
+        }
         _ => Ok(refused),
     }
 }

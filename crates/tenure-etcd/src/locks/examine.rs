@@ -127,11 +127,8 @@ async fn writes(client: &Client, now: impl Fn() -> Instant) -> Result<Option<Fin
     for _ in 0..WRITES {
         let begun = now();
         // A deletion is written to the log of each member, even if the key does not exist.
-        let nothing = DeleteRangeRequest {
-            key: names::examined().into(),
-            range_end: Vec::new(),
-        };
-        match client.call(DELETE_RANGE, nothing).await {
+        let key = names::examined().into();
+        match client.call(DELETE_RANGE, DeleteRangeRequest { key }).await {
             Err(error) if error.fault() == Fault::Denied => {
                 return Ok(Some(Finding::danger(
                     format!("this user cannot write below `\\x01tenure/`: {error}"),

@@ -28,10 +28,7 @@ pub(super) fn put(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>, lease: Opt
 }
 
 pub(super) fn delete(key: &[u8]) -> Op {
-    Op::DeleteRange(DeleteRangeRequest {
-        key: key.into(),
-        range_end: Vec::new(),
-    })
+    Op::DeleteRange(DeleteRangeRequest { key: key.into() })
 }
 
 /// The condition that a key was created at this revision, or is missing for 0.

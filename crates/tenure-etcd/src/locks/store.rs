@@ -57,7 +57,7 @@ impl EtcdStore {
     /// `Invalid` for certificates that cannot be used, `Unavailable` if no member answers, `Denied` if etcd refuses the user,
     /// the password or to read the prefix.
     pub async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
-        let client = Arc::new(Client::new(config.clone())?);
+        let client = Client::new(config.clone())?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let locks = Arc::new(Locks {
             profile: profile(&config),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::common::ResponseHeader;
+use super::ResponseHeader;
 
 /// The kind of an alarm: the database has reached its quota.
 pub const NO_SPACE: i32 = 1;

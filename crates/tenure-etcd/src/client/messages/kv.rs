@@ -1,6 +1,6 @@
 //! Messages of the service that reads and writes keys.
 
-use super::common::ResponseHeader;
+use super::ResponseHeader;
 
 /// Sorts a range by create revision.
 const BY_CREATE_REVISION: i32 = 2;
@@ -107,12 +107,10 @@ messages! {
         ignore_lease: bool [bool, tag = "6"],
     }
 
-    /// A request to delete a key, or the keys from `key` up to and without `range_end`.
+    /// A request to delete a key.
     DeleteRangeRequest {
-        /// The key, or the first key of the range.
+        /// The key.
         key: Vec<u8> [bytes = "vec", tag = "1"],
-        /// The end of the range; empty for one key.
-        range_end: Vec<u8> [bytes = "vec", tag = "2"],
     }
 
     /// The reply to a [`DeleteRangeRequest`].

@@ -1,6 +1,6 @@
 //! Messages of the service of leases.
 
-use super::common::ResponseHeader;
+use super::ResponseHeader;
 
 messages! {
     /// A request for a lease.

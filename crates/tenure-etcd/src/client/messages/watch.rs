@@ -1,7 +1,6 @@
 //! Messages of the service that reports changes of keys.
 
-use super::common::ResponseHeader;
-use super::kv::KeyValue;
+use super::{KeyValue, ResponseHeader};
 
 /// Leaves writes out of the events of a watch.
 pub const NO_PUT: i32 = 0;
