@@ -7,21 +7,31 @@
 //!
 //! - [`Value`] is what a record says of its claim.
 //! - [`Table`] is what a client knows of its own claims.
-//! - [`Contenders`] is what a store adds, and [`release`], [`begin_renewal`] and [`end_claims`] are the verbs that follow from it. A
-//!   store spawns `end_claims` when it is opened, calls [`Table::close`] when it is closed or dropped, and calls
-//!   [`remove_after_cooldown`] when it finds the mark of an eviction on a claim of its own.
-//! - [`Watched`] is what waiting claims wait for, and [`escape`] makes the name of a lock a part of a path.
+//! - [`Contenders`], [`Acquire`], [`Renew`], [`Inspect`], [`Examine`] and [`Watch`] are what a store adds, and [`open`] makes a
+//!   [`Backend`](tenure_backend::Backend) of them. A store calls [`remove_after_cooldown`] when it finds the mark of an eviction on a
+//!   claim of its own.
+//! - [`Watched`] is what waiting claims wait for, [`escape`] makes the name of a lock a part of a path, and [`profile`] has the
+//!   promises of these stores.
 
+mod acquire;
+mod backend;
 mod escape;
+mod inspect;
+mod profile;
 mod release;
+mod renew;
 mod store;
 mod table;
 mod value;
 mod watched;
 
+pub use acquire::{Acquire, Standing, placed_but};
+pub use backend::{Watch, open};
 pub use escape::{Character, escape, unescape};
-pub use release::release;
-pub use store::{Contender, Contenders, begin_renewal, end_claims, placed_but, remove_after_cooldown};
+pub use inspect::{Examine, Inspect};
+pub use profile::{profile, tokens};
+pub use renew::{Renew, Renewal};
+pub use store::{Contender, Contenders, remove_after_cooldown};
 pub use table::{Known, Placed, Spot, Table};
 pub use value::Value;
 pub use watched::Watched;

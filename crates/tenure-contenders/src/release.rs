@@ -9,6 +9,7 @@ use tenure_backend::{
 };
 use tokio::time::sleep;
 
+use crate::acquire::{Acquire, acquire};
 use crate::store::{Contender, Contenders};
 use crate::table::Known;
 
@@ -23,14 +24,8 @@ struct Released {
     successor: Option<Result<AcquireReply, BackendError>>,
 }
 
-/// Releases a claim of this client, or evicts others.
-///
-/// # Cancel safety
-/// A part may have been carried out. To be run to its end.
-///
-/// # Errors
-/// Those of the store's requests.
-pub async fn release<S: Contenders>(
+/// Releases a claim of this client, or evicts others. To be run to its end.
+pub(crate) async fn release<S: Acquire>(
     store: Arc<S>,
     request: ReleaseRequest,
 ) -> Result<ReleaseReply, BackendError> {
@@ -43,7 +38,7 @@ pub async fn release<S: Contenders>(
         (target, _) => evict(&store, target, None, request.cooldown).await?,
     };
     let successor = match (request.successor, released.successor) {
-        (Some(successor), None) => Some(store.acquire(successor.claim, successor.not_after).await),
+        (Some(successor), None) => Some(acquire(store, successor.claim, successor.not_after).await),
         (_, placed) => placed,
     };
     Ok(ReleaseReply::Done {
@@ -110,24 +105,19 @@ async fn hand_over<S: Contenders>(
     successor: &Successor,
 ) -> Result<Option<Result<AcquireReply, BackendError>>, BackendError> {
     let (table, claim) = (store.table(), &successor.claim.at);
-    if !store.can_replace(&successor.claim) {
-        return Ok(None);
-    }
     let turn = table.turn(claim).await;
-    let mut replaced = Ok(None);
-    let is_new = matches!(
-        table.know(claim.id),
+    let replaced = match table.know(claim.id) {
         Known::Unplaced {
-            is_in_flight: false,
-            ..
+            is_in_flight: false, ..
+        } if store.now() <= successor.not_after => {
+            let replaced = store.replace(placed, successor).await;
+            if matches!(replaced, Ok(None)) {
+                table.unplace(claim.id);
+            }
+            replaced
         }
-    );
-    if is_new && store.now() <= successor.not_after {
-        replaced = store.replace(placed, successor).await;
-        if matches!(replaced, Ok(None)) {
-            table.unplace(claim.id);
-        }
-    }
+        _ => Ok(None),
+    };
     table.end_turn(claim.id, turn);
     replaced
 }
@@ -139,13 +129,12 @@ async fn evict<S: Contenders>(
     by: Option<Arc<str>>,
     cooldown: Duration,
 ) -> Result<Released, BackendError> {
-    let eviction = store.begin_eviction().await?;
     let mut released = Released::default();
     let mut has_begun = false;
     // The last contender that held the lock at first: those that follow when it has left are not evicted.
     let mut last_holder = None;
     for _ in 0..MAX_REPEATS {
-        let all = store.contenders(&eviction, target).await?;
+        let all = store.contenders(target).await?;
         let waits = |at: usize| S::Contender::waits(&all, at);
         let last_holder = *last_holder.get_or_insert_with(|| {
             let holders = (0..all.len()).filter(|at| !waits(*at));
@@ -158,7 +147,7 @@ async fn evict<S: Contenders>(
         };
         let (mut marked, mut has_changed) = (Vec::new(), false);
         for at in (0..all.len()).filter(is_target) {
-            let is_marked = store.mark(&eviction, &all, at, by.clone()).await;
+            let is_marked = store.mark(&all, at, by.clone()).await;
             match is_marked.map_err(|error| partly(error, has_begun))? {
                 true if waits(at) || all[at].value().is_none() => released.freed.push(all[at].id()),
                 true => marked.push(&all[at]),
@@ -173,7 +162,7 @@ async fn evict<S: Contenders>(
         }
         for one in marked {
             // If the holder has removed it first, this eviction was the reason.
-            let removed = store.remove_marked(&eviction, one).await;
+            let removed = store.remove_marked(one).await;
             removed.map_err(|error| partly(error, true))?;
             released.freed.push(one.id());
         }

@@ -1,16 +1,16 @@
-//! What a store adds to the shared part, and the verbs that follow from it.
+//! What a store adds to the shared part, and the end of claims that were not renewed.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, BackendError, Claim, ClaimId, Effect, HANDOVER_WINDOW, HolderId, Instant, Mode, Profile,
-    ReleaseTarget, RenewReply, RenewRequest, Successor,
+    AcquireReply, BackendError, Claim, ClaimId, Clock, HANDOVER_WINDOW, HolderId, Instant, Mode, Profile,
+    ReleaseTarget, Successor,
 };
 use tokio::time::sleep;
 
-use crate::table::{Expired, Known, Placed, Spot, Table};
+use crate::table::{Expired, Placed, Spot, Table};
 use crate::value::Value;
 
 /// The pause before a record that could not be removed is removed again.
@@ -33,8 +33,20 @@ pub trait Contender: Send + Sync + Sized {
     fn created(&self) -> i64;
     /// What Tenure has written; `None` for a foreign contender.
     fn value(&self) -> Option<&Value>;
+    /// How the contender holds the lock, or wants to.
+    fn mode(&self) -> Mode;
     /// Whether a contender waits, of all contenders of its lock, the oldest first.
     fn waits(all: &[Self], at: usize) -> bool;
+
+    /// The label for people.
+    fn label(&self) -> Option<Arc<str>> {
+        self.value().and_then(Value::label)
+    }
+
+    /// Whether the contender is being evicted.
+    fn is_evicted(&self) -> bool {
+        self.value().is_some_and(|value| value.is_evicted)
+    }
 }
 
 /// A store whose contenders queue on a server.
@@ -43,8 +55,6 @@ pub trait Contenders: Send + Sync + Sized + 'static {
     type Placed: Placed;
     /// Any contender of a lock.
     type Contender: Contender;
-    /// What all requests of one eviction share.
-    type Eviction: Send + Sync;
 
     /// The shortest time between the mark of an eviction and the end of its record, at most [`HANDOVER_WINDOW`]: an acquire that
     /// is answered by what was read earlier relies on it.
@@ -52,17 +62,24 @@ pub trait Contenders: Send + Sync + Sized + 'static {
 
     /// What the store promises.
     fn profile(&self) -> &Profile;
-    /// The time of the clock that measures leases.
-    fn now(&self) -> Instant;
+    /// The clock that measures leases.
+    fn clock(&self) -> &Arc<dyn Clock>;
     /// What the client knows of its own claims.
     fn table(&self) -> &Table<Self::Placed>;
+    /// The servers, for people.
+    fn address(&self) -> String;
+    /// Closes the connections and the table.
+    fn close(&self);
 
-    /// Places a claim, or asks for its state.
-    fn acquire(
-        self: Arc<Self>,
-        claim: Arc<Claim>,
-        not_after: Instant,
-    ) -> impl Future<Output = Result<AcquireReply, BackendError>> + Send;
+    /// The time of the clock that measures leases.
+    fn now(&self) -> Instant {
+        self.clock().now()
+    }
+
+    /// What the record of a claim says.
+    fn value(&self, claim: &Claim) -> Value {
+        Value::of(claim, self.profile().limits.grants(claim.grants))
+    }
 
     /// Removes the record of a claim. Returns false if the claim was lost before, which is recorded.
     fn unlock(
@@ -85,38 +102,23 @@ pub trait Contenders: Send + Sync + Sized + 'static {
         spot: &<Self::Placed as Placed>::Spot,
     ) -> impl Future<Output = Result<bool, BackendError>> + Send;
 
-    /// Returns whether a claim's record can be removed and that of this successor created in one step.
-    fn can_replace(&self, successor: &Claim) -> bool;
-
-    /// Removes a claim's record and creates that of its successor in one step. `None` if that had no effect.
+    /// Removes a claim's record and creates that of its successor in one step. `None` if that had no effect, or cannot be done.
     fn replace(
         self: &Arc<Self>,
         placed: &Self::Placed,
         successor: &Successor,
     ) -> impl Future<Output = Result<Option<Result<AcquireReply, BackendError>>, BackendError>> + Send;
 
-    /// Turns a write claim into a read claim, at the same place in the queue.
-    fn downgrade(
-        self: &Arc<Self>,
-        id: ClaimId,
-        placed: &Self::Placed,
-    ) -> impl Future<Output = Result<(), BackendError>> + Send;
-
-    /// Begins an eviction: what changed before is seen by its requests.
-    fn begin_eviction(self: &Arc<Self>) -> impl Future<Output = Result<Self::Eviction, BackendError>> + Send;
-
-    /// Reads the contenders of the lock that an eviction is for, the oldest first.
+    /// Reads the contenders of the lock that an eviction is for, the oldest first, as they are now.
     fn contenders(
-        &self,
-        eviction: &Self::Eviction,
+        self: &Arc<Self>,
         target: &ReleaseTarget,
     ) -> impl Future<Output = Result<Vec<Self::Contender>, BackendError>> + Send;
 
     /// Marks a holder as evicted, so that no confirmation of its client succeeds from now on, and tells its client. Removes a
     /// foreign contender at once, and one that waits behind others. Returns false if the contender, or one of those, has left.
     fn mark(
-        &self,
-        eviction: &Self::Eviction,
+        self: &Arc<Self>,
         all: &[Self::Contender],
         at: usize,
         by: Option<Arc<str>>,
@@ -124,8 +126,7 @@ pub trait Contenders: Send + Sync + Sized + 'static {
 
     /// Removes the record of a contender that was marked.
     fn remove_marked(
-        &self,
-        eviction: &Self::Eviction,
+        self: &Arc<Self>,
         marked: &Self::Contender,
     ) -> impl Future<Output = Result<(), BackendError>> + Send;
 
@@ -134,46 +135,8 @@ pub trait Contenders: Send + Sync + Sized + 'static {
     fn ends_by_itself(&self, spot: &<Self::Placed as Placed>::Spot, error: &BackendError) -> bool;
 }
 
-/// Returns the error for a claim that was placed before a request failed.
-pub fn placed_but(error: BackendError) -> BackendError {
-    let message = "the claim was placed, but its state could not be read";
-    BackendError::because(error.fault(), Effect::Unknown, message, error)
-}
-
-/// Returns the claim that a request renews, and downgrades it if that is asked for.
-///
-/// # Cancel safety
-/// A downgrade may have been carried out or not. To be run to its end.
-///
-/// # Errors
-/// The reply for a claim that is not renewed.
-pub async fn begin_renewal<S: Contenders>(
-    store: &Arc<S>,
-    request: &RenewRequest,
-) -> Result<S::Placed, RenewReply> {
-    request.check(store.profile()).map_err(RenewReply::Unknown)?;
-    let (table, id) = (store.table(), request.claim.id);
-    let placed = table.renewable(request)?;
-    let mode: Mode = request.mode(placed.value().mode).map_err(RenewReply::Unknown)?;
-    if mode == placed.value().mode {
-        return Ok(placed);
-    }
-    let turn = table.turn(&request.claim).await;
-    let downgraded = match table.know(id) {
-        // The call before this one may have downgraded the claim.
-        Known::Placed(placed) if placed.value().mode != mode => store.downgrade(id, &placed).await,
-        _ => Ok(()),
-    };
-    table.end_turn(id, turn);
-    downgraded.map_err(RenewReply::Unknown)?;
-    table.placed(id).ok_or_else(|| table.gone(id))
-}
-
 /// Ends claims that were not renewed in time, until the store is closed or dropped: other claims keep their records alive.
-///
-/// # Cancel safety
-/// Dropping the future ends no more claims.
-pub async fn end_claims<S: Contenders>(store: Weak<S>) {
+pub(crate) async fn end_claims<S: Contenders>(store: Weak<S>) {
     while let Some(held) = store.upgrade().filter(|held| !held.table().is_closed()) {
         for expired in held.table().expire(held.now(), REMEMBERED) {
             tokio::spawn(remove_expired(held.clone(), expired));

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    BackendError, ClaimId, ClaimRef, Effect, Fault, Instant, LockKey, Loss, Phase, RenewReply, RenewRequest,
-    TokenRange, Tombstones,
+    BackendError, ClaimId, ClaimRef, Effect, Fault, Instant, LockKey, Loss, RenewReply, TokenRange,
+    Tombstones,
 };
 use tokio::sync::{Notify, OwnedMutexGuard};
 
@@ -22,6 +22,9 @@ pub trait Spot: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn leave(&self, lock: &LockKey) {
         let _ = lock;
     }
+
+    /// Whether the same thing on the server keeps the records at both spots.
+    fn shares(&self, other: &Self) -> bool;
 }
 
 /// A claim that has a record on the server.
@@ -198,21 +201,6 @@ impl<P: Placed> Table<P> {
         entry.placed.clone()
     }
 
-    /// Returns the claim that a request renews.
-    ///
-    /// # Errors
-    /// The reply for a claim that has ended, or is not in the phase that is asked for.
-    pub fn renewable(&self, request: &RenewRequest) -> Result<P, RenewReply> {
-        let id = request.claim.id;
-        let placed = self.placed(id).ok_or_else(|| self.gone(id))?;
-        let is_granted = placed.granted().is_some();
-        match request.only {
-            Phase::Granted if !is_granted => Err(RenewReply::Gone(Loss::Missing)),
-            Phase::Waiting if is_granted => Err(RenewReply::Gone(Loss::Missing)),
-            _ => Ok(placed),
-        }
-    }
-
     /// Reserves a spot for a claim.
     pub fn reserve(&self, id: ClaimId, spot: &P::Spot) {
         let mut state = self.state.lock();
@@ -360,7 +348,7 @@ impl<P: Placed> Table<P> {
         state.claims.get(&id).map(|entry| entry.lock.clone())
     }
 
-    /// Lets [`end_claims`](crate::end_claims) return. Calls that are under way go on.
+    /// Lets the task return that ends claims. Calls that are under way go on.
     pub fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_one();

@@ -23,6 +23,10 @@ impl Spot for Place {
     fn leave(&self, _: &LockKey) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
+
+    fn shares(&self, other: &Place) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use super::names;
 use super::placed::Placed;
 use super::requests::{delete, read};
 use super::store::Locks;
-use crate::client::{KeyValue, Op, RANGE, RangeRequest, TxnResponse};
+use crate::client::{KeyValue, Op, TxnResponse};
 
 /// How often a request is repeated that had no effect: its lease had ended, or its epoch, or a leader was elected.
 pub(super) const MAX_REPEATS: u32 = 8;
@@ -46,11 +46,10 @@ impl Locks {
         reads: impl Fn() -> Vec<Op>,
     ) -> Result<Option<Confirmed>, BackendError> {
         for _ in 0..MAX_REPEATS {
-            match restart {
-                true => self.leases.keep(std::slice::from_ref(lease)).await?,
-                false => self.leases.refresh(lease).await?,
+            if restart {
+                self.leases.keep(std::slice::from_ref(lease)).await?;
             }
-            if !lease.is_alive() {
+            if !self.leases.refresh(lease).await? {
                 return Ok(None);
             }
             let (kept, sent) = (lease.kept(), self.now());
@@ -63,65 +62,52 @@ impl Locks {
         Err(unsettled())
     }
 
-    /// Returns whether a claim's key, as it was read, is as this client wrote it last. Otherwise the claim is lost, and its end
-    /// is recorded.
+    /// Returns whether a claim's key, as it was read, is as this client wrote it last. Otherwise finds out why it is not, and records
+    /// the loss.
     pub(super) async fn is_own(
         self: &Arc<Self>,
         id: ClaimId,
         placed: &Placed,
         own: Option<&KeyValue>,
     ) -> Result<bool, BackendError> {
-        let is_created = |own: &KeyValue| own.create_revision == placed.created;
-        if let Some(own) = own.filter(|own| is_created(own)) {
-            if own.mod_revision == placed.modified {
-                return Ok(true);
-            }
-            let now = self
-                .client
-                .call(RANGE, RangeRequest::key(&*placed.spot.key))
-                .await?
-                .kvs
-                .pop();
-            let value = now.as_ref().and_then(|now| value_of(&now.key, &now.value));
-            // A downgrade by this client has changed the key meanwhile.
-            if let (Some(now), Some(value)) = (now.filter(is_created), value)
-                && value.id == id
-                && !value.is_evicted
-            {
-                return Ok(self.table.update(id, placed.created, |placed| {
-                    (placed.modified, placed.value) = (now.mod_revision, value);
-                }));
-            }
+        let is_created = |own: &&KeyValue| own.create_revision == placed.created;
+        if own
+            .filter(is_created)
+            .is_some_and(|own| own.mod_revision == placed.modified)
+        {
+            return Ok(true);
         }
-        let loss = self.loss(id, placed).await?;
-        self.lose(id, placed, loss);
-        Ok(false)
-    }
-
-    /// Finds out why a claim was lost: its key or its note names the evictor.
-    pub(super) async fn loss(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<Loss, BackendError> {
         let note = names::note(id.client(), placed.spot.lease.id, id.number());
         let reads = vec![read(&*placed.spot.key), read(&*note)];
         let found = self.client.txn(Vec::new(), reads, Vec::new()).await?;
+        let own = found.first(0).filter(is_created);
+        let value = own.and_then(value_of).filter(|value| value.id == id);
+        if let (Some(own), Some(value)) = (own, &value)
+            && !value.is_evicted
+        {
+            // A downgrade by this client has changed the key meanwhile.
+            return Ok(self.table.update(id, placed.created, |placed| {
+                (placed.modified, placed.value) = (own.mod_revision, value.clone());
+            }));
+        }
+        if own.is_some() {
+            remove_after_cooldown(self, placed);
+            // The place stays reserved until its key is withdrawn: another claim could not be placed there.
+            self.table.unanswered(id, self.now() + HANDOVER_WINDOW);
+        }
         if found.first(1).is_some() {
             // Without this, notes would stay for as long as the lease is kept alive. If it fails, this one stays.
-            let _ = self
-                .client
-                .txn(Vec::new(), vec![delete(note.as_bytes())], Vec::new())
-                .await;
+            let delete = vec![delete(note.as_bytes())];
+            let _ = self.client.txn(Vec::new(), delete, Vec::new()).await;
         }
-        for kv in [found.first(0), found.first(1)].into_iter().flatten() {
-            let mark = Value::read(&kv.value).filter(|mark| mark.is_evicted && mark.id == id);
-            let Some(mark) = mark else { continue };
-            if kv.create_revision == placed.created {
-                remove_after_cooldown(self, placed);
-                // The place stays reserved until its key is withdrawn: another claim could not be placed there.
-                self.table.unanswered(id, self.now() + HANDOVER_WINDOW);
-            }
-            return Ok(Loss::Evicted { by: mark.evictor() });
-        }
-        let is_expired = placed.ends <= self.now();
-        Ok(if is_expired { Loss::Expired } else { Loss::Missing })
+        let noted = || Value::read(&found.first(1)?.value).filter(|mark| mark.id == id && mark.is_evicted);
+        let loss = match value.or_else(noted) {
+            Some(mark) => Loss::Evicted { by: mark.evictor() },
+            None if placed.ends <= self.now() => Loss::Expired,
+            None => Loss::Missing,
+        };
+        self.lose(id, placed, loss);
+        Ok(false)
     }
 
     /// Records the loss of a claim.

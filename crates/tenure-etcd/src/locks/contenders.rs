@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tenure_backend::{HolderId, Kind, Mode};
-use tenure_contenders::Value;
+use tenure_backend::{HolderId, Mode};
+use tenure_contenders::{Contender as _, Value};
 
 use super::names::{candidate_record, is_contender};
 use crate::client::KeyValue;
@@ -11,46 +11,14 @@ use crate::client::KeyValue;
 /// A contender of a lock: a holder or a waiter.
 #[derive(Clone, Debug)]
 pub(super) struct Contender {
-    pub(super) key: Vec<u8>,
-    /// The revision at which the key was created, by which the contenders are ordered.
-    pub(super) created: i64,
-    pub(super) lease: i64,
+    /// Its key. The contenders are ordered by the revisions at which their keys were created.
+    pub(super) kv: KeyValue,
     /// What the key says; `None` for a foreign contender.
     pub(super) value: Option<Value>,
-    /// What a foreign contender has written, as the candidates of Go's elections do.
-    foreign_text: Option<Arc<str>>,
 }
 
-/// The state of a contender.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It holds the lock.
-    Granted,
-    /// It waits at least until the contender with this key has left. `None` for a lock with permits, where each contender
-    /// that leaves may let it in.
-    Waits { behind: Option<Vec<u8>> },
-    /// The lock has another kind.
-    OtherKind(Kind),
-}
-
-impl Contender {
-    /// The mode of a foreign contender is exclusive: Go's mutexes and elections are.
-    pub(super) fn mode(&self) -> Mode {
-        self.value.as_ref().map_or(Mode::Exclusive, |value| value.mode)
-    }
-
-    /// The label. That of a foreign contender is its value, unless it is empty, as Go's mutexes have it.
-    pub(super) fn label(&self) -> Option<Arc<str>> {
-        match &self.value {
-            Some(value) => value.label(),
-            None => self.foreign_text.clone(),
-        }
-    }
-
-    pub(super) fn is_evicted(&self) -> bool {
-        self.value.as_ref().is_some_and(|value| value.is_evicted)
-    }
-}
+/// The state of a contender, with the key of the one before it.
+pub(super) type Standing = tenure_contenders::Standing<Vec<u8>>;
 
 impl tenure_contenders::Contender for Contender {
     /// That of a foreign contender is the last part of its key, in Go's layout its lease.
@@ -58,22 +26,36 @@ impl tenure_contenders::Contender for Contender {
         match &self.value {
             Some(value) => HolderId::Claim(value.id),
             None => {
-                let last = self.key.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-                HolderId::Foreign(String::from_utf8_lossy(last).into())
+                let last = self.kv.key.rsplit(|byte| *byte == b'/').next();
+                HolderId::Foreign(String::from_utf8_lossy(last.unwrap_or_default()).into())
             }
         }
     }
 
     fn created(&self) -> i64 {
-        self.created
+        self.kv.create_revision
     }
 
     fn value(&self) -> Option<&Value> {
         self.value.as_ref()
     }
 
+    /// The mode of a foreign contender is exclusive: Go's mutexes and elections are.
+    fn mode(&self) -> Mode {
+        self.value.as_ref().map_or(Mode::Exclusive, |value| value.mode)
+    }
+
     fn waits(all: &[Self], at: usize) -> bool {
         standing(all[at].mode(), &all[..at]) != Standing::Granted
+    }
+
+    /// That of a foreign contender is what it has written, as the candidates of Go's elections do. Go's mutexes write nothing.
+    fn label(&self) -> Option<Arc<str>> {
+        match &self.value {
+            Some(value) => value.label(),
+            None if self.kv.value.is_empty() => None,
+            None => Some(String::from_utf8_lossy(&self.kv.value).into()),
+        }
     }
 }
 
@@ -81,30 +63,24 @@ impl tenure_contenders::Contender for Contender {
 ///
 /// A candidate's value is its label alone, which programs that observe the election read; the rest stands in its key. A mark of
 /// its eviction is believed only of the claim that the key names.
-pub(super) fn value_of(key: &[u8], value: &[u8]) -> Option<Value> {
-    let Some(candidate) = candidate_record(key).and_then(Value::read) else {
-        return Value::read(value);
+pub(super) fn value_of(kv: &KeyValue) -> Option<Value> {
+    let Some(candidate) = candidate_record(&kv.key).and_then(Value::read) else {
+        return Value::read(&kv.value);
     };
-    let mark = Value::read(value).filter(|mark| mark.is_evicted && mark.id == candidate.id);
-    let label = || String::from_utf8_lossy(value).into();
+    let mark = Value::read(&kv.value).filter(|mark| mark.is_evicted && mark.id == candidate.id);
+    let label = || String::from_utf8_lossy(&kv.value).into();
     Some(mark.unwrap_or_else(|| candidate.with_label(Some(label()))))
 }
 
 /// Reads the contenders of the lock with this folder, the oldest first.
-pub(super) fn contenders(folder: &str, keys: Vec<KeyValue>) -> Vec<Contender> {
-    let mut contenders: Vec<Contender> = keys
-        .into_iter()
-        .filter(|kv| is_contender(&kv.key, folder))
-        .map(|kv| Contender {
-            created: kv.create_revision,
-            lease: kv.lease,
-            value: value_of(&kv.key, &kv.value),
-            foreign_text: (!kv.value.is_empty()).then(|| String::from_utf8_lossy(&kv.value).into()),
-            key: kv.key,
-        })
-        .collect();
-    contenders.sort_by_key(|contender| contender.created);
-    contenders
+pub(super) fn contenders(folder: &str, mut keys: Vec<KeyValue>) -> Vec<Contender> {
+    keys.retain(|kv| is_contender(&kv.key, folder));
+    keys.sort_by_key(|kv| kv.create_revision);
+    let read = |kv: KeyValue| Contender {
+        value: value_of(&kv),
+        kv,
+    };
+    keys.into_iter().map(read).collect()
 }
 
 /// Returns the state of a contender of this mode behind those in `earlier`, the oldest first.
@@ -124,7 +100,7 @@ pub(super) fn standing(mode: Mode, earlier: &[Contender]) -> Standing {
         Mode::Permits { .. } => None,
     };
     Standing::Waits {
-        behind: behind.map(|one| one.key.clone()),
+        behind: behind.map(|one| one.kv.key.clone()),
     }
 }
 
@@ -132,8 +108,7 @@ pub(super) fn standing(mode: Mode, earlier: &[Contender]) -> Standing {
 mod tests {
     use std::num::NonZeroU32;
 
-    use tenure_backend::{ClaimId, ClientId};
-    use tenure_contenders::Contender as _;
+    use tenure_backend::{ClaimId, ClientId, Kind};
 
     use super::*;
 
@@ -231,7 +206,14 @@ mod tests {
     fn a_candidates_value_is_its_label() {
         let id = "07070707-0707-4707-8707-070707070707:3";
         let key = format!("jobs/1a2b:tenure1 mutex {id} 1");
-        let read = |value: &str| value_of(key.as_bytes(), value.as_bytes()).expect("a candidate");
+        let read = |value: &str| {
+            let kv = KeyValue {
+                key: key.clone().into(),
+                value: value.into(),
+                ..KeyValue::default()
+            };
+            value_of(&kv).expect("a candidate")
+        };
         for label in [
             "",
             "10.0.0.5:8080",

@@ -28,18 +28,10 @@ pub struct LockEvidence {
     pub key: Vec<u8>,
     /// The revision that created the key.
     pub create_revision: i64,
-    client: Arc<Client>,
+    pub(super) client: Arc<Client>,
 }
 
 impl LockEvidence {
-    pub(super) fn new(key: Vec<u8>, create_revision: i64, client: Arc<Client>) -> Self {
-        LockEvidence {
-            key,
-            create_revision,
-            client,
-        }
-    }
-
     /// Writes a key of yours over the store's connection, in one transaction. Returns false, and writes nothing, if the claim has
     /// ended.
     ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tenure_backend::{BackendError, Fault, Finding, Instant};
-use tenure_contenders::Contenders as _;
+use tenure_contenders::{Contenders as _, Examine};
 
 use super::names;
 use super::store::Locks;
@@ -27,13 +27,11 @@ const WRITES: usize = 9;
 const SLOW_WRITE: Duration = Duration::from_millis(25);
 const VERY_SLOW_WRITE: Duration = Duration::from_millis(100);
 
-impl Locks {
-    pub(super) async fn examine(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
-        let (status, members, alarms) = (
-            self.client.call(STATUS, Empty {}).await?,
-            self.client.call(MEMBERS, Empty {}).await?,
-            self.client.call(ALARMS, Empty {}).await?,
-        );
+impl Examine for Locks {
+    async fn examine(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
+        let status = self.client.call(STATUS, Empty {}).await?;
+        let members = self.client.call(MEMBERS, Empty {}).await?;
+        let alarms = self.client.call(ALARMS, Empty {}).await?;
         let voting = members.members.iter().filter(|member| !member.is_learner).count();
         let mut findings = self.missing_members(voting).await;
         if voting > 1 && revokes_renewed_leases(&status.version) {
@@ -68,7 +66,9 @@ impl Locks {
         findings.extend(writes(&self.client, || self.now()).await?);
         Ok(findings)
     }
+}
 
+impl Locks {
     /// Findings on the members: the cluster has too few, some of those in the URL do not answer, or the URL names only one.
     async fn missing_members(&self, voting: usize) -> Vec<Finding> {
         let mut findings = Vec::new();

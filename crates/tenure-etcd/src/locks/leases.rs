@@ -134,9 +134,8 @@ type KeepAlives = (mpsc::UnboundedSender<LeaseId>, Replies<LeaseKeepAliveRespons
 pub(super) struct Leases {
     client: Arc<Client>,
     clock: Arc<dyn Clock>,
-    pool: Mutex<Vec<Arc<Lease>>>,
     /// Locked while a lease is created, so that claims that come meanwhile share it.
-    creating: tokio::sync::Mutex<()>,
+    pool: tokio::sync::Mutex<Vec<Arc<Lease>>>,
     stream: tokio::sync::Mutex<Option<KeepAlives>>,
 }
 
@@ -145,8 +144,7 @@ impl Leases {
         Leases {
             client,
             clock,
-            pool: Mutex::default(),
-            creating: tokio::sync::Mutex::default(),
+            pool: tokio::sync::Mutex::default(),
             stream: tokio::sync::Mutex::default(),
         }
     }
@@ -159,24 +157,26 @@ impl Leases {
         key: &LockKey,
     ) -> Result<Arc<Lease>, BackendError> {
         loop {
-            let lease = match self.reserve_in_pool(client, ttl, key) {
-                Some(lease) => lease,
+            let mut pool = self.pool.lock().await;
+            let now = self.clock.now();
+            pool.retain(|lease| {
+                let state = lease.state.lock();
+                let may_exist = now < state.kept.at + lease.ttl || !state.locks.is_empty();
+                state.is_alive && may_exist
+            });
+            let lease = match pool.iter().find(|lease| lease.reserve(client, ttl, key)) {
+                Some(lease) => lease.clone(),
                 None => {
-                    let _creating = self.creating.lock().await;
-                    match self.reserve_in_pool(client, ttl, key) {
-                        Some(lease) => lease,
-                        None => {
-                            let lease = self.create(client, ttl).await?;
-                            lease.reserve(client, ttl, key);
-                            self.pool.lock().push(lease.clone());
-                            lease
-                        }
-                    }
+                    let lease = self.create(client, ttl).await?;
+                    lease.reserve(client, ttl, key);
+                    pool.push(lease.clone());
+                    lease
                 }
             };
+            drop(pool);
             match self.refresh(&lease).await {
-                Ok(()) if lease.is_alive() => return Ok(lease),
-                Ok(()) => {}
+                Ok(true) => return Ok(lease),
+                Ok(false) => {}
                 Err(error) => {
                     lease.free(key);
                     return Err(error);
@@ -185,31 +185,18 @@ impl Leases {
         }
     }
 
-    fn reserve_in_pool(&self, client: ClientId, ttl: Duration, key: &LockKey) -> Option<Arc<Lease>> {
-        let now = self.clock.now();
-        let mut pool = self.pool.lock();
-        pool.retain(|lease| {
-            let state = lease.state.lock();
-            let may_exist = now < state.kept.at + lease.ttl || !state.locks.is_empty();
-            state.is_alive && may_exist
-        });
-        pool.iter().find(|lease| lease.reserve(client, ttl, key)).cloned()
-    }
-
     async fn create(&self, client: ClientId, ttl: Duration) -> Result<Arc<Lease>, BackendError> {
-        let sent = self.clock.now();
+        let at = self.clock.now();
         let asked = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
         let granted = self.client.call(GRANT, LeaseGrantRequest { ttl: asked }).await?;
+        let term = granted.header.raft_term;
         let lease = Lease {
             id: granted.id,
             bell: names::bell(client, granted.id),
             ttl,
             client,
             state: Mutex::new(State {
-                kept: Kept {
-                    at: sent,
-                    term: granted.header.raft_term,
-                },
+                kept: Kept { at, term },
                 epoch: 1,
                 locks: HashSet::new(),
                 is_open: true,
@@ -221,12 +208,13 @@ impl Leases {
         Ok(Arc::new(lease))
     }
 
-    /// Prolongs a lease, unless its last keep-alive is recent enough for a new claim, or for the poll of one that waits.
-    pub(super) async fn refresh(&self, lease: &Arc<Lease>) -> Result<(), BackendError> {
-        match self.clock.now() - lease.kept().at < lease.ttl / 3 {
-            true => Ok(()),
-            false => self.keep(std::slice::from_ref(lease)).await,
+    /// Prolongs a lease, unless its last keep-alive is recent enough for a new claim, or for the poll of one that waits. Returns
+    /// whether the lease exists.
+    pub(super) async fn refresh(&self, lease: &Arc<Lease>) -> Result<bool, BackendError> {
+        if self.clock.now() - lease.kept().at >= lease.ttl / 3 {
+            self.keep(std::slice::from_ref(lease)).await?;
         }
+        Ok(lease.is_alive())
     }
 
     /// Prolongs leases, except those that were given up. Records those that do not exist.

@@ -16,6 +16,10 @@ pub(super) struct Spot {
     pub(super) key: Vec<u8>,
 }
 
+/// What a waiting claim waits for: that the contender with this key leaves. `None` for any contender of the lock that leaves, or
+/// changes its mode.
+pub(super) type Target = Option<Vec<u8>>;
+
 /// A claim that has a key in etcd.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
@@ -29,33 +33,11 @@ pub(super) struct Placed {
     /// The tokens, once the claim holds its lock.
     pub(super) granted: Option<TokenRange>,
     /// What the claim waits for, by its last poll.
-    pub(super) found: Found,
+    pub(super) target: Target,
+    /// Revision at which that poll has found the target; 0 before the first.
+    pub(super) found_at: i64,
     /// End of the claim's own lease. The lease in etcd lasts longer while other claims on it are renewed.
     pub(super) ends: Instant,
-}
-
-/// What a waiting claim waits for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) enum Target {
-    /// Any contender of the lock to leave, or to change its mode.
-    #[default]
-    Folder,
-    /// The contender with this key.
-    Key(Vec<u8>),
-}
-
-/// A target, and the revision at which a poll has found it. Two are equal if their targets are: the revision does not concern a
-/// watch that runs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Found {
-    pub(super) target: Target,
-    pub(super) revision: i64,
-}
-
-impl PartialEq for Found {
-    fn eq(&self, other: &Self) -> bool {
-        self.target == other.target
-    }
 }
 
 impl Placed {
@@ -69,6 +51,10 @@ impl Placed {
 impl tenure_contenders::Spot for Spot {
     fn leave(&self, lock: &LockKey) {
         self.lease.free(lock);
+    }
+
+    fn shares(&self, other: &Spot) -> bool {
+        self.lease.id == other.lease.id
     }
 }
 

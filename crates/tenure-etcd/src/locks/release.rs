@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, BackendError, Claim, ClaimId, Fairness, Fault, Instant, Loss, Profile, ReleaseTarget,
-    Successor,
+    AcquireReply, BackendError, ClaimId, Clock, Fairness, Fault, Profile, ReleaseTarget, Successor,
 };
 use tenure_contenders::{Contenders, Table};
 
@@ -24,7 +23,6 @@ const MAX_COMPARED: usize = 100;
 impl Contenders for Locks {
     type Placed = Placed;
     type Contender = Contender;
-    type Eviction = ();
 
     // An acquire is answered by the transaction that reads its key.
     const MIN_COOLDOWN: Duration = Duration::ZERO;
@@ -33,43 +31,32 @@ impl Contenders for Locks {
         &self.profile
     }
 
-    fn now(&self) -> Instant {
-        self.clock.now()
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 
     fn table(&self) -> &Table<Placed> {
         &self.table
     }
 
-    async fn acquire(
-        self: Arc<Self>,
-        claim: Arc<Claim>,
-        not_after: Instant,
-    ) -> Result<AcquireReply, BackendError> {
-        claim.check(&self.profile.limits)?;
-        let turn = self.table.turn(&claim.at).await;
-        let reply = self.acquire_in_turn(&claim, not_after).await;
-        self.table.end_turn(claim.at.id, turn);
-        reply
+    fn address(&self) -> String {
+        self.config.address()
+    }
+
+    fn close(&self) {
+        self.client.close();
+        self.table.close();
     }
 
     async fn unlock(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<bool, BackendError> {
         let key = &*placed.spot.key;
         let (then, otherwise) = (vec![delete(key)], vec![read(key)]);
-        if self
-            .client
-            .txn(placed.unchanged(), then, otherwise)
-            .await?
-            .succeeded
-        {
+        let reply = self.client.txn(placed.unchanged(), then, otherwise).await?;
+        if reply.succeeded {
             return Ok(true);
         }
-        let loss = self.loss(id, placed).await?;
-        if !matches!(loss, Loss::Evicted { .. }) && self.remove(placed).await? {
-            return Ok(true);
-        }
-        self.lose(id, placed, loss);
-        Ok(false)
+        // A key that a downgrade has changed is deleted whatever it says.
+        Ok(self.is_own(id, placed, reply.first(0)).await? && self.remove(placed).await?)
     }
 
     async fn remove(self: &Arc<Self>, placed: &Placed) -> Result<bool, BackendError> {
@@ -111,70 +98,62 @@ impl Contenders for Locks {
         }
     }
 
-    fn can_replace(&self, _: &Claim) -> bool {
-        true
-    }
-
     async fn replace(
         self: &Arc<Self>,
         placed: &Placed,
         successor: &Successor,
     ) -> Result<Option<Result<AcquireReply, BackendError>>, BackendError> {
-        let (claim, not_after) = (&successor.claim, successor.not_after);
+        let (claim, tries) = (&successor.claim, successor.claim.fairness == Fairness::Unfair);
         let Ok(spot) = self.spot(claim).await else {
             return Ok(None);
         };
-        let tries = claim.fairness == Fairness::Unfair;
-        match self.place(claim, &spot, tries, Some(placed)).await? {
-            Attempt::Placed(arrived) => Ok(Some(self.settle(claim, spot, arrived, not_after).await)),
-            Attempt::Refused(_) | Attempt::Unusable => Ok(None),
+        match self.write(claim, spot, tries, Some(placed)).await? {
+            Attempt::Placed(placed, confirmed) => {
+                let settled = self.settle(claim, *placed, confirmed, successor.not_after);
+                Ok(Some(settled.await))
+            }
+            Attempt::Refused(_) | Attempt::Again => Ok(None),
         }
     }
 
-    async fn downgrade(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<(), BackendError> {
-        self.make_reader(id, placed).await
-    }
-
-    async fn begin_eviction(self: &Arc<Self>) -> Result<(), BackendError> {
-        Ok(())
-    }
-
-    async fn contenders(&self, (): &(), target: &ReleaseTarget) -> Result<Vec<Contender>, BackendError> {
+    async fn contenders(self: &Arc<Self>, target: &ReleaseTarget) -> Result<Vec<Contender>, BackendError> {
         let folder = self.names.folder(target.key());
         let keys = self.client.call(RANGE, RangeRequest::prefix(&*folder)).await?.kvs;
         Ok(contenders(&folder, keys))
     }
 
     async fn mark(
-        &self,
-        (): &(),
+        self: &Arc<Self>,
         all: &[Contender],
         at: usize,
         by: Option<Arc<str>>,
     ) -> Result<bool, BackendError> {
         let (one, earlier) = (&all[at], &all[..at]);
         let waits = tenure_contenders::Contender::waits(all, at);
-        let mut compare = vec![created(&one.key, one.created)];
+        // A contender that waits is removed only if those before it, which it waits for, are still there.
         let others = earlier.iter().filter(|_| waits).take(MAX_COMPARED);
-        compare.extend(others.map(|other| created(&other.key, other.created)));
+        let compared = [one].into_iter().chain(others);
+        let compare = compared
+            .map(|one| created(&one.kv.key, one.kv.create_revision))
+            .collect();
         let then = match &one.value {
-            None => vec![delete(&one.key)],
+            None => vec![delete(&one.kv.key)],
             Some(value) => {
-                let note = names::note(value.id.client(), one.lease, value.id.number());
+                let note = names::note(value.id.client(), one.kv.lease, value.id.number());
                 let mark = value.clone().evicted(by).write();
                 let end = match waits {
-                    true => delete(&one.key),
-                    false => put(&*one.key, mark.clone(), None),
+                    true => delete(&one.kv.key),
+                    false => put(&*one.kv.key, mark.clone(), None),
                 };
-                vec![end, put(note, mark, Some(one.lease))]
+                vec![end, put(note, mark, Some(one.kv.lease))]
             }
         };
-        let reply = self.client.txn(compare, then, vec![read(&*one.key)]).await?;
+        let reply = self.client.txn(compare, then, vec![read(&*one.kv.key)]).await?;
         Ok(reply.succeeded)
     }
 
-    async fn remove_marked(&self, (): &(), marked: &Contender) -> Result<(), BackendError> {
-        remove(&self.client, &marked.key, marked.created).await?;
+    async fn remove_marked(self: &Arc<Self>, marked: &Contender) -> Result<(), BackendError> {
+        remove(&self.client, &marked.kv.key, marked.kv.create_revision).await?;
         Ok(())
     }
 

@@ -1,11 +1,10 @@
 //! Renewing: one keep-alive for each lease, and one transaction that reads the keys of its claims.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tenure_backend::{BackendError, Batch, ClaimId, Loss, Mode, RenewReply, RenewRequest};
-use tenure_contenders::{Contenders as _, begin_renewal};
+use tenure_backend::{BackendError, ClaimId, Loss, Mode, RenewReply};
+use tenure_contenders::{Contenders as _, Renew, Renewal};
 
 use super::confirm::Confirmed;
 use super::leases::{Kept, Lease};
@@ -14,59 +13,29 @@ use super::requests::{put, read};
 use super::store::Locks;
 use crate::client::{KeyValue, Op, RangeRequest};
 
-/// The most keys that one transaction reads. etcd's limit is 128.
-const MAX_READS: usize = 100;
+impl Renew for Locks {
+    /// One transaction reads the keys of a group. etcd's limit is 128.
+    const MAX_TOGETHER: usize = 100;
 
-/// A renewal of a claim that is placed in the phase that was asked for.
-struct Renewal {
-    /// The position in the batch.
-    at: usize,
-    request: RenewRequest,
-    placed: Placed,
-}
-
-impl Locks {
-    pub(super) async fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
-        let mut replies: HashMap<usize, RenewReply> = HashMap::new();
-        let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Renewal>)> = HashMap::new();
-        let count = batch.len();
-        // Side by side, so that the times that downgrades take do not add up.
-        let begun = batch
-            .into_iter()
-            .map(async |request| (begin_renewal(&self, &request).await, request));
-        for (at, (begun, request)) in join_all(begun).await.into_iter().enumerate() {
-            match begun {
-                Ok(placed) => {
-                    let lease = placed.spot.lease.clone();
-                    let (_, renewals) = by_lease.entry(lease.id).or_insert_with(|| (lease, Vec::new()));
-                    renewals.push(Renewal { at, request, placed });
-                }
-                Err(reply) => _ = replies.insert(at, reply),
-            }
-        }
-        let leases: Vec<_> = by_lease.values().map(|(lease, _)| lease.clone()).collect();
+    async fn renew(self: &Arc<Self>, groups: Vec<Vec<Renewal<Placed>>>) -> Vec<(usize, RenewReply)> {
+        let leases: Vec<_> = groups
+            .iter()
+            .map(|group| group[0].placed.spot.lease.clone())
+            .collect();
         let asked = self.now();
         let kept = self.leases.keep(&leases).await;
-        let renewing = by_lease.values().map(async |(lease, renewals)| match &kept {
-            Err(error) if lease.kept().at < asked => each(renewals, |_| RenewReply::Unknown(error.clone())),
-            _ => {
-                let parts = renewals.chunks(MAX_READS).map(|part| self.renew_on(lease, part));
-                join_all(parts).await.into_iter().flatten().collect()
-            }
-        });
-        replies.extend(join_all(renewing).await.into_iter().flatten());
-        let missing = || RenewReply::Gone(Loss::Missing);
-        (0..count)
-            .map(|at| replies.remove(&at).unwrap_or_else(missing))
-            .collect()
+        let renewing = groups
+            .iter()
+            .zip(&leases)
+            .map(async |(group, lease)| match &kept {
+                Err(error) if lease.kept().at < asked => each(group, |_| RenewReply::Unknown(error.clone())),
+                _ => self.renew_on(lease, group).await,
+            });
+        join_all(renewing).await.into_iter().flatten().collect()
     }
 
     /// Turns a write claim into a read claim. Its key keeps the create revision, and so the claim's place and tokens.
-    pub(super) async fn make_reader(
-        self: &Arc<Self>,
-        id: ClaimId,
-        placed: &Placed,
-    ) -> Result<(), BackendError> {
+    async fn downgrade(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<(), BackendError> {
         let (key, mut value) = (&*placed.spot.key, placed.value.clone());
         value.mode = Mode::Read;
         let then = vec![put(key, value.write(), None)];
@@ -81,15 +50,17 @@ impl Locks {
         }
         Ok(())
     }
+}
 
+impl Locks {
     /// Renews claims on one lease that was kept alive. Returns the replies with the positions of their requests.
     async fn renew_on(
         self: &Arc<Self>,
         lease: &Arc<Lease>,
-        renewals: &[Renewal],
+        renewals: &[Renewal<Placed>],
     ) -> Vec<(usize, RenewReply)> {
         let reads = || {
-            let read = |renewal: &Renewal| {
+            let read = |renewal: &Renewal<Placed>| {
                 Op::Range(RangeRequest {
                     keys_only: true,
                     ..RangeRequest::key(&*renewal.placed.spot.key)
@@ -117,7 +88,7 @@ impl Locks {
     /// Renews a claim whose lease counts from `kept` on, by its key as it was read.
     async fn renewed(
         self: &Arc<Self>,
-        renewal: &Renewal,
+        renewal: &Renewal<Placed>,
         kept: Kept,
         own: Option<&KeyValue>,
     ) -> Result<RenewReply, BackendError> {
@@ -141,7 +112,10 @@ impl Locks {
     }
 }
 
-fn each(renewals: &[Renewal], reply: impl Fn(&Renewal) -> RenewReply) -> Vec<(usize, RenewReply)> {
+fn each(
+    renewals: &[Renewal<Placed>],
+    reply: impl Fn(&Renewal<Placed>) -> RenewReply,
+) -> Vec<(usize, RenewReply)> {
     renewals
         .iter()
         .map(|renewal| (renewal.at, reply(renewal)))

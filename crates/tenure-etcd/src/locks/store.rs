@@ -1,19 +1,14 @@
-//! The store: its requests run in tasks of its own runtime, and a task removes claims that were not renewed.
+//! The store, and what its requests share.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Finding, Instant,
-    Invalidations, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
-    SystemClock, Tasks, Wakes,
-};
-use tenure_contenders::{Contenders as _, Table, Value, Watched, end_claims, release};
+use tenure_backend::{Backend, BackendError, Claim, Clock, Profile, SystemClock};
+use tenure_contenders::{Contenders as _, Table, Watched};
 
 use super::leases::Leases;
 use super::names::Names;
-use super::placed::{Found, Placed};
+use super::placed::{Placed, Target};
 use super::profile::profile;
 use crate::client::{Client, RANGE, RangeRequest};
 use crate::config::Config;
@@ -30,10 +25,8 @@ use crate::config::Config;
 /// # Ok(())
 /// # }
 /// ```
-pub struct EtcdStore {
-    locks: Arc<Locks>,
-    tasks: Tasks,
-}
+#[derive(Debug)]
+pub enum EtcdStore {}
 
 /// What all requests share.
 pub(super) struct Locks {
@@ -44,7 +37,7 @@ pub(super) struct Locks {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) leases: Leases,
     pub(super) table: Table<Placed>,
-    pub(super) watched: Watched<Found>,
+    pub(super) watched: Watched<Target>,
 }
 
 impl EtcdStore {
@@ -71,91 +64,15 @@ impl EtcdStore {
         });
         let first = RangeRequest::key(locks.names.listing("k"));
         locks.client.call(RANGE, first).await?;
-        tokio::spawn(end_claims(Arc::downgrade(&locks)));
-        let tasks = Tasks::of_this_runtime();
-        Ok(Arc::new(EtcdStore { locks, tasks }))
-    }
-}
-
-impl Backend for EtcdStore {
-    fn profile(&self) -> &Profile {
-        &self.locks.profile
-    }
-
-    fn clock(&self) -> &Arc<dyn Clock> {
-        &self.locks.clock
-    }
-
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
-        let acquired = self.locks.clone().acquire(claim, not_after);
-        self.tasks.call(self.clone(), acquired)
-    }
-
-    fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
-        let (locks, limits) = (self.locks.clone(), &self.locks.profile.limits);
-        let renew = |batch| locks.renew(batch);
-        self.tasks
-            .batch(self.clone(), limits, batch, renew, RenewReply::Unknown)
-    }
-
-    fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
-        let (locks, limits) = (self.locks.clone(), &self.locks.profile.limits);
-        let release = move |request| release(locks.clone(), request);
-        self.tasks
-            .each(self.clone(), limits, batch, release, ReleaseReply::Unknown)
-    }
-
-    fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        let locks = self.locks.clone();
-        self.tasks
-            .call(self.clone(), async move { Ok(locks.watch(&claim)) })
-    }
-
-    fn invalidations(self: Arc<Self>, client: ClientId) -> Option<Invalidations> {
-        let locks = self.locks.clone();
-        Some(locks.invalidations(client, self.tasks.runtime()))
-    }
-
-    fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
-        self.tasks.call(self.clone(), self.locks.clone().inspect(query))
-    }
-
-    fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        self.tasks.call(self.clone(), self.locks.clone().examine())
-    }
-
-    fn close(self: Arc<Self>) -> Call<()> {
-        let closed = self.tasks.close();
-        if closed.is_ok() {
-            self.locks.close();
-        }
-        Call::ready(closed)
-    }
-}
-
-impl fmt::Debug for EtcdStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("EtcdStore")
-            .field(&self.locks.config.address())
-            .finish()
+        Ok(tenure_contenders::open(locks))
     }
 }
 
 impl Locks {
-    fn close(&self) {
-        self.client.close();
-        self.table.close();
-    }
-
     /// The length of a claim's lease: etcd counts whole seconds.
     pub(super) fn ttl(&self, lease: Duration) -> Duration {
         let lease = self.profile.limits.lease(lease);
         Duration::from_secs(lease.as_secs() + u64::from(lease.subsec_nanos() > 0))
-    }
-
-    /// What the key of a claim says.
-    pub(super) fn value(&self, claim: &Claim) -> Value {
-        Value::of(claim, self.profile.limits.grants(claim.grants))
     }
 
     /// The value that a claim's key gets.
@@ -164,11 +81,5 @@ impl Locks {
             true => claim.label.to_string(),
             false => self.value(claim).write(),
         }
-    }
-}
-
-impl Drop for EtcdStore {
-    fn drop(&mut self) {
-        self.locks.close();
     }
 }

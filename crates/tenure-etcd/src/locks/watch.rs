@@ -10,55 +10,65 @@ use tenure_backend::{
     Claim, ClaimId, ClientId, Fault, Invalidation, InvalidationQueue, Invalidations, LockKey, Mode,
     WakeSignal, Wakes,
 };
+use tenure_contenders::Watch;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::names;
-use super::placed::{Found, Target};
+use super::placed::Target;
 use super::store::Locks;
-use crate::client::{Event, NO_PUT, WatchCreateRequest, range_of_prefix};
+use crate::client::{Event, NO_PUT, WatchCreateRequest, WatchResponse, range_of_prefix};
 
 /// The pause before a watch that has failed is opened again.
 const OPEN_AGAIN: Duration = Duration::from_millis(200);
 
-impl Locks {
-    /// Wakes a claim when what it waits for has changed.
-    pub(super) fn watch(self: Arc<Self>, claim: &Claim) -> Wakes {
+impl Watch for Locks {
+    async fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Wakes {
         let (id, signal) = (claim.at.id, WakeSignal::default());
-        let folder = self.names.folder(&claim.at.key);
-        let found = self.table.placed(id).map(|placed| placed.found);
-        let targets = self.watched.begin(id, found.unwrap_or_default());
-        // Only readers are let in by a write: a writer's downgrade.
-        let filters = match claim.mode {
-            Mode::Read => Vec::new(),
-            _ => vec![NO_PUT],
-        };
-        let task = tokio::spawn(self.clone().follow((folder, filters), targets, signal.clone()));
+        let target = self.table.placed(id).and_then(|placed| placed.target);
+        let targets = self.watched.begin(id, target);
+        let task = tokio::spawn(self.clone().follow(claim, targets, signal.clone()));
         signal.wakes(move || {
             task.abort();
             self.watched.end(id);
         })
     }
 
+    /// By the bells of the client's leases, and the notes of evictors.
+    fn invalidations(self: Arc<Self>, client: ClientId, runtime: &Handle) -> Invalidations {
+        let queue = InvalidationQueue::default();
+        let task = runtime.spawn(self.report(client, queue.clone()));
+        queue.invalidations(move || task.abort())
+    }
+}
+
+impl Locks {
     async fn follow(
         self: Arc<Self>,
-        (folder, filters): (String, Vec<i32>),
-        mut targets: watch::Receiver<Found>,
+        claim: Arc<Claim>,
+        mut targets: watch::Receiver<Target>,
         signal: WakeSignal,
     ) {
         loop {
-            let target = targets.borrow_and_update().target.clone();
-            let (key, range_end) = match target {
-                Target::Key(key) => (key, Vec::new()),
-                Target::Folder => range_of_prefix(&*folder),
+            let (key, range_end) = match targets.borrow_and_update().clone() {
+                Some(key) => (key, Vec::new()),
+                None => range_of_prefix(self.names.folder(&claim.at.key)),
             };
             let mut watch = self.client.watch(WatchCreateRequest {
                 key,
                 range_end,
-                filters: filters.clone(),
+                // Only readers are let in by a write: a writer's downgrade.
+                filters: match claim.mode {
+                    Mode::Read => Vec::new(),
+                    _ => vec![NO_PUT],
+                },
                 ..WatchCreateRequest::default()
             });
+            let is_unchanged = |update: &WatchResponse| {
+                let placed = self.table.placed(claim.at.id);
+                update.created && placed.is_some_and(|placed| placed.found_at == update.header.revision)
+            };
             loop {
                 let update = tokio::select! {
                     update = watch.next() => update,
@@ -68,7 +78,7 @@ impl Locks {
                     },
                 };
                 match update {
-                    Ok(update) if update.created && update.header.revision == targets.borrow().revision => {}
+                    Ok(update) if is_unchanged(&update) => {}
                     Ok(_) => signal.notify(),
                     Err(error) if error.fault() == Fault::Closed => return,
                     Err(_) => {
@@ -79,13 +89,6 @@ impl Locks {
                 }
             }
         }
-    }
-
-    /// Reports the claims of a client that may be gone, by the bells of its leases and the notes of evictors.
-    pub(super) fn invalidations(self: Arc<Self>, client: ClientId, runtime: &Handle) -> Invalidations {
-        let queue = InvalidationQueue::default();
-        let task = runtime.spawn(self.report(client, queue.clone()));
-        queue.invalidations(move || task.abort())
     }
 
     async fn report(self: Arc<Self>, client: ClientId, queue: InvalidationQueue) {

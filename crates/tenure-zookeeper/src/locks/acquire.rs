@@ -7,32 +7,31 @@ use futures_util::future::join;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, Evidence, Fairness, Grant, HANDOVER_WINDOW, Instant, Mode,
 };
-use tenure_contenders::{Contenders as _, Known, placed_but};
+use tenure_contenders::{Acquire, Contenders as _, Known, placed_but, tokens};
 
 use super::contenders::{Contender, Standing, standing};
 use super::evidence::LockEvidence;
+use super::kinds::check_take;
 use super::names::LEASES;
 use super::placed::{Placed, Spot, Target};
-use super::profile::tokens;
 use super::requests::{Found, Seen};
 use super::store::Locks;
 use crate::client::Mode as NodeMode;
 use crate::config::Layout;
 
-impl Locks {
-    pub(super) async fn acquire_in_turn(
+impl Acquire for Locks {
+    async fn place(
         self: &Arc<Self>,
         claim: &Claim,
         not_after: Instant,
     ) -> Result<AcquireReply, BackendError> {
+        check_take(claim.mode)?;
         let id = claim.at.id;
         let in_flight = match self.table.know(id) {
-            Known::Ended => return Ok(AcquireReply::Ended),
-            Known::Placed(placed) => return self.poll(claim, *placed).await,
-            Known::Unplaced { .. } if self.now() > not_after => return Ok(AcquireReply::TooLate),
             Known::Unplaced { spot, is_in_flight } => {
                 spot.filter(|spot| is_in_flight && spot.session.is_alive())
             }
+            _ => None,
         };
         let spot = match in_flight {
             Some(spot) => {
@@ -59,19 +58,30 @@ impl Locks {
             }
             if let Some(standing) = standing.filter(|standing| *standing != Standing::Granted) {
                 self.table.unplace(id);
-                return self.refuse(claim, standing);
+                return self.refused(claim, standing);
             }
         }
-        let Some((placed, seen)) = self.place(claim, spot).await? else {
+        let Some((placed, seen)) = self.create_node(claim, spot).await? else {
             self.table.unplace(id);
             return Ok(self.waiting(claim));
         };
         self.settle(claim, placed, seen, not_after).await
     }
 
+    async fn poll(self: &Arc<Self>, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
+        let standing = match placed.granted.is_some() || placed.has_permits() {
+            true => Some(Standing::Granted),
+            false => self.look(claim, &placed.spot, Some(&placed), None).await?,
+        };
+        let is_proved = self.now() - placed.proved_at < HANDOVER_WINDOW;
+        self.conclude(claim, placed, standing, is_proved).await
+    }
+}
+
+impl Locks {
     /// Creates the node of a claim, and reads the contenders with it. `None` if another claim has the node, in the layout
     /// `ephemeral`.
-    async fn place(&self, claim: &Claim, spot: Spot) -> Result<Option<(Placed, Seen)>, BackendError> {
+    async fn create_node(&self, claim: &Claim, spot: Spot) -> Result<Option<(Placed, Seen)>, BackendError> {
         if self.config.layout == Layout::Ephemeral {
             let placed = self.place_node(claim, spot).await?;
             return Ok(placed.map(|placed| (placed, Seen::default())));
@@ -140,16 +150,6 @@ impl Locks {
         self.conclude(claim, placed, standing, true).await
     }
 
-    /// Asks for the state of a claim that has its node. That restarts the claim's lease.
-    async fn poll(self: &Arc<Self>, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
-        let standing = match placed.granted.is_some() || placed.has_permits() {
-            true => Some(Standing::Granted),
-            false => self.look(claim, &placed.spot, Some(&placed), None).await?,
-        };
-        let is_proved = self.now() - placed.proved_at < HANDOVER_WINDOW;
-        self.conclude(claim, placed, standing, is_proved).await
-    }
-
     /// Answers by the state of a claim, which is `None` if its node is missing. `is_proved` says that the claim was not evicted
     /// before it was asked for.
     async fn conclude(
@@ -162,17 +162,17 @@ impl Locks {
         let (id, is_fair) = (claim.at.id, claim.fairness == Fairness::Fifo);
         match standing {
             Some(Standing::Granted) => {}
-            Some(Standing::Waits { behind }) if is_fair => {
+            Some(Standing::Waits { behind: Some(behind) }) if is_fair => {
                 return Ok(self.waits(claim, &placed, Target::Node(behind)));
             }
-            Some(Standing::WaitsForPermits) if is_fair => {
+            Some(Standing::Waits { behind: None }) if is_fair => {
                 let permits = format!("{}/{LEASES}", self.names.lock(&claim.at.key));
                 return Ok(self.waits(claim, &placed, Target::Folder(permits)));
             }
             Some(standing) => {
                 self.remove(&placed).await.map_err(placed_but)?;
                 self.table.unplace(id);
-                return self.refuse(claim, standing);
+                return self.refused(claim, standing);
             }
             None => {
                 let is_alive = self.own(id, &placed).await.map_err(placed_but)?.is_some();
@@ -267,22 +267,6 @@ impl Locks {
         self.waiting(claim)
     }
 
-    /// Answers a claim that has no node, by the state that it would have.
-    fn refuse(&self, claim: &Claim, standing: Standing) -> Result<AcquireReply, BackendError> {
-        match standing {
-            Standing::OtherKind(held) => Err(BackendError::mismatch(held, claim.mode.kind())),
-            _ => Ok(self.waiting(claim)),
-        }
-    }
-
-    fn waiting(&self, claim: &Claim) -> AcquireReply {
-        let limits = &self.profile.limits;
-        AcquireReply::Waiting {
-            ahead: None,
-            poll_after: limits.expiry_slack.min(limits.lease(claim.lease) / 3),
-        }
-    }
-
     /// Returns the state of a claim behind the contenders before its node; without a node, behind all. `None` if its node is
     /// missing. Reads the contenders, unless the claim is among those that were `seen`.
     async fn look(
@@ -320,7 +304,7 @@ impl Locks {
         };
         Ok(Some(match standing(Mode::Exclusive, &earlier) {
             Standing::Granted if !self.has_room(client, &claim.at.key, take, of).await? => {
-                Standing::WaitsForPermits
+                Standing::Waits { behind: None }
             }
             standing => standing,
         }))

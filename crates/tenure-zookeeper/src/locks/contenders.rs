@@ -79,18 +79,8 @@ pub(super) struct Contender {
     pub(super) name: Name,
 }
 
-/// The state of a contender.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It holds the lock.
-    Granted,
-    /// It waits at least until the contender with this node has left.
-    Waits { behind: String },
-    /// It waits until more permits are given back.
-    WaitsForPermits,
-    /// The lock has another kind.
-    OtherKind(Kind),
-}
+/// The state of a contender, with the path of the one before it. Without one, it waits until more permits are given back.
+pub(super) type Standing = tenure_contenders::Standing<String>;
 
 /// Reads the contenders below a node, the oldest first.
 pub(super) fn contenders(folder: &str, children: Vec<String>) -> Vec<Contender> {
@@ -121,7 +111,7 @@ pub(super) fn standing(mode: Mode, earlier: &[Contender]) -> Standing {
     };
     match earlier.iter().rfind(excludes) {
         Some(one) => Standing::Waits {
-            behind: one.path.clone(),
+            behind: Some(one.path.clone()),
         },
         None => Standing::Granted,
     }
@@ -138,7 +128,7 @@ mod tests {
     }
 
     fn behind(path: &str) -> Standing {
-        let behind = path.to_owned();
+        let behind = Some(path.to_owned());
         Standing::Waits { behind }
     }
 

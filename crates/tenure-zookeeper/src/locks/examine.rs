@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tenure_backend::{BackendError, Finding};
+use tenure_contenders::Examine;
 use tenure_endpoint::Host;
 
 use super::pool::USUAL_LEASE;
@@ -17,8 +18,8 @@ const SERVERS: &str = "/zookeeper/config";
 /// What a server answers that is part of no majority.
 const NOT_SERVING: &str = "not currently serving requests";
 
-impl Locks {
-    pub(super) async fn examine(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
+impl Examine for Locks {
+    async fn examine(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
         let session = self.any_session().await?;
         let mut findings = Vec::new();
         let servers = match session.client.get_data(SERVERS).await {
@@ -47,7 +48,9 @@ impl Locks {
         findings.extend(join_all(asked).await.into_iter().flatten());
         Ok(findings)
     }
+}
 
+impl Locks {
     /// Examines one server, as far as it allows the commands `srvr`, `conf` and `mntr`. By default it allows the first one only.
     async fn examine_server(&self, host: &Host) -> Vec<Finding> {
         match ask(&self.config, host, "srvr").await {

@@ -4,14 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use tenure_backend::{
-    BackendError, Cursor, HolderId, HolderStatus, LockKey, LockStatus, Mode, Page, Query, WaiterStatus,
-};
-use tenure_contenders::Value;
+use tenure_backend::{BackendError, HolderId, LockKey, Mode};
+use tenure_contenders::{Inspect, Value};
 
 use super::contenders::{Contender, Name, Standing, contenders, standing};
 use super::names::{LEASES, LOCKS, name, parent};
-use super::profile::tokens;
 use super::store::Locks;
 use crate::client::{Client, Code, code};
 
@@ -49,49 +46,35 @@ impl tenure_contenders::Contender for Holder {
         self.value.as_ref()
     }
 
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
     fn waits(all: &[Self], at: usize) -> bool {
         all[at].behind.is_some()
     }
 }
 
-impl Holder {
-    fn is_evicted(&self) -> bool {
-        self.value.as_ref().is_some_and(|value| value.is_evicted)
+impl Inspect for Locks {
+    async fn locks(self: &Arc<Self>, prefix: &str) -> Result<Vec<LockKey>, BackendError> {
+        let client = &self.any_session().await?.client;
+        client.sync("/").await?;
+        let paths = self.locks_below(client, self.names.listing(prefix)).await?;
+        Ok(paths.iter().filter_map(|path| self.names.key_of(path)).collect())
+    }
+
+    async fn contenders_of(self: &Arc<Self>, locks: &[LockKey]) -> Result<Vec<Vec<Holder>>, BackendError> {
+        let client = &self.any_session().await?.client;
+        client.sync("/").await?;
+        let mut all = Vec::new();
+        for lock in locks {
+            all.push(self.holders_of(client, &self.names.lock(lock)).await?);
+        }
+        Ok(all)
     }
 }
 
 impl Locks {
-    pub(super) async fn inspect(self: Arc<Self>, query: Query) -> Result<Page<LockStatus>, BackendError> {
-        let client = self.any_session().await?.client.clone();
-        client.sync("/").await?;
-        match query {
-            Query::Key(key) => Ok(Page::new(
-                self.status(&client, key).await?.into_iter().collect(),
-                None,
-            )),
-            Query::Prefix { prefix, after, limit } => {
-                let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
-                let paths = self.locks_below(&client, self.names.listing(&prefix)).await?;
-                let is_asked = |lock: &LockKey| {
-                    let is_after = after.as_ref().is_none_or(|after| lock.as_str() > after.as_str());
-                    lock.as_str().starts_with(&*prefix) && is_after
-                };
-                let locks = paths.iter().filter_map(|path| self.names.key_of(path));
-                let sorted: BTreeSet<LockKey> = locks.filter(is_asked).collect();
-                let next = sorted
-                    .iter()
-                    .nth(limit.saturating_sub(1))
-                    .filter(|_| sorted.len() > limit);
-                let next = next.map(|last| Cursor::new(last.as_str()));
-                let mut statuses = Vec::new();
-                for lock in sorted.into_iter().take(limit) {
-                    statuses.extend(self.status(&client, lock).await?);
-                }
-                Ok(Page::new(statuses, next))
-            }
-        }
-    }
-
     /// The paths of the locks with contenders, at or below a node.
     async fn locks_below(&self, client: &Client, top: String) -> Result<BTreeSet<String>, BackendError> {
         let mut locks = BTreeSet::new();
@@ -132,33 +115,8 @@ impl Locks {
         Ok(locks)
     }
 
-    /// The status of a lock; `None` if it has no contender that counts: one that is being evicted does not.
-    async fn status(&self, client: &Client, lock: LockKey) -> Result<Option<LockStatus>, BackendError> {
-        let all = self.contenders_of(client, &self.names.lock(&lock)).await?;
-        let (mut holders, mut waiters) = (Vec::new(), Vec::new());
-        let mut kind = None;
-        for one in all.into_iter().filter(|one| !one.is_evicted()) {
-            kind.get_or_insert(one.mode.kind());
-            let label = one.value.as_ref().and_then(Value::label);
-            if one.behind.is_some() {
-                waiters.push(WaiterStatus::new(one.id, label, one.mode));
-                continue;
-            }
-            let token = one
-                .value
-                .and_then(|value| tokens(value.granted_at.unwrap_or(one.czxid), value.grants));
-            let token = token.map(|tokens| tokens.first());
-            holders.push(HolderStatus::new(one.id, label, one.mode, token, None));
-        }
-        Ok(kind.map(|kind| LockStatus::new(lock, kind, holders, Some(waiters))))
-    }
-
     /// Reads the contenders of a lock, the oldest first.
-    pub(super) async fn contenders_of(
-        &self,
-        client: &Client,
-        lock: &str,
-    ) -> Result<Vec<Holder>, BackendError> {
+    pub(super) async fn holders_of(&self, client: &Client, lock: &str) -> Result<Vec<Holder>, BackendError> {
         let (children, is_ephemeral) = match client.get_children(lock).await {
             Ok((children, stat)) => (children, stat.ephemeral_owner != 0),
             Err(error) if code(&error) == Some(Code::NO_NODE) => return Ok(Vec::new()),
@@ -178,7 +136,7 @@ impl Locks {
                 let mode = queue[at].name.mode?;
                 let behind = match standing(mode, &queue[..at]) {
                     Standing::Granted => None,
-                    Standing::Waits { behind } => Some(behind),
+                    Standing::Waits { behind } => behind,
                     _ => queue.first().map(|first| first.path.clone()),
                 };
                 Some((queue[at].path.clone(), mode, behind))

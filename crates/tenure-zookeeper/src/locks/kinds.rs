@@ -32,7 +32,9 @@ impl Locks {
             (None, None) => Some(Standing::Granted),
             (Some(found), Some(own)) if found.czxid == own.czxid => Some(Standing::Granted),
             (_, Some(_)) => None,
-            (Some(found), None) if found.ephemeral_owner != 0 => Some(Standing::Waits { behind }),
+            (Some(found), None) if found.ephemeral_owner != 0 => {
+                Some(Standing::Waits { behind: Some(behind) })
+            }
             (Some(_), None) => {
                 let message = "the lock's node in ZooKeeper is not ephemeral: it belongs to a lock in another layout, or to another program";
                 return Err(BackendError::new(Fault::UnknownKind, Effect::None, message));

@@ -84,7 +84,11 @@ pub(super) enum Target {
     Node(String),
 }
 
-impl tenure_contenders::Spot for Spot {}
+impl tenure_contenders::Spot for Spot {
+    fn shares(&self, other: &Spot) -> bool {
+        Arc::ptr_eq(&self.session, &other.session)
+    }
+}
 
 impl tenure_contenders::Placed for Placed {
     type Spot = Spot;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use tenure_backend::{
-    AcquireReply, BackendError, Claim, ClaimId, HANDOVER_WINDOW, HolderId, Instant, Kind, Loss, Profile,
+    AcquireReply, BackendError, ClaimId, Clock, HANDOVER_WINDOW, HolderId, Loss, Mode as LockMode, Profile,
     ReleaseTarget, Successor,
 };
 use tenure_contenders::{Contenders, Table, Value};
@@ -13,20 +13,17 @@ use tokio::time::sleep;
 
 use super::contenders::Name;
 use super::inspect::Holder;
-use super::kinds::check_take;
 use super::names::{name, uuid_of};
 use super::placed::{Placed, Spot};
 use super::requests::{Found, MAX_REPEATS, delete_all, delete_unchanged, unsettled};
 use super::sessions::add_mark;
 use super::store::Locks;
-use crate::client::{Client, Code, Done, Mode, Op, Outcome, code, is_session_end};
+use crate::client::{Code, Done, Mode, Op, Outcome, code, is_session_end};
 use crate::config::Layout;
 
 impl Contenders for Locks {
     type Placed = Placed;
     type Contender = Holder;
-    /// The client of one session.
-    type Eviction = Client;
 
     // A claim at the head of the queue is granted by an answer that may be as old.
     const MIN_COOLDOWN: Duration = HANDOVER_WINDOW;
@@ -35,35 +32,22 @@ impl Contenders for Locks {
         &self.profile
     }
 
-    fn now(&self) -> Instant {
-        self.clock.now()
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 
     fn table(&self) -> &Table<Placed> {
         &self.table
     }
 
-    async fn acquire(
-        self: Arc<Self>,
-        claim: Arc<Claim>,
-        not_after: Instant,
-    ) -> Result<AcquireReply, BackendError> {
-        claim.check(&self.profile.limits)?;
-        check_take(claim.mode)?;
-        if !self.profile.serves(claim.mode, claim.fairness) {
-            let message = format!(
-                "the layout `{}` has no locks of this kind and order: use the layout `curator`",
-                self.profile.layout
-            );
-            return Err(BackendError::unsupported(message));
-        }
-        let turn = self.table.turn(&claim.at).await;
-        let reply = self.acquire_in_turn(&claim, not_after).await;
-        self.table.end_turn(claim.at.id, turn);
-        if matches!(reply, Ok(AcquireReply::Ended)) {
-            self.table.check_open()?;
-        }
-        reply
+    fn address(&self) -> String {
+        self.config.address()
+    }
+
+    fn close(&self) {
+        self.table.close();
+        self.sessions.close();
+        self.table.forget();
     }
 
     async fn unlock(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<bool, BackendError> {
@@ -111,17 +95,15 @@ impl Contenders for Locks {
         Ok(was_there)
     }
 
-    fn can_replace(&self, successor: &Claim) -> bool {
-        let is_semaphore = matches!(successor.mode.kind(), Kind::Semaphore { .. });
-        !is_semaphore && self.config.layout != Layout::Ephemeral
-    }
-
     async fn replace(
         self: &Arc<Self>,
         placed: &Placed,
         successor: &Successor,
     ) -> Result<Option<Result<AcquireReply, BackendError>>, BackendError> {
         let (claim, id) = (&successor.claim, successor.claim.at.id);
+        if matches!(claim.mode, LockMode::Permits { .. }) || self.config.layout == Layout::Ephemeral {
+            return Ok(None);
+        }
         let spot = placed.spot.clone();
         self.table.reserve(id, &spot);
         let path = format!("{}/{}", spot.folder, self.names.contender(id, claim.mode));
@@ -148,20 +130,12 @@ impl Contenders for Locks {
         Ok(Some(self.settle(claim, placed, seen, successor.not_after).await))
     }
 
-    async fn downgrade(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<(), BackendError> {
-        self.make_reader(id, placed).await
-    }
-
-    async fn begin_eviction(self: &Arc<Self>) -> Result<Client, BackendError> {
-        let client = self.any_session().await?.client.clone();
+    async fn contenders(self: &Arc<Self>, target: &ReleaseTarget) -> Result<Vec<Holder>, BackendError> {
+        let client = &self.any_session().await?.client;
         // The server may not have seen yet what is to be evicted.
         client.sync("/").await?;
-        Ok(client)
-    }
-
-    async fn contenders(&self, client: &Client, target: &ReleaseTarget) -> Result<Vec<Holder>, BackendError> {
         let lock = self.names.lock(target.key());
-        let mut all = self.contenders_of(client, &lock).await?;
+        let mut all = self.holders_of(client, &lock).await?;
         if let ReleaseTarget::Claim(claim) = target {
             // Curator's request to revoke the claim may have replaced what was written to its node.
             for one in all.iter_mut().filter(|one| one.value.is_none()) {
@@ -175,12 +149,12 @@ impl Contenders for Locks {
     }
 
     async fn mark(
-        &self,
-        client: &Client,
+        self: &Arc<Self>,
         all: &[Holder],
         at: usize,
         by: Option<Arc<str>>,
     ) -> Result<bool, BackendError> {
+        let client = &self.any_session().await?.client;
         let one = &all[at];
         let Some(value) = &one.value else {
             return delete_all(client, &one.nodes).await;
@@ -217,8 +191,8 @@ impl Contenders for Locks {
         Err(unsettled())
     }
 
-    async fn remove_marked(&self, client: &Client, marked: &Holder) -> Result<(), BackendError> {
-        delete_all(client, &marked.nodes).await?;
+    async fn remove_marked(self: &Arc<Self>, marked: &Holder) -> Result<(), BackendError> {
+        delete_all(&self.any_session().await?.client, &marked.nodes).await?;
         Ok(())
     }
 

@@ -1,11 +1,10 @@
 //! Renewing: one transaction for each session, which checks the nodes of its claims.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tenure_backend::{BackendError, Batch, ClaimId, Effect, Instant, Loss, Mode, RenewReply, RenewRequest};
-use tenure_contenders::{Contenders as _, begin_renewal};
+use tenure_backend::{BackendError, ClaimId, Effect, Instant, Loss, Mode, RenewReply, RenewRequest};
+use tenure_contenders::{Contenders as _, Renew, Renewal};
 
 use super::names::name;
 use super::placed::Placed;
@@ -14,55 +13,17 @@ use super::store::Locks;
 use crate::client::{Code, Mode as NodeMode, Op, Outcome, is_session_end};
 use crate::error::refused;
 
-/// The most nodes that one transaction checks: with the longest paths, ZooKeeper still reads it.
-const MAX_CHECKS: usize = 500;
+impl Renew for Locks {
+    /// With the longest paths, ZooKeeper still reads a transaction of this size.
+    const MAX_TOGETHER: usize = 500;
 
-/// A renewal of a claim that is placed in the phase that was asked for.
-struct Renewal {
-    /// The position in the batch.
-    at: usize,
-    request: RenewRequest,
-    placed: Placed,
-}
-
-impl Locks {
-    pub(super) async fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
-        let mut replies: HashMap<usize, RenewReply> = HashMap::new();
-        let mut by_session: HashMap<i64, Vec<Renewal>> = HashMap::new();
-        let count = batch.len();
-        // Side by side, so that the times that downgrades take do not add up.
-        let begun = batch
-            .into_iter()
-            .map(async |request| (begin_renewal(&self, &request).await, request));
-        for (at, (begun, request)) in join_all(begun).await.into_iter().enumerate() {
-            match begun {
-                Ok(placed) => {
-                    let renewals = by_session.entry(placed.spot.session.id).or_default();
-                    renewals.push(Renewal { at, request, placed });
-                }
-                Err(reply) => _ = replies.insert(at, reply),
-            }
-        }
-        let mut renewing = Vec::new();
-        for mut renewals in by_session.into_values() {
-            while !renewals.is_empty() {
-                let rest = renewals.split_off(renewals.len().min(MAX_CHECKS));
-                renewing.push(self.renew_in_session(std::mem::replace(&mut renewals, rest)));
-            }
-        }
-        replies.extend(join_all(renewing).await.into_iter().flatten());
-        let missing = || RenewReply::Gone(Loss::Missing);
-        (0..count)
-            .map(|at| replies.remove(&at).unwrap_or_else(missing))
-            .collect()
+    async fn renew(self: &Arc<Self>, groups: Vec<Vec<Renewal<Placed>>>) -> Vec<(usize, RenewReply)> {
+        let renewing = groups.into_iter().map(|group| self.renew_in_session(group));
+        join_all(renewing).await.into_iter().flatten().collect()
     }
 
     /// Turns a write claim into a read claim, as Curator does: its new node has the number of the one before, and so its place.
-    pub(super) async fn make_reader(
-        self: &Arc<Self>,
-        id: ClaimId,
-        placed: &Placed,
-    ) -> Result<(), BackendError> {
+    async fn downgrade(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<(), BackendError> {
         let number = name(&placed.nodes[0])
             .rsplit_once("__")
             .map_or("", |(_, number)| number);
@@ -114,14 +75,19 @@ impl Locks {
         }
         Err(unsettled())
     }
+}
 
+impl Locks {
     /// Renews claims of one session. Returns the replies with the positions of their requests.
-    async fn renew_in_session(self: &Arc<Self>, mut renewals: Vec<Renewal>) -> Vec<(usize, RenewReply)> {
+    async fn renew_in_session(
+        self: &Arc<Self>,
+        mut renewals: Vec<Renewal<Placed>>,
+    ) -> Vec<(usize, RenewReply)> {
         let (mut replies, mut changed) = (Vec::new(), Vec::new());
         // Each round that is refused sets one claim aside, and the last round empties the list.
         while let Some(first) = renewals.first() {
             let session = first.placed.spot.session.clone();
-            let checks_of = |renewal: &Renewal| renewal.placed.unchanged();
+            let checks_of = |renewal: &Renewal<Placed>| renewal.placed.unchanged();
             let checks: Vec<Op> = renewals.iter().flat_map(checks_of).collect();
             let sent = self.now();
             let error = match session.client.multi(&checks).await {
@@ -163,7 +129,7 @@ impl Locks {
     }
 
     /// Renews a claim with a node that was changed, is missing, or must not be read.
-    async fn renew_changed(self: &Arc<Self>, renewal: &Renewal) -> RenewReply {
+    async fn renew_changed(self: &Arc<Self>, renewal: &Renewal<Placed>) -> RenewReply {
         let (id, sent) = (renewal.request.claim.id, self.now());
         match self.confirm(id, &renewal.placed).await {
             Ok(Some(placed)) => self.renewed(&renewal.request, &placed, sent),

@@ -1,14 +1,9 @@
-//! The store: its requests run in tasks of its own runtime, and a task removes claims that were not renewed.
+//! The store, and what its requests share.
 
-use std::fmt;
 use std::sync::Arc;
 
-use tenure_backend::{
-    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClientId, Clock, Finding, Instant,
-    Invalidations, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
-    SystemClock, Tasks, Wakes,
-};
-use tenure_contenders::{Contenders as _, Table, Value, Watched, end_claims, release};
+use tenure_backend::{Backend, BackendError, Clock, Profile, SystemClock};
+use tenure_contenders::{Table, Watched};
 
 use super::hints::Hints;
 use super::names::Names;
@@ -29,10 +24,8 @@ use crate::config::Config;
 /// # Ok(())
 /// # }
 /// ```
-pub struct ZookeeperStore {
-    locks: Arc<Locks>,
-    tasks: Tasks,
-}
+#[derive(Debug)]
+pub enum ZookeeperStore {}
 
 /// What all requests share.
 pub(super) struct Locks {
@@ -67,90 +60,6 @@ impl ZookeeperStore {
             config,
         });
         locks.any_session().await?;
-        tokio::spawn(end_claims(Arc::downgrade(&locks)));
-        let tasks = Tasks::of_this_runtime();
-        Ok(Arc::new(ZookeeperStore { locks, tasks }))
-    }
-}
-
-impl Backend for ZookeeperStore {
-    fn profile(&self) -> &Profile {
-        &self.locks.profile
-    }
-
-    fn clock(&self) -> &Arc<dyn Clock> {
-        &self.locks.clock
-    }
-
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
-        let acquired = self.locks.clone().acquire(claim, not_after);
-        self.tasks.call(self.clone(), acquired)
-    }
-
-    fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
-        let (locks, limits) = (self.locks.clone(), &self.locks.profile.limits);
-        let renew = |batch| locks.renew(batch);
-        self.tasks
-            .batch(self.clone(), limits, batch, renew, RenewReply::Unknown)
-    }
-
-    fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
-        let (locks, limits) = (self.locks.clone(), &self.locks.profile.limits);
-        let release = move |request| release(locks.clone(), request);
-        self.tasks
-            .each(self.clone(), limits, batch, release, ReleaseReply::Unknown)
-    }
-
-    fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        let locks = self.locks.clone();
-        self.tasks
-            .call(self.clone(), async move { Ok(locks.watch(&claim).await) })
-    }
-
-    fn invalidations(self: Arc<Self>, client: ClientId) -> Option<Invalidations> {
-        Some(self.locks.invalidations(client))
-    }
-
-    fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
-        self.tasks.call(self.clone(), self.locks.clone().inspect(query))
-    }
-
-    fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        self.tasks.call(self.clone(), self.locks.clone().examine())
-    }
-
-    fn close(self: Arc<Self>) -> Call<()> {
-        let closed = self.tasks.close();
-        if closed.is_ok() {
-            self.locks.close();
-        }
-        Call::ready(closed)
-    }
-}
-
-impl fmt::Debug for ZookeeperStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ZookeeperStore")
-            .field(&self.locks.config.address())
-            .finish()
-    }
-}
-
-impl Locks {
-    fn close(&self) {
-        self.table.close();
-        self.sessions.close();
-        self.table.forget();
-    }
-
-    /// The data of a claim's node.
-    pub(super) fn value(&self, claim: &Claim) -> Value {
-        Value::of(claim, self.profile.limits.grants(claim.grants))
-    }
-}
-
-impl Drop for ZookeeperStore {
-    fn drop(&mut self) {
-        self.locks.close();
+        Ok(tenure_contenders::open(locks))
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tenure_backend::{
     BackendError, Claim, ClaimId, ClientId, Invalidation, InvalidationQueue, Invalidations, WakeSignal, Wakes,
 };
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -21,9 +22,8 @@ use crate::config::Layout;
 /// The pause before a watch that has failed is set again.
 const SET_AGAIN: Duration = Duration::from_millis(200);
 
-impl Locks {
-    /// Wakes a claim when what it waits for has changed.
-    pub(super) async fn watch(self: Arc<Self>, claim: &Claim) -> Wakes {
+impl tenure_contenders::Watch for Locks {
+    async fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Wakes {
         let (id, signal) = (claim.at.id, WakeSignal::default());
         let lock = self.names.folder(&claim.at.key, claim.mode.kind());
         let target = self.table.placed(id).map(|placed| placed.target);
@@ -41,6 +41,16 @@ impl Locks {
         })
     }
 
+    fn invalidations(self: Arc<Self>, client: ClientId, _: &Handle) -> Invalidations {
+        let queue = InvalidationQueue::default();
+        queue.push(Invalidation::All);
+        self.hints.add(client, queue.clone());
+        let added = queue.clone();
+        queue.invalidations(move || self.hints.remove(&added))
+    }
+}
+
+impl Locks {
     async fn follow(
         self: Arc<Self>,
         id: ClaimId,
@@ -133,14 +143,5 @@ impl Locks {
             }
         }
         Err(unsettled())
-    }
-
-    /// Reports the claims of a client that may be gone.
-    pub(super) fn invalidations(self: &Arc<Self>, client: ClientId) -> Invalidations {
-        let queue = InvalidationQueue::default();
-        queue.push(Invalidation::All);
-        self.hints.add(client, queue.clone());
-        let (locks, added) = (self.clone(), queue.clone());
-        queue.invalidations(move || locks.hints.remove(&added))
     }
 }
