@@ -46,52 +46,44 @@ impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         // A status that comes from etcd has no source, one that reports a failure of the connection has.
         let Some(cause) = status.source().map(deepest) else {
-            let (fault, effect, next, message) = explain(status.code(), status.message());
-            let error = BackendError::because(fault, effect, message, Words(status.message().to_owned()));
-            return Failure { error, next };
+            return failure(explain(status.code(), status.message()), status.message());
         };
-        let effect = match cause.downcast_ref::<Broken>() {
-            Some(Broken { was_sent: false, .. }) => Effect::None,
+        let effect = match cause.downcast_ref::<Words>() {
+            Some(Words { was_sent: false, .. }) => Effect::None,
             _ => Effect::Unknown,
         };
-        let error = BackendError::because(Fault::Unavailable, effect, BROKEN, Words(cause.to_string()));
-        let next = Next::Leave;
-        Failure { error, next }
+        failure(elsewhere(effect, BROKEN), &cause.to_string())
     }
+}
+
+/// A failure with this meaning, and the words that it has in etcd or in the connection.
+fn failure((fault, effect, next, message): Meaning, words: &str) -> Failure {
+    let (text, was_sent) = (words.to_owned(), true);
+    let error = BackendError::because(fault, effect, message, Words { text, was_sent });
+    Failure { error, next }
 }
 
 /// The error of a watch that etcd has ended, by its reason.
 pub(crate) fn of_watch(reason: &str) -> BackendError {
-    let (fault, _, _, message) = explain(Code::Unknown, reason);
-    BackendError::because(fault, Effect::None, message, Words(reason.to_owned()))
+    let (fault, _, next, message) = explain(Code::Unknown, reason);
+    failure((fault, Effect::None, next, message), reason).error
 }
 
-/// etcd's own words, or those of the connection.
+/// Why a request failed, in the words of etcd or of the connection.
 #[derive(Debug)]
-struct Words(String);
+pub(crate) struct Words {
+    pub(crate) text: String,
+    /// Whether the request was sent.
+    pub(crate) was_sent: bool,
+}
 
 impl fmt::Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl std::error::Error for Words {}
-
-/// Why a request has no answer.
-#[derive(Debug)]
-pub(crate) struct Broken {
-    pub(crate) was_sent: bool,
-    pub(crate) words: String,
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)
-    }
-}
-
-impl std::error::Error for Broken {}
 
 /// The cause of an error that has no further cause.
 pub(crate) fn deepest<'a>(
@@ -118,7 +110,7 @@ pub(crate) fn is_database_full(error: &BackendError) -> bool {
 /// Returns whether etcd has answered with these words.
 fn says(error: &BackendError, known: &str) -> bool {
     let words = error.source().and_then(|source| source.downcast_ref::<Words>());
-    words.is_some_and(|Words(words)| words.contains(known))
+    words.is_some_and(|words| words.text.contains(known))
 }
 
 /// The meaning of an answer of etcd: fault, effect, what is next, and what to do.

@@ -5,7 +5,7 @@ pub mod client;
 mod config;
 mod error;
 mod locks;
-#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 
 pub use config::Config;

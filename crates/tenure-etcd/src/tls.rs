@@ -1,4 +1,4 @@
-//! TLS, as the settings ask for it.
+//! TLS, as the settings ask for it. `no_tls.rs` is in its place in a build without the feature `tls`.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use tenure_endpoint::{Host, Tls};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::error::no_tls;
@@ -17,8 +16,11 @@ use crate::error::no_tls;
 /// Longest wait for a member's first bytes after the handshake. etcd sends them at once; a proxy may wait for ours.
 const GREETING: Duration = Duration::from_millis(200);
 
+/// The TLS settings of all connections.
+pub(crate) use tokio_rustls::TlsConnector as Connector;
+
 /// Reads the certificates. Fails if they are invalid.
-pub(crate) fn connector(tls: &Tls) -> Result<TlsConnector, BackendError> {
+pub(crate) fn connector(tls: &Tls) -> Result<Connector, BackendError> {
     let mut config = tls.client_config()?;
     // Servers of gRPC refuse a client that does not name the protocol.
     Arc::make_mut(&mut config).alpn_protocols = vec![b"h2".to_vec()];
@@ -27,7 +29,7 @@ pub(crate) fn connector(tls: &Tls) -> Result<TlsConnector, BackendError> {
 
 /// Secures a connection.
 pub(crate) async fn secure(
-    connector: &TlsConnector,
+    connector: &Connector,
     host: &Host,
     stream: TcpStream,
 ) -> Result<BufReader<TlsStream<TcpStream>>, BackendError> {

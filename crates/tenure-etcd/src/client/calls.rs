@@ -10,13 +10,13 @@ use tenure_backend::{BackendError, Effect};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
-use super::dial::Dialer;
 use super::member::Member;
 use super::messages::*;
 use super::methods::{Message, Method, TXN};
 use super::stream::Replies;
 use crate::config::Config;
 use crate::error::{Next, invalid, unanswered};
+use crate::tls::{self, Connector};
 
 /// A client of an etcd cluster. It connects at its first call. When it and its watches are dropped, their stream ends.
 ///
@@ -29,7 +29,7 @@ use crate::error::{Next, invalid, unanswered};
 /// after [`close`](Client::close). The effect is `None` if etcd has certainly not carried out the request.
 pub struct Client {
     pub(super) config: Config,
-    pub(super) dialer: Dialer,
+    pub(super) tls: Option<Connector>,
     /// Number of hosts that were tried. The next one is at this index of the list, counted round.
     pub(super) tried: AtomicUsize,
     /// Number of attempts to connect that have ended.
@@ -58,7 +58,7 @@ impl Client {
     /// `Invalid` if the certificates cannot be used, `Unsupported` if TLS was left out of this build.
     pub fn new(config: Config) -> Result<Arc<Self>, BackendError> {
         Ok(Arc::new(Client {
-            dialer: Dialer::new(&config)?,
+            tls: config.tls.as_ref().map(tls::connector).transpose()?,
             config,
             tried: AtomicUsize::new(0),
             attempts: AtomicU64::new(0),

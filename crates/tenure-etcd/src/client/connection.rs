@@ -9,11 +9,15 @@ use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tenure_backend::BackendError;
+use tenure_endpoint::{Host, addresses};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tonic::body::Body;
 use tonic::client::GrpcService;
 
-use crate::error::{Broken, deepest};
+use crate::error::{Words, deepest, invalid, unknown_host, unreachable};
+use crate::tls::{Connector, secure};
 
 /// A ping is sent when nothing has arrived for this time. etcd closes connections that ping more often than every 5 s, or
 /// while no request and no stream is open.
@@ -31,10 +35,29 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open<S>(stream: S, origin: Uri) -> hyper::Result<Self>
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
+    /// Connects to a member. It may not answer yet.
+    pub(super) async fn dial(tls: Option<&Connector>, host: &Host) -> Result<Self, BackendError> {
+        let found = addresses(host).await;
+        let found = found.map_err(|error| unknown_host(host, &error))?;
+        let opened = TcpStream::connect(&*found).await;
+        let opened = opened.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+        let stream = opened.map_err(|error| unreachable(host, &error))?;
+        let origin = |scheme| {
+            let origin = format!("{scheme}://{host}").parse();
+            origin.map_err(|_| invalid(format!("{host} is not the name of a host")))
+        };
+        // Go's HTTP/2 takes the user from the client's certificate only if the scheme is `https`.
+        let opened = match tls {
+            Some(tls) => Self::open(secure(tls, host, stream).await?, origin("https")?).await,
+            None => Self::open(stream, origin("http")?).await,
+        };
+        opened.map_err(|error| unreachable(host, &error))
+    }
+
+    async fn open(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        origin: Uri,
+    ) -> hyper::Result<Self> {
         let opened = Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_AFTER)
@@ -49,20 +72,20 @@ impl Connection {
 
 impl GrpcService<Body> for Connection {
     type ResponseBody = Incoming;
-    type Error = Broken;
-    type Future = BoxFuture<'static, Result<Response<Incoming>, Broken>>;
+    type Error = Words;
+    type Future = BoxFuture<'static, Result<Response<Incoming>, Words>>;
 
     /// A request that is sent too late fails in `call`.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Words>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let sending = self.requests.try_send_request(request);
-        let sent = sending.map_err(|failed| Broken {
+        let sent = sending.map_err(|failed| Words {
             // The request comes back if it was not sent, because the connection had ended.
             was_sent: failed.message().is_none(),
-            words: deepest(failed.error()).to_string(),
+            text: deepest(failed.error()).to_string(),
         });
         sent.boxed()
     }

@@ -11,11 +11,11 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic_prost::ProstCodec;
 
 use super::connection::Connection;
-use super::dial::Dialer;
 use super::messages::{AuthenticateRequest, Empty};
 use super::methods::{AUTHENTICATE, Message, Method, STATUS};
 use crate::config::Config;
-use crate::error::{Failure, Next, not_greeted};
+use crate::error::{Failure, Next, no_token, not_greeted};
+use crate::tls::Connector;
 
 /// What a member gives a client that has logged in.
 pub(super) type Token = MetadataValue<Ascii>;
@@ -33,9 +33,13 @@ pub(super) struct Member {
 impl Member {
     /// Connects, and waits for a first answer: a login if there is a user, else the member's state. A member without
     /// a leader refuses both.
-    pub(super) async fn connect(dialer: &Dialer, config: &Config, host: &Host) -> Result<Self, BackendError> {
+    pub(super) async fn connect(
+        tls: Option<&Connector>,
+        config: &Config,
+        host: &Host,
+    ) -> Result<Self, BackendError> {
         let member = Member {
-            connection: dialer.open(host).await?,
+            connection: Connection::dial(tls, host).await?,
             login: config.login.clone(),
             token: Mutex::default(),
             left: AtomicBool::new(false),
@@ -99,7 +103,12 @@ impl Member {
                 .to_owned(),
         };
         *token = match self.send(&AUTHENTICATE, request, None).await {
-            Ok(answer) => Some(sensitive(&answer.token)?),
+            Ok(answer) => {
+                let mut token: Token = answer.token.parse().map_err(|_| no_token())?;
+                // HTTP/2 then does not keep it in its table of headers, and `Debug` omits it.
+                token.set_sensitive(true);
+                Some(token)
+            }
             // Without authentication, every client may do everything.
             Err(refused) if refused.is_without_users() => None,
             Err(refused) => return Err(refused),
@@ -138,12 +147,4 @@ pub(super) fn carry<T>(message: T, token: Option<&Token>) -> Request<T> {
         metadata.insert("token", token.clone());
     }
     request
-}
-
-/// A token that `Debug` omits, and that HTTP/2 does not keep in its table of headers.
-fn sensitive(token: &str) -> Result<Token, BackendError> {
-    let token = token.parse::<Token>();
-    let mut token = token.map_err(|_| crate::error::no_token())?;
-    token.set_sensitive(true);
-    Ok(token)
 }

@@ -38,7 +38,7 @@ impl Client {
         let mut failed: Option<BackendError> = None;
         for _ in hosts {
             let host = &hosts[self.tried.fetch_add(1, Ordering::Relaxed) % hosts.len()];
-            let opened = timeout(limit, Member::connect(&self.dialer, &self.config, host)).await;
+            let opened = timeout(limit, Member::connect(self.tls.as_ref(), &self.config, host)).await;
             match opened.unwrap_or_else(|_| Err(not_connected(host, limit))) {
                 Ok(member) => return Ok(member),
                 // A wrong password would be refused everywhere, and repeating it may lock the user out.

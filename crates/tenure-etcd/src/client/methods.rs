@@ -41,7 +41,7 @@ pub const DELETE_RANGE: Method<DeleteRangeRequest, DeleteRangeResponse> =
 pub(super) const TXN: Method<TxnRequest, TxnResponse> = Method::at("/etcdserverpb.KV/Txn");
 
 /// Creates a lease.
-pub const GRANT: Method<LeaseGrantRequest, LeaseGrantResponse> = Method::at("/etcdserverpb.Lease/LeaseGrant");
+pub const GRANT: Method<LeaseGrantRequest, LeaseReply> = Method::at("/etcdserverpb.Lease/LeaseGrant");
 
 /// Ends a lease and deletes its keys.
 pub const REVOKE: Method<LeaseId, Written> = Method::at("/etcdserverpb.Lease/LeaseRevoke");
@@ -50,8 +50,7 @@ pub const REVOKE: Method<LeaseId, Written> = Method::at("/etcdserverpb.Lease/Lea
 ///
 /// The member answers in the order of the requests, so one request that hangs delays all that follow it. A follower may hang for
 /// seconds when the leader is paused: [leave](super::Replies::leave) it then, and open a stream at another member.
-pub const KEEP_ALIVE: Method<LeaseId, LeaseKeepAliveResponse> =
-    Method::at("/etcdserverpb.Lease/LeaseKeepAlive");
+pub const KEEP_ALIVE: Method<LeaseId, LeaseReply> = Method::at("/etcdserverpb.Lease/LeaseKeepAlive");
 
 /// The stream of all watches of a client.
 pub(super) const WATCH: Method<WatchRequest, WatchResponse> = Method::at("/etcdserverpb.Watch/Watch");

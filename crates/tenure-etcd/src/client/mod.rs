@@ -2,7 +2,6 @@
 
 mod calls;
 mod connection;
-mod dial;
 mod member;
 mod members;
 mod messages;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::names;
 use super::requests::put;
 use crate::client::{
-    Client, GRANT, KEEP_ALIVE, LeaseGrantRequest, LeaseId, LeaseKeepAliveResponse, Replies, ResponseHeader,
+    Client, GRANT, KEEP_ALIVE, LeaseGrantRequest, LeaseId, LeaseReply, Replies, ResponseHeader,
 };
 use crate::error::{ended, unanswered};
 
@@ -118,7 +118,7 @@ impl Lease {
         (self.client, self.ttl) == (client, ttl) && has_room && state.locks.insert(key.clone())
     }
 
-    fn answered(&self, reply: &LeaseKeepAliveResponse, sent: Instant) {
+    fn answered(&self, reply: &LeaseReply, sent: Instant) {
         if reply.ttl <= 0 {
             return self.end();
         }
@@ -128,7 +128,7 @@ impl Lease {
 }
 
 /// A stream of keep-alives: its requests, and its replies in the same order.
-type KeepAlives = (mpsc::UnboundedSender<LeaseId>, Replies<LeaseKeepAliveResponse>);
+type KeepAlives = (mpsc::UnboundedSender<LeaseId>, Replies<LeaseReply>);
 
 /// The leases of a store.
 pub(super) struct Leases {

@@ -10,14 +10,6 @@ messages! {
         ttl: i64 [int64, tag = "1"],
     }
 
-    /// The reply to a [`LeaseGrantRequest`].
-    LeaseGrantResponse {
-        /// State of the cluster.
-        header: ResponseHeader [message, required, tag = "1"],
-        /// The lease's ID.
-        id: i64 [int64, tag = "2"],
-    }
-
     /// A request to prolong a lease to its full length, or to end it and delete its keys.
     #[derive(Copy)]
     LeaseId {
@@ -25,9 +17,9 @@ messages! {
         id: i64 [int64, tag = "1"],
     }
 
-    /// The reply to a request to prolong a lease.
+    /// The reply to a request for a lease, or to prolong one.
     #[derive(Copy)]
-    LeaseKeepAliveResponse {
+    LeaseReply {
         /// State of the cluster, as the member that was asked knew it before the lease was prolonged.
         header: ResponseHeader [message, required, tag = "1"],
         /// The lease's ID.
