@@ -34,8 +34,7 @@ pub const RANGE: Method<RangeRequest, RangeResponse> = Method::at("/etcdserverpb
 pub const PUT: Method<PutRequest, Written> = Method::at("/etcdserverpb.KV/Put");
 
 /// Deletes a key.
-pub const DELETE_RANGE: Method<DeleteRangeRequest, DeleteRangeResponse> =
-    Method::at("/etcdserverpb.KV/DeleteRange");
+pub const DELETE_RANGE: Method<DeleteRangeRequest, Written> = Method::at("/etcdserverpb.KV/DeleteRange");
 
 /// Carries out a transaction. [`Client::txn`](super::Client::txn) refuses those that prove nothing.
 pub(super) const TXN: Method<TxnRequest, TxnResponse> = Method::at("/etcdserverpb.KV/Txn");

@@ -79,7 +79,7 @@ impl Contenders for Locks {
                 .await
         };
         let next = put(bell, (epoch + 1).to_string(), None);
-        let reply = match send(vec![delete(key), next]).await {
+        let reply = match send(vec![read(key), delete(key), next]).await {
             Err(error) if is_database_full(&error) => {
                 send(vec![delete(key)]).await?;
                 return Err(error);
@@ -88,7 +88,7 @@ impl Contenders for Locks {
         };
         if reply.succeeded {
             lease.set_epoch(epoch + 1);
-            return Ok(reply.has_deleted());
+            return Ok(reply.first(0).is_some());
         }
         // Another withdrawal has begun a new epoch, or the bell is gone.
         lease.set_epoch(reply.first(0).map_or(epoch, read_epoch));

@@ -112,13 +112,6 @@ messages! {
         /// The key.
         key: Vec<u8> [bytes = "vec", tag = "1"],
     }
-
-    /// The reply to a [`DeleteRangeRequest`].
-    #[derive(Copy)]
-    DeleteRangeResponse {
-        /// Number of keys that were deleted.
-        deleted: i64 [int64, tag = "2"],
-    }
 }
 
 /// What a [`Compare`] compares the key's property with.
@@ -196,12 +189,10 @@ messages! {
         op: Option<Op> [oneof = "Op", tags = "1, 2, 3"],
     }
 
-    /// The reply to an [`Op`]. A write has none of the fields.
+    /// The reply to an [`Op`].
     ResponseOp {
-        /// The reply to a read.
+        /// The reply to a read; `None` for other operations.
         range: Option<RangeResponse> [message, optional, tag = "1"],
-        /// The reply to a deletion.
-        delete: Option<DeleteRangeResponse> [message, optional, tag = "3"],
     }
 
     /// A transaction: one of two lists of operations, chosen by conditions, in one step of the store.
@@ -235,12 +226,6 @@ impl TxnResponse {
     pub fn take_last(&mut self) -> Vec<KeyValue> {
         let last = self.responses.pop().and_then(|reply| reply.range);
         last.unwrap_or_default().kvs
-    }
-
-    /// Returns whether an operation has deleted a key.
-    pub fn has_deleted(&self) -> bool {
-        let mut deletions = self.responses.iter().filter_map(|reply| reply.delete);
-        deletions.any(|delete| delete.deleted > 0)
     }
 }
 
