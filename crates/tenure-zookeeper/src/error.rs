@@ -51,6 +51,14 @@ pub fn code(error: &BackendError) -> Option<Code> {
     error.source()?.downcast_ref::<Code>().copied()
 }
 
+/// The result of a request, or `None` if its node does not exist.
+pub(crate) fn found<T>(result: Result<T, BackendError>) -> Result<Option<T>, BackendError> {
+    match result {
+        Err(error) if code(&error) == Some(Code::NO_NODE) => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// The cause of errors after the end of a session.
 #[derive(Debug)]
 struct SessionEnded;

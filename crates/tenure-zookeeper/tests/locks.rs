@@ -29,7 +29,7 @@ const PERMITS: Mode = Mode::Permits {
 async fn foreign(raw: &Client, case: &Case, name: &str) -> String {
     let folder = case.path(name);
     // Fails if it exists.
-    let _ = raw.create_container(&folder, Acl::Open).await;
+    let _ = raw.create(&folder, b"", NodeMode::Container, Acl::Open).await;
     let path = format!("{folder}/_c_4f7c5c5e-0000-4000-8000-000000000000-lock-");
     let created = raw.create(&path, b"127.0.0.1", NodeMode::EphemeralSequential, Acl::Open);
     created.await.expect("a node").path
@@ -104,7 +104,7 @@ async fn kazoos_contenders_exclude_ours() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
     let (client, raw) = (fixture.client().await, case.raw().await);
-    raw.create_container(&case.path("k"), Acl::Open)
+    raw.create(&case.path("k"), b"", NodeMode::Container, Acl::Open)
         .await
         .expect("a node");
     let path = case.path("k/4f7c5c5e000040008000000000000000__lock__");

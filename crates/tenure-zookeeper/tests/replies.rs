@@ -12,7 +12,7 @@ use tenure_backend::{AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, 
 use tenure_servers::Way;
 use tenure_testkit::suite::Fixture;
 use tenure_zookeeper::ZookeeperStore;
-use tenure_zookeeper::client::{Acl, Event};
+use tenure_zookeeper::client::{Acl, Event, Mode as NodeMode};
 
 /// Time limit for what a test waits for.
 const SOON: Duration = Duration::from_secs(10);
@@ -58,7 +58,9 @@ async fn a_lost_reply_to_a_take_is_found_by_the_next_poll() {
 async fn a_bell_whose_create_was_not_answered_is_found() {
     let case = shared().await;
     let (proxy, raw) = (case.proxy().await, case.raw().await);
-    let bells = raw.create_container(&case.path("%tenure"), Acl::Open).await;
+    let bells = raw
+        .create(&case.path("%tenure"), b"", NodeMode::Container, Acl::Open)
+        .await;
     bells.expect("a node");
     proxy.cut_after(Way::ToClient, 42);
     let store = ZookeeperStore::open(config(&case.through(&proxy).url())).await;

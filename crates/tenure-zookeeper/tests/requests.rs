@@ -79,11 +79,11 @@ async fn refusals_have_codes_and_no_effect() {
     assert_eq!(refusal(client.get_data("/none").await), Code::NO_NODE);
     assert_eq!(refusal(client.get_children("/none").await), Code::NO_NODE);
     assert_eq!(
-        refusal(client.create_container("/a/own/b", Acl::Open).await),
+        refusal(create(&client, "/a/own/b", Mode::Container).await),
         Code::NO_CHILDREN_FOR_EPHEMERALS
     );
     assert_eq!(
-        refusal(client.create_container("/a", Acl::Open).await),
+        refusal(create(&client, "/a", Mode::Container).await),
         Code::NODE_EXISTS
     );
     let too_large = client.set_data("/a", &vec![0; 0xf_ffff], None).await;
@@ -102,7 +102,7 @@ async fn a_container_may_have_ephemeral_children() {
     let Some(server) = start() else { return };
     let client = client(&server.url()).await;
     let container = client
-        .create_container("/c", Acl::Open)
+        .create("/c", b"", Mode::Container, Acl::Open)
         .await
         .expect("a container");
     let stat = client.exists("/c").await.expect("a reply").expect("a node");

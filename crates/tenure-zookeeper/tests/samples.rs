@@ -23,7 +23,7 @@ async fn load(sample: &str, case: &Case) -> Client {
         let path = case.path(node);
         for (at, _) in path.match_indices('/').skip(1) {
             // Fails if it exists.
-            let _ = raw.create_container(&path[..at], Acl::Open).await;
+            let _ = raw.create(&path[..at], b"", NodeMode::Container, Acl::Open).await;
         }
         let data = data.trim_start().as_bytes();
         raw.create(&path, data, NodeMode::Ephemeral, Acl::Open)

@@ -62,7 +62,8 @@ impl Key {
                 .create(&path, b"", Mode::EphemeralSequential, Acl::Open);
             match created.await {
                 Err(error) if code(&error) == Some(Code::NO_NODE) => {
-                    match self.client.create_container(&self.folder, Acl::Open).await {
+                    let folder = self.client.create(&self.folder, b"", Mode::Container, Acl::Open);
+                    match folder.await {
                         Err(error) if code(&error) != Some(Code::NODE_EXISTS) => return Err(error.into()),
                         _ => {}
                     }

@@ -6,21 +6,22 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::BackendError;
+use tenure_backend::{BackendError, Effect};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::connect::{Connector, Failure, Identity};
-use super::jute::Read;
+use super::connect::{Connector, Failure};
+use super::jute::{Read, Reader, Writer};
 use super::messages::*;
-use super::order::{Order, Progress, Reply, effect};
+use super::order::{Order, Reply};
 use super::session::{Driver, SessionInfo, State};
 use super::watch::{Registration, Registry, Subject, Watch};
 use crate::config::Config;
-use crate::error::{Code, malformed, refused, session_ended, too_large, unanswered, unsent};
+use crate::error::{Code, code, found, refused, session_ended, too_large, unanswered, unsent};
 
 /// The greatest length of a message to a server: ZooKeeper's own `jute.maxbuffer`. It closes the connection of a client
 /// that sends a longer one.
@@ -57,27 +58,15 @@ impl Client {
     pub async fn connect(config: Config, session_timeout: Duration) -> Result<Self, BackendError> {
         let command_timeout = config.command_timeout;
         let mut connector = Connector::new(config, session_timeout)?;
-        let mut identity = Identity {
-            id: 0,
-            password: vec![0; 16],
-            // No server has granted one yet, so it limits no connect.
-            timeout: Duration::MAX,
-            last_zxid: 0,
-        };
-        let mut left = connector.hosts();
-        let (server, connection) = loop {
-            left -= 1;
-            match connector.try_next(&mut identity).await {
-                Ok(opened) => break opened,
-                Err(Failure::Host(_)) if left > 0 => {}
-                Err(Failure::Host(error) | Failure::Session(error)) => return Err(error),
-            }
+        let (server, connection) = match connector.round().await {
+            Ok(opened) => opened,
+            Err(Failure::Host(error) | Failure::Session(error)) => return Err(error),
         };
         let (orders, ordered) = mpsc::channel(ORDERS);
         let (alive, is_alive) = mpsc::channel(1);
         let info = watch::Sender::new(SessionInfo {
-            id: identity.id,
-            timeout: identity.timeout,
+            id: connector.id,
+            timeout: connector.timeout,
             server,
             state: State::Connected,
         });
@@ -89,7 +78,6 @@ impl Client {
         };
         let driver = Driver {
             connector,
-            identity,
             orders: ordered,
             info,
             registry: Registry::default(),
@@ -114,19 +102,13 @@ impl Client {
         mode: Mode,
         acl: Acl,
     ) -> Result<Created, BackendError> {
-        let body = create(path, data, mode, acl);
-        let reply = self.ask(opcode::CREATE_2, body, true, None).await?;
-        created(&reply)
-    }
-
-    /// Creates a node that ZooKeeper deletes some time after its last child.
-    ///
-    /// # Errors
-    /// As [`create`](Client::create).
-    pub async fn create_container(&self, path: &str, acl: Acl) -> Result<Created, BackendError> {
-        let body = create_container(path, acl);
-        let reply = self.ask(opcode::CREATE_CONTAINER, body, true, None).await?;
-        created(&reply)
+        let op = Op::Create(path.to_owned(), data.to_owned(), mode, acl);
+        let reply = self.send(&op).await?;
+        // The number of the change in the header is that of the creation.
+        Ok(Created {
+            path: reply.read(|reader| reader.text())?,
+            czxid: reply.zxid,
+        })
     }
 
     /// Deletes a node if it has the version; `None` stands for any.
@@ -134,8 +116,7 @@ impl Client {
     /// # Errors
     /// As [`Client`] says. Codes: `NO_NODE`, `BAD_VERSION`, `NOT_EMPTY`.
     pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), BackendError> {
-        let body = delete(path, version);
-        self.ask(opcode::DELETE, body, true, None).await.map(drop)
+        self.send(&Op::Delete(path.to_owned(), version)).await.map(drop)
     }
 
     /// Returns what ZooKeeper knows of a node, or `None` if it does not exist.
@@ -143,10 +124,7 @@ impl Client {
     /// # Errors
     /// As [`Client`] says.
     pub async fn exists(&self, path: &str) -> Result<Option<Stat>, BackendError> {
-        let reply = self
-            .call(opcode::EXISTS, watched(path, false), false, None)
-            .await?;
-        stat_if_present(&reply)
+        found(self.look(opcode::EXISTS, path, None, Stat::read).await)
     }
 
     /// As [`exists`](Client::exists), and watches the node, also if it does not exist: until it is created, deleted or
@@ -155,10 +133,9 @@ impl Client {
     /// # Errors
     /// As [`Client`] says.
     pub async fn exists_watched(&self, path: &str) -> Result<(Option<Stat>, Watch), BackendError> {
-        let (registration, watch) = register(Subject::Node, path);
-        let body = watched(path, true);
-        let reply = self.call(opcode::EXISTS, body, false, Some(registration)).await?;
-        Ok((stat_if_present(&reply)?, watch))
+        let (registration, watch) = Registration::new(Subject::Node, path);
+        let stat = self.look(opcode::EXISTS, path, Some(registration), Stat::read);
+        Ok((found(stat.await)?, watch))
     }
 
     /// Reads the data of a node.
@@ -166,8 +143,7 @@ impl Client {
     /// # Errors
     /// As [`Client`] says. Code: `NO_NODE`.
     pub async fn get_data(&self, path: &str) -> Result<(Vec<u8>, Stat), BackendError> {
-        let body = watched(path, false);
-        read(&self.ask(opcode::GET_DATA, body, false, None).await?, data)
+        self.look(opcode::GET_DATA, path, None, data).await
     }
 
     /// As [`get_data`](Client::get_data), and watches the node until it is deleted or its data are replaced. A call that
@@ -176,12 +152,9 @@ impl Client {
     /// # Errors
     /// As [`get_data`](Client::get_data).
     pub async fn get_data_watched(&self, path: &str) -> Result<(Vec<u8>, Stat, Watch), BackendError> {
-        let (registration, watch) = register(Subject::Node, path);
-        let body = watched(path, true);
-        let reply = self
-            .ask(opcode::GET_DATA, body, false, Some(registration))
-            .await?;
-        read(&reply, data).map(|(data, stat)| (data, stat, watch))
+        let (registration, watch) = Registration::new(Subject::Node, path);
+        let read = self.look(opcode::GET_DATA, path, Some(registration), data);
+        read.await.map(|(data, stat)| (data, stat, watch))
     }
 
     /// Returns the names of a node's children, in no order.
@@ -189,11 +162,7 @@ impl Client {
     /// # Errors
     /// As [`get_data`](Client::get_data).
     pub async fn get_children(&self, path: &str) -> Result<(Vec<String>, Stat), BackendError> {
-        let body = watched(path, false);
-        read(
-            &self.ask(opcode::GET_CHILDREN, body, false, None).await?,
-            children,
-        )
+        self.look(opcode::GET_CHILDREN, path, None, children).await
     }
 
     /// As [`get_children`](Client::get_children), and watches the node until it is deleted, or a child is created or
@@ -202,12 +171,9 @@ impl Client {
     /// # Errors
     /// As [`get_data`](Client::get_data).
     pub async fn get_children_watched(&self, path: &str) -> Result<(Vec<String>, Stat, Watch), BackendError> {
-        let (registration, watch) = register(Subject::Children, path);
-        let body = watched(path, true);
-        let reply = self
-            .ask(opcode::GET_CHILDREN, body, false, Some(registration))
-            .await?;
-        read(&reply, children).map(|(children, stat)| (children, stat, watch))
+        let (registration, watch) = Registration::new(Subject::Children, path);
+        let read = self.look(opcode::GET_CHILDREN, path, Some(registration), children);
+        read.await.map(|(children, stat)| (children, stat, watch))
     }
 
     /// Replaces the data of a node if it has the version; `None` stands for any.
@@ -220,8 +186,8 @@ impl Client {
         data: &[u8],
         version: Option<i32>,
     ) -> Result<Stat, BackendError> {
-        let body = set_data(path, data, version);
-        read(&self.ask(opcode::SET_DATA, body, true, None).await?, stat)
+        let op = Op::SetData(path.to_owned(), data.to_owned(), version);
+        self.send(&op).await?.read(Stat::read)
     }
 
     /// Waits until the server of this client has all changes that the leader has proposed. Reads that are sent later
@@ -230,19 +196,39 @@ impl Client {
     /// # Errors
     /// As [`Client`] says.
     pub async fn sync(&self, at: &str) -> Result<(), BackendError> {
-        let reply = self.ask(opcode::SYNC, path(at), false, None).await?;
-        read(&reply, text).map(drop)
+        let body = Writer::default().text(at).into_bytes();
+        let reply = self.ask(opcode::SYNC, body, Effect::None, None).await?;
+        reply.read(|reader| reader.text()).map(drop)
     }
 
     /// Carries out all operations, or none of them. The leader decides, so a transaction of checks alone shows the
-    /// newest state.
+    /// newest state. A single change is sent as a request of its own, which costs ZooKeeper less.
     ///
     /// # Errors
     /// As [`Client`] says. An operation that fails is no error, but an [`Outcome::Refused`].
     pub async fn multi(&self, ops: &[Op]) -> Result<Outcome, BackendError> {
-        let changes = ops.iter().any(|op| !matches!(op, Op::Check(..)));
-        let reply = self.ask(opcode::MULTI, multi(ops), changes, None).await?;
-        outcome(reply.zxid, &reply.body).map_err(|_| malformed(reply.effect))
+        if let [op] = ops
+            && !matches!(op, Op::Check(..))
+        {
+            return match self.send(op).await {
+                Ok(reply) => Ok(Outcome::Done {
+                    zxid: reply.zxid,
+                    results: vec![reply.read(|reader| Done::read(op.opcode(), reader))?],
+                }),
+                Err(error) => match code(&error) {
+                    Some(code) if error.effect() == Effect::None && !error.is_transient() => {
+                        Ok(Outcome::Refused { index: 0, code })
+                    }
+                    _ => Err(error),
+                },
+            };
+        }
+        let effect = match ops.iter().all(|op| matches!(op, Op::Check(..))) {
+            true => Effect::None,
+            false => Effect::Unknown,
+        };
+        let reply = self.ask(opcode::MULTI, multi(ops), effect, None).await?;
+        reply.read(|reader| outcome(reply.zxid, reader))
     }
 
     /// Ends the session. ZooKeeper deletes its ephemeral nodes. All clones of this client fail from now on.
@@ -250,45 +236,49 @@ impl Client {
     /// # Errors
     /// As [`Client`] says. The session then ends after its timeout, if it has not ended.
     pub async fn close(&self) -> Result<(), BackendError> {
-        let closed = self.ask(opcode::CLOSE_SESSION, Vec::new(), true, None).await;
+        let closed = self.ask(opcode::CLOSE_SESSION, Vec::new(), Effect::Unknown, None);
+        let closed = closed.await;
         self.alive.lock().take();
         closed.map(drop)
     }
 
-    /// Sends a request. Fails if ZooKeeper refuses it.
+    /// Sends a change.
+    async fn send(&self, op: &Op) -> Result<Reply, BackendError> {
+        let body = op.write(Writer::default()).into_bytes();
+        self.ask(op.opcode(), body, Effect::Unknown, None).await
+    }
+
+    /// Reads a node.
+    async fn look<T>(
+        &self,
+        opcode: i32,
+        path: &str,
+        watch: Option<Registration>,
+        decode: fn(&mut Reader<'_>) -> Read<T>,
+    ) -> Result<T, BackendError> {
+        let body = Writer::default().text(path).bool(watch.is_some()).into_bytes();
+        self.ask(opcode, body, Effect::None, watch).await?.read(decode)
+    }
+
+    /// Sends a request. Fails if ZooKeeper refuses it. Without a reply it has this effect.
     async fn ask(
         &self,
         opcode: i32,
         body: Vec<u8>,
-        changes: bool,
-        watch: Option<Registration>,
-    ) -> Result<Reply, BackendError> {
-        let reply = self.call(opcode, body, changes, watch).await?;
-        match reply.code {
-            Code(0) => Ok(reply),
-            code => Err(refused(code)),
-        }
-    }
-
-    /// Sends a request, and returns the reply, which may be a refusal.
-    async fn call(
-        &self,
-        opcode: i32,
-        body: Vec<u8>,
-        changes: bool,
+        effect: Effect,
         watch: Option<Registration>,
     ) -> Result<Reply, BackendError> {
         if body.len() > MAX_REQUEST - request(0, opcode, &[]).len() {
             return Err(too_large(MAX_REQUEST));
         }
         let (reply, answer) = oneshot::channel();
-        let progress = Arc::new(Progress::default());
+        let is_settled = Arc::new(AtomicBool::default());
         let order = Order {
             opcode,
             body,
-            changes,
+            effect,
             watch,
-            progress: progress.clone(),
+            is_settled: is_settled.clone(),
             reply,
         };
         let answered = async {
@@ -297,42 +287,15 @@ impl Client {
             answer.await.ok()
         };
         let answered = timeout(self.command_timeout, answered).await;
+        // Otherwise the request may have been sent.
+        let was_withdrawn = || !is_settled.swap(true, Ordering::AcqRel);
         match answered {
+            Ok(Some(Ok(reply))) if reply.code != Code(0) => Err(refused(reply.code)),
             Ok(Some(reply)) => reply,
-            _ if progress.withdraw() => match answered {
-                Ok(_) => Err(session_ended(effect(false))),
-                Err(_) => Err(unsent(self.command_timeout)),
-            },
-            Ok(None) => Err(session_ended(effect(changes))),
-            Err(_) => Err(unanswered(self.command_timeout, effect(changes))),
+            Ok(None) if was_withdrawn() => Err(session_ended(Effect::None)),
+            Ok(None) => Err(session_ended(effect)),
+            Err(_) if was_withdrawn() => Err(unsent(self.command_timeout)),
+            Err(_) => Err(unanswered(self.command_timeout, effect)),
         }
-    }
-}
-
-fn register(subject: Subject, path: &str) -> (Registration, Watch) {
-    let (waiter, watch) = Watch::new();
-    let registration = Registration {
-        subject,
-        path: path.to_owned(),
-        waiter,
-    };
-    (registration, watch)
-}
-
-fn read<T>(reply: &Reply, decode: fn(&[u8]) -> Read<T>) -> Result<T, BackendError> {
-    decode(&reply.body).map_err(|_| malformed(reply.effect))
-}
-
-/// The number of the change in the header is that of the creation.
-fn created(reply: &Reply) -> Result<Created, BackendError> {
-    let (path, czxid) = (read(reply, text)?, reply.zxid);
-    Ok(Created { path, czxid })
-}
-
-fn stat_if_present(reply: &Reply) -> Result<Option<Stat>, BackendError> {
-    match reply.code {
-        Code(0) => read(reply, stat).map(Some),
-        Code::NO_NODE => Ok(None),
-        code => Err(refused(code)),
     }
 }

@@ -15,17 +15,6 @@ use crate::error::{
     unreachable,
 };
 
-/// What a session needs to go on with another connection. It is not printed: the password takes the session over.
-pub(super) struct Identity {
-    /// 0 before the first connect.
-    pub(super) id: i64,
-    pub(super) password: Vec<u8>,
-    /// Time without a sign of life after which ZooKeeper ends the session.
-    pub(super) timeout: Duration,
-    /// Number of the newest change that the client has seen.
-    pub(super) last_zxid: i64,
-}
-
 /// A connection on which the session goes on.
 pub(super) struct Connection {
     pub(super) reader: FrameReader,
@@ -46,12 +35,20 @@ impl From<BackendError> for Failure {
     }
 }
 
-/// Opens connections, all with the same settings.
+/// Opens connections, all with the same settings and for the same session. It is not printed: the password takes the session
+/// over.
 pub(super) struct Connector {
     config: Config,
     /// The session timeout to ask for.
     asked: Duration,
     next_host: usize,
+    /// The number of the session; 0 before the first connect.
+    pub(super) id: i64,
+    password: Vec<u8>,
+    /// Time without a sign of life after which ZooKeeper ends the session. Before a server has granted one, it limits no connect.
+    pub(super) timeout: Duration,
+    /// Number of the newest change that the client has seen.
+    pub(super) last_zxid: i64,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
@@ -74,45 +71,53 @@ impl Connector {
             config,
             asked,
             next_host: 0,
+            id: 0,
+            password: vec![0; 16],
+            timeout: Duration::MAX,
+            last_zxid: 0,
         })
     }
 
-    /// The number of hosts, which is at least 1.
-    pub(super) fn hosts(&self) -> usize {
-        self.config.hosts.len()
+    /// Tries each host once, until one serves the session. Returns its name with the connection.
+    pub(super) async fn round(&mut self) -> Result<(String, Connection), Failure> {
+        let mut left = self.config.hosts.len();
+        loop {
+            left -= 1;
+            match self.try_next().await {
+                Err(Failure::Host(_)) if left > 0 => {}
+                ended => return ended,
+            }
+        }
     }
 
-    /// Tries the next host. Returns its name with the connection.
-    pub(super) async fn try_next(
-        &mut self,
-        identity: &mut Identity,
-    ) -> Result<(String, Connection), Failure> {
+    async fn try_next(&mut self) -> Result<(String, Connection), Failure> {
+        let hosts = self.config.hosts.len();
         let host = self.config.hosts[self.next_host].clone();
-        self.next_host = (self.next_host + 1) % self.hosts();
-        let round = self.config.connect_timeout.min(identity.timeout);
-        let limit = round / u32::try_from(self.hosts()).unwrap_or(u32::MAX);
-        let opened = timeout(limit, self.open(&host, identity)).await;
+        self.next_host = (self.next_host + 1) % hosts;
+        let round = self.config.connect_timeout.min(self.timeout);
+        let limit = round / u32::try_from(hosts).unwrap_or(u32::MAX);
+        let opened = timeout(limit, self.open(&host)).await;
         let opened = opened.unwrap_or_else(|_| Err(not_connected(&host, limit).into()))?;
         Ok((host.to_string(), opened))
     }
 
-    async fn open(&self, host: &Host, identity: &mut Identity) -> Result<Connection, Failure> {
+    async fn open(&mut self, host: &Host) -> Result<Connection, Failure> {
         let (reader, writer) = frames(self.dial(host).await?);
         let mut connection = Connection { reader, writer };
         let is_secure = self.config.tls.is_some();
         let timeout_ms = i32::try_from(self.asked.as_millis()).unwrap_or(i32::MAX);
-        let message = connect(identity.last_zxid, timeout_ms, identity.id, &identity.password);
+        let message = connect(self.last_zxid, timeout_ms, self.id, &self.password);
         let answer = connection.exchange(&message).await;
         let answer = answer.map_err(|error| not_greeted(host, is_secure, &error))?;
         let answer = ConnectReply::read(&answer);
         let reply = answer.map_err(|_| not_greeted(host, is_secure, &"it sends something else"))?;
-        let is_other = identity.id != 0 && reply.session != identity.id;
+        let is_other = self.id != 0 && reply.session != self.id;
         if reply.timeout_ms <= 0 || reply.session == 0 || is_other {
             return Err(Failure::Session(session_ended(Effect::None)));
         }
-        identity.id = reply.session;
-        identity.password = reply.password;
-        identity.timeout = Duration::from_millis(reply.timeout_ms.unsigned_abs().into());
+        self.id = reply.session;
+        self.password = reply.password;
+        self.timeout = Duration::from_millis(reply.timeout_ms.unsigned_abs().into());
         self.log_in(&mut connection).await?;
         Ok(connection)
     }

@@ -1,13 +1,14 @@
 //! Requests and replies on one connection, as a state machine: messages and time in, messages and a deadline out.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::frames::FrameWriter;
 use super::messages::{ReplyHeader, event, opcode, request, xid};
-use super::order::{Order, Reply, effect};
+use super::order::{Order, Reply};
 use super::watch::{Registry, Subject};
 use crate::error::{Code, broken};
 
@@ -36,14 +37,8 @@ pub(super) struct Exchange {
     pinged: Option<Instant>,
     /// Whether the server has answered anything.
     pub(super) is_proven: bool,
-}
-
-/// What a message means for the connection.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    GoOn,
-    /// The server has closed the session, as the client asked.
-    Closed,
+    /// Whether the server has closed the session, as the client asked.
+    pub(super) is_closed: bool,
 }
 
 impl Exchange {
@@ -57,17 +52,18 @@ impl Exchange {
             last_received: now,
             pinged: None,
             is_proven: false,
+            is_closed: false,
         }
     }
 
     /// Whether another request can be sent.
     pub(super) fn has_room(&self) -> bool {
-        self.in_flight.len() < MAX_IN_FLIGHT && self.writer.pending() < MAX_PENDING
+        self.in_flight.len() < MAX_IN_FLIGHT && self.writer.pending.len() < MAX_PENDING
     }
 
     /// Sends a request, unless its caller has given up.
     pub(super) fn send(&mut self, order: Order, now: Instant) {
-        if order.reply.is_closed() || !order.progress.send() {
+        if order.reply.is_closed() || order.is_settled.swap(true, Ordering::AcqRel) {
             return;
         }
         self.last_xid = self.last_xid.checked_add(1).unwrap_or(1);
@@ -84,7 +80,7 @@ impl Exchange {
         registry: &mut Registry,
         last_zxid: &mut i64,
         now: Instant,
-    ) -> Result<Next, &'static str> {
+    ) -> Result<(), &'static str> {
         const STRANGE: &str = "the server sent a message that nobody asked for";
         let (header, body) = ReplyHeader::read(message).map_err(|_| STRANGE)?;
         self.last_received = now;
@@ -98,11 +94,11 @@ impl Exchange {
             }
             _ => return self.reply(header, body, registry).ok_or(STRANGE),
         }
-        Ok(Next::GoOn)
+        Ok(())
     }
 
     /// Gives a reply to its caller. Returns `None` if it is not the reply to the oldest request.
-    fn reply(&mut self, header: ReplyHeader, body: &[u8], registry: &mut Registry) -> Option<Next> {
+    fn reply(&mut self, header: ReplyHeader, body: &[u8], registry: &mut Registry) -> Option<()> {
         self.in_flight.front().filter(|(xid, ..)| *xid == header.xid)?;
         let (.., order) = self.in_flight.pop_front()?;
         let leaves_watch = match header.code {
@@ -113,19 +109,19 @@ impl Exchange {
         };
         // Before the next message is read: it may be the event.
         if let Some(watch) = order.watch.filter(|_| leaves_watch) {
-            debug_assert!(header.code == Code(0) || watch.subject == Subject::Node);
+            debug_assert!(header.code == Code(0) || watch.on.0 == Subject::Node);
             registry.insert(watch);
         }
-        let is_closed = order.opcode == opcode::CLOSE_SESSION && header.code == Code(0);
+        self.is_closed = order.opcode == opcode::CLOSE_SESSION && header.code == Code(0);
         let reply = Reply {
             zxid: header.zxid,
             code: header.code,
             body: body.to_vec(),
-            effect: effect(order.changes),
+            effect: order.effect,
         };
         // Fails if the caller has given up.
         let _ = order.reply.send(Ok(reply));
-        Some(if is_closed { Next::Closed } else { Next::GoOn })
+        Some(())
     }
 
     /// The time at which `tick` has something to do.
@@ -165,7 +161,7 @@ impl Exchange {
     /// Ends the requests under way, whose replies are lost.
     pub(super) fn fail(self, cause: &str) {
         for (.., order) in self.in_flight {
-            let lost = broken(effect(order.changes), cause);
+            let lost = broken(order.effect, cause);
             // Fails if the caller has given up.
             let _ = order.reply.send(Err(lost));
         }

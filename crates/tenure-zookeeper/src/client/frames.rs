@@ -1,5 +1,6 @@
 //! Messages on a connection, each after its length. Reading and writing can be interrupted at any time, and go on later.
 
+use std::collections::VecDeque;
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
@@ -25,8 +26,7 @@ pub(super) fn frames(stream: Box<dyn Stream>) -> (FrameReader, FrameWriter) {
     };
     let writer = FrameWriter {
         to,
-        pending: Vec::new(),
-        written: 0,
+        pending: VecDeque::new(),
         needs_flush: false,
     };
     (reader, writer)
@@ -74,9 +74,8 @@ fn complete(received: &[u8]) -> io::Result<Option<usize>> {
 /// Writes messages.
 pub(super) struct FrameWriter {
     to: WriteHalf<Box<dyn Stream>>,
-    pending: Vec<u8>,
-    /// The number of bytes at the start of `pending` that were written.
-    written: usize,
+    /// The bytes that were not written yet.
+    pub(super) pending: VecDeque<u8>,
     /// Whether a layer below may still keep bytes back.
     needs_flush: bool,
 }
@@ -89,33 +88,22 @@ impl FrameWriter {
         self.pending.extend(message);
     }
 
-    /// The number of bytes that were not written yet.
-    pub(super) fn pending(&self) -> usize {
-        self.pending.len() - self.written
-    }
-
     /// Whether `advance` has nothing to do.
     pub(super) fn is_idle(&self) -> bool {
-        self.pending() == 0 && !self.needs_flush
+        self.pending.is_empty() && !self.needs_flush
     }
 
     /// Writes some of the pending bytes, or flushes. Dropping the future loses no byte and writes none twice.
     pub(super) async fn advance(&mut self) -> io::Result<()> {
-        if self.pending() == 0 {
+        if self.pending.is_empty() {
             self.to.flush().await?;
             self.needs_flush = false;
             return Ok(());
         }
-        let count = self.to.write(&self.pending[self.written..]).await?;
-        if count == 0 {
+        if self.to.write_buf(&mut self.pending).await? == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        self.written += count;
         self.needs_flush = true;
-        if self.pending() == 0 {
-            self.pending.clear();
-            self.written = 0;
-        }
         Ok(())
     }
 }

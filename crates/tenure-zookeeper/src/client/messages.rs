@@ -40,10 +40,9 @@ pub enum Mode {
     PersistentSequential = 2,
     /// The node is deleted at the end of its session, and its name ends with a number that rises.
     EphemeralSequential = 3,
+    /// ZooKeeper deletes the node some time after its last child.
+    Container = 4,
 }
-
-/// The flag of a node that ZooKeeper deletes some time after its last child.
-const CONTAINER: i32 = 4;
 
 /// The clients that may read, change and delete a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +56,9 @@ pub enum Acl {
 
 /// All permissions on a node.
 const ALL: i32 = 31;
+
+/// The version that stands for any.
+const ANY_VERSION: i32 = -1;
 
 /// What ZooKeeper knows of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -209,135 +211,112 @@ pub(super) fn event(body: &[u8]) -> Read<(i32, String)> {
     Ok((kind, reader.text()?))
 }
 
-pub(super) fn path(path: &str) -> Vec<u8> {
-    Writer::default().text(path).into_bytes()
-}
+impl Op {
+    /// The number of the operation as a request, and in a transaction.
+    pub(super) fn opcode(&self) -> i32 {
+        match self {
+            Op::Check(..) => opcode::CHECK,
+            Op::Create(_, _, Mode::Container, _) => opcode::CREATE_CONTAINER,
+            Op::Create(..) => opcode::CREATE,
+            Op::Delete(..) => opcode::DELETE,
+            Op::SetData(..) => opcode::SET_DATA,
+        }
+    }
 
-pub(super) fn watched(path: &str, watch: bool) -> Vec<u8> {
-    Writer::default().text(path).bool(watch).into_bytes()
-}
-
-fn versioned(writer: Writer, version: Option<i32>) -> Writer {
-    writer.int(version.unwrap_or(-1))
-}
-
-pub(super) fn delete(path: &str, version: Option<i32>) -> Vec<u8> {
-    versioned(Writer::default().text(path), version).into_bytes()
-}
-
-pub(super) fn set_data(path: &str, data: &[u8], version: Option<i32>) -> Vec<u8> {
-    versioned(Writer::default().text(path).bytes(data), version).into_bytes()
-}
-
-fn write_create(writer: Writer, path: &str, data: &[u8], acl: Acl, flags: i32) -> Writer {
-    let (scheme, id) = match acl {
-        Acl::Open => ("world", "anyone"),
-        Acl::Creator => ("auth", ""),
-    };
-    let entries = 1;
-    let writer = writer.text(path).bytes(data);
-    writer.int(entries).int(ALL).text(scheme).text(id).int(flags)
-}
-
-pub(super) fn create(path: &str, data: &[u8], mode: Mode, acl: Acl) -> Vec<u8> {
-    write_create(Writer::default(), path, data, acl, mode as i32).into_bytes()
-}
-
-pub(super) fn create_container(path: &str, acl: Acl) -> Vec<u8> {
-    write_create(Writer::default(), path, &[], acl, CONTAINER).into_bytes()
-}
-
-pub(super) fn multi(ops: &[Op]) -> Vec<u8> {
-    let header = |writer: Writer, kind, is_end| writer.int(kind).bool(is_end).int(-1);
-    let mut writer = Writer::default();
-    for op in ops {
-        writer = match op {
-            Op::Check(path, version) => versioned(header(writer, opcode::CHECK, false).text(path), *version),
-            Op::Create(path, data, mode, acl) => {
-                let writer = header(writer, opcode::CREATE, false);
-                write_create(writer, path, data, *acl, *mode as i32)
-            }
-            Op::Delete(path, version) => {
-                versioned(header(writer, opcode::DELETE, false).text(path), *version)
+    pub(super) fn write(&self, writer: Writer) -> Writer {
+        match self {
+            Op::Check(path, version) | Op::Delete(path, version) => {
+                writer.text(path).int(version.unwrap_or(ANY_VERSION))
             }
             Op::SetData(path, data, version) => {
-                let writer = header(writer, opcode::SET_DATA, false).text(path).bytes(data);
-                versioned(writer, *version)
+                writer.text(path).bytes(data).int(version.unwrap_or(ANY_VERSION))
             }
-        };
+            Op::Create(path, data, mode, acl) => {
+                let (scheme, id) = match acl {
+                    Acl::Open => ("world", "anyone"),
+                    Acl::Creator => ("auth", ""),
+                };
+                let entries = 1;
+                let writer = writer.text(path).bytes(data).int(entries);
+                writer.int(ALL).text(scheme).text(id).int(*mode as i32)
+            }
+        }
     }
+}
+
+impl Done {
+    /// Reads the result of an operation with this number.
+    pub(super) fn read(opcode: i32, reader: &mut Reader<'_>) -> Read<Self> {
+        Ok(match opcode {
+            opcode::CHECK => Done::Checked,
+            opcode::CREATE => Done::Created(reader.text()?),
+            // Versions after 3.8.0 may answer a transaction with the node's state, too.
+            opcode::CREATE_2 | opcode::CREATE_CONTAINER => {
+                let path = reader.text()?;
+                Stat::read(reader)?;
+                Done::Created(path)
+            }
+            opcode::DELETE => Done::Deleted,
+            opcode::SET_DATA => Done::Set(Stat::read(reader)?),
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Stat {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        Ok(Stat {
+            czxid: reader.long()?,
+            mzxid: reader.long()?,
+            ctime: reader.long()?,
+            mtime: reader.long()?,
+            version: reader.int()?,
+            cversion: reader.int()?,
+            aversion: reader.int()?,
+            ephemeral_owner: reader.long()?,
+            data_length: reader.int()?,
+            num_children: reader.int()?,
+            pzxid: reader.long()?,
+        })
+    }
+}
+
+/// Writes the operations of a transaction, each behind a header, and a header that ends them.
+pub(super) fn multi(ops: &[Op]) -> Vec<u8> {
+    let header = |writer: Writer, kind, is_end| writer.int(kind).bool(is_end).int(-1);
+    let write = |writer, op: &Op| op.write(header(writer, op.opcode(), false));
+    let writer = ops.iter().fold(Writer::default(), write);
     header(writer, -1, true).into_bytes()
 }
 
-fn read_stat(reader: &mut Reader<'_>) -> Read<Stat> {
-    Ok(Stat {
-        czxid: reader.long()?,
-        mzxid: reader.long()?,
-        ctime: reader.long()?,
-        mtime: reader.long()?,
-        version: reader.int()?,
-        cversion: reader.int()?,
-        aversion: reader.int()?,
-        ephemeral_owner: reader.long()?,
-        data_length: reader.int()?,
-        num_children: reader.int()?,
-        pzxid: reader.long()?,
-    })
+pub(super) fn data(reader: &mut Reader<'_>) -> Read<(Vec<u8>, Stat)> {
+    Ok((reader.bytes()?, Stat::read(reader)?))
 }
 
-pub(super) fn stat(body: &[u8]) -> Read<Stat> {
-    read_stat(&mut Reader(body))
-}
-
-pub(super) fn text(body: &[u8]) -> Read<String> {
-    Reader(body).text()
-}
-
-pub(super) fn data(body: &[u8]) -> Read<(Vec<u8>, Stat)> {
-    let mut reader = Reader(body);
-    Ok((reader.bytes()?, read_stat(&mut reader)?))
-}
-
-pub(super) fn children(body: &[u8]) -> Read<(Vec<String>, Stat)> {
-    let mut reader = Reader(body);
-    Ok((reader.texts()?, read_stat(&mut reader)?))
+pub(super) fn children(reader: &mut Reader<'_>) -> Read<(Vec<String>, Stat)> {
+    Ok((reader.texts()?, Stat::read(reader)?))
 }
 
 /// Reads the results of a transaction. The header of its reply has no error even if the transaction failed: the results
 /// then are errors, with the number 0 for the operations before the first one that failed.
-pub(super) fn outcome(zxid: i64, body: &[u8]) -> Read<Outcome> {
-    let mut reader = Reader(body);
-    let (mut results, mut index, mut refused) = (Vec::new(), 0, None);
+pub(super) fn outcome(zxid: i64, reader: &mut Reader<'_>) -> Read<Outcome> {
+    let (mut results, mut codes) = (Vec::new(), Vec::new());
     loop {
         let (kind, is_end, _) = (reader.int()?, reader.bool()?, reader.int()?);
-        if is_end {
-            break;
-        }
         match kind {
-            opcode::CHECK => results.push(Done::Checked),
-            opcode::CREATE => results.push(Done::Created(reader.text()?)),
-            // Versions after 3.8.0 may answer with the node's state too.
-            opcode::CREATE_2 => {
-                results.push(Done::Created(reader.text()?));
-                read_stat(&mut reader)?;
-            }
-            opcode::DELETE => results.push(Done::Deleted),
-            opcode::SET_DATA => results.push(Done::Set(read_stat(&mut reader)?)),
-            opcode::ERROR => {
-                let code = Code(reader.int()?);
-                if code.0 != 0 && refused.is_none() {
-                    refused = Some(Outcome::Refused { index, code });
-                }
-            }
-            _ => return Err(Malformed),
+            _ if is_end => break,
+            opcode::ERROR => codes.push(Code(reader.int()?)),
+            kind => results.push(Done::read(kind, reader)?),
         }
-        index += 1;
     }
-    match refused {
-        Some(refused) => Ok(refused),
+    match codes.iter().position(|code| code.0 != 0) {
+        Some(index) => Ok(Outcome::Refused {
+            index,
+            code: codes[index],
+        }),
+        None if codes.is_empty() => Ok(Outcome::Done { zxid, results }),
         // Errors of number 0 alone say nothing.
-        None if results.len() < index => Err(Malformed),
-        None => Ok(Outcome::Done { zxid, results }),
+        None => Err(Malformed),
     }
 }
 

@@ -7,8 +7,8 @@ use tenure_backend::Effect;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::connect::{Connection, Connector, Failure, Identity};
-use super::exchange::{Exchange, Next};
+use super::connect::{Connection, Connector, Failure};
+use super::exchange::Exchange;
 use super::order::Order;
 use super::watch::{Event, Registry};
 use crate::error::session_ended;
@@ -43,31 +43,19 @@ pub struct SessionInfo {
 /// The task's own data.
 pub(super) struct Driver {
     pub(super) connector: Connector,
-    pub(super) identity: Identity,
     pub(super) orders: mpsc::Receiver<Order>,
     pub(super) info: watch::Sender<SessionInfo>,
     pub(super) registry: Registry,
-}
-
-/// Why a connection is not used any more.
-enum End {
-    /// It broke.
-    Broken {
-        /// Whether it broke at once, before the server had answered a request.
-        at_once: bool,
-    },
-    /// The session was closed, or the client was dropped.
-    Finished,
 }
 
 impl Driver {
     /// Serves the session until it ends. `alive` ends when the client is closed.
     pub(super) async fn run(mut self, first: Connection, mut alive: mpsc::Receiver<Infallible>) {
         let mut connection = first;
-        while let End::Broken { at_once } = self.serve(connection, &mut alive).await {
+        while let Some(pause) = self.serve(connection, &mut alive).await {
             self.info.send_modify(|info| info.state = State::Disconnected);
             let opened = tokio::select! {
-                opened = self.reconnect(at_once) => opened,
+                opened = self.reconnect(pause) => opened,
                 _ = alive.recv() => None,
             };
             let Some((server, opened)) = opened else {
@@ -76,7 +64,7 @@ impl Driver {
             connection = opened;
             self.info.send_modify(|info| {
                 info.server = server;
-                info.timeout = self.identity.timeout;
+                info.timeout = self.connector.timeout;
                 info.state = State::Connected;
             });
             self.registry.fire_all(Event::Reconnected);
@@ -90,20 +78,25 @@ impl Driver {
         }
     }
 
-    /// Serves one connection.
-    async fn serve(&mut self, connection: Connection, alive: &mut mpsc::Receiver<Infallible>) -> End {
+    /// Serves one connection until it breaks. Returns the pause before the next one: if this one broke at once, before the
+    /// server had answered a request, the servers may do so again. `None` if the session was closed, or the client was dropped.
+    async fn serve(
+        &mut self,
+        connection: Connection,
+        alive: &mut mpsc::Receiver<Infallible>,
+    ) -> Option<Duration> {
         let Connection { mut reader, writer } = connection;
         let opened_at = Instant::now();
-        let mut exchange = Exchange::new(writer, self.identity.timeout, opened_at);
-        let last_zxid = &mut self.identity.last_zxid;
+        let mut exchange = Exchange::new(writer, self.connector.timeout, opened_at);
+        let last_zxid = &mut self.connector.last_zxid;
         let cause = loop {
             let deadline = exchange.deadline();
             tokio::select! {
                 message = reader.next() => match message {
                     Ok(message) => {
                         match exchange.receive(&message, &mut self.registry, last_zxid, Instant::now()) {
-                            Ok(Next::GoOn) => {}
-                            Ok(Next::Closed) => return End::Finished,
+                            Ok(()) if exchange.is_closed => return None,
+                            Ok(()) => {}
                             Err(cause) => break cause.to_owned(),
                         }
                     }
@@ -111,7 +104,7 @@ impl Driver {
                 },
                 order = self.orders.recv(), if exchange.has_room() => match order {
                     Some(order) => exchange.send(order, Instant::now()),
-                    None => return End::Finished,
+                    None => return None,
                 },
                 written = exchange.writer.advance(), if !exchange.writer.is_idle() => {
                     if let Err(error) = written {
@@ -125,28 +118,23 @@ impl Driver {
                 }
                 _ = alive.recv() => {
                     exchange.fail("the client was closed");
-                    return End::Finished;
+                    return None;
                 }
             }
         };
         let at_once = !exchange.is_proven && opened_at.elapsed() < PAUSE;
         exchange.fail(&cause);
-        End::Broken { at_once }
+        Some(if at_once { PAUSE } else { Duration::ZERO })
     }
 
-    /// Tries the hosts in turn until one serves the session. Returns `None` if the session has ended. Pauses first if the
-    /// last connection broke at once: the servers may do so again.
-    async fn reconnect(&mut self, at_once: bool) -> Option<(String, Connection)> {
-        let mut failures = if at_once { self.connector.hosts() } else { 0 };
+    /// Tries the hosts in turn until one serves the session. Returns `None` if the session has ended.
+    async fn reconnect(&mut self, mut pause: Duration) -> Option<(String, Connection)> {
         loop {
-            if failures >= self.connector.hosts() {
-                sleep(PAUSE).await;
-                failures = 0;
-            }
-            match self.connector.try_next(&mut self.identity).await {
+            sleep(pause).await;
+            match self.connector.round().await {
                 Ok(opened) => return Some(opened),
                 Err(Failure::Session(_)) => return None,
-                Err(Failure::Host(_)) => failures += 1,
+                Err(Failure::Host(_)) => pause = PAUSE,
             }
         }
     }

@@ -29,11 +29,6 @@ pub enum Event {
 pub struct Watch(oneshot::Receiver<Event>);
 
 impl Watch {
-    pub(super) fn new() -> (oneshot::Sender<Event>, Watch) {
-        let (sender, receiver) = oneshot::channel();
-        (sender, Watch(receiver))
-    }
-
     /// Waits until the watch fires. Read the node again afterwards, with another watch: changes in between are not
     /// reported.
     ///
@@ -58,9 +53,16 @@ pub(super) enum Subject {
 
 /// A watch that its server has, or will have once it has answered a request.
 pub(super) struct Registration {
-    pub(super) subject: Subject,
-    pub(super) path: String,
-    pub(super) waiter: oneshot::Sender<Event>,
+    pub(super) on: (Subject, String),
+    waiter: oneshot::Sender<Event>,
+}
+
+impl Registration {
+    pub(super) fn new(subject: Subject, path: &str) -> (Self, Watch) {
+        let (waiter, watch) = oneshot::channel();
+        let on = (subject, path.to_owned());
+        (Registration { on, waiter }, Watch(watch))
+    }
 }
 
 /// The waiters of the watches that the current server has.
@@ -74,15 +76,11 @@ pub(super) struct Registry {
 
 impl Registry {
     pub(super) fn insert(&mut self, registration: Registration) {
-        let Registration {
-            subject,
-            path,
-            waiter,
-        } = registration;
+        let Registration { on, waiter } = registration;
         if self.count >= self.prune_at.max(FEW) {
             self.prune();
         }
-        self.waiters.entry((subject, path)).or_default().push(waiter);
+        self.waiters.entry(on).or_default().push(waiter);
         self.count += 1;
     }
 
@@ -131,13 +129,8 @@ mod tests {
     use super::*;
 
     fn register(registry: &mut Registry, subject: Subject, path: &str) -> Watch {
-        let (waiter, watch) = Watch::new();
-        let path = path.to_owned();
-        registry.insert(Registration {
-            subject,
-            path,
-            waiter,
-        });
+        let (registration, watch) = Registration::new(subject, path);
+        registry.insert(registration);
         watch
     }
 

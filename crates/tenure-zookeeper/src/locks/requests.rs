@@ -85,10 +85,11 @@ impl Locks {
 
     /// Creates a node above others. Returns false if its parent is missing.
     async fn create_folder(&self, client: &Client, path: &str) -> Result<bool, BackendError> {
-        let created = match self.names.stays(path) {
-            true => client.create(path, b"", Mode::Persistent, self.config.acl).await,
-            false => client.create_container(path, self.config.acl).await,
+        let mode = match self.names.stays(path) {
+            true => Mode::Persistent,
+            false => Mode::Container,
         };
+        let created = client.create(path, b"", mode, self.config.acl).await;
         let refused = created.as_ref().err().and_then(code);
         match refused {
             Some(Code::NO_NODE) => Ok(false),
@@ -156,21 +157,11 @@ pub(super) fn is_changed(code: Code) -> bool {
 }
 
 /// Deletes the nodes of a claim in one step, if it was not evicted. If ZooKeeper refuses that, returns the position of the node and
-/// the reason. One node needs no transaction, which costs ZooKeeper more.
+/// the reason.
 pub(super) async fn delete_unchanged(placed: &Placed) -> Result<Option<(usize, Code)>, BackendError> {
-    let client = &placed.spot.session.client;
-    let [node] = &placed.nodes[..] else {
-        return match client.multi(&placed.deletes()).await? {
-            Outcome::Done { .. } => Ok(None),
-            Outcome::Refused { index, code } => Ok(Some((index, code))),
-        };
-    };
-    match client.delete(node, Some(placed.version)).await {
-        Ok(()) => Ok(None),
-        Err(error) => match code(&error).filter(|code| is_changed(*code)) {
-            Some(code) => Ok(Some((0, code))),
-            None => Err(error),
-        },
+    match placed.spot.session.client.multi(&placed.deletes()).await? {
+        Outcome::Done { .. } => Ok(None),
+        Outcome::Refused { index, code } => Ok(Some((index, code))),
     }
 }
 

@@ -13,7 +13,7 @@ use tenure_backend::{Backend, BackendError, Call, Claim, Clock, LockKey};
 use tenure_servers::{Data, Proxy, Way, ZooKeeper};
 use tenure_testkit::suite::TestClient;
 use tenure_testkit::{Link, SlowClient, Subject};
-use tenure_zookeeper::client::{Acl, Client};
+use tenure_zookeeper::client::{Acl, Client, Mode};
 use tenure_zookeeper::{Config, LockEvidence, StoreUrl, ZookeeperStore};
 
 /// The server's unit of time.
@@ -81,7 +81,9 @@ impl Case {
             .await
             .expect("a session");
         // Fails if it exists.
-        let _ = raw.create_container(&format!("/{}", self.node), Acl::Open).await;
+        let _ = raw
+            .create(&format!("/{}", self.node), b"", Mode::Container, Acl::Open)
+            .await;
         raw
     }
 

@@ -1,14 +1,14 @@
 //! Tests of the state machine, without a server.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tenure_backend::{BackendError, Effect};
 use tokio::sync::oneshot;
 
 use super::super::frames::frames;
 use super::super::jute::Writer;
-use super::super::order::Progress;
-use super::super::watch::{Event, Watch};
+use super::super::watch::Event;
 use super::*;
 use crate::client::watch::Registration;
 
@@ -36,21 +36,21 @@ impl Fixture {
         }
     }
 
-    fn order(opcode: i32, changes: bool, watch: Option<Registration>) -> (Order, Answer) {
+    fn order(opcode: i32, effect: Effect, watch: Option<Registration>) -> (Order, Answer) {
         let (reply, answer) = oneshot::channel();
         let order = Order {
             opcode,
             body: Vec::new(),
-            changes,
+            effect,
             watch,
-            progress: Arc::new(Progress::default()),
+            is_settled: Arc::new(AtomicBool::default()),
             reply,
         };
         (order, answer)
     }
 
-    fn send(&mut self, opcode: i32, changes: bool, watch: Option<Registration>) -> Answer {
-        let (order, answer) = Self::order(opcode, changes, watch);
+    fn send(&mut self, opcode: i32, effect: Effect, watch: Option<Registration>) -> Answer {
+        let (order, answer) = Self::order(opcode, effect, watch);
         self.exchange.send(order, self.start);
         answer
     }
@@ -63,7 +63,7 @@ impl Fixture {
         zxid: i64,
         code: i32,
         body: &[u8],
-    ) -> Result<Next, &'static str> {
+    ) -> Result<(), &'static str> {
         let mut message = Writer::default().int(xid).long(zxid).int(code).into_bytes();
         message.extend(body);
         let now = self.start + Duration::from_secs(seconds);
@@ -72,9 +72,9 @@ impl Fixture {
     }
 
     fn tick(&mut self, seconds: u64) -> Result<usize, &'static str> {
-        let before = self.exchange.writer.pending();
+        let before = self.exchange.writer.pending.len();
         self.exchange.tick(self.start + Duration::from_secs(seconds))?;
-        Ok(self.exchange.writer.pending() - before)
+        Ok(self.exchange.writer.pending.len() - before)
     }
 
     fn deadline(&self) -> Duration {
@@ -85,9 +85,9 @@ impl Fixture {
 #[tokio::test]
 async fn replies_go_to_their_requests_in_order() {
     let mut fixture = Fixture::new();
-    let mut first = fixture.send(opcode::DELETE, true, None);
-    let mut second = fixture.send(opcode::DELETE, true, None);
-    assert_eq!(fixture.receive(0, 1, 7, -101, b""), Ok(Next::GoOn));
+    let mut first = fixture.send(opcode::DELETE, Effect::Unknown, None);
+    let mut second = fixture.send(opcode::DELETE, Effect::Unknown, None);
+    assert_eq!(fixture.receive(0, 1, 7, -101, b""), Ok(()));
     let reply = first.try_recv().expect("a reply").expect("no error");
     assert_eq!((reply.code, reply.zxid), (Code::NO_NODE, 7));
     assert!(fixture.receive(0, 3, 8, 0, b"").is_err(), "the second is next");
@@ -118,7 +118,7 @@ async fn a_ping_goes_out_after_a_third_of_the_timeout() {
 #[tokio::test]
 async fn a_server_is_left_that_owes_an_answer() {
     let mut fixture = Fixture::new();
-    let _answers = [1, 2].map(|_| fixture.send(opcode::SYNC, false, None));
+    let _answers = [1, 2].map(|_| fixture.send(opcode::SYNC, Effect::None, None));
     assert_eq!((fixture.deadline(), fixture.tick(1)), (TIMEOUT / 6, Ok(0)));
     // The server is slow, but it answers.
     fixture.receive(1, 1, 1, 0, b"").expect("a reply");
@@ -134,7 +134,7 @@ async fn a_server_is_left_that_owes_an_answer() {
     for (timeout, silence) in [(1, MIN_SILENCE), (3_600, MAX_SILENCE)] {
         let mut fixture = Fixture::new();
         fixture.exchange.timeout = Duration::from_secs(timeout);
-        let _answer = fixture.send(opcode::SYNC, false, None);
+        let _answer = fixture.send(opcode::SYNC, Effect::None, None);
         assert_eq!(fixture.exchange.dead_at(), Some(fixture.start + silence));
     }
 }
@@ -142,9 +142,10 @@ async fn a_server_is_left_that_owes_an_answer() {
 #[tokio::test]
 async fn a_lost_connection_leaves_the_effect_of_changes_open() {
     let mut fixture = Fixture::new();
-    let [mut change, mut read] = [true, false].map(|changes| fixture.send(opcode::SYNC, changes, None));
+    let effects = [Effect::Unknown, Effect::None];
+    let answers = effects.map(|effect| fixture.send(opcode::SYNC, effect, None));
     fixture.exchange.fail("a test");
-    for (answer, expected) in [(&mut change, Effect::Unknown), (&mut read, Effect::None)] {
+    for (mut answer, expected) in answers.into_iter().zip(effects) {
         let error = answer
             .try_recv()
             .expect("an answer")
@@ -158,17 +159,17 @@ async fn a_lost_connection_leaves_the_effect_of_changes_open() {
 #[tokio::test]
 async fn a_withdrawn_request_is_not_sent() {
     let mut fixture = Fixture::new();
-    let (order, _answer) = Fixture::order(opcode::DELETE, true, None);
-    assert!(order.progress.withdraw());
+    let (order, _answer) = Fixture::order(opcode::DELETE, Effect::Unknown, None);
+    order.is_settled.store(true, Ordering::Release);
     fixture.exchange.send(order, fixture.start);
-    let (order, answer) = Fixture::order(opcode::DELETE, true, None);
+    let (order, answer) = Fixture::order(opcode::DELETE, Effect::Unknown, None);
     drop(answer);
     fixture.exchange.send(order, fixture.start);
-    assert_eq!(fixture.exchange.writer.pending(), 0);
-    let (order, _answer) = Fixture::order(opcode::DELETE, true, None);
-    let progress = order.progress.clone();
+    assert_eq!(fixture.exchange.writer.pending.len(), 0);
+    let (order, _answer) = Fixture::order(opcode::DELETE, Effect::Unknown, None);
+    let is_settled = order.is_settled.clone();
     fixture.exchange.send(order, fixture.start);
-    assert!(!progress.withdraw(), "it was sent");
+    assert!(is_settled.load(Ordering::Acquire), "it was sent");
 }
 
 #[tokio::test]
@@ -177,7 +178,7 @@ async fn requests_without_a_reply_are_limited() {
     let answers: Vec<Answer> = (0..MAX_IN_FLIGHT)
         .map(|_| {
             assert!(fixture.exchange.has_room());
-            fixture.send(opcode::SYNC, false, None)
+            fixture.send(opcode::SYNC, Effect::None, None)
         })
         .collect();
     assert!(!fixture.exchange.has_room());
@@ -197,13 +198,8 @@ async fn only_a_watch_that_the_server_has_is_registered() {
         (opcode::EXISTS, -102, false),
     ] {
         let mut fixture = Fixture::new();
-        let (waiter, mut watch) = Watch::new();
-        let registration = Registration {
-            subject: Subject::Node,
-            path: "/a".to_owned(),
-            waiter,
-        };
-        let _answer = fixture.send(opcode, false, Some(registration));
+        let (registration, mut watch) = Registration::new(Subject::Node, "/a");
+        let _answer = fixture.send(opcode, Effect::None, Some(registration));
         fixture.receive(0, 1, 7, code, b"").expect("a reply");
         fixture.receive(0, xid::EVENT, -1, 0, &event).expect("an event");
         let expected = if fires {
@@ -217,9 +213,10 @@ async fn only_a_watch_that_the_server_has_is_registered() {
 
 #[tokio::test]
 async fn the_reply_to_a_close_ends_the_exchange() {
-    for (code, expected) in [(0, Next::Closed), (-112, Next::GoOn)] {
+    for (code, expected) in [(0, true), (-112, false)] {
         let mut fixture = Fixture::new();
-        let _answer = fixture.send(opcode::CLOSE_SESSION, true, None);
-        assert_eq!(fixture.receive(0, 1, 7, code, b""), Ok(expected));
+        let _answer = fixture.send(opcode::CLOSE_SESSION, Effect::Unknown, None);
+        assert_eq!(fixture.receive(0, 1, 7, code, b""), Ok(()));
+        assert_eq!(fixture.exchange.is_closed, expected);
     }
 }
