@@ -88,16 +88,13 @@ impl Config {
             return Err(colon_in_user());
         }
         let hosts = url.hosts().iter().cloned();
+        let duration = |name, default| options.duration(name).unwrap_or(Duration::from_secs(default));
         Ok(Config {
             hosts: hosts.map(|host| host.with_default_port(PORT)).collect(),
             login,
             path: url.path().trim_end_matches('/').to_owned(),
-            connect_timeout: options
-                .duration("connect_timeout")
-                .unwrap_or(Duration::from_secs(5)),
-            command_timeout: options
-                .duration("command_timeout")
-                .unwrap_or(Duration::from_secs(3)),
+            connect_timeout: duration("connect_timeout", 5),
+            command_timeout: duration("command_timeout", 3),
             tls: Tls::from_options(&options, "zookeepers", url.scheme() == "zookeepers")?,
             layout: match options.one_of("layout") {
                 Some("kazoo") => Layout::Kazoo,
@@ -108,7 +105,7 @@ impl Config {
                 Some("creator") => Acl::Creator,
                 _ => Acl::Open,
             },
-            tick_time: options.duration("tick_time").unwrap_or(Duration::from_secs(2)),
+            tick_time: duration("tick_time", 2),
         })
     }
 

@@ -44,9 +44,7 @@ impl Acquire for Locks {
             }
             None => {
                 self.table.answered(id);
-                let folder = self.names.folder(&claim.at.key, claim.mode.kind());
-                let lease = self.profile.limits.lease(claim.lease);
-                self.reserve(id, lease, folder).await?
+                self.reserve(claim).await?
             }
         };
         if claim.fairness == Fairness::Unfair {

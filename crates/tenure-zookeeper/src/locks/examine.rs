@@ -11,6 +11,7 @@ use tenure_endpoint::Host;
 use super::pool::USUAL_LEASE;
 use super::store::Locks;
 use crate::client::{Code, ask, code};
+use crate::error::found;
 
 /// The node in which ZooKeeper keeps the list of its servers.
 const SERVERS: &str = "/zookeeper/config";
@@ -22,10 +23,9 @@ impl Examine for Locks {
     async fn examine(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
         let session = self.any_session().await?;
         let mut findings = Vec::new();
-        let servers = match session.client.get_data(SERVERS).await {
-            Ok((servers, _)) => Some(voting_servers(&servers)),
-            Err(error) if matches!(code(&error), Some(Code::NO_NODE | Code::NO_AUTH)) => None,
-            Err(error) => return Err(error),
+        let servers = match found(session.client.get_data(SERVERS).await) {
+            Err(error) if code(&error) == Some(Code::NO_AUTH) => None,
+            servers => servers?.map(|(servers, _)| voting_servers(&servers)),
         };
         if let Some(servers) = servers.filter(|servers| *servers < 3) {
             findings.push(Finding::note(
@@ -84,19 +84,17 @@ fn told(host: &Host, known: Duration, settings: &str, state: &str) -> Vec<Findin
         )),
         _ => {}
     }
-    match millis("maxSessionTimeout=") {
-        Some(longest) if longest < USUAL_LEASE => findings.push(Finding::note(
+    if let Some(longest) = millis("maxSessionTimeout=").filter(|longest| *longest < USUAL_LEASE) {
+        findings.push(Finding::note(
             format!("the server {host} ends sessions after {longest:?} at most (`maxSessionTimeout`)"),
             "longer leases, such as the usual ones of 30 s, are shortened to that",
-        )),
-        _ => {}
+        ));
     }
-    match value(state, "zk_fsync_threshold_exceed_count") {
-        Some(count) if count > 0 => findings.push(Finding::warning(
+    if let Some(count) = value(state, "zk_fsync_threshold_exceed_count").filter(|count| *count > 0) {
+        findings.push(Finding::warning(
             format!("the server {host} has waited {count} times too long for its disk (`fsync.warningthresholdms`)"),
             "requests wait as long, and short locks may be lost: give ZooKeeper's log a disk of its own",
-        )),
-        _ => {}
+        ));
     }
     findings
 }

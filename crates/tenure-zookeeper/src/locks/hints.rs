@@ -18,14 +18,10 @@ impl Hints {
 
     /// Tells one client, or all of them.
     pub(super) fn push(&self, client: Option<ClientId>, hint: &Invalidation) {
-        let is_told = |other| client.is_none_or(|client| client == other);
-        let told: Vec<_> = self
-            .0
-            .lock()
+        let all = self.0.lock().clone();
+        let told = all
             .iter()
-            .filter(|(other, _)| is_told(*other))
-            .cloned()
-            .collect();
+            .filter(|(other, _)| client.is_none_or(|client| client == *other));
         for (_, queue) in told {
             queue.push(hint.clone());
         }

@@ -1,11 +1,11 @@
 //! Choosing a session for each claim, or opening one, and listening to the bells of sessions.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tenure_backend::{BackendError, ClaimId, Invalidation, Loss};
+use tenure_backend::{BackendError, Claim, Invalidation, Loss};
 use tenure_contenders::Contenders as _;
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::placed::Spot;
@@ -26,24 +26,20 @@ const OPEN_AGAIN: Duration = Duration::from_millis(100);
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
 impl Locks {
-    /// Chooses a session for a claim with this lease, and reserves a spot in it.
-    pub(super) async fn reserve(
-        self: &Arc<Self>,
-        id: ClaimId,
-        lease: Duration,
-        folder: String,
-    ) -> Result<Spot, BackendError> {
+    /// Chooses a session for a claim, and reserves a spot in it.
+    pub(super) async fn reserve(self: &Arc<Self>, claim: &Claim) -> Result<Spot, BackendError> {
+        let lease = self.profile.limits.lease(claim.lease);
         let reserve = |session: &Arc<Session>| {
-            let (session, folder) = (session.clone(), folder.clone());
-            let spot = Spot { session, folder };
-            self.table.reserve(id, &spot);
+            let spot = Spot {
+                session: session.clone(),
+                folder: self.names.folder(&claim.at.key, claim.mode.kind()),
+            };
+            self.table.reserve(claim.at.id, &spot);
             spot
         };
         // With the pool locked, so that no other call replaces the session as unused.
-        let of_this_length = |session: &&Arc<Session>| session.asked == lease;
-        let open = self
-            .fresh(&self.sessions.pool.lock())
-            .find(of_this_length)
+        let open = fresh(&self.sessions.pool.lock())
+            .find(|session| session.asked == lease)
             .map(reserve);
         if let Some(spot) = open {
             return Ok(spot);
@@ -52,39 +48,35 @@ impl Locks {
         Ok(reserve(&self.session(lease).await?))
     }
 
-    /// The sessions that new claims may use.
-    fn fresh<'a>(&self, pool: &'a [Arc<Session>]) -> impl Iterator<Item = &'a Arc<Session>> {
-        let (now, tick) = (self.now(), self.config.tick_time);
-        pool.iter().filter(move |session| session.is_fresh(now, tick))
-    }
-
     /// A session for requests that belong to no claim.
     pub(super) async fn any_session(self: &Arc<Self>) -> Result<Arc<Session>, BackendError> {
-        let open = self.fresh(&self.sessions.pool.lock()).next().cloned();
-        match open {
-            Some(session) => Ok(session),
-            None => {
-                let _choosing = self.sessions.choosing.lock().await;
-                self.session(self.profile.limits.lease(USUAL_LEASE)).await
-            }
+        let open = fresh(&self.sessions.pool.lock()).next().cloned();
+        if let Some(session) = open {
+            return Ok(session);
         }
+        let _choosing = self.sessions.choosing.lock().await;
+        self.session(self.profile.limits.lease(USUAL_LEASE)).await
     }
 
     async fn session(self: &Arc<Self>, lease: Duration) -> Result<Arc<Session>, BackendError> {
         if let Some(session) = self.choose(lease) {
             return Ok(session);
         }
-        let opened = Session::open(self.config.clone(), &self.names, &*self.clock, lease).await;
-        let session = match (opened, self.last_resort(lease)) {
-            (Ok(session), _) => Arc::new(session),
-            (Err(error), Some(session)) if error.is_transient() => return Ok(session),
-            (Err(error), _) => {
+        let opened = Session::open(self.config.clone(), &self.names, self.clock.clone(), lease).await;
+        let session = match opened {
+            Ok(session) => Arc::new(session),
+            Err(error) => {
+                // One of this length that is not fresh. Its requests wait for the next connection.
+                let is_usable = |session: &&Arc<Session>| session.is_alive() && session.asked == lease;
+                let last_resort = self.sessions.pool.lock().iter().find(is_usable).cloned();
+                if let Some(session) = last_resort.filter(|_| error.is_transient()) {
+                    return Ok(session);
+                }
                 // sleep: servers without a leader refuse at once, and callers try again at once.
                 sleep(OPEN_AGAIN).await;
                 return Err(error);
             }
         };
-        let (heard, is_heard) = watch::channel(false);
         // `Sessions::close` waits for this, after the table was closed.
         let tasks = self.sessions.tasks.lock();
         if self.table.is_closed() {
@@ -92,11 +84,7 @@ impl Locks {
         }
         self.sessions.pool.lock().push(session.clone());
         drop(tasks);
-        let keep = session
-            .clone()
-            .keep(self.clock.clone(), self.config.tick_time, is_heard);
-        self.spawn(keep);
-        self.spawn(listen(Arc::downgrade(self), session.clone(), heard));
+        self.spawn(listen(Arc::downgrade(self), session.clone()));
         Ok(session)
     }
 
@@ -110,33 +98,23 @@ impl Locks {
         }
     }
 
-    /// A session of this length that is not fresh. Its requests wait for the next connection.
-    fn last_resort(&self, lease: Duration) -> Option<Arc<Session>> {
-        let pool = self.sessions.pool.lock();
-        let is_usable = |session: &&Arc<Session>| session.is_alive() && session.asked == lease;
-        pool.iter().find(is_usable).cloned()
-    }
-
     /// Returns the session that was opened for this length of lease, or `None` to open one. With the most sessions open, takes
     /// the next longer one, replaces one that no claim uses, or takes the longest.
     fn choose(&self, lease: Duration) -> Option<Arc<Session>> {
         let mut pool = self.sessions.pool.lock();
         pool.retain(|session| session.is_alive());
-        if let Some(session) = self.fresh(&pool).find(|session| session.asked == lease) {
+        if let Some(session) = fresh(&pool).find(|session| session.asked == lease) {
             return Some(session.clone());
         }
         if pool.len() < MAX_SESSIONS {
             return None;
         }
-        let longer = self.fresh(&pool).filter(|session| session.asked > lease);
+        let longer = fresh(&pool).filter(|session| session.asked > lease);
         if let Some(session) = longer.min_by_key(|session| session.asked) {
             return Some(session.clone());
         }
-        match pool.iter().position(|session| {
-            self.table
-                .locks_at(|spot| spot.session.id == session.id)
-                .is_empty()
-        }) {
+        let locks_of = |session: &Session| self.table.locks_at(|spot| spot.session.id == session.id);
+        match pool.iter().position(|session| locks_of(session).is_empty()) {
             Some(unused) => {
                 let unused = pool.swap_remove(unused);
                 // If it fails, the session expires.
@@ -177,9 +155,15 @@ impl Locks {
     }
 }
 
-/// Creates a session's bell and watches it, reports the claims that it names, and ends all claims when the session has ended. A
-/// claim may be placed before the bell is there, and is granted after that.
-async fn listen(store: Weak<Locks>, session: Arc<Session>, heard: watch::Sender<bool>) {
+/// The sessions that new claims may use.
+fn fresh(pool: &[Arc<Session>]) -> impl Iterator<Item = &Arc<Session>> {
+    pool.iter().filter(|session| session.is_fresh())
+}
+
+/// Creates a session's bell and watches it, and keeps the session alive meanwhile. Reports the claims that the bell names, and ends
+/// all claims when the session has ended. A claim may be placed before the bell is there, and is granted after that.
+async fn listen(store: Weak<Locks>, session: Arc<Session>) {
+    let mut keeping = pin!(session.keep());
     if let Some(locks) = store.upgrade() {
         locks.create_bell(&session).await;
     }
@@ -192,9 +176,11 @@ async fn listen(store: Weak<Locks>, session: Arc<Session>, heard: watch::Sender<
                 session.has_bell.send_replace(Some(Ok(())));
                 locks.report(&data);
                 drop(locks);
-                heard.send_replace(true);
-                let event = bell.fired().await;
-                heard.send_replace(false);
+                // A check waits while the bell is not watched.
+                let event = tokio::select! {
+                    event = bell.fired() => event,
+                    never = &mut keeping => match never {},
+                };
                 if let Some(locks) = store.upgrade().filter(|_| event == Event::Reconnected) {
                     locks.hints.push(None, &Invalidation::All);
                 }

@@ -4,7 +4,7 @@
 //! last check but two was sent: a server that follows the leader may answer pings, and later checks, whose sign of life has not
 //! reached the leader. So two checks are never under way at once, and each is sent a tick after the reply to the one before.
 
-use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::names::Names;
-use crate::client::{Client, Op, Outcome, SessionInfo, State, is_session_end};
+use crate::client::{Client, Op, Outcome, SessionInfo, State};
 use crate::config::Config;
 use crate::error::unanswered;
 
@@ -39,8 +39,11 @@ pub(super) struct Session {
     /// The length that ZooKeeper has granted.
     granted: Duration,
     info: watch::Receiver<SessionInfo>,
-    /// When the last three confirmed checks were sent. The connect counts as the first one.
-    checks: Mutex<VecDeque<Instant>>,
+    /// When the last three confirmed checks were sent, the oldest first. The connect counts as the first ones.
+    checks: Mutex<[Instant; 3]>,
+    clock: Arc<dyn Clock>,
+    /// The servers' unit of time.
+    tick: Duration,
 }
 
 impl Session {
@@ -48,25 +51,24 @@ impl Session {
     pub(super) async fn open(
         config: Config,
         names: &Names,
-        clock: &dyn Clock,
+        clock: Arc<dyn Clock>,
         asked: Duration,
     ) -> Result<Session, BackendError> {
-        let sent = clock.now();
+        let (sent, tick) = (clock.now(), config.tick_time);
         let client = Client::connect(config, asked).await?;
         let info = client.info();
-        let (id, granted) = {
-            let info = info.borrow();
-            (info.id, info.timeout)
-        };
+        let SessionInfo { id, timeout, .. } = *info.borrow();
         Ok(Session {
             id,
             client,
             bell: names.bell(id),
             has_bell: watch::Sender::new(None),
             asked,
-            granted,
+            granted: timeout,
             info,
-            checks: Mutex::new([sent].into()),
+            checks: Mutex::new([sent; 3]),
+            clock,
+            tick,
         })
     }
 
@@ -77,7 +79,7 @@ impl Session {
 
     /// The moment from which ZooKeeper counts the timeout, or an earlier one.
     pub(super) fn counts_from(&self) -> Instant {
-        self.checks.lock().front().copied().unwrap_or(Instant::ORIGIN)
+        self.checks.lock()[0]
     }
 
     /// Waits for the bell: a session without one cannot be kept alive.
@@ -100,56 +102,35 @@ impl Session {
     /// Waits for the end of the session.
     pub(super) async fn ended(&self) {
         // If its task is gone, the session has ended, too.
-        let _ = self
-            .info
-            .clone()
-            .wait_for(|info| info.state == State::Ended)
-            .await;
+        let mut info = self.info.clone();
+        let _ = info.wait_for(|info| info.state == State::Ended).await;
     }
 
     /// Whether new claims may use the session: enough of its timeout is left that checks can prolong it. One that has ended
     /// without its client's knowledge is not fresh.
-    pub(super) fn is_fresh(&self, now: Instant, tick: Duration) -> bool {
-        let usual = (self.timeout() * 2 / 3).max(self.pause(tick) * 4);
-        self.is_alive() && now < self.counts_from() + usual
+    pub(super) fn is_fresh(&self) -> bool {
+        let usual = (self.timeout() * 2 / 3).max(self.pause() * 4);
+        self.is_alive() && self.clock.now() < self.counts_from() + usual
     }
 
-    /// Confirms that the session is alive. Returns false if its bell is missing.
-    async fn check(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
-        let sent = clock.now();
-        let bell = Op::Check(self.bell.clone(), None);
-        let is_done = matches!(self.client.multi(&[bell]).await?, Outcome::Done { .. });
-        if is_done {
-            confirm(&mut self.checks.lock(), sent);
-        }
-        Ok(is_done)
-    }
-
-    /// Sends checks until the session ends, while `is_heard` says that the bell is watched.
-    pub(super) async fn keep(
-        self: Arc<Self>,
-        clock: Arc<dyn Clock>,
-        tick: Duration,
-        mut is_heard: watch::Receiver<bool>,
-    ) {
-        let mut pause = self.pause(tick);
+    /// Confirms again and again that the session is alive, as long as its bell is there.
+    pub(super) async fn keep(&self) -> Infallible {
+        let mut pause = self.pause();
         loop {
             // sleep: checks are sent at intervals.
             sleep(pause).await;
-            if is_heard.wait_for(|is_heard| *is_heard).await.is_err() {
-                return;
+            let sent = self.clock.now();
+            let bell = Op::Check(self.bell.clone(), None);
+            pause = self.tick;
+            if let Ok(Outcome::Done { .. }) = self.client.multi(&[bell]).await {
+                confirm(&mut self.checks.lock(), sent);
+                pause = self.pause().saturating_sub(self.clock.now() - sent).max(pause);
             }
-            let sent = clock.now();
-            pause = match self.check(&*clock).await {
-                Ok(true) => self.pause(tick).saturating_sub(clock.now() - sent).max(tick),
-                Err(error) if is_session_end(&error) => return,
-                Ok(false) | Err(_) => tick,
-            };
         }
     }
 
-    fn pause(&self, tick: Duration) -> Duration {
-        tick.max(self.timeout() / CHECKS)
+    fn pause(&self) -> Duration {
+        self.tick.max(self.timeout() / CHECKS)
     }
 }
 
@@ -160,11 +141,8 @@ impl fmt::Debug for Session {
 }
 
 /// Adds a confirmed check.
-fn confirm(checks: &mut VecDeque<Instant>, sent: Instant) {
-    checks.push_back(sent);
-    if checks.len() > 3 {
-        checks.pop_front();
-    }
+fn confirm(checks: &mut [Instant; 3], sent: Instant) {
+    *checks = [checks[1], checks[2], sent];
 }
 
 /// The sessions of a store, and their tasks.
@@ -208,10 +186,10 @@ mod tests {
     #[test]
     fn the_timeout_counts_from_the_last_check_but_two() {
         let at = |seconds| Instant::ORIGIN + Duration::from_secs(seconds);
-        let mut checks = VecDeque::from([at(1)]);
+        let mut checks = [at(1); 3];
         for (sent, from) in [(2, 1), (3, 1), (4, 2), (9, 3)] {
             confirm(&mut checks, at(sent));
-            assert_eq!(checks.front(), Some(&at(from)));
+            assert_eq!(checks[0], at(from));
         }
     }
 
