@@ -1,7 +1,6 @@
 //! Acquiring: places the node of a claim, or looks which contenders are before it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join;
 use tenure_backend::{
@@ -9,15 +8,15 @@ use tenure_backend::{
 };
 use tenure_contenders::{Acquire, Contenders as _, Known, placed_but, tokens};
 
-use super::contenders::{Contender, Standing, standing};
+use super::contenders::{Contender, Standing, Target, standing};
 use super::evidence::LockEvidence;
 use super::kinds::check_take;
-use super::names::LEASES;
-use super::placed::{Placed, Spot, Target};
-use super::requests::{Found, Seen};
+use super::placed::{Nodes, Placed, Spot};
+use super::requests::Seen;
 use super::store::Locks;
-use crate::client::Mode as NodeMode;
+use crate::client::{Code, Mode as NodeMode, Op};
 use crate::config::Layout;
+use crate::error::refused;
 
 impl Acquire for Locks {
     async fn place(
@@ -35,9 +34,9 @@ impl Acquire for Locks {
         };
         let spot = match in_flight {
             Some(spot) => {
-                if let Some(found) = self.find(id, &spot).await? {
+                if let Some((nodes, ..)) = self.find(id, &spot).await? {
                     self.table.answered(id);
-                    let placed = self.put(claim, spot, found, Instant::ORIGIN);
+                    let placed = self.put(claim, spot, nodes);
                     return self.poll(claim, placed).await;
                 }
                 spot
@@ -59,79 +58,78 @@ impl Acquire for Locks {
                 return self.refused(claim, standing);
             }
         }
-        let Some((placed, seen)) = self.create_node(claim, spot).await? else {
-            self.table.unplace(id);
-            return Ok(self.waiting(claim));
-        };
-        self.settle(claim, placed, seen, not_after).await
+        match self.create_nodes(claim, spot, Vec::new(), not_after).await? {
+            Some(placed) => placed,
+            None => {
+                self.table.unplace(id);
+                Ok(self.waiting(claim))
+            }
+        }
     }
 
     async fn poll(self: &Arc<Self>, claim: &Claim, placed: Placed) -> Result<AcquireReply, BackendError> {
-        let standing = match placed.granted.is_some() || placed.has_permits() {
-            true => Some(Standing::Granted),
-            false => self.look(claim, &placed.spot, Some(&placed), None).await?,
-        };
-        let is_proved = self.now() - placed.proved_at < HANDOVER_WINDOW;
+        let standing = self.look(claim, &placed.spot, Some(&placed), None).await?;
+        let is_proved = self.now() - placed.nodes.proved_at < HANDOVER_WINDOW;
         self.conclude(claim, placed, standing, is_proved).await
     }
 }
 
 impl Locks {
-    /// Creates the node of a claim, and reads the contenders with it. `None` if another claim has the node, in the layout
-    /// `ephemeral`.
-    async fn create_node(&self, claim: &Claim, spot: Spot) -> Result<Option<(Placed, Seen)>, BackendError> {
-        if self.config.layout == Layout::Ephemeral {
-            let placed = self.place_node(claim, spot).await?;
-            return Ok(placed.map(|placed| (placed, Seen::default())));
-        }
-        let name = self.names.contender(claim.at.id, claim.mode);
-        let path = format!("{}/{name}", spot.folder);
-        let data = self.value(claim).write();
+    /// Creates the nodes of a claim after `ops`, in one step, and answers by its state. Removes the nodes if the claim came too late.
+    /// `None` if nothing was done: one of the `ops` was refused, or another claim has the lock in the layout `ephemeral`.
+    pub(super) async fn create_nodes(
+        self: &Arc<Self>,
+        claim: &Claim,
+        spot: Spot,
+        mut ops: Vec<Op>,
+        not_after: Instant,
+    ) -> Result<Option<Result<AcquireReply, BackendError>>, BackendError> {
+        let (id, folder) = (claim.at.id, &spot.folder);
+        let (paths, mode) = match self.config.layout {
+            Layout::Ephemeral => (vec![self.names.own(id), folder.clone()], NodeMode::Ephemeral),
+            _ => {
+                let name = self.names.contender(id, claim.mode);
+                (vec![format!("{folder}/{name}")], NodeMode::EphemeralSequential)
+            }
+        };
+        let (value, may_fail) = (self.value(claim), !ops.is_empty());
+        ops.extend(paths.into_iter().map(|path| self.create(path, &value, mode)));
         let client = &spot.session.client;
         // One after the other on the connection, so the children are those after the create.
-        let creating = self.create(client, &path, data.as_bytes(), NodeMode::EphemeralSequential);
-        match join(creating, self.children(client, &spot.folder)).await {
-            (Ok((created, sent)), seen) => {
-                let found = Found {
-                    nodes: vec![created.path],
-                    czxid: created.czxid,
-                };
-                Ok(Some((
-                    self.put(claim, spot, found, sent),
-                    seen.unwrap_or_default(),
-                )))
+        let (created, seen) = join(self.carry_out(client, &ops), self.children(client, folder)).await;
+        let error = match created {
+            Ok(Ok(nodes)) => {
+                let placed = self.put(claim, spot, nodes);
+                let settled = self.settle(claim, placed, seen.unwrap_or_default(), not_after);
+                return Ok(Some(settled.await));
             }
-            (Err(error), _) => {
-                self.not_placed(claim.at.id, &spot, &error);
-                Err(error)
-            }
-        }
+            Ok(Err((_, code))) if may_fail || code == Code::NODE_EXISTS => return Ok(None),
+            Ok(Err((_, code))) => refused(code),
+            Err(error) => error,
+        };
+        self.not_placed(id, &spot, &error);
+        Err(error)
     }
 
-    /// Records the nodes of a claim, which were created by a request that was sent at `proved_at`, or later.
-    pub(super) fn put(&self, claim: &Claim, spot: Spot, found: Found, proved_at: Instant) -> Placed {
-        let lease = (spot.session.counts_from(), spot.session.timeout());
+    /// Records the nodes of a claim.
+    fn put(&self, claim: &Claim, spot: Spot, nodes: Nodes) -> Placed {
         let placed = Placed {
-            spot,
-            nodes: found.nodes,
-            // As this client wrote it. A later one may be the mark of an eviction.
-            version: 0,
-            czxid: found.czxid,
+            nodes,
             value: self.value(claim),
             granted: None,
-            target: Target::Lock,
-            proved_at,
+            target: None,
             asked: self.profile.limits.lease(claim.lease),
-            lease,
-            ends: lease.0 + lease.1,
+            held_from: spot.session.counts_from(),
+            ends: spot.session.counts_from() + spot.session.timeout(),
+            spot,
         };
         self.table.place(claim.at.id, placed.clone());
         placed
     }
 
     /// Answers by the state of a claim whose node was created, and which is among the contenders that were seen. Removes the node
-    /// if the claim must not wait, or came too late.
-    pub(super) async fn settle(
+    /// if the claim came too late.
+    async fn settle(
         self: &Arc<Self>,
         claim: &Claim,
         placed: Placed,
@@ -141,128 +139,90 @@ impl Locks {
         let standing = self.look(claim, &placed.spot, Some(&placed), Some(seen)).await;
         let standing = standing.map_err(placed_but)?;
         if self.now() > not_after {
-            self.remove(&placed).await.map_err(placed_but)?;
-            self.table.unplace(claim.at.id);
+            self.leave(claim.at.id, &placed).await?;
             return Ok(AcquireReply::TooLate);
         }
         self.conclude(claim, placed, standing, true).await
     }
 
-    /// Answers by the state of a claim, which is `None` if its node is missing. `is_proved` says that the claim was not evicted
-    /// before it was asked for.
+    /// Answers by the state of a claim, which is `None` if its node is missing. Removes the node if the claim must not wait.
+    /// `is_proved` says that the claim was not evicted before it was asked for.
     async fn conclude(
         self: &Arc<Self>,
         claim: &Claim,
-        mut placed: Placed,
+        placed: Placed,
         standing: Option<Standing>,
-        mut is_proved: bool,
+        is_proved: bool,
     ) -> Result<AcquireReply, BackendError> {
-        let (id, is_fair) = (claim.at.id, claim.fairness == Fairness::Fifo);
+        let id = claim.at.id;
         match standing {
             Some(Standing::Granted) => {}
-            Some(Standing::Waits { behind: Some(behind) }) if is_fair => {
-                return Ok(self.waits(claim, &placed, Target::Node(behind)));
-            }
-            Some(Standing::Waits { behind: None }) if is_fair => {
-                let permits = format!("{}/{LEASES}", self.names.lock(&claim.at.key));
-                return Ok(self.waits(claim, &placed, Target::Folder(permits)));
+            Some(Standing::Waits { behind }) if claim.fairness == Fairness::Fifo => {
+                let target = match behind {
+                    Some(node) => Target::Node(node),
+                    None => Target::Folder(self.names.permits(&claim.at.key)),
+                };
+                let ends = placed.ends_after(self.now(), placed.asked, false);
+                self.watched.set(id, target.clone());
+                self.table.update(id, placed.nodes.czxid, |placed| {
+                    (placed.target, placed.ends) = (Some(target), ends);
+                });
+                return Ok(self.waiting(claim));
             }
             Some(standing) => {
-                self.remove(&placed).await.map_err(placed_but)?;
-                self.table.unplace(id);
+                self.leave(id, &placed).await?;
                 return self.refused(claim, standing);
             }
             None => {
-                let is_alive = self.own(id, &placed).await.map_err(placed_but)?.is_some();
-                return Ok(match is_alive {
-                    true => self.waiting(claim),
-                    false => AcquireReply::Ended,
-                });
+                let own = self.own(id, &placed).await.map_err(placed_but)?;
+                return Ok(own.map_or(AcquireReply::Ended, |_| self.waiting(claim)));
             }
         }
-        if let Mode::Permits { take, .. } = claim.mode
-            && !placed.has_permits()
-        {
-            match self.take(claim, &placed, take).await? {
-                Some(taken) => (placed, is_proved) = (taken, true),
-                None => return Ok(AcquireReply::Ended),
-            }
-        }
-        if !is_proved {
-            let sent = self.now();
-            match self.confirm(id, &placed).await.map_err(placed_but)? {
-                Some(confirmed) => placed = confirmed,
-                None => return Ok(AcquireReply::Ended),
-            }
-            placed.proved_at = sent;
-        }
-        let session = &placed.spot.session;
-        session
-            .hears(self.config.command_timeout)
-            .await
-            .map_err(placed_but)?;
+        let proved = match claim.mode {
+            Mode::Permits { take, .. } if !placed.has_left_queue() => self.take(claim, &placed, take).await,
+            _ if is_proved => Ok(Some(placed)),
+            _ => self.confirm(id, &placed).await,
+        };
+        let Some(placed) = proved.map_err(placed_but)? else {
+            return Ok(AcquireReply::Ended);
+        };
+        let has_bell = placed.spot.session.hears(self.config.command_timeout).await;
+        has_bell.map_err(placed_but)?;
         Ok(self.grant(id, &placed))
     }
 
     /// Answers a claim that holds its lock, as was proved of it.
     fn grant(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> AcquireReply {
-        let proved_at = placed.proved_at;
-        let (mut from, mut lease) = self.lease(placed, placed.asked, proved_at, true);
-        let ends = from + lease;
-        if placed.granted.is_none() {
+        let proved_at = placed.nodes.proved_at;
+        let ends = placed.ends_after(proved_at, placed.asked, true);
+        let from = match placed.granted {
             // The whole lease is shown, of which a part has passed.
-            lease = placed.spot.session.timeout();
-            from = ends - lease;
-        } else if ends == placed.ends {
-            (from, lease) = placed.lease;
-        }
+            None => ends - placed.spot.session.timeout(),
+            Some(_) if ends == placed.ends => placed.held_from,
+            Some(_) => proved_at,
+        };
         let tokens = placed
             .granted
-            .or_else(|| tokens(placed.czxid, placed.value.grants));
-        let is_there = self.table.update(id, placed.czxid, |placed| {
-            (placed.granted, placed.lease, placed.ends) = (tokens, (from, lease), ends);
-            placed.proved_at = proved_at;
+            .or_else(|| tokens(placed.nodes.czxid, placed.value.grants));
+        let is_there = self.table.update(id, placed.nodes.czxid, |placed| {
+            (placed.granted, placed.held_from, placed.ends) = (tokens, from, ends);
+            placed.nodes.proved_at = proved_at;
         });
         // The claim may have ended meanwhile.
         if !is_there {
             return AcquireReply::Ended;
         }
-        let mut grant = Grant::new(tokens, from, lease);
+        let mut grant = Grant::new(tokens, from, ends - from);
         grant.confirmed_from = proved_at;
         grant.evidence = Some(Evidence::new(LockEvidence::new(id, placed, self)));
         AcquireReply::Granted(grant)
     }
 
-    /// The start and length of a claim's lease, after a request that was sent at `sent`. A holder's ends with what is proved of its
-    /// session; a waiter need not know when its session ends.
-    pub(super) fn lease(
-        &self,
-        placed: &Placed,
-        asked: Duration,
-        sent: Instant,
-        is_granted: bool,
-    ) -> (Instant, Duration) {
-        let session = &placed.spot.session;
-        let timeout = session.timeout();
-        let lease = match asked < placed.asked {
-            true => asked.min(timeout),
-            false => timeout,
-        };
-        let proved = session.counts_from() + timeout;
-        match is_granted {
-            true => (sent, lease.min(proved - sent)),
-            false => (sent, lease),
-        }
-    }
-
-    /// Answers a claim that waits for the target.
-    fn waits(&self, claim: &Claim, placed: &Placed, target: Target) -> AcquireReply {
-        let (from, lease) = self.lease(placed, placed.asked, self.now(), false);
-        self.watched.set(claim.at.id, target.clone());
-        self.table.update(claim.at.id, placed.czxid, |placed| {
-            (placed.target, placed.ends) = (target, from + lease);
-        });
-        self.waiting(claim)
+    /// Removes the node of a claim that must not wait, or came too late.
+    async fn leave(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<(), BackendError> {
+        self.remove(placed).await.map_err(placed_but)?;
+        self.table.unplace(id);
+        Ok(())
     }
 
     /// Returns the state of a claim behind the contenders before its node; without a node, behind all. `None` if its node is
@@ -274,11 +234,14 @@ impl Locks {
         own: Option<&Placed>,
         seen: Option<Seen>,
     ) -> Result<Option<Standing>, BackendError> {
-        let client = &spot.session.client;
-        if self.config.layout == Layout::Ephemeral {
-            return self.look_at_node(client, &spot.folder, own).await;
+        if own.is_some_and(|own| own.granted.is_some() || own.has_left_queue()) {
+            return Ok(Some(Standing::Granted));
         }
-        let is_own = |one: &Contender| own.is_some_and(|own| one.path == own.nodes[0]);
+        let (client, mode) = (&spot.session.client, claim.mode);
+        if self.config.layout == Layout::Ephemeral {
+            return self.look_at_node(client, &spot.folder).await.map(Some);
+        }
+        let is_own = |one: &Contender| own.is_some_and(|own| one.path == own.nodes.paths[0]);
         let (mut earlier, names) = match seen {
             Some(seen) if seen.0.iter().any(is_own) => seen,
             _ => self.children(client, &spot.folder).await?,
@@ -289,11 +252,10 @@ impl Locks {
             };
             earlier.truncate(at);
         }
-        let (mode, kind) = (claim.mode, claim.mode.kind());
         // A claim that was answered before has the lock's kind.
-        if own.is_none_or(|own| own.target == Target::Lock)
+        if own.is_none_or(|own| own.target.is_none())
             && let Some(other) = self.other_kind(claim, client, &earlier, &names).await?
-            && other != kind
+            && other != mode.kind()
         {
             return Ok(Some(Standing::OtherKind(other)));
         }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tenure_backend::{BackendError, ClaimId, Loss};
 use tenure_contenders::{Contenders as _, Value, remove_after_cooldown};
 
-use super::placed::Placed;
-use super::requests::{MAX_REPEATS, delete_all, is_changed, unsettled};
+use super::placed::{Nodes, Placed};
+use super::requests::{MAX_REPEATS, Refusal, unsettled};
 use super::sessions::marks;
 use super::store::Locks;
-use crate::client::{Code, Outcome, code, is_session_end};
-use crate::error::refused;
+use crate::client::{Code, Op, is_session_end};
+use crate::error::{found, refused};
 
 impl Locks {
     /// Proves, by an answer of the leader, that a claim was not evicted. Returns the claim as it is known then; `None` if it was
@@ -20,16 +20,30 @@ impl Locks {
         id: ClaimId,
         placed: &Placed,
     ) -> Result<Option<Placed>, BackendError> {
+        let confirmed = self.change(id, placed, |known| known.nodes.unchanged()).await?;
+        Ok(confirmed.map(|(mut known, done)| {
+            known.nodes.proved_at = done.proved_at;
+            known
+        }))
+    }
+
+    /// Carries out a transaction that begins with the nodes of a claim, in their order, and repeats it if they have changed without
+    /// an eviction. Returns the claim as it was known then, and the nodes that were created; `None` if the claim was lost, which is
+    /// recorded.
+    pub(super) async fn change(
+        self: &Arc<Self>,
+        id: ClaimId,
+        placed: &Placed,
+        ops: impl Fn(&Placed) -> Vec<Op>,
+    ) -> Result<Option<(Placed, Nodes)>, BackendError> {
         let mut known = placed.clone();
         for _ in 0..MAX_REPEATS {
-            match known.spot.session.client.multi(&known.unchanged()).await {
-                Ok(Outcome::Done { .. }) => return Ok(Some(known)),
-                Ok(Outcome::Refused { index, code }) => {
-                    match self.own_after(id, &known, (index, code)).await? {
-                        Some(own) => known = own,
-                        None => return Ok(None),
-                    }
-                }
+            match self.carry_out(&known.spot.session.client, &ops(&known)).await {
+                Ok(Ok(nodes)) => return Ok(Some((known, nodes))),
+                Ok(Err(refusal)) => match self.own_after(id, &known, refusal).await? {
+                    Some(own) => known = own,
+                    None => return Ok(None),
+                },
                 Err(error) if is_session_end(&error) => {
                     self.lose(id, placed, Loss::Session);
                     return Ok(None);
@@ -40,15 +54,35 @@ impl Locks {
         Err(unsettled())
     }
 
-    /// Reads a claim after a transaction was refused that names its nodes in their order. Returns the claim as it is known then;
-    /// `None` if it was lost, which is recorded. Fails if the claim is not the reason for the refusal.
-    pub(super) async fn own_after(
+    /// Replaces the nodes of a claim in one step. Returns the claim with the new ones; `None` if it was lost.
+    pub(super) async fn replace_nodes(
         self: &Arc<Self>,
         id: ClaimId,
         placed: &Placed,
-        (index, code): (usize, Code),
+        value: Value,
+        creates: &[Op],
     ) -> Result<Option<Placed>, BackendError> {
-        if index >= placed.nodes.len() || !is_changed(code) {
+        let ops = |known: &Placed| [&known.nodes.deletes(), creates].concat();
+        let Some((known, nodes)) = self.change(id, placed, ops).await? else {
+            return Ok(None);
+        };
+        let (replaced, is_there) = self.adopt(id, &known, nodes, value);
+        if !is_there {
+            // If this fails, the withdrawal of the claim finds the nodes.
+            let _ = self.remove(&replaced).await;
+        }
+        Ok(Some(replaced).filter(|_| is_there))
+    }
+
+    /// Reads a claim after a transaction was refused that names its nodes in their order. Returns the claim as it is known then;
+    /// `None` if it was lost, which is recorded. Fails if the claim is not the reason for the refusal.
+    async fn own_after(
+        self: &Arc<Self>,
+        id: ClaimId,
+        placed: &Placed,
+        (index, code): Refusal,
+    ) -> Result<Option<Placed>, BackendError> {
+        if index >= placed.nodes.paths.len() || !is_changed(code) {
             return Err(refused(code));
         }
         if index == 0 {
@@ -56,7 +90,7 @@ impl Locks {
         }
         // Another program has deleted a part of the claim. In the layout `ephemeral` another client may have that node next.
         let mut left = placed.clone();
-        left.nodes.remove(index);
+        left.nodes.paths.remove(index);
         self.remove(&left).await?;
         self.lose(id, placed, Loss::Missing);
         Ok(None)
@@ -69,71 +103,62 @@ impl Locks {
         id: ClaimId,
         placed: &Placed,
     ) -> Result<Option<Placed>, BackendError> {
-        let session = &placed.spot.session;
-        let mut loss = None;
-        match session.client.get_data(&placed.nodes[0]).await {
-            Ok((data, stat)) if stat.czxid == placed.czxid => {
-                match Value::read(&data).filter(|mark| mark.is_evicted && mark.id == id) {
-                    Some(mark) => {
-                        remove_after_cooldown(self, placed);
-                        loss = Some(Loss::Evicted { by: mark.evictor() });
-                    }
-                    None => {
-                        let stat = (placed.czxid, stat.version);
-                        return Ok(Some(self.adopt(id, placed, placed.nodes.clone(), stat)));
+        let own = match self.find(id, &placed.spot).await {
+            Err(error) if is_session_end(&error) => Err(Loss::Session),
+            found => match found? {
+                // A request that was not answered has replaced the nodes.
+                Some((nodes, ..)) if nodes.czxid != placed.nodes.czxid => {
+                    self.table.answered(id);
+                    Ok(nodes)
+                }
+                Some((nodes, data, stat)) if nodes.paths == placed.nodes.paths => {
+                    match Value::read(&data).filter(|mark| mark.is_evicted && mark.id == id) {
+                        Some(mark) => {
+                            remove_after_cooldown(self, placed);
+                            Err(Loss::Evicted { by: mark.evictor() })
+                        }
+                        None => Ok(Nodes {
+                            version: stat.version,
+                            ..nodes
+                        }),
                     }
                 }
-            }
-            Ok(_) => {}
-            Err(error) if code(&error) == Some(Code::NO_NODE) => {}
-            Err(error) if is_session_end(&error) => loss = Some(Loss::Session),
-            Err(error) => return Err(error),
-        }
-        if loss.is_none() {
-            // A request that was not answered may have replaced the node.
-            if let Some(found) = self.find(id, &placed.spot).await? {
-                self.table.answered(id);
-                if found.czxid != placed.czxid {
-                    let stat = (found.czxid, 0);
-                    return Ok(Some(self.adopt(id, placed, found.nodes, stat)));
+                found => {
+                    // The other permits of a claim of which another program has deleted the first one.
+                    if let Some((nodes, ..)) = found {
+                        self.delete_all(&placed.spot.session.client, &nodes.paths).await?;
+                    }
+                    Err(self.loss(id, placed).await?)
                 }
-                // The other permits of a claim of which another program has deleted the first one.
-                delete_all(&session.client, &found.nodes).await?;
+            },
+        };
+        match own {
+            Ok(nodes) => Ok(Some(self.adopt(id, placed, nodes, placed.value.clone()).0)),
+            Err(loss) => {
+                self.lose(id, placed, loss);
+                Ok(None)
             }
-            loss = Some(self.loss(id, placed).await?);
         }
-        self.lose(id, placed, loss.unwrap_or(Loss::Missing));
-        Ok(None)
     }
 
-    /// Records the nodes of a claim as they were found.
-    fn adopt(
-        &self,
-        id: ClaimId,
-        placed: &Placed,
-        nodes: Vec<String>,
-        (czxid, version): (i64, i32),
-    ) -> Placed {
+    /// Records the nodes of a claim as they are. Returns the claim with them, and whether it was recorded: a claim that has ended, or
+    /// is being released, stays as it is.
+    fn adopt(&self, id: ClaimId, placed: &Placed, nodes: Nodes, value: Value) -> (Placed, bool) {
         let adopted = Placed {
             nodes,
-            czxid,
-            version,
+            value,
             ..placed.clone()
         };
-        // A claim that is being released stays as it is.
-        self.table
-            .update(id, placed.czxid, |placed| *placed = adopted.clone());
-        adopted
+        let is_there = self.table.update(id, placed.nodes.czxid, |placed| {
+            (placed.nodes, placed.value) = (adopted.nodes.clone(), adopted.value.clone());
+        });
+        (adopted, is_there)
     }
 
     /// Finds out why a claim was lost whose node is gone: the session's bell names the evictor.
     async fn loss(&self, id: ClaimId, placed: &Placed) -> Result<Loss, BackendError> {
         let session = &placed.spot.session;
-        let bell = match session.client.get_data(&session.bell).await {
-            Ok((bell, _)) => bell,
-            Err(error) if code(&error) == Some(Code::NO_NODE) => Vec::new(),
-            Err(error) => return Err(error),
-        };
+        let (bell, _) = found(session.client.get_data(&session.bell).await)?.unwrap_or_default();
         let is_expired = placed.ends <= self.now();
         Ok(match marks(&bell).into_iter().rfind(|mark| mark.id == id) {
             Some(mark) => Loss::Evicted { by: mark.evictor() },
@@ -147,4 +172,9 @@ impl Locks {
         let remembered = placed.spot.session.timeout();
         self.table.end(id, self.now(), Some((loss, remembered)));
     }
+}
+
+/// Whether a request was refused because a node was changed or is missing.
+pub(super) fn is_changed(code: Code) -> bool {
+    matches!(code, Code::NO_NODE | Code::BAD_VERSION)
 }

@@ -2,19 +2,17 @@
 
 use tenure_backend::{Kind, Mode};
 
-/// The words before the number in a contender's name, of all layouts, and the mode of the contender. A `lease-` is a permit.
-const WORDS: [(&str, Option<Mode>); 7] = [
-    ("lock-", Some(Mode::Exclusive)),
-    ("latch-", Some(Mode::Exclusive)),
-    ("__READ__", Some(Mode::Read)),
-    ("__WRIT__", Some(Mode::Write)),
-    ("__rlock__", Some(Mode::Read)),
-    (KAZOO_LOCK, Some(Mode::Exclusive)),
-    ("lease-", None),
+/// The words before the number in a contender's name, of all layouts, with the mode of the contender and the kind of its lock. A
+/// `lease-` is a permit. kazoo's mutexes and its write locks have the same word.
+const WORDS: [(&str, Option<Mode>, Option<Kind>); 7] = [
+    ("lock-", Some(Mode::Exclusive), Some(Kind::Mutex)),
+    ("latch-", Some(Mode::Exclusive), Some(Kind::Mutex)),
+    ("__READ__", Some(Mode::Read), Some(Kind::ReadWrite)),
+    ("__WRIT__", Some(Mode::Write), Some(Kind::ReadWrite)),
+    ("__rlock__", Some(Mode::Read), Some(Kind::ReadWrite)),
+    ("__lock__", Some(Mode::Exclusive), None),
+    ("lease-", None, None),
 ];
-
-/// The word of kazoo's mutexes, and of its write locks.
-const KAZOO_LOCK: &str = "__lock__";
 
 /// What the name of a contender's node says. Names of all layouts are read, so that no foreign contender is overlooked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,50 +21,37 @@ pub(super) struct Name {
     pub(super) uuid: Option<u128>,
     /// `None` for a permit.
     pub(super) mode: Option<Mode>,
+    /// The kind of the lock, if the name says it.
+    kind: Option<Kind>,
     /// The number that ZooKeeper has appended. It wraps around.
     pub(super) number: i32,
-    /// Whether the contender may be a mutex or a write lock.
-    is_ambiguous: bool,
 }
 
 impl Name {
     /// Reads a name; `None` for a node that is no contender.
     pub(super) fn read(name: &str) -> Option<Self> {
-        let split = |(word, mode)| {
-            name.rsplit_once(word)
-                .map(|(before, number)| (before, word, mode, number))
-        };
-        let (before, word, mode, number) = WORDS.into_iter().find_map(split)?;
+        let split = |(word, mode, kind)| Some((name.rsplit_once(word)?, mode, kind));
+        let ((before, number), mode, kind) = WORDS.into_iter().find_map(split)?;
         let digits = number.strip_prefix('-').unwrap_or(number);
         let is_number = digits.len() >= 10 && digits.bytes().all(|digit| digit.is_ascii_digit());
-        let number = number.parse().ok().filter(|_| is_number)?;
         let uuid = match before {
             "" => None,
             before => Some(uuid(before)?),
         };
-        let is_ambiguous = word == KAZOO_LOCK;
         Some(Name {
             uuid,
             mode,
-            number,
-            is_ambiguous,
+            kind,
+            number: number.parse().ok().filter(|_| is_number)?,
         })
-    }
-
-    fn kind(&self) -> Option<Kind> {
-        self.mode.map(Mode::kind).filter(|_| !self.is_ambiguous)
     }
 }
 
 /// Reads the UUID before the word, as Curator (`_c_UUID-`) or kazoo (32 digits) write it.
 fn uuid(text: &str) -> Option<u128> {
-    let (text, is_curator) = match text.strip_prefix("_c_") {
-        Some(text) => (text.strip_suffix('-')?, true),
-        None => (text.strip_suffix('-').unwrap_or(text), false),
-    };
-    let digits = match is_curator && text.len() > 32 {
-        true => text.replace('-', ""),
-        false => text.to_owned(),
+    let digits = match text.strip_prefix("_c_") {
+        Some(text) => text.strip_suffix('-')?.replace('-', ""),
+        None => text.strip_suffix('-').unwrap_or(text).to_owned(),
     };
     let is_hex = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     u128::from_str_radix(&digits, 16).ok().filter(|_| is_hex)
@@ -81,6 +66,15 @@ pub(super) struct Contender {
 
 /// The state of a contender, with the path of the one before it. Without one, it waits until more permits are given back.
 pub(super) type Standing = tenure_contenders::Standing<String>;
+
+/// What a waiting claim waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A change among the children of this node, which may be missing.
+    Folder(String),
+    /// The deletion of a contender's node.
+    Node(String),
+}
 
 /// Reads the contenders below a node, the oldest first.
 pub(super) fn contenders(folder: &str, children: Vec<String>) -> Vec<Contender> {
@@ -99,7 +93,7 @@ pub(super) fn contenders(folder: &str, children: Vec<String>) -> Vec<Contender> 
 /// Returns the state of a contender of this mode behind those in `earlier`, the oldest first. Not for permits.
 pub(super) fn standing(mode: Mode, earlier: &[Contender]) -> Standing {
     let modes = || earlier.iter().filter_map(|one| one.name.mode);
-    match earlier.iter().find_map(|one| one.name.kind()) {
+    match earlier.iter().find_map(|one| one.name.kind) {
         Some(first) if first != mode.kind() => return Standing::OtherKind(first),
         _ if mode.admits(modes()) => return Standing::Granted,
         _ => {}

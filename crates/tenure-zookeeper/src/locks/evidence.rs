@@ -36,8 +36,8 @@ pub struct LockEvidence {
 impl LockEvidence {
     pub(super) fn new(id: ClaimId, placed: &Placed, locks: &Arc<Locks>) -> Self {
         LockEvidence {
-            path: placed.nodes[0].clone(),
-            czxid: placed.czxid,
+            path: placed.nodes.paths[0].clone(),
+            czxid: placed.nodes.czxid,
             id,
             locks: Arc::downgrade(locks),
         }
@@ -60,7 +60,7 @@ impl LockEvidence {
             return Ok(false);
         };
         let write = [
-            Op::Check(placed.nodes[0].clone(), None),
+            Op::Check(placed.nodes.paths[0].clone(), None),
             Op::SetData(path.to_owned(), data.to_owned(), None),
         ];
         match placed.spot.session.client.multi(&write).await {

@@ -1,31 +1,32 @@
 //! Listings: reads the contenders of locks, for people, and to evict them.
 
-use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use tenure_backend::{BackendError, HolderId, LockKey, Mode};
-use tenure_contenders::{Inspect, Value};
+use tenure_contenders::{Contender as _, Inspect, Value};
 
 use super::contenders::{Contender, Name, Standing, contenders, standing};
+use super::kinds::count;
 use super::names::{LEASES, LOCKS, name, parent};
 use super::store::Locks;
-use crate::client::{Client, Code, code};
+use crate::client::{Client, Code, Stat, code};
+use crate::error::found;
 
 /// The most nodes that are read at the same time.
 const MAX_READS: usize = 64;
 
+/// The node of a contender, the mode that it has if a foreign program has created it, and the node that it waits for.
+type Unread = (String, Mode, Option<String>);
+
 /// A holder or waiter of a lock, as its nodes say.
 #[derive(Debug)]
 pub(super) struct Holder {
-    pub(super) id: HolderId,
     /// The nodes: one, or one for each permit.
     pub(super) nodes: Vec<String>,
-    pub(super) czxid: i64,
-    /// Version of the first node.
-    pub(super) version: i32,
-    /// The session that the nodes belong to.
-    pub(super) session: i64,
+    /// The state of the first node.
+    pub(super) stat: Stat,
     /// What Tenure has written to the first node; `None` for a foreign contender.
     pub(super) value: Option<Value>,
     pub(super) mode: Mode,
@@ -35,11 +36,14 @@ pub(super) struct Holder {
 
 impl tenure_contenders::Contender for Holder {
     fn id(&self) -> HolderId {
-        self.id.clone()
+        match &self.value {
+            Some(value) => HolderId::Claim(value.id),
+            None => HolderId::Foreign(name(&self.nodes[0]).into()),
+        }
     }
 
     fn created(&self) -> i64 {
-        self.czxid
+        self.stat.czxid
     }
 
     fn value(&self) -> Option<&Value> {
@@ -59,8 +63,7 @@ impl Inspect for Locks {
     async fn locks(self: &Arc<Self>, prefix: &str) -> Result<Vec<LockKey>, BackendError> {
         let client = &self.any_session().await?.client;
         client.sync("/").await?;
-        let paths = self.locks_below(client, self.names.listing(prefix)).await?;
-        Ok(paths.iter().filter_map(|path| self.names.key_of(path)).collect())
+        self.locks_below(client, self.names.listing(prefix)).await
     }
 
     async fn contenders_of(self: &Arc<Self>, locks: &[LockKey]) -> Result<Vec<Vec<Holder>>, BackendError> {
@@ -75,167 +78,121 @@ impl Inspect for Locks {
 }
 
 impl Locks {
-    /// The paths of the locks with contenders, at or below a node.
-    async fn locks_below(&self, client: &Client, top: String) -> Result<BTreeSet<String>, BackendError> {
-        let mut locks = BTreeSet::new();
-        let mut unread = vec![top.clone()];
-        while !unread.is_empty() {
-            let rest = unread.split_off(unread.len().min(MAX_READS));
-            let read = unread.iter().map(async |path| {
-                let node = if path.is_empty() { "/" } else { path };
-                match client.get_children(node).await {
-                    Ok((children, stat)) => Ok((children, stat.ephemeral_owner != 0)),
-                    Err(error) => match code(&error) {
-                        Some(Code::NO_NODE) => Ok((Vec::new(), false)),
+    /// The locks with contenders, at or below a node.
+    async fn locks_below(&self, client: &Client, top: String) -> Result<Vec<LockKey>, BackendError> {
+        let (mut locks, mut level) = (Vec::new(), vec![top.clone()]);
+        while !level.is_empty() {
+            let mut below = Vec::new();
+            for part in level.chunks(MAX_READS) {
+                let read = part.iter().map(async |path| {
+                    let node = if path.is_empty() { "/" } else { path };
+                    match found(client.get_children(node).await) {
                         // A node of another program.
-                        Some(Code::NO_AUTH) if *path != top => Ok((Vec::new(), false)),
-                        _ => Err(error),
-                    },
+                        Err(error) if code(&error) == Some(Code::NO_AUTH) && *path != top => Ok(None),
+                        read => read,
+                    }
+                });
+                for (path, read) in part.iter().zip(try_join_all(read).await?) {
+                    let (children, stat) = read.unwrap_or_default();
+                    let contends = |child: &String| Name::read(child).is_some();
+                    if children.iter().any(contends) || stat.ephemeral_owner != 0 {
+                        locks.extend(self.names.key_of(match name(path) {
+                            LOCKS | LEASES if stat.ephemeral_owner == 0 => parent(path),
+                            _ => path,
+                        }));
+                    }
+                    let folders = children.iter().filter(|child| !contends(child));
+                    below.extend(folders.map(|child| format!("{path}/{child}")));
                 }
-            });
-            let read: Vec<(Vec<String>, bool)> = try_join_all(read).await?;
-            let mut found = rest;
-            for (path, (children, is_ephemeral)) in unread.iter().zip(read) {
-                let contends = children.iter().any(|child| Name::read(child).is_some());
-                match name(path) {
-                    LOCKS | LEASES if contends => _ = locks.insert(parent(path).to_owned()),
-                    _ if contends || is_ephemeral => _ = locks.insert(path.clone()),
-                    _ => {}
-                }
-                let is_folder = |child: &String| Name::read(child).is_none();
-                found.extend(
-                    children
-                        .into_iter()
-                        .filter(is_folder)
-                        .map(|child| format!("{path}/{child}")),
-                );
             }
-            unread = found;
+            level = below;
         }
         Ok(locks)
     }
 
     /// Reads the contenders of a lock, the oldest first.
     pub(super) async fn holders_of(&self, client: &Client, lock: &str) -> Result<Vec<Holder>, BackendError> {
-        let (children, is_ephemeral) = match client.get_children(lock).await {
-            Ok((children, stat)) => (children, stat.ephemeral_owner != 0),
-            Err(error) if code(&error) == Some(Code::NO_NODE) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let is_semaphore = |child: &String| matches!(&**child, LOCKS | LEASES);
-        if is_ephemeral {
+        let (children, stat) = found(client.get_children(lock).await)?.unwrap_or_default();
+        if stat.ephemeral_owner != 0 {
             return Ok(self.holder_of_node(client, lock).await?.into_iter().collect());
         }
-        let mut found = match children.iter().any(is_semaphore) {
+        let is_semaphore = |child: &String| matches!(&**child, LOCKS | LEASES);
+        let mut unread = match children.iter().any(is_semaphore) {
             true => self.permits_of(client, lock).await?,
             false => Vec::new(),
         };
         let queue = contenders(lock, children);
-        let reading: Vec<_> = (0..queue.len())
-            .filter_map(|at| {
-                let mode = queue[at].name.mode?;
-                let behind = match standing(mode, &queue[..at]) {
-                    Standing::Granted => None,
-                    Standing::Waits { behind } => behind,
-                    _ => queue.first().map(|first| first.path.clone()),
-                };
-                Some((queue[at].path.clone(), mode, behind))
-            })
-            .collect();
-        for part in reading.chunks(MAX_READS) {
-            let read = part
-                .iter()
-                .map(|(path, mode, behind)| self.holder(client, path.clone(), *mode, behind.clone()));
-            found.extend(try_join_all(read).await?.into_iter().flatten());
+        unread.extend(queue.iter().enumerate().filter_map(|(at, one)| {
+            let mode = one.name.mode?;
+            let behind = match standing(mode, &queue[..at]) {
+                Standing::Granted => None,
+                Standing::Waits { behind } => behind,
+                _ => queue.first().map(|first| first.path.clone()),
+            };
+            Some((one.path.clone(), mode, behind))
+        }));
+        let mut all: Vec<Holder> = Vec::new();
+        for part in unread.chunks(MAX_READS) {
+            let read = part.iter().map(|one| self.holder(client, one.clone()));
+            for one in try_join_all(read).await?.into_iter().flatten() {
+                let is_same = |known: &&mut Holder| known.id() == one.id() && known.behind.is_none();
+                // A further permit.
+                match all.iter_mut().find(is_same).filter(|_| one.behind.is_none()) {
+                    Some(known) => known.nodes.extend(one.nodes),
+                    None => all.push(one),
+                }
+            }
         }
-        Ok(found)
+        Ok(all)
     }
 
     /// Reads the holder of a lock that is one ephemeral node: what it wrote to its own node counts, because an eviction marks
     /// that.
     async fn holder_of_node(&self, client: &Client, lock: &str) -> Result<Option<Holder>, BackendError> {
-        let holder = self
-            .holder(client, lock.to_owned(), Mode::Exclusive, None)
-            .await?;
-        let Some(Holder {
-            id: HolderId::Claim(id),
-            ..
-        }) = holder
-        else {
+        let read = async |path: String| self.holder(client, (path, Mode::Exclusive, None)).await;
+        let holder = read(lock.to_owned()).await?;
+        let Some(value) = holder.as_ref().and_then(|holder| holder.value.as_ref()) else {
             return Ok(holder);
         };
-        let own = self
-            .holder(client, self.names.own(id), Mode::Exclusive, None)
-            .await?;
-        Ok(own.map(|own| Holder {
-            nodes: vec![self.names.own(id), lock.to_owned()],
-            ..own
-        }))
+        let mut own = read(self.names.own(value.id)).await?;
+        if let Some(own) = &mut own {
+            own.nodes.push(lock.to_owned());
+        }
+        Ok(own)
     }
 
-    /// Reads the holders and waiters of a semaphore.
-    async fn permits_of(&self, client: &Client, lock: &str) -> Result<Vec<Holder>, BackendError> {
+    /// The holders and waiters of a semaphore.
+    async fn permits_of(&self, client: &Client, lock: &str) -> Result<Vec<Unread>, BackendError> {
         let (permits, _) = self.children(client, &format!("{lock}/{LEASES}")).await?;
         let (queue, _) = self.children(client, &format!("{lock}/{LOCKS}")).await?;
-        let of = u32::try_from(permits.len().max(1)).unwrap_or(u32::MAX);
-        let foreign = permits_mode(1, of);
-        let mut found: Vec<Holder> = Vec::new();
-        let first_permit = permits.first().map(|first| first.path.clone());
-        let behind = |at: usize| match at {
-            0 => first_permit.clone(),
-            at => Some(queue[at - 1].path.clone()),
-        };
-        let permits = permits.iter().map(|permit| (permit, None));
-        let waiters = queue
-            .iter()
-            .enumerate()
-            .map(|(at, one): (_, &Contender)| (one, behind(at)));
-        for (one, behind) in permits.chain(waiters) {
-            let holder = self.holder(client, one.path.clone(), foreign, behind).await?;
-            let Some(holder) = holder else { continue };
-            let same = |known: &&mut Holder| known.id == holder.id && known.behind.is_none();
-            match found.iter_mut().find(same).filter(|_| holder.behind.is_none()) {
-                Some(known) => known.nodes.extend(holder.nodes),
-                None => found.push(holder),
-            }
+        let (take, of) = (NonZeroU32::MIN, count(permits.len()));
+        let foreign = Mode::Permits { take, of };
+        let mut behind = permits.first().map(|first| first.path.clone());
+        let permits = permits.into_iter().map(|one| (one.path, foreign, None));
+        let mut all: Vec<Unread> = permits.collect();
+        for Contender { path, .. } in queue {
+            let before = behind.replace(path.clone());
+            all.push((path, foreign, before));
         }
-        Ok(found)
+        Ok(all)
     }
 
     /// Reads the node of a contender. `None` if it has left.
     async fn holder(
         &self,
         client: &Client,
-        path: String,
-        mode: Mode,
-        behind: Option<String>,
+        (path, mode, behind): Unread,
     ) -> Result<Option<Holder>, BackendError> {
-        let (data, stat) = match client.get_data(&path).await {
-            Ok(read) => read,
-            Err(error) if code(&error) == Some(Code::NO_NODE) => return Ok(None),
-            Err(error) => return Err(error),
+        let Some((data, stat)) = found(client.get_data(&path).await)? else {
+            return Ok(None);
         };
         let value = Value::read(&data);
         Ok(Some(Holder {
-            id: match &value {
-                Some(value) => HolderId::Claim(value.id),
-                None => HolderId::Foreign(name(&path).into()),
-            },
             mode: value.as_ref().map_or(mode, |value| value.mode),
-            czxid: stat.czxid,
-            version: stat.version,
-            session: stat.ephemeral_owner,
+            stat,
             nodes: vec![path],
             value,
             behind,
         }))
-    }
-}
-
-fn permits_mode(take: u32, of: u32) -> Mode {
-    let number = |n: u32| n.try_into().unwrap_or(std::num::NonZeroU32::MIN);
-    Mode::Permits {
-        take: number(take),
-        of: number(of),
     }
 }

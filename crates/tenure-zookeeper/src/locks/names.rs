@@ -43,6 +43,11 @@ impl Names {
         }
     }
 
+    /// The node below which the permits of a semaphore lie that are taken.
+    pub(super) fn permits(&self, key: &LockKey) -> String {
+        format!("{}/{LEASES}", self.lock(key))
+    }
+
     /// The lock with this path; `None` if it is none that Tenure can name.
     pub(super) fn key_of(&self, path: &str) -> Option<LockKey> {
         let name = path.strip_prefix(&*self.root)?.strip_prefix('/')?;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Instant, Mode, TokenRange};
+use tenure_backend::{Instant, TokenRange};
 use tenure_contenders::Value;
 
+use super::contenders::Target;
 use super::names::parent;
 use super::sessions::Session;
 use crate::client::Op;
@@ -17,71 +18,78 @@ pub(super) struct Spot {
     pub(super) folder: String,
 }
 
+/// The nodes of a claim, as this client knows them.
+#[derive(Clone, Debug)]
+pub(super) struct Nodes {
+    /// One; or one for each permit that the claim holds; or its own one, and the lock's node. An eviction marks the first.
+    pub(super) paths: Vec<String>,
+    /// Number of the change that created the nodes.
+    pub(super) czxid: i64,
+    /// Version of the first node. An eviction changes it.
+    pub(super) version: i32,
+    /// When the last request was sent whose reply proves that the claim was not evicted.
+    pub(super) proved_at: Instant,
+}
+
+impl Nodes {
+    /// The conditions that the claim was not evicted, and that its nodes were not deleted. Two nodes are enough: only by hand are
+    /// they deleted one by one.
+    pub(super) fn unchanged(&self) -> Vec<Op> {
+        self.each(Op::Check).take(2).collect()
+    }
+
+    /// Deletes the nodes, if the claim was not evicted.
+    pub(super) fn deletes(&self) -> Vec<Op> {
+        self.each(Op::Delete).collect()
+    }
+
+    fn each(&self, op: fn(String, Option<i32>) -> Op) -> impl Iterator<Item = Op> {
+        let version_of = |at| (at == 0).then_some(self.version);
+        let paths = self.paths.iter().enumerate();
+        paths.map(move |(at, path)| op(path.clone(), version_of(at)))
+    }
+}
+
 /// A claim that has a node in ZooKeeper.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) spot: Spot,
-    /// The claim's nodes: one; or one for each permit that it holds; or its own one, and the lock's node. An eviction marks the
-    /// first.
-    pub(super) nodes: Vec<String>,
-    /// Version of the first node, as this client knows it. An eviction changes it.
-    pub(super) version: i32,
-    /// Number of the change that created the nodes.
-    pub(super) czxid: i64,
+    pub(super) nodes: Nodes,
     /// What this client wrote.
     pub(super) value: Value,
     /// The tokens, once the claim holds its lock.
     pub(super) granted: Option<TokenRange>,
     /// What the claim waits for, by its last poll.
-    pub(super) target: Target,
-    /// When the last request was sent whose reply proves that the claim was not evicted.
-    pub(super) proved_at: Instant,
+    pub(super) target: Option<Target>,
     /// The lease that the claim asked for when it was placed.
     pub(super) asked: Duration,
-    /// Start and length of the claim's lease, as they were answered last.
-    pub(super) lease: (Instant, Duration),
+    /// Start of the claim's lease, as it was answered last.
+    pub(super) held_from: Instant,
     /// End of the claim's own lease. Its session lasts longer, with other claims.
     pub(super) ends: Instant,
 }
 
 impl Placed {
-    /// The conditions that the claim was not evicted, and that its nodes were not deleted. Two nodes are enough: only by hand are
-    /// they deleted one by one.
-    pub(super) fn unchanged(&self) -> Vec<Op> {
-        let nodes = self.nodes.iter().take(2).enumerate();
-        nodes
-            .map(|(at, node)| Op::Check(node.clone(), self.version_of(at)))
-            .collect()
+    /// Whether the nodes themselves are what the claim holds, permits or the lock's only node: they lie outside the folder in which
+    /// contenders queue.
+    pub(super) fn has_left_queue(&self) -> bool {
+        parent(&self.nodes.paths[0]) != self.spot.folder
     }
 
-    /// Whether the nodes are permits: they lie outside the folder in which the claims of a semaphore queue.
-    pub(super) fn has_permits(&self) -> bool {
-        matches!(self.value.mode, Mode::Permits { .. }) && parent(&self.nodes[0]) != self.spot.folder
+    /// The end of the claim's lease after a request that was sent at `sent`. A holder's ends with what is proved of its session; a
+    /// waiter need not know when its session ends.
+    pub(super) fn ends_after(&self, sent: Instant, asked: Duration, is_granted: bool) -> Instant {
+        let session = &self.spot.session;
+        let timeout = session.timeout();
+        let lease = match asked < self.asked {
+            true => asked.min(timeout),
+            false => timeout,
+        };
+        match is_granted {
+            true => (sent + lease).min(session.counts_from() + timeout),
+            false => sent + lease,
+        }
     }
-
-    /// Deletes the nodes, if the claim was not evicted.
-    pub(super) fn deletes(&self) -> Vec<Op> {
-        let nodes = self.nodes.iter().enumerate();
-        nodes
-            .map(|(at, node)| Op::Delete(node.clone(), self.version_of(at)))
-            .collect()
-    }
-
-    fn version_of(&self, at: usize) -> Option<i32> {
-        (at == 0).then_some(self.version)
-    }
-}
-
-/// What a waiting claim waits for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Target {
-    /// A change among the nodes of the lock.
-    #[default]
-    Lock,
-    /// A change among the children of this node, which may be missing.
-    Folder(String),
-    /// The deletion of a contender's node.
-    Node(String),
 }
 
 impl tenure_contenders::Spot for Spot {
@@ -102,7 +110,7 @@ impl tenure_contenders::Placed for Placed {
     }
 
     fn created(&self) -> i64 {
-        self.czxid
+        self.nodes.czxid
     }
 
     fn granted(&self) -> Option<TokenRange> {

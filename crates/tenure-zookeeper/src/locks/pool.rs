@@ -127,11 +127,7 @@ impl Locks {
 
     /// Creates the bell of a session. Returns whether it is there.
     async fn create_bell(&self, session: &Session) -> bool {
-        let created = self.create(&session.client, &session.bell, &[], Mode::Ephemeral);
-        let has_bell = match created.await {
-            Err(error) if code(&error) != Some(Code::NODE_EXISTS) => Err(error),
-            _ => Ok(()),
-        };
+        let has_bell = self.ensure(&session.client, &session.bell, Mode::Ephemeral).await;
         let is_there = has_bell.is_ok();
         session.has_bell.send_replace(Some(has_bell));
         is_there

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
 use tenure_backend::{
-    AcquireReply, BackendError, ClaimId, Clock, HANDOVER_WINDOW, HolderId, Loss, Mode as LockMode, Profile,
-    ReleaseTarget, Successor,
+    AcquireReply, BackendError, ClaimId, Clock, HANDOVER_WINDOW, Mode, Profile, ReleaseTarget, Successor,
 };
 use tenure_contenders::{Contenders, Table, Value};
 use tokio::time::sleep;
@@ -15,11 +13,12 @@ use super::contenders::Name;
 use super::inspect::Holder;
 use super::names::{name, uuid_of};
 use super::placed::{Placed, Spot};
-use super::requests::{Found, MAX_REPEATS, delete_all, delete_unchanged, unsettled};
+use super::requests::{MAX_REPEATS, unsettled};
 use super::sessions::add_mark;
 use super::store::Locks;
-use crate::client::{Code, Done, Mode, Op, Outcome, code, is_session_end};
+use crate::client::{Op, Outcome, is_session_end};
 use crate::config::Layout;
+use crate::error::found;
 
 impl Contenders for Locks {
     type Placed = Placed;
@@ -51,26 +50,13 @@ impl Contenders for Locks {
     }
 
     async fn unlock(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> Result<bool, BackendError> {
-        let mut known = placed.clone();
-        for _ in 0..MAX_REPEATS {
-            match delete_unchanged(&known).await {
-                Ok(None) => return Ok(true),
-                Ok(Some(refusal)) => match self.own_after(id, &known, refusal).await? {
-                    Some(own) => known = own,
-                    None => return Ok(false),
-                },
-                Err(error) if is_session_end(&error) => {
-                    self.lose(id, &known, Loss::Session);
-                    return Ok(false);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(unsettled())
+        let deleted = self.change(id, placed, |known| known.nodes.deletes()).await?;
+        Ok(deleted.is_some())
     }
 
     async fn remove(self: &Arc<Self>, placed: &Placed) -> Result<bool, BackendError> {
-        delete_all(&placed.spot.session.client, &placed.nodes).await
+        self.delete_all(&placed.spot.session.client, &placed.nodes.paths)
+            .await
     }
 
     /// Looks for the claim's nodes again a session's timeout later: a leader that has lost its majority does not know of all
@@ -100,34 +86,13 @@ impl Contenders for Locks {
         placed: &Placed,
         successor: &Successor,
     ) -> Result<Option<Result<AcquireReply, BackendError>>, BackendError> {
-        let (claim, id) = (&successor.claim, successor.claim.at.id);
-        if matches!(claim.mode, LockMode::Permits { .. }) || self.config.layout == Layout::Ephemeral {
+        let (claim, spot) = (&successor.claim, placed.spot.clone());
+        if matches!(claim.mode, Mode::Permits { .. }) || self.config.layout == Layout::Ephemeral {
             return Ok(None);
         }
-        let spot = placed.spot.clone();
-        self.table.reserve(id, &spot);
-        let path = format!("{}/{}", spot.folder, self.names.contender(id, claim.mode));
-        let mut ops = placed.deletes();
-        let data = self.value(claim).write().into();
-        ops.push(Op::Create(path, data, Mode::EphemeralSequential, self.config.acl));
-        let (client, sent) = (&spot.session.client, self.now());
-        let (replaced, seen) = join(client.multi(&ops), self.children(client, &spot.folder)).await;
-        let done = match replaced {
-            Ok(Outcome::Done { zxid, results }) => results.into_iter().next_back().zip(Some(zxid)),
-            Ok(Outcome::Refused { .. }) => None,
-            Err(error) => {
-                self.not_placed(id, &spot, &error);
-                return Err(error);
-            }
-        };
-        let Some((Done::Created(path), czxid)) = done else {
-            return Ok(None);
-        };
-        let nodes = vec![path];
-        let found = Found { nodes, czxid };
-        let placed = self.put(claim, spot, found, sent);
-        let seen = seen.unwrap_or_default();
-        Ok(Some(self.settle(claim, placed, seen, successor.not_after).await))
+        self.table.reserve(claim.at.id, &spot);
+        let deletes = placed.nodes.deletes();
+        self.create_nodes(claim, spot, deletes, successor.not_after).await
     }
 
     async fn contenders(self: &Arc<Self>, target: &ReleaseTarget) -> Result<Vec<Holder>, BackendError> {
@@ -140,7 +105,6 @@ impl Contenders for Locks {
             // Curator's request to revoke the claim may have replaced what was written to its node.
             for one in all.iter_mut().filter(|one| one.value.is_none()) {
                 if Name::read(name(&one.nodes[0])).is_some_and(|name| name.uuid == Some(uuid_of(claim.id))) {
-                    one.id = HolderId::Claim(claim.id);
                     one.value = Some(Value::unknown(claim.id, one.mode));
                 }
             }
@@ -157,29 +121,24 @@ impl Contenders for Locks {
         let client = &self.any_session().await?.client;
         let one = &all[at];
         let Some(value) = &one.value else {
-            return delete_all(client, &one.nodes).await;
+            return self.delete_all(client, &one.nodes).await;
         };
         let mark = value.clone().evicted(by);
-        let bell = self.names.bell(one.session);
+        let bell = self.names.bell(one.stat.ephemeral_owner);
         for _ in 0..MAX_REPEATS {
             let first = one.nodes[0].clone();
             let mut ops = match &one.behind {
                 Some(behind) => vec![
                     Op::Check(behind.clone(), None),
-                    Op::Delete(first, Some(one.version)),
+                    Op::Delete(first, Some(one.stat.version)),
                 ],
-                None => vec![Op::SetData(first, mark.write().into(), Some(one.version))],
+                None => vec![Op::SetData(first, mark.write().into(), Some(one.stat.version))],
             };
             let marking = ops.len();
-            match client.get_data(&bell).await {
-                Ok((data, stat)) => ops.push(Op::SetData(
-                    bell.clone(),
-                    add_mark(&data, &mark),
-                    Some(stat.version),
-                )),
-                // The client hears of the eviction when it renews the claim.
-                Err(error) if code(&error) == Some(Code::NO_NODE) => {}
-                Err(error) => return Err(error),
+            // Without a bell, the client hears of the eviction when it renews the claim.
+            if let Some((data, stat)) = found(client.get_data(&bell).await)? {
+                let rung = add_mark(&data, &mark);
+                ops.push(Op::SetData(bell.clone(), rung, Some(stat.version)));
             }
             match client.multi(&ops).await? {
                 Outcome::Done { .. } => return Ok(true),
@@ -192,7 +151,8 @@ impl Contenders for Locks {
     }
 
     async fn remove_marked(self: &Arc<Self>, marked: &Holder) -> Result<(), BackendError> {
-        delete_all(&self.any_session().await?.client, &marked.nodes).await?;
+        let client = &self.any_session().await?.client;
+        self.delete_all(client, &marked.nodes).await?;
         Ok(())
     }
 
@@ -205,7 +165,7 @@ impl Contenders for Locks {
 impl Locks {
     async fn remove_found(&self, id: ClaimId, spot: &Spot) -> Result<bool, BackendError> {
         match self.find(id, spot).await? {
-            Some(Found { nodes, .. }) => delete_all(&spot.session.client, &nodes).await,
+            Some((nodes, ..)) => self.delete_all(&spot.session.client, &nodes.paths).await,
             None => Ok(false),
         }
     }

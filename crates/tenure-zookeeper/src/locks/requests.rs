@@ -1,15 +1,15 @@
 //! Requests that several verbs send: creating nodes and those above them, and finding a claim's nodes.
 
 use tenure_backend::{BackendError, ClaimId, Effect, Fault, Instant};
-use tenure_contenders::Contenders as _;
+use tenure_contenders::{Contenders as _, Value};
 
 use super::contenders::{Contender, contenders};
 use super::names::{LEASES, LOCKS, name, parent, uuid_of};
-use super::placed::{Placed, Spot};
+use super::placed::{Nodes, Spot};
 use super::store::Locks;
-use crate::client::{Client, Code, Created, Mode, Op, Outcome, code};
+use crate::client::{Client, Code, Done, Mode, Op, Outcome, Stat};
 use crate::config::Layout;
-use crate::error::refused;
+use crate::error::{found, refused};
 
 /// How often a request is repeated that had no effect, because other clients have changed the lock meanwhile.
 pub(super) const MAX_REPEATS: u32 = 8;
@@ -21,41 +21,70 @@ pub(super) fn unsettled() -> BackendError {
 }
 
 /// Error for a lock whose node, or one above it, cannot have children.
-pub(super) fn is_ephemeral() -> BackendError {
+fn is_ephemeral() -> BackendError {
     let message = "the lock's node, or one above it, is an ephemeral node of ZooKeeper: another program, or the layout `ephemeral`, \
          holds a lock there";
     BackendError::new(Fault::UnknownKind, Effect::None, message)
 }
 
-/// The nodes of a claim, as they were found.
-pub(super) struct Found {
-    pub(super) nodes: Vec<String>,
-    pub(super) czxid: i64,
-}
+/// The position of the operation that ZooKeeper has refused, and the reason. Nothing was changed.
+pub(super) type Refusal = (usize, Code);
 
 /// The contenders below a node, the oldest first, and the names of all its children.
 pub(super) type Seen = (Vec<Contender>, Vec<String>);
 
 impl Locks {
-    /// Creates a node, and missing ones above it. Returns when the request was sent that created it.
-    pub(super) async fn create(
+    /// The operation that creates a node of a claim.
+    pub(super) fn create(&self, path: String, value: &Value, mode: Mode) -> Op {
+        Op::Create(path, value.write().into(), mode, self.config.acl)
+    }
+
+    /// Carries out operations in one step, after it has created missing nodes above those that they create. Returns the new nodes.
+    pub(super) async fn carry_out(
         &self,
         client: &Client,
-        path: &str,
-        data: &[u8],
-        mode: Mode,
-    ) -> Result<(Created, Instant), BackendError> {
+        ops: &[Op],
+    ) -> Result<Result<Nodes, Refusal>, BackendError> {
         for _ in 0..MAX_REPEATS {
-            let sent = self.now();
-            let created = client.create(path, data, mode, self.config.acl).await;
-            let refused = created.as_ref().err().and_then(code);
-            match refused {
-                Some(Code::NO_NODE) => self.create_folders(client, parent(path)).await?,
-                Some(Code::NO_CHILDREN_FOR_EPHEMERALS) => return Err(is_ephemeral()),
-                _ => return created.map(|created| (created, sent)),
+            let proved_at = self.now();
+            match client.multi(ops).await? {
+                Outcome::Done { zxid, results } => {
+                    let created = results.into_iter().filter_map(|result| match result {
+                        Done::Created(path) => Some(path),
+                        _ => None,
+                    });
+                    return Ok(Ok(Nodes {
+                        paths: created.collect(),
+                        czxid: zxid,
+                        version: 0,
+                        proved_at,
+                    }));
+                }
+                Outcome::Refused { index, code } => match (ops.get(index), code) {
+                    (Some(Op::Create(path, ..)), Code::NO_NODE) => {
+                        let folder = parent(path);
+                        let mode = match self.names.stays(folder) {
+                            true => Mode::Persistent,
+                            false => Mode::Container,
+                        };
+                        // The lowest one first: a user may lack the permission to create nodes further up.
+                        Box::pin(self.ensure(client, folder, mode)).await?;
+                    }
+                    (_, Code::NO_CHILDREN_FOR_EPHEMERALS) => return Err(is_ephemeral()),
+                    _ => return Ok(Err((index, code))),
+                },
             }
         }
         Err(unsettled())
+    }
+
+    /// Creates a node without data, and missing ones above it, unless it exists.
+    pub(super) async fn ensure(&self, client: &Client, path: &str, mode: Mode) -> Result<(), BackendError> {
+        let create = Op::Create(path.to_owned(), Vec::new(), mode, self.config.acl);
+        match self.carry_out(client, &[create]).await? {
+            Ok(_) | Err((_, Code::NODE_EXISTS)) => Ok(()),
+            Err((_, code)) => Err(refused(code)),
+        }
     }
 
     /// Records that a request to place a claim has failed. If its effect is unknown, the claim is withdrawn after the time of its
@@ -67,50 +96,20 @@ impl Locks {
         self.table.unplace(id);
     }
 
-    /// Creates the node above others, and those above it that are missing.
-    pub(super) async fn create_folders(&self, client: &Client, path: &str) -> Result<(), BackendError> {
-        let mut missing = vec![path];
-        // Begins with the lowest one: a user may lack the permission to create nodes further up.
-        while let Some(path) = missing.last().filter(|path| !path.is_empty())
-            && !self.create_folder(client, path).await?
-        {
-            missing.push(parent(path));
-        }
-        missing.pop();
-        while let Some(path) = missing.pop() {
-            self.create_folder(client, path).await?;
-        }
-        Ok(())
-    }
-
-    /// Creates a node above others. Returns false if its parent is missing.
-    async fn create_folder(&self, client: &Client, path: &str) -> Result<bool, BackendError> {
-        let mode = match self.names.stays(path) {
-            true => Mode::Persistent,
-            false => Mode::Container,
-        };
-        let created = client.create(path, b"", mode, self.config.acl).await;
-        let refused = created.as_ref().err().and_then(code);
-        match refused {
-            Some(Code::NO_NODE) => Ok(false),
-            Some(Code::NODE_EXISTS) => Ok(true),
-            Some(Code::NO_CHILDREN_FOR_EPHEMERALS) => Err(is_ephemeral()),
-            _ => created.map(|_| true),
-        }
-    }
-
     /// Reads the contenders below a node. There are none if the node is missing.
     pub(super) async fn children(&self, client: &Client, folder: &str) -> Result<Seen, BackendError> {
-        match client.get_children(folder).await {
-            Ok((children, _)) => Ok((contenders(folder, children.clone()), children)),
-            Err(error) if code(&error) == Some(Code::NO_NODE) => Ok((Vec::new(), Vec::new())),
-            Err(error) => Err(error),
-        }
+        let (children, _) = found(client.get_children(folder).await)?.unwrap_or_default();
+        Ok((contenders(folder, children.clone()), children))
     }
 
-    /// Finds the nodes of a claim, after a request of its session was not answered. An earlier request cannot create a node
-    /// after that: the leader has put it before the `sync`, or refuses it because the session has moved.
-    pub(super) async fn find(&self, id: ClaimId, spot: &Spot) -> Result<Option<Found>, BackendError> {
+    /// Finds the nodes of a claim, after a request of its session was not answered, with what the first of them says. An earlier
+    /// request cannot create a node after that: the leader has put it before the `sync`, or refuses it because the session has
+    /// moved.
+    pub(super) async fn find(
+        &self,
+        id: ClaimId,
+        spot: &Spot,
+    ) -> Result<Option<(Nodes, Vec<u8>, Stat)>, BackendError> {
         let client = &spot.session.client;
         client.sync(&spot.folder).await?;
         let mut folders = vec![spot.folder.clone()];
@@ -118,70 +117,43 @@ impl Locks {
             folders.insert(0, format!("{}/{LEASES}", parent(&spot.folder)));
         }
         for folder in &folders {
-            let nodes = match self.config.layout {
+            let paths: Vec<String> = match self.config.layout {
                 Layout::Ephemeral => vec![self.names.own(id), spot.folder.clone()],
-                _ => self.of_claim(client, folder, id).await?,
-            };
-            let Some(first) = nodes.first() else { continue };
-            match client.get_data(first).await {
-                Ok((_, stat)) if stat.ephemeral_owner == spot.session.id => {
-                    let czxid = stat.czxid;
-                    return Ok(Some(Found { nodes, czxid }));
+                _ => {
+                    let is_own = |one: &Contender| one.name.uuid == Some(uuid_of(id));
+                    let all = self.children(client, folder).await?.0.into_iter();
+                    all.filter(is_own).map(|one| one.path).collect()
                 }
-                Ok(_) => {}
-                Err(error) if code(&error) == Some(Code::NO_NODE) => {}
-                Err(error) => return Err(error),
+            };
+            let Some(first) = paths.first() else { continue };
+            if let Some((data, stat)) = found(client.get_data(first).await)?
+                && stat.ephemeral_owner == spot.session.id
+            {
+                let nodes = Nodes {
+                    paths,
+                    czxid: stat.czxid,
+                    // As this client wrote it. A later one may be the mark of an eviction.
+                    version: 0,
+                    proved_at: Instant::ORIGIN,
+                };
+                return Ok(Some((nodes, data, stat)));
             }
         }
         Ok(None)
     }
 
-    /// The nodes below a node whose names say that they belong to a claim.
-    pub(super) async fn of_claim(
-        &self,
-        client: &Client,
-        folder: &str,
-        id: ClaimId,
-    ) -> Result<Vec<String>, BackendError> {
-        let (contenders, _) = self.children(client, folder).await?;
-        let own = contenders
-            .into_iter()
-            .filter(|one| one.name.uuid == Some(uuid_of(id)));
-        Ok(own.map(|one| one.path).collect())
-    }
-}
-
-/// Whether a request was refused because a node was changed or is missing.
-pub(super) fn is_changed(code: Code) -> bool {
-    matches!(code, Code::NO_NODE | Code::BAD_VERSION)
-}
-
-/// Deletes the nodes of a claim in one step, if it was not evicted. If ZooKeeper refuses that, returns the position of the node and
-/// the reason.
-pub(super) async fn delete_unchanged(placed: &Placed) -> Result<Option<(usize, Code)>, BackendError> {
-    match placed.spot.session.client.multi(&placed.deletes()).await? {
-        Outcome::Done { .. } => Ok(None),
-        Outcome::Refused { index, code } => Ok(Some((index, code))),
-    }
-}
-
-/// Deletes the nodes of a claim in one step. Returns false if the first one is missing: the claim has left.
-pub(super) async fn delete_all(client: &Client, nodes: &[String]) -> Result<bool, BackendError> {
-    let mut deletes: Vec<Op> = nodes.iter().map(|node| Op::Delete(node.clone(), None)).collect();
-    while !deletes.is_empty() {
-        match client.multi(&deletes).await? {
-            Outcome::Done { .. } => return Ok(true),
-            Outcome::Refused {
-                index: 0,
-                code: Code::NO_NODE,
-            } => return Ok(false),
-            // A permit that was deleted by hand.
-            Outcome::Refused {
-                index,
-                code: Code::NO_NODE,
-            } => _ = deletes.remove(index),
-            Outcome::Refused { code, .. } => return Err(refused(code)),
+    /// Deletes the nodes of a claim in one step. Returns false if the first one is missing: the claim has left.
+    pub(super) async fn delete_all(&self, client: &Client, paths: &[String]) -> Result<bool, BackendError> {
+        let mut deletes: Vec<Op> = paths.iter().map(|path| Op::Delete(path.clone(), None)).collect();
+        while !deletes.is_empty() {
+            match self.carry_out(client, &deletes).await? {
+                Ok(_) => return Ok(true),
+                Err((0, Code::NO_NODE)) => return Ok(false),
+                // A permit that was deleted by hand.
+                Err((index, Code::NO_NODE)) => _ = deletes.remove(index),
+                Err((_, code)) => return Err(refused(code)),
+            }
         }
+        Ok(false)
     }
-    Ok(false)
 }

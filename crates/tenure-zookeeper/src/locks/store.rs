@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tenure_backend::{Backend, BackendError, Clock, Profile, SystemClock};
 use tenure_contenders::{Table, Watched};
 
+use super::contenders::Target;
 use super::hints::Hints;
 use super::names::Names;
-use super::placed::{Placed, Target};
+use super::placed::Placed;
 use super::profile::profile;
 use super::sessions::Sessions;
 use crate::config::Config;

@@ -13,11 +13,12 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::placed::Target;
+use super::contenders::Target;
 use super::requests::{MAX_REPEATS, unsettled};
 use super::store::Locks;
-use crate::client::{Code, Event, Watch, code};
+use crate::client::{Event, Watch};
 use crate::config::Layout;
+use crate::error::found;
 
 /// The pause before a watch that has failed is set again.
 const SET_AGAIN: Duration = Duration::from_millis(200);
@@ -25,15 +26,16 @@ const SET_AGAIN: Duration = Duration::from_millis(200);
 impl tenure_contenders::Watch for Locks {
     async fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Wakes {
         let (id, signal) = (claim.at.id, WakeSignal::default());
-        let lock = self.names.folder(&claim.at.key, claim.mode.kind());
-        let target = self.table.placed(id).map(|placed| placed.target);
-        let mut targets = self.watched.begin(id, target.unwrap_or_default());
+        let target = self.table.placed(id).and_then(|placed| placed.target);
+        let target = target.unwrap_or_else(|| {
+            let lock = self.names.folder(&claim.at.key, claim.mode.kind());
+            Target::Folder(lock)
+        });
+        let mut targets = self.watched.begin(id, target);
         let target = targets.borrow_and_update().clone();
         // Set before this call returns, so that the poll that follows overlooks no change.
-        let first = self.set_watch(id, &target, &lock).await;
-        let following = self
-            .clone()
-            .follow(id, lock, (target, first), targets, signal.clone());
+        let first = self.set_watch(id, &target).await;
+        let following = self.clone().follow(id, (target, first), targets, signal.clone());
         let task = tokio::spawn(following);
         signal.wakes(move || {
             task.abort();
@@ -51,60 +53,45 @@ impl tenure_contenders::Watch for Locks {
 }
 
 impl Locks {
+    /// Returns `None` when the claim is watched no longer.
     async fn follow(
         self: Arc<Self>,
         id: ClaimId,
-        lock: String,
         (mut target, mut set): (Target, Result<Option<Watch>, BackendError>),
         mut targets: watch::Receiver<Target>,
         signal: WakeSignal,
-    ) {
+    ) -> Option<()> {
         loop {
-            let mut pause = Duration::ZERO;
-            // Whether the claim is woken once the watch is set again: by a poll before that it could overlook a later change.
-            let mut wakes_after = false;
-            match set {
-                Ok(Some(mut watch)) => {
-                    tokio::select! {
-                        event = watch.fired() => {
-                            let is_changed = event != Event::Reconnected && event != Event::SessionEnded;
-                            let is_node = matches!(target, Target::Node(_));
-                            wakes_after = !is_node;
-                            if is_node || !is_changed {
-                                signal.notify();
-                            }
-                            // The next poll finds what the claim waits for now.
-                            if is_node && is_changed && targets.changed().await.is_err() {
-                                return;
-                            }
-                            if event == Event::SessionEnded {
-                                pause = SET_AGAIN;
-                            }
-                        }
-                        changed = targets.changed() => if changed.is_err() {
-                            return;
-                        },
-                    }
-                }
-                Ok(None) => {
+            let event = match set {
+                Ok(Some(mut watch)) => tokio::select! {
+                    event = watch.fired() => Some(event),
+                    changed = targets.changed() => changed.map(|()| None).ok()?,
+                },
+                Ok(None) => Some(Event::Deleted),
+                Err(_) if self.table.is_closed() => return None,
+                Err(_) => Some(Event::SessionEnded),
+            };
+            match (event, &target) {
+                (None, _) => {}
+                (Some(Event::Reconnected), _) => signal.notify(),
+                (Some(Event::SessionEnded), _) => {
                     signal.notify();
-                    if targets.changed().await.is_err() {
-                        return;
-                    }
+                    // sleep: no event tells when ZooKeeper answers again.
+                    sleep(SET_AGAIN).await;
                 }
-                Err(_) if self.table.is_closed() => return,
-                Err(_) => {
+                // The claim is woken when the watch is set again: a poll before that could overlook a later change.
+                (_, Target::Folder(_)) => {}
+                // The node has gone. A poll finds what the claim waits for next.
+                (_, Target::Node(_)) => {
                     signal.notify();
-                    pause = SET_AGAIN;
+                    targets.changed().await.ok()?;
                 }
             }
-            // sleep: no event tells when ZooKeeper answers again.
-            sleep(pause).await;
             let before = target;
             target = targets.borrow_and_update().clone();
-            set = self.set_watch(id, &target, &lock).await;
-            // The folder may have changed since the poll that found it.
-            if wakes_after || target != before && matches!(target, Target::Folder(_)) {
+            set = self.set_watch(id, &target).await;
+            // The folder may have changed since it was read last.
+            if matches!(target, Target::Folder(_)) && (event.is_some() || target != before) {
                 signal.notify();
             }
         }
@@ -116,7 +103,6 @@ impl Locks {
         self: &Arc<Self>,
         id: ClaimId,
         target: &Target,
-        lock: &str,
     ) -> Result<Option<Watch>, BackendError> {
         let session = match self.table.placed(id) {
             Some(placed) => placed.spot.session,
@@ -124,17 +110,15 @@ impl Locks {
         };
         let client = &session.client;
         let (path, is_node) = match target {
-            Target::Lock => (lock, false),
-            Target::Folder(path) => (&**path, false),
-            Target::Node(path) => (&**path, true),
+            Target::Folder(path) => (path, false),
+            Target::Node(path) => (path, true),
         };
         for _ in 0..MAX_REPEATS {
             if self.config.layout != Layout::Ephemeral {
-                match client.get_children_watched(path).await {
-                    Ok((.., watch)) => return Ok(Some(watch)),
-                    Err(error) if code(&error) != Some(Code::NO_NODE) => return Err(error),
-                    Err(_) if is_node => return Ok(None),
-                    Err(_) => {}
+                match found(client.get_children_watched(path).await)? {
+                    Some((.., watch)) => return Ok(Some(watch)),
+                    None if is_node => return Ok(None),
+                    None => {}
                 }
             }
             match client.exists_watched(path).await? {
